@@ -1,0 +1,296 @@
+"""Places the controls and the player, and wires their events. Knows no decoding; loads no model and no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import plotly
+
+from app import controls, pages, session
+from app.engines import Engines, Factory, unavailable
+from app.errors import card, new_run_id
+from app.gpu import on_gpu
+from app.html import element, json_for_script
+from app.palette import css
+from app.summary import race_summary
+from specdiff_core.registry import PAIRS
+
+STATIC = Path(__file__).resolve().parent / "static"
+TRACES = Path(__file__).resolve().parent.parent / "assets" / "traces"
+PLOTLY = Path(plotly.__file__).resolve().parent / "package_data" / "plotly.min.js"
+TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
+NAMES = tuple(controls.FIELDS)
+
+
+def served(path: Path) -> str:
+    """The address of a static file, relative to the page, so that it works below any root path."""
+    return f"gradio_api/file={path.as_posix()}"
+
+
+def head() -> str:
+    """Palette and style sheet for ``launch(head=)``."""
+    return f"<style>{css()}\n{(STATIC / 'app.css').read_text(encoding='utf-8')}</style>"
+
+
+def player_script() -> str:
+    """What the player component runs when it appears: import the modules, mount once."""
+    options = json_for_script({"plotly": served(PLOTLY)})
+    return (
+        f"import(new URL({json_for_script(served(STATIC / 'main.js'))}, document.baseURI))"
+        f".then((player) => player.mount(element, props, watch, {options}));"
+    )
+
+
+def opening_trace(folder: Path) -> str:
+    """The first recorded trace as the player's first value; empty if none ships."""
+    files = sorted(folder.glob("*.jsonl.gz"))
+    chosen = next((path for path in files if path.name.startswith("opening")), files[0] if files else None)
+    return session.recording(str(chosen)) if chosen else ""
+
+
+def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
+    """The whole page.
+
+    Args:
+        factory: makes decoders; by default the project's model pairs, loaded at the first run.
+        traces: folder of recorded traces; the page opens on one of them.
+    """
+    decoders = factory or Engines()
+    stops = session.Stops()
+    gr.set_static_paths([STATIC, PLOTLY.parent])
+
+    @on_gpu
+    def decode(prompt: str, values: dict[str, Any], visitor: str) -> Iterator[str]:
+        yield from session.stream(decoders, prompt, values, stops=stops, session=visitor)
+
+    def run(request: gr.Request, prompt: str, *values: Any) -> Iterator[str]:
+        yield from decode(prompt, dict(zip(NAMES, values, strict=True)), request.session_hash or "")
+
+    def stop(request: gr.Request) -> None:
+        stops.stop(request.session_hash or "")
+
+    with gr.Blocks(title="SpecDiff Lab", analytics_enabled=False, fill_width=True) as page:
+        with gr.Row(elem_id="sd-top"):
+            gr.HTML(pages.brand(), elem_id="sd-brand", apply_default_css=False)
+            upload = gr.UploadButton("Open trace", size="sm", scale=0, min_width=96, elem_id="sd-open")
+            share = gr.Button("Share link", size="sm", scale=0, min_width=96, elem_id="sd-share")
+            theme = gr.Button("Theme", size="sm", scale=0, min_width=72, elem_id="sd-theme")
+        with gr.Tabs(elem_id="sd-tabs"):
+            with gr.Tab("Live", id="live"):
+                prompt, widgets, run_button, stop_button, drawer, preset = _controls()
+                queue = gr.HTML("", elem_id="sd-queue", apply_default_css=False)
+                player = gr.HTML(
+                    opening_trace(traces),
+                    html_template=TEMPLATE,
+                    js_on_load=player_script(),
+                    apply_default_css=False,
+                    elem_id="sd-player",
+                )
+            with gr.Tab("Learn", id="learn"):
+                gr.HTML(pages.learn(), apply_default_css=False)
+            with gr.Tab("API & MCP", id="api"):
+                gr.HTML(pages.api(), apply_default_css=False, js_on_load=_OWN_ADDRESS)
+
+        settings = [widgets[name] for name in NAMES]
+        running = run_button.click(
+            run,
+            [prompt, *settings],
+            player,
+            show_progress="minimal",
+            show_progress_on=queue,
+            concurrency_id="decode",
+            concurrency_limit=1,  # two decodes at once would measure each other
+            trigger_mode="once",
+            api_visibility="private",
+        )
+        stop_button.click(stop, None, None, queue=False, show_progress="hidden", api_visibility="private").then(
+            None, None, None, cancels=[running]
+        )
+        upload.upload(session.open_trace, upload, player, show_progress="hidden", api_visibility="private")
+        share.click(None, [prompt, *settings], None, js=_share_script())
+        theme.click(None, None, None, js=_THEME)
+        _wire_settings(page, prompt, widgets, player, preset, drawer)
+        gr.api(race_endpoint(decoders), api_name="race", concurrency_id="decode", concurrency_limit=1)
+    return page
+
+
+def _controls() -> tuple[gr.Textbox, dict[str, Any], gr.Button, gr.Button, gr.Accordion, gr.Dropdown]:
+    """The control card: prompt, the two main knobs, Run and Stop, and the drawer with everything else."""
+    widgets: dict[str, Any] = {}
+    with gr.Column(elem_id="sd-controls"):
+        with gr.Row(elem_id="sd-row"):
+            with gr.Column(scale=5, min_width=280, elem_id="sd-prompt-column"):
+                prompt = gr.Textbox(
+                    controls.EXAMPLES[0].prompt, label="Prompt", lines=2, max_lines=4, elem_id="set-prompt", container=True
+                )
+                with gr.Row(elem_id="sd-examples"):
+                    for example in controls.EXAMPLES:
+                        chip = gr.Button(example.flavour, size="sm", scale=0, min_width=60, elem_classes=["sd-chip-button"])
+                        chip.click(None, None, prompt, js=f"() => {json_for_script(example.prompt)}")
+            preset = gr.Dropdown(
+                [(item.label, str(i)) for i, item in enumerate(controls.PRESETS)],
+                value="0",
+                label="Preset",
+                filterable=False,
+                scale=2,
+                min_width=190,
+                elem_id="sd-preset",
+            )
+            for name in controls.MAIN:
+                widgets[name] = controls.widget(name)
+            with gr.Column(scale=1, min_width=128, elem_id="sd-run-column"):
+                run_button = gr.Button("Run both lanes", variant="primary", elem_id="sd-run")
+                stop_button = gr.Button("Stop", elem_id="sd-stop")
+        with gr.Accordion("All settings", open=False, elem_id="sd-drawer") as drawer:
+            with gr.Row(elem_id="sd-drawer-row"):
+                for name in controls.DRAWER:
+                    widgets[name] = controls.widget(name)
+            gr.HTML("", elem_id="sd-pairs", apply_default_css=False)
+    return prompt, widgets, run_button, stop_button, drawer, preset
+
+
+def _wire_settings(
+    page: gr.Blocks, prompt: gr.Textbox, widgets: dict[str, Any], player: gr.HTML, preset: gr.Dropdown, drawer: gr.Accordion
+) -> None:
+    """Presets and the bond T ≤ γ live in the browser; pairs, drafters and share links ask the server."""
+    pairs = next(block for block in page.blocks.values() if getattr(block, "elem_id", "") == "sd-pairs")
+    values = [controls.preset_values(item) for item in controls.PRESETS]
+    named = list(values[0])
+    preset.input(
+        None,
+        preset,
+        [widgets[name] for name in named],
+        js=f"(chosen) => {{ const all = {json_for_script(values)}; return {json_for_script(named)}.map((name) => all[+chosen][name]); }}",
+    )
+    gamma, steps = widgets["gamma"], widgets["steps"]
+    gamma.input(None, [gamma, steps], steps, js="(gamma, steps) => Math.min(gamma, steps)")
+    steps.input(None, [gamma, steps], gamma, js="(gamma, steps) => Math.max(gamma, steps)")
+    quiet = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
+
+    def drafters_of(pair: str, drafter: str) -> Any:
+        choices = controls.drafter_choices(pair)
+        names = [name for _, name in choices]
+        return gr.update(choices=choices, value=drafter if drafter in names else names[0])
+
+    widgets["pair"].change(drafters_of, [widgets["pair"], widgets["drafter"]], widgets["drafter"], **quiet)
+    drawer.expand(look_for_pairs, None, [widgets["pair"], pairs], **quiet)
+
+    def from_link(request: gr.Request) -> Sequence[Any]:
+        skip = [gr.skip()] * (len(NAMES) + 2)
+        try:
+            text, config = controls.from_query(dict(request.query_params))
+        except Exception as error:  # shown as a card, logged by app/errors.py
+            return [request.query_params.get("prompt") or gr.skip(), *skip[2:], session.refusal(error)]
+        chosen = config.to_dict() if config else {}
+        return [text if text is not None else gr.skip(), *(chosen.get(name, gr.skip()) for name in NAMES), gr.skip()]
+
+    page.load(from_link, None, [prompt, *(widgets[name] for name in NAMES), player], **quiet)
+
+
+def look_for_pairs() -> tuple[Any, str]:
+    """Which pairs can be chosen here, and a disabled line with the reason for each that cannot."""
+    try:
+        missing = unavailable()
+    except Exception as error:  # the page works without the answer; the log has the cause
+        told = card(error, new_run_id())
+        missing = {name: told["message"] for name in PAIRS if name != "embedded"}
+    lines = [
+        element(
+            "label",
+            element("input", type="radio", disabled="disabled"),
+            element("span", element("b", text=PAIRS[name].label), element("small", text=f" Not available here: {reason}")),
+            class_="sd-pair-off",
+            aria_disabled="true",
+        )
+        for name, reason in missing.items()
+    ]
+    return gr.update(choices=controls.pair_choices(missing)), "".join(lines)
+
+
+def race_endpoint(decoders: Factory) -> Any:
+    """The typed function behind ``/race`` and the MCP tool of the same name."""
+
+    def race(
+        prompt: str,
+        pair: str = "embedded",
+        drafter: str = "block",
+        gamma: int = 8,
+        steps: int = 1,
+        order: str = "left_to_right",
+        rule: str = "ratio",
+        temperature: float = 0.0,
+        draft_temperature: float | None = None,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        max_new_tokens: int = 96,
+        ignore_eos: bool = False,
+        include_events: bool = False,
+    ) -> Iterator[dict]:
+        """Race speculative diffusion decoding against vanilla decoding of the same target model, and measure both.
+
+        The lanes run one after the other. Returns the text, the measured speed-up, whether the rule is lossless, and
+        for each lane: tokens, seconds of decode time, tokens per second, rounds, block efficiency tau, acceptance
+        rate alpha, target passes and drafter passes.
+
+        Args:
+            prompt: The text to continue, 1 to 20,000 characters.
+            pair: The model pair: "embedded" (ships with the project) or "gpt2-mdlm".
+            drafter: The drafter: "block", "mdlm", or "none" for vanilla only.
+            gamma: Tokens drafted per round, 1 to 32.
+            steps: Denoising steps T per round, 1 to gamma.
+            order: Reveal order: left_to_right, random, entropy, margin, max_prob or value_confidence.
+            rule: Verification rule: ratio, match, delta (all exact) or naive (not lossless).
+            temperature: Temperature of the target, 0 to 2; 0 always takes the most probable token.
+            draft_temperature: Temperature of the drafter, 0 to 2; null means the target's.
+            top_k: Keep the k most probable tokens, 0 to 4096; 0 keeps all.
+            top_p: Keep the smallest set of tokens with this probability, 0.01 to 1.
+            seed: Seed of all randomness, 0 to 2147483647.
+            max_new_tokens: Stop after this many new tokens, 1 to 480.
+            ignore_eos: Go on after an end-of-text token.
+            include_events: Add every event of both lanes to the result (large).
+        """
+        arguments = dict(locals())
+        values = {name: arguments[name] for name in NAMES}
+        try:
+            for result in session.results(decoders, prompt, values):
+                yield race_summary(result["lanes"], with_events=include_events) if result["finished"] else result
+        except Exception as error:  # translated: programs get a sentence, the log gets the traceback
+            told = card(error, new_run_id())
+            raise gr.Error(f"{told['message']} {told['hint']}".strip(), print_exception=False, title=told["title"]) from None
+
+    return race
+
+
+_THEME = """() => {
+  const dark = document.body.classList.toggle('dark');
+  try { localStorage.setItem('specdiff-theme', dark ? 'dark' : 'light'); } catch (error) { console.info('theme not kept', error); }
+}"""
+
+_OWN_ADDRESS = (
+    "const own = document.baseURI.split(/[?#]/)[0];"
+    "element.querySelectorAll('code').forEach((code) => {"
+    " code.textContent = code.textContent.replaceAll('http://127.0.0.1:7860/', own); });"
+)
+
+
+def _share_script() -> str:
+    """Put every setting and the prompt into the address, and copy it."""
+    return (
+        "(prompt, ...values) => {"
+        f" const names = {json_for_script(NAMES)};"
+        " const query = new URLSearchParams({ prompt });"
+        " names.forEach((name, i) => { if (values[i] !== null && values[i] !== undefined) query.set(name, values[i]); });"
+        " const address = location.pathname + '?' + query;"
+        " const button = document.getElementById('sd-share');"
+        " const say = (words) => { button.textContent = words;"
+        " setTimeout(() => { button.textContent = 'Share link'; }, 2200); };"
+        " if (address.length > 8000) { say('Prompt too long'); return; }"
+        " history.replaceState(null, '', address);"
+        " if (window.parent !== window) window.parent.postMessage({ queryString: query.toString() }, 'https://huggingface.co');"
+        " if (navigator.clipboard) navigator.clipboard.writeText(location.href).then(() => say('Link copied'), () => say('Link in address bar'));"
+        " else say('Link in address bar'); }"
+    )

@@ -1,0 +1,196 @@
+"""Makes the widgets from the field metadata of ``DecodeConfig``, and reads share links. Knows no run and no model.
+
+Widgets pass values on unchecked: ``DecodeConfig`` is the only judge, so that every refusal becomes the same card.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from specdiff_core.config import ORDER_WORDS, RULE_WORDS, DecodeConfig
+from specdiff_core.errors import ConfigError
+from specdiff_core.registry import PAIRS, PairSpec
+
+FIELDS: dict[str, dataclasses.Field[Any]] = {item.name: item for item in dataclasses.fields(DecodeConfig)}
+LONGEST_PROMPT = 20_000
+"""Characters; far beyond every context here, and short enough to answer at once."""
+
+MAIN = ("gamma", "steps")
+DRAWER = tuple(name for name in FIELDS if name not in MAIN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A prompt to start from, in the register of one training flavour."""
+
+    flavour: str
+    prompt: str
+
+
+EXAMPLES = (
+    Example(
+        flavour="Story",
+        prompt="Once upon a time, a small lighthouse stood on a rocky island. Every evening, an old keeper named Tom",
+    ),
+    Example(
+        flavour="Dialogue",
+        prompt="User: Hi, I would like to book a table for four people tonight.\nAssistant:",
+    ),
+    Example(
+        flavour="Math",
+        prompt="Question: Lena has 3 boxes with 12 pencils each. She gives 9 pencils to her brother. "
+        "How many pencils does she have left?\nAnswer:",
+    ),
+    Example(
+        flavour="Code",
+        prompt='def count_vowels(text: str) -> int:\n    """\n    Return the number of vowels in text.\n',
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """A named choice of settings; what it does not name goes back to its default."""
+
+    label: str
+    values: dict[str, Any]
+
+
+PRESETS = (
+    Preset(label="Balanced", values={}),
+    Preset(label="One pass, wide window", values={"gamma": 16, "steps": 1}),
+    Preset(label="Four denoising steps", values={"gamma": 8, "steps": 4}),
+    Preset(label="Independent drafter", values={"drafter": "mdlm", "gamma": 6, "steps": 2}),
+    Preset(label="Sampling, exact ratio test", values={"temperature": 1.0, "gamma": 8, "steps": 4}),
+    Preset(label="Same noise as vanilla", values={"rule": "match", "temperature": 1.0, "gamma": 8, "steps": 4}),
+    Preset(
+        label="Published shortcut (not lossless)",
+        values={"rule": "naive", "temperature": 1.0, "gamma": 8, "steps": 4, "order": "random"},
+    ),
+)
+
+
+def preset_values(preset: Preset) -> dict[str, Any]:
+    """All settings of a preset but the pair, the seed and the length, which stay as they are."""
+    values = DecodeConfig(**preset.values).to_dict()
+    return {name: value for name, value in values.items() if name not in {"pair", "seed", "max_new_tokens"}}
+
+
+class Knob(gr.Slider):
+    """A slider that passes on what it was given; ``DecodeConfig`` judges it."""
+
+    is_template = True
+
+    def preprocess(self, payload: float) -> float:
+        """The value, unchecked."""
+        return payload
+
+
+class Choice(gr.Dropdown):
+    """A dropdown that passes on what it was given; ``DecodeConfig`` and the registry judge it."""
+
+    is_template = True
+
+    def preprocess(self, payload: Any) -> Any:
+        """The value, unchecked."""
+        return payload
+
+
+def label(name: str) -> str:
+    """``γ  Draft window``: the symbol first, as everywhere on the page."""
+    meta = FIELDS[name].metadata
+    return f"{meta['symbol']}  {meta['label']}" if meta["symbol"] else str(meta["label"])
+
+
+def drafter_choices(pair: str) -> list[tuple[str, str]]:
+    """(label, name) of the drafters of a pair; of the default pair if there is none of that name."""
+    spec = PAIRS.get(pair, PAIRS["embedded"])
+    return [(drafter.label, drafter.name) for drafter in spec.drafters]
+
+
+def pair_choices(unavailable: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(label, name) of the pairs that can be chosen."""
+    return [(spec.label, name) for name, spec in PAIRS.items() if name not in unavailable]
+
+
+def widget(name: str) -> gr.components.Component:
+    """The widget of one setting, from its metadata.
+
+    Raises:
+        KeyError: there is no such setting.
+    """
+    item = FIELDS[name]
+    meta, kind = item.metadata, str(item.type)
+    common = {
+        "label": label(name),
+        "elem_id": f"set-{name}",
+        "elem_classes": ["sd-setting"],
+        "info": None if name in MAIN else meta["help"],
+        "min_width": 150,
+    }
+    if name == "pair":
+        return Choice(choices=pair_choices({}), value=item.default, filterable=False, **common)
+    if name == "drafter":
+        return Choice(choices=drafter_choices("embedded"), value=item.default, filterable=False, **common)
+    if name == "order":
+        return Choice([(words, o.value) for o, words in ORDER_WORDS.items()], value=item.default.value, filterable=False, **common)
+    if name == "rule":
+        return Choice([(words, r.value) for r, words in RULE_WORDS.items()], value=item.default.value, filterable=False, **common)
+    if kind == "bool":
+        return gr.Checkbox(value=item.default, **common)
+    if name in {"seed", "top_k"} or "None" in kind:
+        return gr.Number(value=item.default, placeholder="as the target" if "None" in kind else None, **common)
+    return Knob(minimum=meta["low"], maximum=meta["high"], step=meta["step"], value=item.default, buttons=[], **common)
+
+
+def check_prompt(prompt: object) -> str:
+    """The prompt, if it can be run at all.
+
+    Raises:
+        ConfigError: it is empty, too long or no text.
+    """
+    if not isinstance(prompt, str):
+        raise ConfigError("The prompt must be text.", field="prompt", hint="Write a few words, or take an example.")
+    if not prompt.strip():
+        raise ConfigError("The prompt is empty.", field="prompt", hint="Write a few words, or take an example.")
+    if len(prompt) > LONGEST_PROMPT:
+        raise ConfigError(
+            f"The prompt has {len(prompt):,} characters; the page takes at most {LONGEST_PROMPT:,}.",
+            field="prompt",
+            hint="Shorten it; the text is still in the box.",
+        )
+    return prompt
+
+
+def check_settings(values: Mapping[str, Any]) -> DecodeConfig:
+    """Untrusted values as a config whose pair and drafter exist.
+
+    Raises:
+        ConfigError: a value is out of range, or a name is unknown.
+    """
+    config = DecodeConfig.parse(dict(values))
+    if config.pair not in PAIRS:
+        raise ConfigError(
+            f"There is no model pair called {config.pair[:40]!r}.",
+            field="pair",
+            hint=f"Choose one of: {', '.join(PAIRS)}.",
+        )
+    spec: PairSpec = PAIRS[config.pair]
+    spec.drafter(config.drafter)
+    return config
+
+
+def from_query(query: Mapping[str, str]) -> tuple[str | None, DecodeConfig | None]:
+    """What a share link holds: a prompt and settings, each None if the link has none.
+
+    Raises:
+        ConfigError: the link holds a setting that does not work.
+    """
+    known = {name: query[name] for name in FIELDS if name in query}
+    prompt = query.get("prompt")
+    return prompt, check_settings(known) if known else None

@@ -1,0 +1,79 @@
+"""Loads model pairs when somebody runs, once per pair, and keeps them. Imports torch only inside calls.
+
+A factory of this shape can be replaced (tests, demos): ``factory(pair, drafter, progress) -> Decoder``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from specdiff_core.config import DecodeConfig
+from specdiff_core.events import Event
+from specdiff_core.registry import PAIRS, find_pair
+
+Progress = Callable[[str], None]
+
+
+class Decoder(Protocol):
+    """The part of ``specdiff_core.engine.Engine`` that the page uses."""
+
+    def decode(
+        self,
+        prompt: str,
+        config: DecodeConfig,
+        *,
+        narrate: bool = True,
+        grain: str = "step",
+        stop: threading.Event | None = None,
+    ) -> Iterator[Event]:
+        """Yield the events of one decode."""
+
+
+Factory = Callable[[str, str, Progress], Decoder]
+
+
+class Engines:
+    """The default factory. Weights are shared between runs and never change; a lock keeps loads from racing."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: dict[str, Decoder] = {}
+        self._warm: set[tuple[str, str]] = set()
+
+    def __call__(self, pair: str, drafter: str, progress: Progress) -> Decoder:
+        """The engine of ``pair``, with ``drafter`` warmed up.
+
+        Raises:
+            SpecDiffError: the pair, a weight file or the memory is missing; the message says which.
+        """
+        find_pair(pair).drafter(drafter)
+        with self._lock:
+            if pair not in self._loaded:
+                self._loaded[pair] = _load(pair, progress)
+            engine = self._loaded[pair]
+            if (pair, drafter) not in self._warm:
+                progress("Warming up: first passes are slower, so they are not measured")
+                config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
+                for _ in engine.decode("Once upon a time", config, narrate=False):
+                    pass
+                self._warm.add((pair, drafter))
+        return engine
+
+
+def _load(pair: str, progress: Progress) -> Decoder:
+    progress("Starting the numerical library")
+    from specdiff_core.device import choose_placement
+    from specdiff_core.engine import Engine
+    from specdiff_core.loading import load_pair
+
+    return Engine(load_pair(find_pair(pair), choose_placement(), progress=progress))
+
+
+def unavailable() -> dict[str, str]:
+    """Pair name -> why it cannot be used here. May import torch: never call it before the first paint."""
+    from specdiff_core.loading import availability
+
+    answers = {name: availability(spec) for name, spec in PAIRS.items()}
+    return {name: reason for name, (usable, reason) in answers.items() if not usable}

@@ -1,0 +1,83 @@
+"""Turns any failure into a card that says what happened and what to do next. Knows no widget and shows no traceback.
+
+Expected failures carry their own words; unexpected ones go to the log under a run id, and the card quotes that id.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import TypedDict
+
+from specdiff_core.errors import ConfigError, OutOfMemory, SpecDiffError
+
+logger = logging.getLogger("specdiff.page")
+
+TITLES = {
+    "config": "This setting does not work",
+    "pair": "This model pair is not available here",
+    "weights": "A model file is missing or damaged",
+    "tokenizer": "Drafter and target do not fit together",
+    "draft": "The drafter broke its contract",
+    "context": "The prompt is too long",
+    "memory": "Out of memory",
+    "trace": "This file is not a readable trace",
+    "trace-schema": "This trace was written by another version",
+    "corpus": "The corpus cannot be read",
+    "error": "That did not work",
+    "unexpected": "Something unexpected happened",
+}
+
+
+class Card(TypedDict):
+    """What the player shows: plain text only."""
+
+    code: str
+    title: str
+    message: str
+    hint: str
+    field: str
+    run: str
+
+
+def new_run_id() -> str:
+    """A short name that ties a visitor's card to a log line."""
+    return uuid.uuid4().hex[:8]
+
+
+def known(error: BaseException) -> SpecDiffError | None:
+    """The error in the project's own words, or None if nobody foresaw it."""
+    if isinstance(error, SpecDiffError):
+        return error
+    # torch's class is recognised by name: this module must not import torch.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return OutOfMemory(
+            "The device ran out of memory.", hint="Use a smaller γ, a shorter prompt, or a smaller model pair."
+        )
+    return None
+
+
+def card(error: BaseException, run: str) -> Card:
+    """Describe ``error`` for a visitor; log it under ``run``, with its traceback if nobody foresaw it."""
+    expected = known(error)
+    if expected is None:
+        logger.error("run %s failed", run, exc_info=error)
+        return Card(
+            code="unexpected",
+            title=TITLES["unexpected"],
+            message="The run ended early. Your prompt and your settings are still here.",
+            hint=f"Try again; if it happens again, the log has the details under run {run}.",
+            field="",
+            run=run,
+        )
+    logger.info("run %s refused: %s", run, expected)
+    if expected.__cause__ is not None:
+        logger.warning("run %s: cause", run, exc_info=expected.__cause__)
+    return Card(
+        code=expected.code,
+        title=TITLES.get(expected.code, TITLES["error"]),
+        message=expected.message,
+        hint=expected.hint,
+        field=expected.field if isinstance(expected, ConfigError) else "",
+        run=run,
+    )

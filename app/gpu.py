@@ -1,0 +1,25 @@
+"""Borrows a GPU for the length of one run where the host lends them (Spaces ZeroGPU). A no-op everywhere else.
+
+What is decorated runs in a forked process there: it takes and yields plain values, and starts its own threads.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SECONDS = 60
+"""The longest one run may hold a lent GPU."""
+
+
+def on_gpu(function: F) -> F:
+    """Decorate a synchronous generator that decodes."""
+    if importlib.util.find_spec("spaces") is None:
+        return function
+    spaces = importlib.import_module("spaces")
+    decorated: F = spaces.GPU(duration=SECONDS)(function)
+    return decorated

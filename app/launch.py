@@ -1,0 +1,102 @@
+"""Starts the server: flags, theme, limits. Knows Gradio's switches and nothing about decoding."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
+
+
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Flags; what is not given follows Gradio's environment variables (GRADIO_SERVER_PORT and the like)."""
+    parser = argparse.ArgumentParser(prog="python app.py", description=DESCRIPTION)
+    parser.add_argument("--host", help="address to listen on (GRADIO_SERVER_NAME; default 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port (GRADIO_SERVER_PORT; default: first free one from 7860)")
+    parser.add_argument("--share", action="store_true", default=None, help="make a public link (GRADIO_SHARE)")
+    parser.add_argument("--root-path", help="path below which a proxy serves the page (GRADIO_ROOT_PATH)")
+    return parser.parse_args(argv)
+
+
+def theme() -> Any:
+    """The palette's roles as a Gradio theme. The custom properties switch with the dark class, so one set serves both."""
+    import gradio as gr
+
+    fonts = ["Inter", "system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
+    mono = ["ui-monospace", "SF Mono", "Menlo", "Cascadia Mono", "Consolas", "DejaVu Sans Mono", "monospace"]
+    roles = {
+        "body_background_fill": "page",
+        "body_text_color": "ink",
+        "body_text_color_subdued": "muted",
+        "background_fill_primary": "card",
+        "background_fill_secondary": "raised",
+        "border_color_primary": "line",
+        "border_color_accent": "accent",
+        "color_accent_soft": "draft-tint",
+        "block_background_fill": "card",
+        "block_border_color": "line",
+        "block_label_text_color": "muted",
+        "block_title_text_color": "muted",
+        "block_info_text_color": "muted",
+        "input_background_fill": "raised",
+        "input_border_color": "line",
+        "input_border_color_focus": "accent",
+        "input_placeholder_color": "muted",
+        "button_primary_background_fill": "accent",
+        "button_primary_background_fill_hover": "deep",
+        "button_primary_text_color": "on-accent",
+        "button_primary_border_color": "accent",
+        "button_secondary_background_fill": "card",
+        "button_secondary_background_fill_hover": "raised",
+        "button_secondary_text_color": "ink",
+        "button_secondary_border_color": "edge",
+        "slider_color": "accent",
+        "link_text_color": "accent",
+        "link_text_color_hover": "deep",
+        "checkbox_background_color_selected": "accent",
+        "checkbox_border_color": "edge",
+    }
+    both = {f"{name}{mode}": f"var(--sd-{role})" for name, role in roles.items() for mode in ("", "_dark")}
+    base = gr.themes.Base(font=fonts, font_mono=mono, radius_size="md", spacing_size="sm", text_size="md")
+    return base.set(block_shadow="none", block_border_width="1px", button_border_width="1px", **both)
+
+
+def serve(page: Any, **overrides: Any) -> Any:
+    """Launch a built page the way this project does; ``overrides`` go to ``Blocks.launch``."""
+    from app.build import head
+
+    options: dict[str, Any] = {
+        "theme": theme(),
+        "head": head(),
+        "footer_links": [],
+        "ssr_mode": False,
+        "pwa": False,
+        "max_threads": 100,
+        "max_file_size": "32mb",
+        "mcp_server": importlib.util.find_spec("mcp") is not None,
+        "show_error": False,
+        "run_history": False,
+    }
+    return page.queue(max_size=64, default_concurrency_limit=8).launch(**(options | overrides))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Build the page and serve it until it is interrupted."""
+    options = arguments(argv)
+    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    from app.build import build
+
+    serve(
+        build(),
+        server_name=options.host,
+        server_port=options.port,
+        share=options.share,
+        root_path=options.root_path,
+    )

@@ -1,0 +1,218 @@
+"""One run: a worker thread decodes, a synchronous generator tells the page. Knows frames, not widgets or drawing.
+
+The quoted clock must not be disturbed, so the page hears at most one frame per second while a lane is measured; the
+whole trace follows in the last frame, and the browser replays it. A closed tab or Stop ends the decode at its next
+step, because every path out of the generator sets the stop event.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import gzip
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from app.controls import check_prompt, check_settings
+from app.engines import Factory
+from app.errors import card, new_run_id
+from specdiff_core.config import DecodeConfig
+from specdiff_core.errors import TraceError
+from specdiff_core.events import Committed, Event, Finished, PiecesSeen, RunStarted
+from specdiff_core.trace import dump_trace, event_to_dict, read_trace
+
+BEAT = 0.4
+"""Seconds between heartbeats: a generator that never yields never hears that its tab was closed."""
+PACE = 1.0
+"""Seconds between frames that carry something, while a clock is running."""
+TOLD_LIVE = (RunStarted, PiecesSeen, Committed, Finished)
+"""What the page hears while a lane is measured; everything else waits for the whole trace."""
+
+
+class Work:
+    """A race in a thread of its own. Other threads may read ``lanes`` and ``news`` while it runs."""
+
+    def __init__(self, factory: Factory, prompt: str, config: DecodeConfig) -> None:
+        self.lanes: dict[str, list[Event]] = {}
+        self.news: deque[tuple[str, str | Event]] = deque()  # ("", progress message) or (lane, event)
+        self.stop, self.done = threading.Event(), threading.Event()
+        self.error: Exception | None = None
+        self._factory, self._prompt, self._config = factory, prompt, config
+
+    def start(self) -> None:
+        """Begin; ``done`` is set at the end, whatever happens."""
+        threading.Thread(target=self._run, name="decode", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            config = self._config
+            engine = self._factory(config.pair, config.drafter, lambda message: self.news.append(("", message)))
+            plan = {"vanilla": dataclasses.replace(config, drafter="none")}
+            if config.drafter != "none":
+                plan["drafted"] = config
+            for lane, settings in plan.items():  # one after the other: two lanes at once would disturb each other
+                if self.stop.is_set():
+                    break
+                self._measure(lane, engine.decode(self._prompt, settings, grain="step", stop=self.stop))
+        except Exception as error:  # every failure becomes a card (app/errors.py), in the thread that shows it
+            self.error = error
+        finally:
+            self.done.set()
+
+    def _measure(self, lane: str, events: Iterator[Event]) -> None:
+        told = self.lanes.setdefault(lane, [])
+        for event in events:
+            told.append(event)
+            if isinstance(event, TOLD_LIVE):
+                self.news.append((lane, event))
+
+    def drain(self) -> list[tuple[str, str | Event]]:
+        """What happened since the last call."""
+        return [self.news.popleft() for _ in range(len(self.news))]
+
+
+class Stops:
+    """The stop events of running races, by browser session: one visitor can never stop another."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._works: dict[str, Work] = {}
+
+    def add(self, session: str, work: Work) -> None:
+        """Remember the run of a session; an older one of the same session is stopped."""
+        with self._lock:
+            older, self._works[session] = self._works.get(session), work
+        if older is not None:
+            older.stop.set()
+
+    def remove(self, session: str, work: Work) -> None:
+        """Forget a run that ended."""
+        with self._lock:
+            if self._works.get(session) is work:
+                del self._works[session]
+
+    def stop(self, session: str, patience: float = 0.7) -> None:
+        """Ask the session's run to end, and give its last frame a moment to leave."""
+        with self._lock:
+            work = self._works.get(session)
+        if work is not None:
+            work.stop.set()
+            work.done.wait(patience)
+
+
+def pack(lanes: Mapping[str, Sequence[Event]], title: str) -> str:
+    """A trace file (.jsonl.gz) as base64, exactly the bytes a visitor may download."""
+    return base64.b64encode(gzip.compress(dump_trace(dict(lanes), title=title), 6, mtime=0)).decode("ascii")
+
+
+def frame(run: str, seq: int, **content: Any) -> str:
+    """One message for the player. ``seq`` makes equal contents different: an equal value would fire nothing."""
+    return json.dumps({"run": run, "seq": seq, **content}, ensure_ascii=False, separators=(",", ":"))
+
+
+def refusal(error: BaseException, run: str = "") -> str:
+    """A single frame with a card; what the player shows otherwise stays."""
+    run = run or new_run_id()
+    return frame(run, 0, phase="failed", card=card(error, run))
+
+
+def stream(
+    factory: Factory,
+    prompt: object,
+    values: Mapping[str, Any],
+    *,
+    stops: Stops | None = None,
+    session: str = "",
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[str]:
+    """Run one race and yield the player's frames: waiting words, slim news, and at last the whole trace or a card."""
+    run, seq, last = new_run_id(), 0, ""
+    try:
+        text, config = check_prompt(prompt), check_settings(values)
+    except Exception as error:  # shown as a card, logged by app/errors.py
+        yield refusal(error, run)
+        return
+    work = Work(factory, text, config)
+    if stops is not None and session:
+        stops.add(session, work)
+    last = frame(run, seq, phase="loading", message="Preparing the run", settings=config.to_dict())
+    yield last
+    try:
+        work.start()
+        told = clock()
+        while not work.done.wait(BEAT):
+            measuring = bool(work.lanes)
+            if work.news and (not measuring or clock() - told >= PACE):
+                seq, told = seq + 1, clock()
+                last = frame(run, seq, **_news(work.drain(), list(work.lanes)))
+            yield last  # an equal frame is a heartbeat: the browser does nothing with it
+        yield _last_frame(run, seq + 1, work)
+    finally:
+        work.stop.set()
+        if stops is not None and session:
+            stops.remove(session, work)
+
+
+def _news(news: Sequence[tuple[str, str | Event]], lanes: Sequence[str]) -> dict[str, Any]:
+    events = [{**event_to_dict(what), "lane": lane} for lane, what in news if not isinstance(what, str)]
+    words = [what for _, what in news if isinstance(what, str)]
+    content: dict[str, Any] = {"phase": "measuring" if lanes else "loading", "events": events}
+    if lanes:
+        content["lane"] = lanes[-1]
+    elif words:
+        content["message"] = words[-1]
+    return content
+
+
+def _last_frame(run: str, seq: int, work: Work) -> str:
+    content: dict[str, Any] = {"phase": "finished", "finished": True}
+    if work.error is not None:
+        content |= {"phase": "failed", "card": card(work.error, run)}
+    elif any(work.lanes.values()):
+        stopped = work.stop.is_set()
+        content |= {"source": "run", "trace": pack(work.lanes, "Stopped run" if stopped else "Live run")}
+    else:
+        content["phase"] = "stopped"
+    return frame(run, seq, **content)
+
+
+def results(factory: Factory, prompt: object, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Run one race for a program: progress objects while it lasts, then the lanes under ``lanes``.
+
+    Raises:
+        Exception: whatever ended the run; the caller translates it.
+    """
+    work = Work(factory, check_prompt(prompt), check_settings(values))
+    work.start()
+    try:
+        while not work.done.wait(BEAT):
+            yield {"finished": False, "events_so_far": {lane: len(events) for lane, events in work.lanes.items()}}
+    finally:
+        work.stop.set()
+    if work.error is not None:
+        raise work.error
+    yield {"finished": True, "lanes": work.lanes}
+
+
+def open_trace(path: str | None) -> str:
+    """A visitor's file as a frame: the trace, or a card that says why it is none."""
+    run = new_run_id()
+    try:
+        if path is None:
+            raise TraceError("No file arrived.", hint="Choose a .jsonl or .jsonl.gz file.")
+        trace = read_trace(path)
+        if not any(trace.lanes.values()):
+            raise TraceError("This trace holds no events.", hint="Choose another file.")
+        return frame(run, 1, phase="finished", finished=True, source="file", trace=pack(trace.lanes, trace.title))
+    except Exception as error:  # shown as a card, logged by app/errors.py
+        return refusal(error, run)
+
+
+def recording(path: str) -> str:
+    """A recorded trace that ships with the page, as the player's first value."""
+    trace = read_trace(path)
+    return frame("recording", 1, phase="finished", finished=True, source="recording", trace=pack(trace.lanes, trace.title))

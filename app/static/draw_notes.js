@@ -1,0 +1,122 @@
+// What surrounds the race: where it comes from, how it was measured, what went wrong. Text nodes only.
+
+import { h, text } from './dom.js';
+import { milliseconds, seconds } from './words.js';
+
+export class SourceView {
+  constructor() {
+    this.chip = h('span', { class: 'sd-chip' });
+    this.words = h('span', { class: 'sd-source-words' });
+    this.open = h('button', { type: 'button', class: 'sd-link', 'aria-haspopup': 'dialog', onclick: () => this.dialog.showModal() }, 'How this was measured');
+    this.title = h('h2', {}, 'How this was measured');
+    this.body = h('div');
+    this.dialog = h('dialog', { class: 'sd-dialog', 'aria-label': 'How this was measured' },
+      h('form', { method: 'dialog' }, this.title, h('button', { class: 'sd-b', 'aria-label': 'Close' }, '✕')), this.body);
+    this.dialog.addEventListener('click', (event) => {
+      if (event.target === this.dialog) this.dialog.close();
+    });
+    this.element = h('div', { class: 'sd-source' }, this.chip, this.words, this.open, this.dialog);
+  }
+
+  /** @param {string} kind recording, run, file, live */
+  reset(kind, race, title) {
+    const lane = race.lanes.drafted || race.lanes.vanilla;
+    const header = lane ? lane.header : null;
+    const names = { recording: '◉ Recording', run: '● Your run', file: '◎ Opened file', stopped: '■ Stopped run' };
+    text(this.chip, names[kind] || kind);
+    this.chip.dataset.kind = kind;
+    text(this.words, header ? `${dateOf(header.started_at)} · ${placeOf(header)}${kind === 'recording' ? ' · press Run for your own' : ''}` : '');
+    this.open.hidden = !header;
+    this.body.textContent = '';
+    if (header) this.body.append(...report(race, header, title));
+  }
+}
+
+const dateOf = (iso) => {
+  const date = new Date(iso);
+  return Number.isNaN(date.getTime()) ? 'date unknown' : date.toLocaleDateString('en-GB', { day: 'numeric', month: 'long', year: 'numeric' });
+};
+const placeOf = (header) => `${header.device}, ${header.dtype}, ${header.threads} thread${header.threads === 1 ? '' : 's'}`;
+const GRAINS = {
+  step: 'every denoising step (on a GPU the clock waits for it at both ends)',
+  phase: 'draft, score and verify',
+  total: 'the whole run only',
+};
+
+function report(race, header, title) {
+  const versions = Object.entries(header.versions).map(([name, version]) => `${name} ${version}`).join(', ');
+  const models = Object.entries(header.models).map(([role, name]) => `${role}: ${name}`).join('; ');
+  const config = Object.entries(header.config).map(([name, value]) => `${name} ${value === null ? '–' : value}`).join(', ');
+  const facts = [
+    ['Order', 'The lanes were measured one after the other, vanilla first, so that neither disturbs the other. The player animates them together on one time axis.'],
+    ['Clock', 'Decode time: prefill, drafting, scoring, verification and the loop between them. Narration, the network and this page do not count; model loading and one warm-up do not count either.'],
+    ['Slow motion', 'Playback stretches both lanes by the same factor. All times shown are real decode times.'],
+    ['Timed', GRAINS[header.grain] || header.grain],
+    ['Device', `${placeOf(header)} (${header.reason})`],
+    ['Models', models],
+    ['Versions', versions],
+    ['Settings', config],
+    ['Started', header.started_at || 'unknown'],
+    ['Trace', title || 'untitled'],
+  ];
+  const list = h('dl', { class: 'sd-facts' }, ...facts.flatMap(([name, words]) => [h('dt', {}, name), h('dd', {}, words)]));
+  return [list, ...table(race)];
+}
+
+const PHASES = ['prefill', 'draft', 'score', 'verify', 'other'];
+
+function table(race) {
+  const lanes = Object.entries(race.lanes).filter(([, lane]) => lane && lane.finished);
+  if (!lanes.length) return [];
+  const row = (tag, cells) => h('tr', {}, ...cells.map((words, i) => h(i ? tag : 'th', i ? {} : { scope: 'row' }, words)));
+  return [h('table', { class: 'sd-table' }, h('caption', {}, 'Where the decode time went'),
+    h('thead', {}, h('tr', {}, ...['lane', ...PHASES, 'total'].map((words) => h('th', { scope: 'col' }, words)))),
+    h('tbody', {}, ...lanes.map(([name, lane]) => row('td', [name,
+      ...PHASES.map((phase) => milliseconds((lane.finished.seconds_by || {})[phase] || 0)), `${seconds(lane.finished.seconds)} s`]))))];
+}
+
+export class CardView {
+  constructor() {
+    this.title = h('strong');
+    this.message = h('p');
+    this.hint = h('p', { class: 'sd-hint' });
+    this.element = h('div', { class: 'sd-card', role: 'alert', hidden: true },
+      h('span', { class: 'sd-card-glyph', 'aria-hidden': 'true' }, '!'),
+      h('div', {}, this.title, this.message, this.hint),
+      h('button', { type: 'button', class: 'sd-b', 'aria-label': 'Dismiss', onclick: () => this.hide() }, '✕'));
+  }
+
+  show({ title, message, hint, field }) {
+    text(this.title, title);
+    text(this.message, message);
+    text(this.hint, hint);
+    this.element.hidden = false;
+    this.mark(field);
+    this.element.scrollIntoView({ block: 'nearest' });
+  }
+
+  hide() {
+    this.element.hidden = true;
+    this.mark('');
+  }
+
+  /** Outline the control that the card is about. */
+  mark(field) {
+    document.querySelectorAll('.sd-invalid').forEach((element) => element.classList.remove('sd-invalid'));
+    const control = field ? document.getElementById(`set-${field}`) : null;
+    if (control) control.classList.add('sd-invalid');
+  }
+}
+
+/** The line that says what the server is doing. */
+export class StatusView {
+  constructor() {
+    this.words = h('span');
+    this.element = h('div', { class: 'sd-status', role: 'status', hidden: true }, h('i', { 'aria-hidden': 'true' }), this.words);
+  }
+
+  show(words) {
+    text(this.words, words);
+    this.element.hidden = !words;
+  }
+}

@@ -1,0 +1,81 @@
+// Speed-up and the numbers behind it, each with symbol, unit and definition. Measured unless it says predicted.
+
+import { h, text } from './dom.js';
+import { compare, predicted, speedup } from './fold.js';
+import { dash, percent, ratio, seconds, times } from './words.js';
+
+const NUMBERS = [
+  ['tau', 'τ', 'block efficiency', 'tokens per round', 'Tokens committed per round, the target’s own token included: between 1 and γ + 1.'],
+  ['alpha', 'α', 'acceptance rate', '', 'Accepted tokens divided by positions that the verifier reached.'],
+  ['calls', 'N', 'target passes', '', 'Passes of the target model after the prompt was read: drafted lane, then vanilla lane.'],
+  ['nfe', 'NFE', 'draft steps', 'passes', 'Passes of the drafter: denoising steps, all rounds together.'],
+];
+
+export class RailView {
+  constructor() {
+    this.speed = h('span', { class: 'sd-speed' }, dash);
+    this.speedWords = h('span', { class: 'sd-speed-words' });
+    this.law = h('p', { class: 'sd-law' });
+    this.same = h('p', { class: 'sd-same' });
+    this.values = {};
+    this.units = {};
+    const list = h('dl', { class: 'sd-numbers' });
+    for (const [key, symbol, name, unit, definition] of NUMBERS) {
+      this.values[key] = h('span', {}, dash);
+      this.units[key] = h('small', {}, unit);
+      const tip = h('span', { class: 'sd-tip', role: 'tooltip', id: `sd-def-${key}` }, definition);
+      list.append(h('div', { tabindex: '0', 'aria-describedby': `sd-def-${key}` },
+        h('dt', {}, h('b', { class: 'sd-symbol' }, symbol), ` ${name}`), h('dd', {}, this.values[key], ' ', this.units[key]), tip));
+    }
+    this.predicted = h('p', { class: 'sd-predicted' });
+    this.element = h('section', { class: 'sd-panel sd-score', 'aria-label': 'Result' },
+      h('div', { class: 'sd-big' }, this.speed, this.speedWords), this.same, this.law, list, this.predicted);
+  }
+
+  reset(lanes) {
+    this.lanes = lanes;
+    const { drafted, vanilla } = lanes;
+    const header = (drafted || vanilla || {}).header;
+    const lossless = header ? header.lossless : true;
+    this.element.classList.toggle('sd-lossy', !lossless);
+    text(this.law, !header ? '' : lossless ? '✓ Lossless rule: the text follows the target’s own law.'
+      : '⚠ lossless: false. This rule changes the law of the text; it is here to be studied.');
+    const guess = predicted(drafted, vanilla);
+    text(this.predicted, guess ? `Predicted, not measured: τ / (1 + c·NFE/round) = ${times(guess.value)} with c = ${ratio(guess.cost)}` : '');
+  }
+
+  draw(states, clocks) {
+    const { drafted, vanilla } = states;
+    const { lanes } = this;
+    const value = speedup(clocks.drafted, clocks.vanilla);
+    const over = clocks.drafted && clocks.vanilla && clocks.drafted.done && clocks.vanilla.done;
+    text(this.speed, times(value));
+    text(this.speedWords, value === null ? 'speed-up, when both lanes have tokens'
+      : over ? `as fast as vanilla, measured: ${seconds(clocks.drafted.seconds)} s against ${seconds(clocks.vanilla.seconds)} s`
+        : 'vanilla’s tokens per second, so far');
+    this.sameText(drafted, vanilla, over, lanes);
+    const sums = drafted ? drafted.sums : null;
+    text(this.values.tau, sums && sums.rounds ? ratio(sums.committed / sums.rounds) : dash);
+    text(this.values.alpha, sums && sums.tested ? percent(sums.accepted / sums.tested) : dash);
+    text(this.values.calls, `${sums ? sums.calls : dash}`);
+    text(this.units.calls, `vs ${vanilla ? vanilla.sums.calls : dash}`);
+    text(this.values.nfe, sums ? String(sums.nfe) : dash);
+  }
+
+  sameText(drafted, vanilla, over, lanes) {
+    if (!drafted || !vanilla) {
+      text(this.same, '');
+      return;
+    }
+    const ids = (state) => state.tokens.map((token) => token.id);
+    const [one, other] = [ids(drafted), ids(vanilla)];
+    const length = Math.min(one.length, other.length);
+    const { first } = compare(one.slice(0, length), other.slice(0, length));
+    const config = lanes.drafted.header ? lanes.drafted.header.config : {};
+    if (!length) text(this.same, '');
+    else if (first < 0 && over && one.length === other.length) text(this.same, `= The same ${length} tokens in both lanes.`);
+    else if (first < 0) text(this.same, `= The same first ${length} tokens in both lanes.`);
+    else if (config.temperature > 0 && config.rule !== 'match') text(this.same, `≠ Another draw${lanes.drafted.header.lossless ? ' from the same law' : ''}: the texts part at token ${first + 1}.`);
+    else text(this.same, `≠ The texts part at token ${first + 1}.`);
+  }
+}

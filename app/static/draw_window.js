@@ -1,0 +1,193 @@
+// The draft window: rows are denoising steps, columns are positions; below them the acceptance tests. DOM, no canvas,
+// so that every number can be hovered and read aloud.
+
+import { attribute, h, text } from './dom.js';
+import { piece } from './fold.js';
+import { cell, exact, milliseconds, testWords } from './words.js';
+
+const PHASES = [['draft', 'Draft'], ['score', 'Score'], ['verify', 'Verify']];
+
+export class WindowView {
+  constructor() {
+    this.round = h('span', { class: 'sd-sub' });
+    this.phases = Object.fromEntries(PHASES.map(([key]) => [key, h('span', { class: 'sd-phase-time' })]));
+    this.pills = Object.fromEntries(PHASES.map(([key, name], i) =>
+      [key, h('li', { class: 'sd-phase' }, h('b', {}, String(i + 1)), ` ${name} `, this.phases[key])]));
+    this.table = h('div', { class: 'sd-grid', role: 'table', 'aria-label': 'Denoising steps by position, then the acceptance tests' });
+    this.scroll = h('div', { class: 'sd-gridwrap', tabindex: '0', role: 'region', 'aria-label': 'Draft window, scrollable' }, this.table);
+    this.say = h('p', { class: 'sd-say' });
+    this.note = h('span', { class: 'sd-fallback' });
+    this.rounds = h('div', { class: 'sd-rounds', role: 'group', 'aria-label': 'Rounds: accepted tokens, click to jump' });
+    this.element = h('section', { class: 'sd-panel sd-window', 'aria-label': 'Draft window' },
+      h('header', {}, h('h3', {}, 'Draft window'), this.round,
+        h('ol', { class: 'sd-phases', 'aria-label': 'Phases of a round' }, ...Object.values(this.pills))),
+      this.rounds, this.scroll, this.say, this.note);
+    this.shape = '';
+    this.drawn = null;
+    window.addEventListener('resize', () => { this.narrow = null; });
+  }
+
+  reset() {
+    this.drawn = null;
+    this.shape = '';
+    this.table.textContent = '';
+  }
+
+  /** Draw one view (see fold.js `window`); `lane` knows the words. */
+  draw(view, lane, sentence, ahead) {
+    text(this.say, sentence);
+    const key = view && `${view.round}/${view.steps.length}/${!!view.draft}/${!!view.scored}/${!!view.verified}/${ahead}`;
+    if (key === this.drawn) return;
+    this.drawn = key;
+    if (!view || !view.size) {
+      text(this.round, view ? `round ${view.round + 1}` : '');
+      this.build(0, 0);
+      return;
+    }
+    const total = Math.max(view.total, view.steps.length);
+    this.build(view.size, total);
+    text(this.round, `round ${view.round + 1} of ${lane.rounds.length}`);
+    this.header(view, ahead);
+    this.anchor.textContent = cell(piece(lane, view.anchor));
+    attribute(this.anchor, 'title', `anchor: the last committed token, ${JSON.stringify(piece(lane, view.anchor))}`);
+    for (let step = 0; step < total; step += 1) this.step(view, lane, step);
+    for (let position = 0; position <= view.size; position += 1) this.test(view, lane, position);
+    text(this.note, noteOf(view));
+    if (view.verified) this.reveal(view.verified.accepted);
+    else if (this.narrow && view.round !== this.scrolled) this.scroll.scrollLeft = 0;
+    this.scrolled = view.round;
+  }
+
+  header(view, ahead) {
+    const now = view.verified ? (ahead ? 'draft' : 'verify') : view.scored || view.draft ? 'score' : 'draft';
+    for (const [key] of PHASES) this.pills[key].classList.toggle('sd-on', key === now);
+    text(this.phases.draft, view.draft ? milliseconds(view.draft.span.seconds) : '');
+    text(this.phases.score, view.scored ? milliseconds(view.scored.span.seconds) : '');
+    text(this.phases.verify, view.verified ? milliseconds(view.verified.span.seconds) : '');
+  }
+
+  /** Make the cells for γ columns and T rows, once per shape. */
+  build(size, steps) {
+    const shape = `${size}x${steps}`;
+    if (shape === this.shape) return;
+    this.shape = shape;
+    this.cells = [];
+    this.tests = [];
+    this.rows = [];
+    this.narrow = null;
+    this.table.textContent = '';
+    if (!size) return;
+    this.table.style.setProperty('--columns', size);
+    this.table.dataset.dense = steps > 16 ? '2' : steps > 6 ? '1' : '0';
+    this.anchor = h('div', { class: 'sd-anchor', role: 'cell' });
+    const head = row('sd-head', h('div', { class: 'sd-label', role: 'columnheader' }, 'anchor'), this.anchor);
+    for (let i = 0; i < size; i += 1) head.append(h('div', { class: 'sd-col', role: 'columnheader' }, String(i + 1)));
+    head.append(h('div', { class: 'sd-col', role: 'columnheader' }, 'extra'));
+    this.table.append(head);
+    const body = h('div', { class: 'sd-steps', role: 'rowgroup' });
+    for (let step = 0; step < steps; step += 1) {
+      const cells = Array.from({ length: size }, () => h('div', { class: 'sd-c', role: 'cell' }));
+      this.cells.push(cells);
+      body.append(row('', label(`step ${step + 1}`), blank(), ...cells, blank()));
+    }
+    this.table.append(body);
+    for (let i = 0; i <= size; i += 1) this.tests.push(testCell());
+    this.table.append(row('sd-tests', label('accept?'), blank(), ...this.tests.map((test) => test.element)));
+  }
+
+  /** One row; it changes once per round, when its step has happened. */
+  step(view, lane, step) {
+    const event = view.steps[step];
+    const key = `${view.round}/${Boolean(event)}`;
+    if (this.rows[step] === key) return;
+    this.rows[step] = key;
+    this.cells[step].forEach((element, position) => {
+      if (!event) {
+        element.className = 'sd-c sd-mask sd-later';
+        element.dataset.heat = '0';
+        element.textContent = '';
+        attribute(element, 'title', 'still masked');
+        return;
+      }
+      const id = event.ids[position];
+      const fresh = event.revealed.includes(position);
+      const confidence = event.confidence[position];
+      element.className = `sd-c ${id === null ? 'sd-mask' : fresh ? 'sd-fresh' : 'sd-kept'}`;
+      element.dataset.heat = id === null ? '0' : String(Math.max(1, Math.ceil(confidence * 5)));
+      element.textContent = id === null ? '' : cell(piece(lane, id));
+      const best = (event.candidates[position] || [])
+        .map((candidate) => `${JSON.stringify(piece(lane, candidate.id))} ${exact(candidate.prob)}`).join(', ');
+      const what = id === null ? 'masked' : fresh ? `revealed ${JSON.stringify(piece(lane, id))}` : `known ${JSON.stringify(piece(lane, id))}`;
+      attribute(element, 'title', `position ${position + 1}, step ${step + 1}: ${what}; largest q = ${exact(confidence)}${best ? `; best: ${best}` : ''}`);
+    });
+  }
+
+  /** One acceptance test; the last column is the token that the target adds. */
+  test(view, lane, position) {
+    const { element, bar, tick, glyph, word, numbers } = this.tests[position];
+    const { verified, scored, size } = view;
+    const set = (kind, mark, shown, title, height, draw, figures) => {
+      element.className = `sd-v sd-v-${kind}`;
+      glyph.textContent = mark;
+      word.textContent = shown;
+      numbers.textContent = figures || '';
+      attribute(element, 'title', title);
+      bar.style.transform = `scaleY(${height ?? 0})`;
+      tick.hidden = draw === null || draw === undefined;
+      if (!tick.hidden) tick.style.bottom = `${(100 * draw).toFixed(2)}%`;
+    };
+    if (position === size) {
+      if (verified && verified.accepted === size) {
+        set('bonus', '+', cell(piece(lane, verified.extra)), `bonus token ${JSON.stringify(piece(lane, verified.extra))}, drawn from the target`, null, null, 'bonus');
+      } else set('none', '', '', verified ? 'no bonus: the run was cut' : 'a bonus token, if all are accepted', null, null);
+      return;
+    }
+    if (!verified) {
+      if (scored) set('scored', '', '', `the target gives p = ${exact(scored.p[position])}`, scored.p[position], null, `p ${short(scored.p[position])}`);
+      else set('none', '', '', 'not scored yet', 0, null);
+      return;
+    }
+    const test = verified.tests[position];
+    if (!test) {
+      set('cut', '', '', 'cut: never tested, because an earlier token was refused', 0, null, 'not tested');
+    } else if (test.accepted) {
+      set('ok', '✓', cell(piece(lane, test.id)), testWords(test), test.threshold, test.draw, figuresOf(test));
+    } else {
+      const extra = cell(piece(lane, verified.extra));
+      set('no', '✕', extra, `${JSON.stringify(piece(lane, test.id))} refused: ${testWords(test)}; the target writes ${JSON.stringify(piece(lane, verified.extra))}`, test.threshold, test.draw, figuresOf(test));
+    }
+  }
+
+  /** Bring a rejection into view on a narrow screen. */
+  reveal(accepted) {
+    const { scroll } = this;
+    this.narrow ??= scroll.scrollWidth > scroll.clientWidth + 1; // measured once per shape: reading it costs a layout
+    if (!this.narrow) return;
+    const target = this.tests[Math.min(accepted, this.tests.length - 1)].element;
+    scroll.scrollLeft = Math.max(0, target.offsetLeft - scroll.clientWidth * 0.6);
+  }
+}
+
+const short = (value) => (value >= 0.9995 ? '1' : value < 0.0005 ? '0' : value.toFixed(2).replace(/^0/, ''));
+const figuresOf = (test) => (test.kind === 'match' ? (test.accepted ? 'same' : 'differs') : `u ${short(test.draw)} ${test.accepted ? '<' : '≥'} ${short(test.threshold)}`);
+
+function noteOf(view) {
+  if (!view.verified) return '';
+  if (!view.verified.lossless) return '⚠ Not lossless: this rule changes the law of the text.';
+  return view.verified.fallback ? `Note: ${view.verified.fallback}` : '';
+}
+
+const row = (kind, ...cells) => h('div', { class: `sd-row ${kind}`, role: 'row' }, ...cells);
+const label = (words) => h('div', { class: 'sd-label', role: 'rowheader' }, words);
+const blank = () => h('div', { class: 'sd-blank', role: 'cell', 'aria-hidden': 'true' });
+
+function testCell() {
+  const bar = h('i', { class: 'sd-bar-fill' });
+  const tick = h('u', { class: 'sd-bar-tick', hidden: true });
+  const glyph = h('span', { class: 'sd-glyph' });
+  const word = h('span', { class: 'sd-word' });
+  const numbers = h('span', { class: 'sd-figures' });
+  const element = h('div', { class: 'sd-v sd-v-none', role: 'cell' },
+    h('span', { class: 'sd-bar-track', 'aria-hidden': 'true' }, bar, tick), h('span', { class: 'sd-verdict' }, glyph, word), numbers);
+  return { element, bar, tick, glyph, word, numbers };
+}

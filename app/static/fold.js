@@ -1,0 +1,237 @@
+// Events -> what was known at a moment of the decode clock. Pure: no DOM, no timer. Times are seconds.
+// Definitions of the sums (tested, accepted, rounds, ...) are those of specdiff_core/metrics.py.
+
+const EPSILON = 1e-9;
+const end = (span) => span.start + span.seconds;
+
+/** When an event was known, on the decode clock; `last` for those that carry no time of their own. */
+export function eventTime(event, last) {
+  if (event.kind === 'Committed') return Math.max(last, event.at);
+  if (event.kind === 'Finished') return Math.max(last, event.seconds);
+  return event.span ? Math.max(last, end(event.span)) : last;
+}
+
+/** Index one lane once: times, words, rounds, places where stepping stops. */
+export function buildLane(events) {
+  const lane = {
+    events, times: [], pieces: {}, header: null, finished: null, failed: null, rounds: [], stops: [], shown: [],
+    duration: 0,
+  };
+  let last = 0;
+  let current = null;
+  const ids = [];
+  events.forEach((event, index) => {
+    last = eventTime(event, last);
+    lane.times.push(last);
+    if (event.kind === 'RunStarted') lane.header = event;
+    if (event.kind === 'PiecesSeen') Object.assign(lane.pieces, event.pieces);
+    if (event.kind === 'Finished') lane.finished = event;
+    if (event.kind === 'Failed') lane.failed = event;
+    if (event.kind === 'RoundStarted') {
+      current = { round: event.round, size: 0, steps: 0, accepted: 0, source: '', first: index, last: index, start: last };
+      lane.rounds.push(current);
+    }
+    if (!current) return;
+    if (event.kind === 'DenoiseStep') {
+      current.steps += 1;
+      current.size = event.ids.length;
+    }
+    if (event.kind === 'DraftReady') current.size = event.ids.length;
+    if (event.kind === 'Verified') {
+      current.accepted = event.accepted;
+      current.source = event.source;
+    }
+    if (event.kind === 'Committed') {
+      ids.push(...event.ids);
+      current.last = index;
+    }
+    current.end = last;
+  });
+  events.forEach((event, index) => {
+    if (['RoundStarted', 'DenoiseStep', 'TargetScored', 'Committed'].includes(event.kind)) lane.stops.push(index);
+  });
+  lane.duration = last;
+  lane.shown = joinPieces(ids.map((id) => piece(lane, id)));
+  return lane;
+}
+
+export function piece(lane, id) {
+  const known = lane.pieces[id];
+  return known === undefined ? `<${id}>` : known;
+}
+
+const RAW_BYTE = /\\x([89a-f][0-9a-f])/gi;
+
+/**
+ * Pieces as people read them. A character whose bytes are spread over tokens appears at the token that completes it;
+ * bytes that never complete one stay written as \xNN.
+ */
+export function joinPieces(pieces) {
+  const shown = pieces.slice();
+  const decode = (bytes) => new TextDecoder('utf-8', { fatal: true }).decode(new Uint8Array(bytes));
+  let i = 0;
+  while (i < pieces.length) {
+    if (!pieces[i].match(RAW_BYTE)) { i += 1; continue; }
+    let bytes = [];
+    let done = false;
+    for (let j = i; j < Math.min(i + 4, pieces.length) && !done; j += 1) {
+      bytes = bytes.concat(rawBytes(pieces[j]));
+      try {
+        shown[j] = decode(bytes);
+        for (let k = i; k < j; k += 1) shown[k] = '';
+        i = j;
+        done = true;
+      } catch (error) {
+        if (!(error instanceof TypeError)) throw error; // TypeError: the character is not complete yet
+      }
+    }
+    i += 1;
+  }
+  return shown;
+}
+
+function rawBytes(source) {
+  const bytes = [];
+  let from = 0;
+  for (const match of source.matchAll(RAW_BYTE)) {
+    bytes.push(...new TextEncoder().encode(source.slice(from, match.index)), parseInt(match[1], 16));
+    from = match.index + match[0].length;
+  }
+  return bytes.concat(...new TextEncoder().encode(source.slice(from)));
+}
+
+export function emptyState() {
+  return {
+    n: 0, tokens: [], window: null, previous: null, ended: false, points: [{ t: 0, total: 0, round: -1 }],
+    sums: { rounds: 0, committed: 0, drafted: 0, tested: 0, accepted: 0, nfe: 0, calls: 0, testedAt: [], acceptedAt: [] },
+    sources: { draft: 0, residual: 0, bonus: 0, target: 0 },
+  };
+}
+
+/** Take one more event into the state (in place). */
+function apply(state, lane, event, time) {
+  const { sums } = state;
+  switch (event.kind) {
+    case 'RoundStarted': {
+      const known = lane.rounds[event.round] || { size: 0, steps: 0 };
+      if (state.window && state.window.verified) state.previous = state.window;
+      state.window = {
+        round: event.round, length: event.length, anchor: event.anchor, size: known.size, total: known.steps,
+        steps: [], draft: null, scored: null, verified: null, committed: null,
+      };
+      break;
+    }
+    case 'DenoiseStep':
+      state.window.steps.push(event);
+      break;
+    case 'DraftReady':
+      sums.drafted += event.ids.length;
+      sums.nfe += event.nfe;
+      if (state.window) state.window.draft = event;
+      break;
+    case 'TargetScored':
+      sums.calls += 1;
+      if (state.window) state.window.scored = event;
+      break;
+    case 'Verified':
+      sums.tested += event.tests.length;
+      sums.accepted += event.accepted;
+      event.tests.forEach((test, i) => {
+        sums.testedAt[i] = (sums.testedAt[i] || 0) + 1;
+        sums.acceptedAt[i] = (sums.acceptedAt[i] || 0) + Number(test.accepted);
+      });
+      if (state.window) state.window.verified = event;
+      break;
+    case 'Committed': {
+      const tests = state.window && state.window.verified ? state.window.verified.tests : [];
+      event.ids.forEach((id, i) => {
+        const source = event.sources[i];
+        state.sources[source] = (state.sources[source] || 0) + 1;
+        state.tokens.push({ id, source, round: event.round, test: tests[i] || null });
+      });
+      sums.rounds += 1;
+      sums.committed += event.ids.length;
+      state.points.push({ t: time, total: event.total, round: event.round });
+      if (state.window) state.window.committed = event;
+      break;
+    }
+    case 'Finished':
+    case 'Failed':
+      state.ended = true;
+      break;
+    default:
+  }
+}
+
+/** The state after the first n events; reuses `state` when it lies before n. */
+export function stateAt(lane, n, state = null) {
+  let known = state && state.n <= n ? state : emptyState();
+  while (known.n < Math.min(n, lane.events.length)) {
+    apply(known, lane, lane.events[known.n], lane.times[known.n]);
+    known.n += 1;
+  }
+  return known;
+}
+
+/** How many events were known at time t. */
+export function countAt(lane, t) {
+  let low = 0;
+  let high = lane.times.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (lane.times[middle] <= t + EPSILON) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Where stepping stops: every step of the drafted lane, then what vanilla still has to say. [{t, lane, n}] */
+export function stopsOf(lanes) {
+  const [first, second] = lanes.drafted ? [lanes.drafted, lanes.vanilla] : [lanes.vanilla, null];
+  if (!first) return [];
+  const name = lanes.drafted ? 'drafted' : 'vanilla';
+  const stops = first.stops.map((index) => ({ t: first.times[index], lane: name, n: index + 1 }));
+  if (second) {
+    for (const index of second.stops) {
+      if (second.events[index].kind === 'Committed' && second.times[index] > first.duration) {
+        stops.push({ t: second.times[index], lane: 'vanilla', n: index + 1 });
+      }
+    }
+  }
+  return stops;
+}
+
+/** Decode time of a lane at race time t, and its tokens per second so far (null before the first token). */
+export function clockOf(lane, state, t) {
+  const seconds = Math.min(t, lane.duration);
+  const rate = state.tokens.length && seconds > 0 ? state.tokens.length / seconds : null;
+  return { seconds, rate, done: state.ended };
+}
+
+/** Measured speed-up so far: tokens per second of drafted over vanilla. */
+export function speedup(drafted, vanilla) {
+  return drafted && vanilla && drafted.rate && vanilla.rate ? drafted.rate / vanilla.rate : null;
+}
+
+/** Compare two token lists: {same, first} with the index of the first difference, or -1. */
+export function compare(one, other) {
+  const length = Math.min(one.length, other.length);
+  for (let i = 0; i < length; i += 1) if (one[i] !== other[i]) return { same: false, first: i };
+  return { same: one.length === other.length, first: one.length === other.length ? -1 : length };
+}
+
+/**
+ * τ / (1 + c · NFE per round): what τ would give if a drafter pass cost c target passes and nothing else cost time.
+ * A prediction, never shown as a measurement. null where it is not defined.
+ */
+export function predicted(drafted, vanilla) {
+  const by = drafted && drafted.finished ? drafted.finished.seconds_by || {} : {};
+  const base = vanilla && vanilla.finished ? vanilla.finished.seconds_by || {} : {};
+  const sums = drafted ? stateAt(drafted, drafted.events.length).sums : null;
+  const calls = vanilla ? stateAt(vanilla, vanilla.events.length).sums.calls : 0;
+  if (!sums || !sums.rounds || !sums.nfe || !calls || !base.score || !by.draft) return null;
+  const pass = base.score / calls;
+  const cost = by.draft / sums.nfe / pass;
+  const tau = sums.committed / sums.rounds;
+  return { cost, value: tau / (1 + cost * (sums.nfe / sums.rounds)) };
+}

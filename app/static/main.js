@@ -1,0 +1,322 @@
+// The player: holds the trace of this visitor in the browser, folds it to the playhead and draws. The server is asked
+// for nothing while it plays.
+
+import { CardView, SourceView, StatusView } from './draw_notes.js';
+import { BarView } from './draw_bar.js';
+import { Charts, acceptanceFigure, confidenceFigure, tokensFigure } from './charts.js';
+import { LaneView } from './draw_lanes.js';
+import { Player, autoSlow } from './player.js';
+import { RailView } from './draw_rail.js';
+import { RoundsView } from './draw_rounds.js';
+import { WindowView } from './draw_window.js';
+import { buildLane, countAt, stateAt, stopsOf } from './fold.js';
+import { gzip, serialise, unpack } from './trace.js';
+import { h, text } from './dom.js';
+import { narrate } from './words.js';
+import { piece } from './fold.js';
+
+const LEGEND = [['draft', '✓', 'accepted draft'], ['residual', '↻', 'corrected by the target'], ['bonus', '+', 'bonus token'], ['guess', '▒', 'still a guess']];
+const QUIET_MS = 1600; // after Stop: how long to wait for the server's last frame
+
+class App {
+  constructor(root, { plotly }) {
+    this.root = root;
+    this.lanes = { drafted: null, vanilla: null };
+    this.states = { drafted: null, vanilla: null };
+    this.player = new Player({ duration: 0, stops: [] });
+    this.live = null; // {run, lanes} while the server measures
+    this.trace = null; // {title, lanes, bytes}
+    this.dirty = true;
+    this.build(plotly);
+    this.frame = this.frame.bind(this);
+    this.last = 0;
+    requestAnimationFrame(this.frame);
+  }
+
+  build(plotly) {
+    const jump = (round) => this.jump(round);
+    this.views = { drafted: new LaneView('drafted', jump), vanilla: new LaneView('vanilla', jump) };
+    this.window = new WindowView();
+    this.rounds = new RoundsView(this.window.rounds, jump);
+    this.rail = new RailView();
+    this.source = new SourceView();
+    this.card = new CardView();
+    this.status = new StatusView();
+    this.bar = new BarView({
+      toggle: () => this.act(() => this.player.toggle()),
+      step: (count) => this.act(() => this.player.step(count)),
+      seek: (share) => this.act(() => { this.player.pause(); this.player.seek(share * this.player.duration); }),
+      slow: (factor) => this.act(() => { this.player.slow = factor ?? autoSlow(this.player.duration); }),
+      save: () => this.save(),
+    });
+    this.voice = h('div', { class: 'sd-voice', 'aria-live': 'polite' });
+    const chart = (title, hint) => {
+      const place = h('div', { class: 'sd-plot' });
+      return [place, h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, h('header', {}, h('h3', {}, title), h('span', { class: 'sd-sub' }, hint)), place)];
+    };
+    const [tokens, tokensPanel] = chart('Tokens over time', '─ drafted, ┄ vanilla');
+    const [acceptance, acceptancePanel] = chart('Acceptance by position', 'bars: run so far; ● accepted, ✕ refused, – draw u of this round');
+    const [confidence, confidencePanel] = chart('Denoising confidence', 'largest q, this round');
+    this.charts = new Charts({ tokens, acceptance, confidence }, { tokens: tokensFigure, acceptance: acceptanceFigure, confidence: confidenceFigure }, plotly);
+    const legend = h('ul', { class: 'sd-legend', 'aria-label': 'Legend' }, ...LEGEND.map(([kind, glyph, words]) =>
+      h('li', {}, h('span', { class: `sd-t sd-t-${kind}`, 'aria-hidden': 'true' }, glyph), ` ${words}`)));
+    this.source.element.append(legend);
+    this.root.append(this.card.element, this.source.element, this.status.element,
+      h('div', { class: 'sd-main' },
+        h('div', { class: 'sd-stage' },
+          h('section', { class: 'sd-panel sd-lanes', 'aria-label': 'Race' }, this.views.drafted.element, this.views.vanilla.element),
+          this.window.element),
+        h('aside', { class: 'sd-rail' }, this.rail.element, tokensPanel)),
+      h('div', { class: 'sd-charts' }, acceptancePanel, confidencePanel),
+      this.bar.element, this.voice);
+    document.addEventListener('keydown', (event) => this.keys(event));
+    document.addEventListener('input', (event) => {
+      if (event.target.closest && event.target.closest('.sd-invalid')) this.card.hide();
+    });
+    const stop = document.getElementById('sd-stop');
+    if (stop) stop.addEventListener('click', () => this.stopped());
+    const run = document.getElementById('sd-run');
+    if (run) run.addEventListener('click', () => this.asked());
+    new MutationObserver(() => this.repaint()).observe(document.body, { attributeFilter: ['class'] });
+  }
+
+  /** A message of the server. */
+  async receive(message) {
+    if (message.card) {
+      this.live = null;
+      this.status.show('');
+      this.card.show(message.card);
+      this.busy(false);
+      this.restage();
+      return;
+    }
+    if (message.phase === 'loading') {
+      this.card.hide();
+      this.busy(true);
+      this.status.show(`${message.message || 'Loading'}…`);
+      return;
+    }
+    if (message.phase === 'measuring') {
+      this.measuring(message);
+      return;
+    }
+    this.busy(false);
+    this.status.show('');
+    if (message.trace) {
+      this.live = null;
+      this.show(await unpack(message.trace), message.source);
+    } else if (message.phase === 'stopped') this.finishLocally();
+  }
+
+  /** Slim news while a lane is measured: text and clock, at most once a second. */
+  measuring(message) {
+    if (!this.live || this.live.run !== message.run) this.live = { run: message.run, events: {} };
+    for (const { lane, ...event } of message.events) (this.live.events[lane] ??= []).push(event);
+    this.busy(true);
+    const name = message.lane === 'vanilla' ? 'vanilla' : 'the drafted lane';
+    this.status.show(`Measuring ${name}, undisturbed: one update a second. The race replays when both lanes are done.`);
+    this.redraw();
+  }
+
+  asked() {
+    this.card.hide();
+    this.status.show('Waiting for a free place…');
+  }
+
+  /** Stop was pressed: if no last frame comes, keep what was heard. */
+  stopped() {
+    if (!this.root.classList.contains('sd-busy')) {
+      this.status.show('');
+      return;
+    }
+    const run = this.live ? this.live.run : null;
+    this.status.show('Stopping…');
+    setTimeout(() => {
+      if (this.root.classList.contains('sd-busy') && (this.live ? this.live.run : null) === run) this.finishLocally();
+    }, QUIET_MS);
+  }
+
+  finishLocally() {
+    const { live } = this;
+    this.live = null;
+    this.busy(false);
+    this.status.show('');
+    if (live && Object.values(live.events).some((events) => events.some((event) => event.kind === 'RunStarted'))) {
+      this.show({ title: 'Stopped run', lanes: live.events, bytes: null }, 'stopped');
+    } else this.restage();
+  }
+
+  busy(on) {
+    this.root.classList.toggle('sd-busy', on);
+    this.root.setAttribute('aria-busy', String(on));
+  }
+
+  /** Put a trace on the stage and play it. */
+  show(trace, source) {
+    this.trace = trace;
+    const known = (name) => (trace.lanes[name] && trace.lanes[name].length ? buildLane(trace.lanes[name]) : null);
+    this.lanes = { drafted: known('drafted'), vanilla: known('vanilla') };
+    const both = Object.values(this.lanes).filter(Boolean);
+    this.states = { drafted: null, vanilla: null };
+    this.player = new Player({ duration: Math.max(0, ...both.map((lane) => lane.duration)), stops: stopsOf(this.lanes) });
+    this.restage();
+    this.window.reset();
+    this.rounds.reset(this.lanes.drafted);
+    this.rail.reset(this.lanes);
+    this.bar.reset(this.player);
+    this.source.reset(trace.title === 'Stopped run' ? 'stopped' : source, { lanes: this.lanes }, trace.title);
+    if (window.matchMedia('(prefers-reduced-motion: reduce)').matches) this.player.seek(this.player.duration);
+    else this.player.play();
+    this.redraw();
+  }
+
+  /** Give the text panels back to the trace (a live run may have borrowed them). */
+  restage() {
+    for (const [name, view] of Object.entries(this.views)) {
+      view.reset(this.lanes[name]);
+      view.waiting = false;
+    }
+    this.redraw();
+  }
+
+  act(change) {
+    change();
+    this.redraw();
+    if (!this.player.playing) this.say();
+  }
+
+  /** Stand on the verdict of a round. */
+  jump(round) {
+    const index = this.player.stops.findIndex((stop) => {
+      if (stop.lane !== 'drafted') return false;
+      const event = this.lanes.drafted.events[stop.n - 1];
+      return event.kind === 'Committed' && event.round === round;
+    });
+    if (index >= 0) this.act(() => this.player.stand(index));
+  }
+
+  keys(event) {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    const target = event.target;
+    if (target.closest('textarea, select, [contenteditable], dialog, [role=tablist], [role=listbox], input:not(.sd-scrub)')) return;
+    if (!this.root.offsetParent) return; // another tab of the page is open
+    if (event.key === ' ' && !target.closest('button, a, summary')) this.act(() => this.player.toggle());
+    else if (event.key === 'ArrowRight') this.act(() => this.player.step(event.shiftKey ? 10 : 1));
+    else if (event.key === 'ArrowLeft') this.act(() => this.player.step(event.shiftKey ? -10 : -1));
+    else return;
+    event.preventDefault();
+  }
+
+  redraw() {
+    this.dirty = true;
+  }
+
+  /** The theme changed: charts carry their colours with them. */
+  repaint() {
+    this.redraw();
+  }
+
+  say() {
+    requestAnimationFrame(() => text(this.voice, this.window.say.textContent));
+  }
+
+  frame(now) {
+    if (!this.root.isConnected) return;
+    const passed = this.last ? Math.min(250, now - this.last) : 0;
+    this.last = now;
+    const wasPlaying = this.player.playing;
+    if (!this.live && this.player.tick(passed)) this.dirty = true;
+    if (this.dirty && !document.hidden) {
+      this.dirty = false;
+      if (this.live) this.drawLive();
+      else this.draw();
+      if (wasPlaying && !this.player.playing) this.say();
+    }
+    this.charts.tick(now);
+    requestAnimationFrame(this.frame);
+  }
+
+  /** How many events of a lane the playhead has passed. */
+  passed(name) {
+    const { player } = this;
+    const stop = player.stop >= 0 ? player.stops[player.stop] : null;
+    return stop && stop.lane === name ? stop.n : countAt(this.lanes[name], player.t);
+  }
+
+  draw() {
+    const { player, lanes, states } = this;
+    for (const name of ['drafted', 'vanilla']) {
+      if (lanes[name]) states[name] = stateAt(lanes[name], this.passed(name), states[name]);
+    }
+    const { view, ahead } = this.visibleWindow(states.drafted);
+    const total = Math.max(1, ...Object.values(lanes).filter(Boolean).map((lane) => lane.shown.length));
+    const clocks = {
+      drafted: this.views.drafted.draw(states.drafted, player.t, total, view),
+      vanilla: this.views.vanilla.draw(states.vanilla, player.t, total, null),
+    };
+    if (lanes.drafted) {
+      const sentence = narrate(view, (id) => piece(lanes.drafted, id));
+      this.window.draw(view, lanes.drafted, sentence, ahead);
+      this.rounds.draw(states.drafted, view);
+    } else this.window.draw(null, null, lanes.vanilla ? 'Only vanilla ran: every token costs one pass of the target.' : '', false);
+    this.rail.draw(states, clocks);
+    this.bar.draw(player);
+    this.charts.offer({ lanes, states, clocks, view, duration: player.duration });
+  }
+
+  /**
+   * While the drafter works on its first pass there is nothing new to see, so the last verdict stays on screen
+   * (`ahead`); stepping by hand shows the masks instead.
+   */
+  visibleWindow(state) {
+    if (!state || !state.window) return { view: null, ahead: false };
+    const empty = !state.window.steps.length && !state.window.draft && !state.window.scored;
+    if (empty && state.previous && this.player.stop < 0) return { view: state.previous, ahead: true };
+    return { view: state.window, ahead: false };
+  }
+
+  drawLive() {
+    for (const [name, view] of Object.entries(this.views)) {
+      const events = this.live.events[name];
+      if (!events) {
+        if (view.lane !== null || !view.waiting) view.reset(null);
+        view.waiting = true;
+        text(view.count, 'waits for its turn');
+        continue;
+      }
+      const lane = buildLane(events);
+      view.reset(lane);
+      view.draw(stateAt(lane, lane.events.length), lane.duration, lane.header ? lane.header.config.max_new_tokens : 0, null);
+    }
+  }
+
+  /** Hand the visitor the trace file: the server's own bytes, or the same format written here after a Stop. */
+  async save() {
+    if (!this.trace) return;
+    const bytes = this.trace.bytes || (await gzip(new TextEncoder().encode(serialise(this.trace))));
+    const address = URL.createObjectURL(new Blob([bytes], { type: 'application/gzip' }));
+    const lane = this.lanes.drafted || this.lanes.vanilla;
+    const stamp = lane && lane.header ? lane.header.started_at.slice(0, 19).replace(/[^0-9]/g, '') : '';
+    h('a', { href: address, download: `specdiff-${stamp || 'trace'}.jsonl.gz` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 1000);
+  }
+}
+
+/** Called by the component (app/build.py) once per page. */
+export function mount(element, props, watch, options) {
+  const root = element.querySelector('.sd');
+  const app = new App(root, options);
+  let last = '';
+  const take = () => {
+    const value = props.value;
+    if (!value || value === last) return;
+    last = value;
+    app.receive(JSON.parse(value)).catch((error) => {
+      app.card.show({ title: 'This trace cannot be shown', message: 'It was read, but its events do not fit together.', hint: 'Try another file, or run again.', field: '' });
+      console.warn('trace could not be drawn:', error);
+    });
+  };
+  watch('value', take);
+  take();
+  window.specdiff = app;
+}

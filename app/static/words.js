@@ -1,0 +1,104 @@
+// Numbers and sentences. Pure: strings in, strings out; never markup.
+
+export const dash = '–';
+
+export function seconds(value) {
+  return value < 9.995 ? value.toFixed(3) : value.toFixed(2);
+}
+
+export function milliseconds(value) {
+  const ms = value * 1000;
+  return `${ms >= 100 ? ms.toFixed(0) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
+}
+
+export function rate(value) {
+  if (value === null) return dash;
+  return value >= 100 ? value.toFixed(0) : value.toFixed(1);
+}
+
+export const times = (value) => (value === null ? dash : `${value.toFixed(2)}×`);
+export const percent = (value) => (value === null ? dash : `${(100 * value).toFixed(1)} %`);
+export const ratio = (value) => (value === null ? dash : value.toFixed(2));
+
+/** A probability with all the digits the trace holds. */
+export function exact(value) {
+  return value === null || value === undefined ? dash : String(Number(value.toPrecision(7)));
+}
+
+export function slowWords(slow) {
+  if (slow === 1) return 'real time';
+  return slow > 1 ? `${slow}× slow motion` : `${Number((1 / slow).toPrecision(2))}× faster than real`;
+}
+
+export const END_OF_TEXT = '<|endoftext|>';
+
+/** A token in a cell: spaces and line ends become visible marks. */
+export function cell(piece) {
+  if (piece === END_OF_TEXT) return '∎';
+  const marked = piece.replace(/\r?\n/g, '↵').replace(/\t/g, '⇥');
+  if (/^ +$/.test(marked)) return '␣'.repeat(Math.min(4, marked.length));
+  return marked.replace(/^ /, '');
+}
+
+/** A token inside a sentence. */
+export const quoted = (piece) => (piece === END_OF_TEXT ? 'the end of the text' : `“${cell(piece).slice(0, 32)}”`);
+
+export const SOURCES = {
+  draft: { glyph: '✓', words: 'accepted draft' },
+  residual: { glyph: '↻', words: 'corrected by the target' },
+  bonus: { glyph: '+', words: 'bonus token' },
+  target: { glyph: '↻', words: 'the target’s own token' },
+};
+
+const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'}`;
+
+/** Title of a token of the text. */
+export function tokenTitle(token, isVanilla) {
+  if (isVanilla) return `pass ${token.round + 1} of the target`;
+  const source = SOURCES[token.source] || { words: token.source };
+  const where = `round ${token.round + 1}: ${source.words}`;
+  return token.test && token.source === 'draft' ? `${where}; ${testWords(token.test)}` : where;
+}
+
+/** p, q and u of one test, exactly. */
+export function testWords(test) {
+  const numbers = `p = ${exact(test.p)}, q = ${exact(test.q)}`;
+  if (test.kind === 'match') return `${numbers}; shared noise: accepted if the target draws the same token`;
+  const bound = test.kind === 'ratio' ? 'min(1, p/q)' : 'p';
+  return `${numbers}, ${bound} = ${exact(test.threshold)}, drawn u = ${exact(test.draw)}`;
+}
+
+const list = (numbers) =>
+  numbers.length < 2 ? String(numbers[0]) : `${numbers.slice(0, -1).join(', ')} and ${numbers[numbers.length - 1]}`;
+
+/** One sentence about the window. `word` turns an id into its piece. */
+export function narrate(view, word) {
+  if (!view) return 'The target reads the prompt.';
+  const name = `Round ${view.round + 1}`;
+  if (view.verified) return `${name}: ${verdict(view, word)}`;
+  if (view.size === 0) return `${name}: one target pass for one token.`;
+  if (view.scored) return `${name}: the target has read the ${plural(view.size, 'drafted token')} in one pass.`;
+  const step = view.steps[view.steps.length - 1];
+  if (step) {
+    const where = list([...step.revealed].sort((a, b) => a - b).map((position) => position + 1));
+    const what = step.revealed.length > 5 ? `${step.revealed.length} positions` : `position${step.revealed.length > 1 ? 's' : ''} ${where}`;
+    return `${name}: denoising step ${step.step + 1} of ${view.total || view.steps.length} reveals ${what}.`;
+  }
+  return `${name}: the drafter faces ${plural(view.size, 'mask')} after ${quoted(word(view.anchor))}.`;
+}
+
+function verdict(view, word) {
+  const { verified, size } = view;
+  const extra = quoted(word(verified.extra));
+  if (size === 0) return `the target writes ${extra}.`;
+  const last = verified.tests[verified.tests.length - 1];
+  if (verified.accepted === size) {
+    const all = size === 1 ? 'the drafted token passes' : `all ${size} drafted tokens pass`;
+    return `${all}; the target adds a bonus token, ${extra}.`;
+  }
+  const why = last.kind === 'match'
+    ? 'its own draw differs'
+    : `u = ${last.draw.toFixed(2)} ≥ ${last.threshold.toFixed(2)}`;
+  const kept = verified.accepted === 0 ? 'the target keeps none' : `the target keeps ${verified.accepted} of ${size}`;
+  return `${kept}, refuses ${quoted(word(last.id))} (${why}) and writes ${extra}.`;
+}

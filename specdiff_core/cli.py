@@ -1,0 +1,218 @@
+"""The command line: parses, runs, prints, and turns every known error into one line with a hint. Knows no algorithm.
+
+Heavy imports wait until a command needs them, so that ``--help`` and ``replay`` start at once and without torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from specdiff_core import flags
+from specdiff_core.bench.command import add_bench
+from specdiff_core.config import DecodeConfig
+from specdiff_core.errors import SpecDiffError
+from specdiff_core.events import Committed, Event, PiecesSeen
+from specdiff_core.registry import PAIRS
+from specdiff_core.summary import header_of, race_summary, run_summary
+from specdiff_core.trace import read_trace, write_trace
+from specdiff_core.train.command import add_train
+
+SOURCE_MARKS = {"draft": ("", ""), "bonus": ("{", "}"), "residual": ("[", "]"), "target": ("[", "]")}
+LEGEND = "plain: accepted from the draft · [corrected by the target] · {the target's bonus after a full window}"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Every command and flag."""
+    parser = argparse.ArgumentParser(
+        prog="python -m specdiff_core", description="Speculative decoding with masked-diffusion drafters."
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], None], about: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=about, description=about)
+        sub.set_defaults(run=run)
+        return sub
+
+    decode = command("decode", run_decode, "Decode one prompt.")
+    race = command("race", run_race, "Decode one prompt vanilla and drafted, one after the other, and compare.")
+    for sub in (decode, race):
+        sub.add_argument("--prompt", required=True, metavar="TEXT", help="the text to continue")
+        flags.add_settings(sub)
+        flags.add_placement(sub)
+        sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+        sub.add_argument("--trace", metavar="FILE", type=Path, help="record every event (.jsonl or .jsonl.gz)")
+    race.add_argument(
+        "--repeats", type=int, default=1, metavar="N", help="measure both lanes N times, interleaved [default 1]"
+    )
+    add_bench(commands)
+    replay = command("replay", run_replay, "Print a recorded trace; needs no model, no tokenizer and no torch.")
+    replay.add_argument("file", metavar="FILE", type=Path, help="a .jsonl or .jsonl.gz trace")
+    replay.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    pairs = command("pairs", run_pairs, "List the model pairs, and why one cannot be used here.")
+    pairs.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    add_train(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns:
+        the exit status: 0, 2 for an error that a person can act on, 130 after an interrupt, 141 where nobody reads.
+    """
+    args = build_parser().parse_args(argv)
+    args.argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args.run(args)
+        sys.stdout.flush()
+    except SpecDiffError as error:
+        flags.say(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""))
+        return 2
+    except KeyboardInterrupt:
+        flags.say("interrupted")
+        return 130
+    except BrokenPipeError:
+        # The reader is gone (``| head``): give the interpreter somewhere to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return 0
+
+
+def run_decode(args: argparse.Namespace) -> None:
+    """``decode``: one lane."""
+    config = flags.read_settings(args)
+    engine = flags.open_engine(args, config.pair, [config.drafter])
+    run = list(engine.decode(args.prompt, config, narrate=args.trace is not None, grain=_grain(args)))
+    summary = run_summary(run)
+    print(args.prompt + plain(summary["text"]))
+    print("\n" + "\n".join(describe(summary)))
+    if args.trace is not None:
+        write_trace(args.trace, {"vanilla" if config.drafter == "none" else "drafted": run}, title=args.prompt[:80])
+    if args.json:
+        print(json.dumps(summary, ensure_ascii=False))
+
+
+def run_race(args: argparse.Namespace) -> None:
+    """``race``: both lanes, one after the other, so that neither disturbs the other; repeats change the order."""
+    config = flags.read_settings(args)
+    engine = flags.open_engine(args, config.pair, [config.drafter])
+    lanes = {"vanilla": dataclasses.replace(config, drafter="none"), "drafted": config}
+    for settings in lanes.values():  # first passes allocate and compile; they are not measured
+        warm = dataclasses.replace(settings, max_new_tokens=min(16, config.max_new_tokens))
+        list(engine.decode(args.prompt, warm, narrate=False, grain=_grain(args)))
+    runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
+    for repeat in range(max(1, args.repeats)):
+        for lane in sorted(lanes, reverse=repeat % 2 == 0):  # vanilla first, then drafted first
+            flags.say(f"measuring {lane}, {repeat + 1} of {max(1, args.repeats)}")
+            events = engine.decode(args.prompt, lanes[lane], narrate=args.trace is not None, grain=_grain(args))
+            runs[lane].append(list(events))
+    summary = race_summary(runs["vanilla"], runs["drafted"])
+    print(args.prompt + plain(summary["text"]))
+    for lane in lanes:
+        print(f"\n{lane}\n" + "\n".join(describe(summary[lane])))
+    print("\n" + speed_line(summary, config))
+    if args.trace is not None:
+        write_trace(args.trace, {lane: runs[lane][-1] for lane in lanes}, title=args.prompt[:80])
+    if args.json:
+        print(json.dumps(summary, ensure_ascii=False))
+
+
+def run_replay(args: argparse.Namespace) -> None:
+    """``replay``: what a trace says, without any model."""
+    trace = read_trace(args.file)
+    summaries: dict[str, Any] = {}
+    print(plain(trace.title or args.file.name))
+    for lane, run in trace.lanes.items():
+        summaries[lane] = run_summary(run)
+        header = header_of(run)
+        print(f"\n{plain(lane)}")
+        if header is not None:
+            print(plain(header.prompt), end="")
+        print(plain(marked_text(run)) + "\n\n" + plain("\n".join(describe(summaries[lane]))))
+    print(f"\n{LEGEND}")
+    if args.json:
+        print(json.dumps({"title": trace.title, "schema": trace.schema, "lanes": summaries}, ensure_ascii=False))
+
+
+def run_pairs(args: argparse.Namespace) -> None:
+    """``pairs``: the registry, and what can be used here."""
+    from specdiff_core.loading import availability
+
+    rows = []
+    for pair in PAIRS.values():
+        available, reason = availability(pair)
+        names = [drafter.name for drafter in pair.drafters]
+        rows.append({"name": pair.name, "label": pair.label, "available": available, "reason": reason, "drafters": names})
+        print(f"{pair.name}: {pair.label}")
+        print(f"    {'available' if available else 'not available: ' + reason}")
+        for drafter in pair.drafters:
+            print(f"    --drafter {drafter.name:6} {drafter.about}")
+    if args.json:
+        print(json.dumps({"pairs": rows}, ensure_ascii=False))
+
+
+def marked_text(run: Sequence[Event]) -> str:
+    """The new text of a run, every token that the drafter did not supply in marks (see :data:`LEGEND`)."""
+    pieces: dict[int, str] = {}
+    told: list[str] = []
+    drafting = any("draft" in event.sources for event in run if isinstance(event, Committed))
+    for event in run:
+        if isinstance(event, PiecesSeen):
+            pieces |= event.pieces
+        elif isinstance(event, Committed):
+            for token, source in zip(event.ids, event.sources, strict=True):
+                before, after = SOURCE_MARKS.get(source, ("?", "?")) if drafting else ("", "")
+                told.append(f"{before}{pieces.get(token, f'<{token}>')}{after}")
+    return "".join(told)
+
+
+def describe(summary: dict[str, Any]) -> list[str]:
+    """A run's numbers for people, one per line."""
+
+    def number(value: float | None, form: str) -> str:
+        return "not defined" if value is None else format(value, form)
+
+    parts = ", ".join(f"{name} {1000 * spent:.0f} ms" for name, spent in summary["seconds_by"].items())
+    claim = "lossless" if summary["lossless"] else "NOT lossless"
+    threads = f", {summary['threads']} threads" if summary["threads"] else ""
+    return [
+        f"  drafter        {summary['drafter']}, rule {summary['rule']} ({claim})",
+        f"  new tokens     {summary['new_tokens']} in {summary['rounds']} rounds, ended by {summary['finished']}",
+        f"  decode clock   {summary['seconds']:.3f} s: {parts}",
+        f"  speed          {number(summary['tokens_per_second'], '.1f')} tokens/s",
+        f"  τ              {number(summary['tau'], '.2f')} tokens per round",
+        f"  α              {number(summary['alpha'], '.3f')} of tested tokens accepted",
+        f"  passes         {summary['target_calls']} of the target, {summary['draft_nfe']} of the drafter",
+        f"  measured on    {summary['device']}, {summary['dtype']}{threads}",
+        *(f"  note           {fallback}" for fallback in summary["fallbacks"]),
+    ]
+
+
+def speed_line(summary: dict[str, Any], config: DecodeConfig) -> str:
+    """The result of a race in one sentence."""
+    if summary["speedup"] is None:
+        return "speed-up: not defined, a lane produced nothing"
+    spread = "one measurement; --repeats N shows its spread"
+    if summary["repeats"] > 1:
+        low, high = summary["speedup_least"], summary["speedup_largest"]
+        spread = f"{summary['repeats']} repeats: {low:.2f}× to {high:.2f}×, median {summary['speedup_median']:.2f}×"
+    same = "the same text" if summary["same_text_as_vanilla"] else "another text"
+    law = "the same law" if summary["lossless"] else "ANOTHER LAW"
+    return f"speed-up {summary['speedup']:.2f}× ({spread}); {same} as vanilla, {law} (rule {config.rule.value})"
+
+
+def plain(text: str) -> str:
+    """Text that cannot steer a terminal: control characters are shown, line breaks and tabs kept."""
+    return "".join(char if char in "\n\t" or char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def _grain(args: argparse.Namespace) -> str:
+    """A trace wants every step timed; without one, phases are enough and disturb less."""
+    return "step" if args.trace is not None else "phase"

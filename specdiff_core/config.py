@@ -1,0 +1,250 @@
+"""Knows every setting of a decode: its range, its words, its symbol. Knows nothing about torch, models or widgets.
+
+Sliders, command-line help, API docs and validation are all read from the field metadata below.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from specdiff_core.errors import ConfigError
+
+
+class RevealOrder(str, Enum):
+    """Which masked positions a denoising step reveals (``specdiff_core/unmask.py``)."""
+
+    LEFT_TO_RIGHT = "left_to_right"
+    RANDOM = "random"
+    ENTROPY = "entropy"
+    MARGIN = "margin"
+    MAX_PROB = "max_prob"
+    VALUE_CONFIDENCE = "value_confidence"
+
+
+class Rule(str, Enum):
+    """How drafted tokens are tested (``specdiff_core/verify.py``)."""
+
+    RATIO = "ratio"
+    MATCH = "match"
+    DELTA = "delta"
+    NAIVE = "naive"
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the emitted tokens provably follow the target's law (papers.md §7)."""
+        return self is not Rule.NAIVE
+
+
+ORDER_WORDS = {
+    RevealOrder.LEFT_TO_RIGHT: "Left to right",
+    RevealOrder.RANDOM: "Random (MDLM)",
+    RevealOrder.ENTROPY: "Lowest entropy first",
+    RevealOrder.MARGIN: "Largest top-2 margin first",
+    RevealOrder.MAX_PROB: "Most probable first",
+    RevealOrder.VALUE_CONFIDENCE: "Confidence of the drawn value (LLaDA)",
+}
+
+RULE_WORDS = {
+    Rule.RATIO: "Ratio: accept with min(1, p/q), exact",
+    Rule.MATCH: "Match: same noise as vanilla, identical text",
+    Rule.DELTA: "Delta: accept with p, exact for any draft",
+    Rule.NAIVE: "Naive: as published for T > 1, NOT lossless",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """One transformation of logits into a distribution. ``temperature`` 0 is one-hot; 0 and 1.0 switch k and p off."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+
+def setting(
+    default: Any,
+    label: str,
+    help: str,
+    *,
+    symbol: str = "",
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    step: float | None = None,
+    advanced: bool = False,
+) -> Any:
+    """A dataclass field with everything a slider, a flag and a validator need."""
+    metadata = {
+        "label": label,
+        "help": help,
+        "symbol": symbol,
+        "unit": unit,
+        "low": low,
+        "high": high,
+        "step": step,
+        "advanced": advanced,
+    }
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeConfig:
+    """All settings of one decode. Construction validates; use :meth:`parse` for untrusted values.
+
+    Raises:
+        ConfigError: a value is out of range or of the wrong type; ``field`` names it.
+    """
+
+    pair: str = setting("embedded", "Model pair", "Target and drafters that share one tokenizer.")
+    drafter: str = setting("block", "Drafter", "The diffusion model that proposes tokens; 'none' is vanilla decoding.")
+    gamma: int = setting(
+        8, "Draft window", "Tokens drafted per round.", symbol="γ", unit="tokens", low=1, high=32, step=1
+    )
+    steps: int = setting(
+        1,
+        "Denoising steps",
+        "Drafter passes that fill the window; 1 reveals all at once. At most γ.",
+        symbol="T",
+        unit="passes",
+        low=1,
+        high=32,
+        step=1,
+    )
+    order: RevealOrder = setting(
+        RevealOrder.LEFT_TO_RIGHT, "Reveal order", "Which masked positions each denoising step reveals."
+    )
+    rule: Rule = setting(Rule.RATIO, "Verification rule", "How the target's pass accepts or rejects drafted tokens.")
+    temperature: float = setting(
+        0.0,
+        "Temperature",
+        "Of the target: 0 always takes the most probable token.",
+        symbol="τₚ",
+        low=0.0,
+        high=2.0,
+        step=0.1,
+    )
+    draft_temperature: float | None = setting(
+        None,
+        "Drafter temperature",
+        "Of the drafter; empty means the target's. Never changes the output law, only the acceptance.",
+        symbol="τ_q",
+        low=0.0,
+        high=2.0,
+        step=0.1,
+        advanced=True,
+    )
+    top_k: int = setting(
+        0, "Top-k", "Keep the k most probable tokens; 0 keeps all.", symbol="k", low=0, high=4096, step=1, advanced=True
+    )
+    top_p: float = setting(
+        1.0,
+        "Top-p",
+        "Keep the smallest set of tokens with this probability; 1 keeps all.",
+        symbol="p",
+        low=0.01,
+        high=1.0,
+        step=0.01,
+        advanced=True,
+    )
+    seed: int = setting(
+        0, "Seed", "Same seed, same text.", low=0, high=2**31 - 1, step=1, advanced=True
+    )
+    max_new_tokens: int = setting(
+        96, "New tokens", "Stop after this many tokens.", unit="tokens", low=1, high=480, step=1, advanced=True
+    )
+    ignore_eos: bool = setting(
+        False, "Ignore end of text", "Go on after an end-of-text token (for benchmarks of equal length).", advanced=True
+    )
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):
+            object.__setattr__(self, item.name, _coerce(item, getattr(self, item.name)))
+        if self.steps > self.gamma:
+            raise ConfigError(
+                f"T = {self.steps} denoising steps cannot reveal γ = {self.gamma} tokens.",
+                field="steps",
+                hint=f"Choose T at most {self.gamma}, or a larger γ.",
+            )
+
+    @property
+    def sampling(self) -> Sampling:
+        """The target's transformation: it defines p."""
+        return Sampling(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+
+    @property
+    def draft_sampling(self) -> Sampling:
+        """The drafter's transformation: it defines q, used both to draw and to test."""
+        temperature = self.temperature if self.draft_temperature is None else self.draft_temperature
+        return Sampling(temperature=temperature, top_k=self.top_k, top_p=self.top_p)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as stored in traces and share links."""
+        return {
+            item.name: value.value if isinstance(value := getattr(self, item.name), Enum) else value
+            for item in dataclasses.fields(self)
+        }
+
+    @classmethod
+    def parse(cls, values: dict[str, Any]) -> DecodeConfig:
+        """Build a config from untrusted values (strings from a URL, JSON from an API)."""
+        known = {item.name for item in dataclasses.fields(cls)}
+        for name in values:
+            if name not in known:
+                raise ConfigError(
+                    f"There is no setting called {str(name)[:40]!r}.",
+                    field=str(name)[:40],
+                    hint=f"Settings are: {', '.join(sorted(known))}.",
+                )
+        return cls(**values)
+
+
+def _coerce(item: dataclasses.Field[Any], value: Any) -> Any:
+    """One value, checked against its field: type, then range."""
+    meta, kind = item.metadata, str(item.type)
+    label = f"{meta['label']} ({meta['symbol']})" if meta["symbol"] else str(meta["label"])
+    if "None" in kind and (value is None or value == ""):
+        return None
+    if kind == "str":
+        if not isinstance(value, str) or not value:
+            raise ConfigError(f"{label} must be a name.", field=item.name, hint="Choose one from the list.")
+        return value
+    if kind == "bool":
+        if isinstance(value, bool):
+            return value
+        if str(value).lower() in {"true", "false", "0", "1"}:
+            return str(value).lower() in {"true", "1"}
+        raise ConfigError(f"{label} must be true or false.", field=item.name, hint="Use true or false.")
+    if kind in {"RevealOrder", "Rule"}:
+        choices: type[Enum] = {"RevealOrder": RevealOrder, "Rule": Rule}[kind]
+        try:
+            return choices(value)
+        except ValueError:
+            names = ", ".join(str(choice.value) for choice in choices)
+            raise ConfigError(
+                f"{label} {str(value)[:40]!r} does not exist.", field=item.name, hint=f"Choose one of: {names}."
+            ) from None
+    low, high = meta["low"], meta["high"]
+    limits = f"between {low:g} and {high:g}"
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, bool) or math.isnan(number):
+        raise ConfigError(
+            f"{label} must be a number, not {str(value)[:40]!r}.", field=item.name, hint=f"Give a number {limits}."
+        )
+    if not low <= number <= high:
+        raise ConfigError(
+            f"{label} = {str(value)[:40]} is out of range.", field=item.name, hint=f"Give a number {limits}."
+        )
+    if kind == "int":
+        if number != int(number):
+            raise ConfigError(
+                f"{label} must be a whole number, not {str(value)[:40]}.", field=item.name, hint=f"Choose {limits}."
+            )
+        return int(number)
+    return number

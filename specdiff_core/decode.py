@@ -1,0 +1,154 @@
+"""The one decoding loop: draft, score, verify, commit. Knows no model by name, no file and no page.
+
+Vanilla autoregressive decoding is the same loop with a drafter that drafts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+
+from specdiff_core.clock import DeviceClock, merge
+from specdiff_core.config import DecodeConfig, Rule
+from specdiff_core.drafters.base import Context, Draft, Drafter, DraftSession
+from specdiff_core.events import Committed, Event, Finished, Prefilled, RoundStarted, Span
+from specdiff_core.narrate import tell_draft, tell_scored, tell_step, tell_verified
+from specdiff_core.rng import Streams
+from specdiff_core.sampling import process
+from specdiff_core.target import Target
+from specdiff_core.verify import verify
+
+
+def speculate(
+    prompt: Sequence[int],
+    config: DecodeConfig,
+    target: Target,
+    drafter: Drafter,
+    clock: DeviceClock,
+    *,
+    ends: Sequence[int] = (),
+    narrate: bool = True,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Iterator[Event]:
+    """Speculative diffusion decoding (SpecDiff, Algorithm 1), one event at a time.
+
+    Args:
+        prompt: token ids, at least one; the last is the first anchor.
+        ends: ids that end the text.
+        narrate: emit every denoising step and the candidates behind each number; without, only what metrics need.
+        stopped: asked before each drafter pass and each target pass.
+
+    Yields:
+        Prefilled; per round RoundStarted, DenoiseStep*, DraftReady, TargetScored, Verified, Committed; Finished
+        (with an empty text: the loop knows no tokenizer). The clock stands still at every yield.
+    """
+    streams = Streams(config.seed, shared=config.rule is Rule.MATCH)
+    ids, seconds = list(prompt), {"prefill": 0.0, "draft": 0.0, "score": 0.0, "verify": 0.0}
+    total, round, reason = 0, -1, ""
+    clock.start()
+
+    # The target reads the prompt, except the anchor.
+    with clock.span("prefill") as reading:
+        target_run, draft_run = target.start(drafter.layers), drafter.start()
+        draft_run.observe(ids[:-1], target_run.read(ids[:-1]))
+    seconds["prefill"] += reading.span.seconds
+    with clock.off():
+        yield Prefilled(tokens=len(ids) - 1, span=reading.span)
+
+    while not reason:
+        round += 1
+        anchor = ids[-1]
+        with clock.off():
+            yield RoundStarted(round=round, length=len(ids), anchor=anchor)
+
+        # Draft at most γ tokens: never more than may still be emitted or read.
+        gamma = min(config.gamma, config.max_new_tokens - total - 1, target_run.room - 1)
+        context = Context(
+            ids=ids,
+            gamma=gamma,
+            steps=min(config.steps, max(gamma, 1)),
+            order=config.order,
+            sampling=config.draft_sampling,
+            chance=streams.draft(round),
+        )
+        draft, drafting = yield from _draft(draft_run, context, target.vocab_size, clock, round, narrate, stopped)
+        seconds["draft"] += drafting.seconds
+        if stopped():
+            reason = "stopped"
+            break
+
+        # Score anchor and draft in one pass of the target: γ+1 distributions.
+        with clock.span("score") as scoring:
+            drafted = draft.ids.tolist()
+            scores = target_run.score([anchor, *drafted])
+            target_probs = process(scores.logits, config.sampling, target.suppress)
+        seconds["score"] += scoring.span.seconds
+        with clock.off():
+            yield tell_scored(round, draft, target_probs, scoring.span, narrate)
+
+        # Verify from left to right; the target adds one token of its own; forget the rest.
+        with clock.span("verify") as testing:
+            positions = range(len(ids), len(ids) + len(drafted) + 1)
+            verdict = verify(draft, target_probs, config.rule, streams.verify(round), positions)
+            kept = 1 + verdict.accepted
+            target_run.keep(1 + len(drafted), kept)
+            draft_run.observe(
+                [anchor, *drafted[: verdict.accepted]], None if scores.features is None else scores.features[:kept]
+            )
+            fresh = [*drafted[: verdict.accepted], verdict.extra]
+            sources = ["draft"] * verdict.accepted + [verdict.source]
+            end = next((i + 1 for i, token in enumerate(fresh) if token in ends), None)
+            fresh, sources = fresh[:end], sources[:end]
+            ids += fresh
+            total += len(fresh)
+        seconds["verify"] += testing.span.seconds
+        assert end is not None or target_run.length == len(ids) - 1, "the cache holds all but the anchor"
+        if end is not None:
+            reason = "end_of_text"
+        elif total >= config.max_new_tokens:
+            reason = "length"
+        elif target_run.room < 1:
+            reason = "context_full"
+        at = clock.now()
+        with clock.off():
+            yield tell_verified(round, draft, verdict, config.rule, testing.span, narrate)
+            yield Committed(round=round, ids=tuple(fresh), sources=tuple(sources), total=total, at=at)
+
+    whole = clock.finish()
+    yield Finished(
+        reason=reason,
+        text="",
+        ids=tuple(ids[len(prompt) :]),
+        rounds=round + (reason != "stopped"),
+        seconds=whole,
+        seconds_by={**seconds, "other": whole - sum(seconds.values())},
+    )
+
+
+def _draft(
+    session: DraftSession,
+    context: Context,
+    vocab_size: int,
+    clock: DeviceClock,
+    round: int,
+    narrate: bool,
+    stopped: Callable[[], bool],
+) -> Generator[Event, None, tuple[Draft, Span]]:
+    """Let the session fill its window, one timed step at a time."""
+    drafting = session.draft(context) if context.gamma > 0 else None
+    spans: list[Span] = []
+    draft = Draft.empty()
+    while drafting is not None and not stopped():
+        with clock.span("draft") as timer:
+            try:
+                state = next(drafting)
+            except StopIteration as done:
+                draft, drafting = done.value, None
+                draft.check(context.gamma, vocab_size)
+        spans.append(timer.span)
+        if drafting is not None and narrate:
+            with clock.off():
+                yield tell_step(round, len(spans) - 1, state, timer.span)
+    span = merge(spans, "draft")
+    with clock.off():
+        yield tell_draft(round, draft, span)
+    return draft, span

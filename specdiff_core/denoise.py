@@ -1,0 +1,79 @@
+"""Fills a window of masks in T steps: the drafter's half of SpecDiff, for any network. Knows no cache, no target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+
+import torch
+from torch import Tensor
+
+from specdiff_core.config import RevealOrder
+from specdiff_core.drafters.base import Context, DenoiseState, Draft
+from specdiff_core.sampling import process
+from specdiff_core.unmask import most_confident, reveal, schedule, soft_positions
+
+
+def denoise(
+    predict: Callable[[Tensor], Tensor],
+    context: Context,
+    *,
+    mask_id: int,
+    forbidden: Sequence[int] = (),
+    window: Tensor | None = None,
+) -> Generator[DenoiseState, None, Draft]:
+    """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with a forced last reveal).
+
+    Args:
+        predict: window ids ``[g]`` (``mask_id`` where masked) -> logits ``[g, V]``, one drafter pass.
+        context: γ, T, reveal order, the drafter's sampling and its chance.
+        mask_id: never drawn: its probability is zero before normalising (SUBS).
+        forbidden: further ids that the target cannot say.
+        window: an all-masked window to start from; by default γ masks on the CPU.
+
+    Yields:
+        the window after each step.
+
+    Returns:
+        the draft; ``probs[i]`` is the q that position i was drawn from, at the step that revealed it.
+    """
+    size = context.gamma
+    ids = torch.full((size,), mask_id, dtype=torch.long) if window is None else window.clone()
+    banned = tuple(dict.fromkeys((mask_id, *forbidden)))
+    masked = list(range(size))
+    reveal_steps = [0] * size
+    first = len(context.ids)  # absolute position of window slot 0
+    drawn_from: Tensor | None = None
+    plan = schedule(size, context.steps)
+    for step, count in enumerate(plan):
+        logits = predict(ids)
+        allowed = tuple(token for token in banned if token < logits.shape[-1])
+        probs = process(logits, context.sampling, allowed)  # [g, V]
+        if context.order is RevealOrder.VALUE_CONFIDENCE:
+            values = context.chance.pick(probs[masked], [first + i for i in masked])
+            drawn = probs[masked, values.to(probs.device)]
+            chosen = most_confident(drawn, masked, count)
+            values = values[[masked.index(i) for i in chosen]]
+        else:
+            chosen = reveal(context.order, probs, masked, count, context.chance)
+            values = context.chance.pick(probs[chosen], [first + i for i in chosen])
+        ids = ids.clone()
+        ids[chosen] = values.to(ids.device)
+        if drawn_from is None:
+            drawn_from = probs.clone() if len(plan) > 1 else probs
+        drawn_from[chosen] = probs[chosen]
+        for position in chosen:
+            masked.remove(position)
+            reveal_steps[position] = step
+        yield DenoiseState(
+            ids=ids,
+            masked=torch.tensor([i in masked for i in range(size)]),
+            revealed=tuple(chosen),
+            probs=probs,
+        )
+    return Draft(
+        ids=ids,
+        probs=drawn_from,
+        reveal_steps=tuple(reveal_steps),
+        soft=soft_positions(context.order, reveal_steps),
+        nfe=len(plan),
+    )

@@ -1,0 +1,52 @@
+"""Chooses where and in which precision models run, and says why. Decides nothing at import; knows no model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from specdiff_core.errors import ConfigError
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A device, a dtype, and the reason shown to people."""
+
+    device: torch.device
+    dtype: torch.dtype
+    reason: str
+
+    @property
+    def dtype_name(self) -> str:
+        return next(name for name, dtype in DTYPES.items() if dtype is self.dtype)
+
+
+def choose_placement(device: str = "auto", dtype: str = "auto") -> Placement:
+    """Pick a placement: CUDA if there is one, bf16 on compute capability 8.0 or newer, else fp32.
+
+    Raises:
+        ConfigError: the device does not exist here, or the names are unknown.
+    """
+    if device not in {"auto", "cpu", "cuda"}:
+        raise ConfigError(f"Unknown device {device[:40]!r}.", field="device", hint="Use auto, cpu or cuda.")
+    if dtype not in {"auto", *DTYPES}:
+        raise ConfigError(f"Unknown dtype {dtype[:40]!r}.", field="dtype", hint="Use auto, fp32 or bf16.")
+    cuda = torch.cuda.is_available()
+    if device == "cuda" and not cuda:
+        raise ConfigError("No CUDA device is available here.", field="device", hint="Use --device cpu or auto.")
+    if device == "cpu" or not cuda:
+        where = torch.device("cpu")
+        why = "CPU was asked for" if device == "cpu" else "no CUDA device is available"
+        if dtype == "auto":
+            return Placement(where, torch.float32, f"{why}; fp32 is exact and fast on every processor")
+        return Placement(where, DTYPES[dtype], f"{why}; {dtype} was asked for")
+    where = torch.device("cuda")
+    if dtype != "auto":
+        return Placement(where, DTYPES[dtype], f"CUDA; {dtype} was asked for")
+    major = torch.cuda.get_device_capability()[0]
+    if major >= 8:
+        return Placement(where, torch.bfloat16, f"CUDA capability {major}.x computes bf16 natively")
+    return Placement(where, torch.float32, f"CUDA capability {major}.x has no fast bf16")

@@ -1,0 +1,193 @@
+"""The target-conditioned block drafter (DFlash) as a drafting session: keys and values of features, rolled-back blocks.
+
+It knows which tokens are committed and where they stand; it refuses to know how masks are revealed or verified.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdiff_core.denoise import denoise
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, Need
+from specdiff_core.errors import DraftContractError, PairUnavailable
+from specdiff_core.models.dflash import DFlashDraftModel, Rope, from_folder
+from specdiff_core.models.files import resolve
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from specdiff_core.device import Placement
+    from specdiff_core.registry import DrafterSpec, PairSpec
+
+ROOM = 256  # keys and values are allocated in multiples of this many positions
+
+
+class BlockDrafter:
+    """Shared weights: the DFlash network between the target's frozen embedding and head.
+
+    Args:
+        forbidden: ids that the target never says, besides the mask.
+    """
+
+    needs: frozenset[Need] = frozenset({Need.HIDDEN_STATES})
+
+    def __init__(
+        self, name: str, network: DFlashDraftModel, embedding: Tensor, head: Tensor, *, forbidden: Sequence[int] = ()
+    ) -> None:
+        self.name = name
+        self.network = network
+        self.embedding, self.head = embedding, head  # [V, W] each
+        self.forbidden = tuple(forbidden)
+        self.layers: tuple[int, ...] = tuple(network.config.target_layer_ids)
+        self.mask_id = int(network.config.mask_token_id)
+        self.window = int(network.config.block_size) - 1  # the anchor takes one slot
+
+    def start(self) -> DraftSession:
+        """A session with an empty cache."""
+        return BlockSession(self)
+
+
+class BlockSession:
+    """One run. The cache holds the committed tokens that the target has read, never a token of a block.
+
+    A block's own keys and values are written behind them and forgotten simply by not counting them, so every
+    denoising pass finds the cache as the one before did, and features are projected once per committed token.
+    """
+
+    def __init__(self, drafter: BlockDrafter) -> None:
+        self._drafter = drafter
+        self._pending: list[Tensor] = []
+        self._observed = 0  # tokens that the target has read
+        self._cached = 0  # of them, those whose keys and values are in the cache
+        self._keys: list[Tensor] = []  # per layer [1, Hkv, room, D]
+        self._values: list[Tensor] = []
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        """Keep the features ``[n, F·W]`` of committed tokens until the next draft reads them.
+
+        Raises:
+            DraftContractError: there is not exactly one row of features for each id.
+        """
+        if not ids:
+            return
+        if features is None or features.shape[0] != len(ids):
+            given = 0 if features is None else features.shape[0]
+            raise DraftContractError(f"The block drafter needs features of {len(ids)} tokens and got {given}.")
+        self._pending.append(features)
+        self._observed += len(ids)
+
+    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+        """Denoise a block behind the anchor. A window longer than the network was trained for is cut to its size.
+
+        Raises:
+            DraftContractError: the observed tokens are not all committed tokens before the anchor.
+        """
+        drafter = self._drafter
+        if self._observed != len(context.ids) - 1:
+            raise DraftContractError(
+                f"The block drafter has seen {self._observed} tokens before an anchor at {len(context.ids) - 1}."
+            )
+        gamma = min(context.gamma, drafter.window)
+        self._absorb(gamma + 1)
+        rope, anchor, masks = self._prepare(context.ids[-1], gamma)
+
+        @torch.inference_mode()
+        def predict(window: Tensor) -> Tensor:
+            ids = torch.cat([anchor, window])
+            hidden = drafter.network.denoise(F.embedding(ids, drafter.embedding)[None], rope, self._attend)
+            return F.linear(hidden[0, 1:], drafter.head)
+
+        return (
+            yield from denoise(
+                predict,
+                dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma)),
+                mask_id=drafter.mask_id,
+                forbidden=drafter.forbidden,
+                window=masks,
+            )
+        )
+
+    @torch.inference_mode()
+    def _prepare(self, anchor: int, gamma: int) -> tuple[Rope, Tensor, Tensor]:
+        """What all passes of one block share: rotary factors, the anchor ``[1]``, the masked window ``[g]``."""
+        network = self._drafter.network
+        places = torch.arange(self._cached, self._cached + gamma + 1, device=network.device)
+        masks = torch.full((gamma,), self._drafter.mask_id, device=network.device)
+        return network.rope(places[None]), torch.tensor([anchor], device=network.device), masks
+
+    @torch.inference_mode()
+    def _absorb(self, block: int) -> None:
+        """Project the pending features into every layer's cache and leave room for ``block`` tokens behind them."""
+        network = self._drafter.network
+        self._reserve(self._observed + block)
+        if not self._pending:
+            return
+        features = self._pending[0] if len(self._pending) == 1 else torch.cat(self._pending)
+        self._pending.clear()
+        context = network.read_features(features[None].to(network.dtype))
+        rope = network.rope(torch.arange(self._cached, self._observed, device=network.device)[None])
+        for index, layer in enumerate(network.layers):
+            self._put(index, *layer.self_attn.keys_values(context, rope))
+        self._cached = self._observed
+
+    def _reserve(self, size: int) -> None:
+        """Grow the buffers to hold ``size`` positions."""
+        network = self._drafter.network
+        room = self._keys[0].shape[2] if self._keys else 0
+        if size <= room:
+            return
+        room = max(2 * room, -(-size // ROOM) * ROOM)
+        shape = (1, network.config.num_key_value_heads, room, network.config.head_dim)
+        for buffers in (self._keys, self._values):
+            grown = [torch.empty(shape, dtype=network.dtype, device=network.device) for _ in network.layers]
+            for old, new in zip(buffers, grown, strict=False):
+                new[:, :, : self._cached] = old[:, :, : self._cached]
+            buffers[:] = grown
+
+    def _put(self, layer: int, k: Tensor, v: Tensor) -> int:
+        """Write ``k, v [1, Hkv, n, D]`` behind the cached positions; returns where they end."""
+        end = self._cached + k.shape[2]
+        self._keys[layer][:, :, self._cached : end] = k
+        self._values[layer][:, :, self._cached : end] = v
+        return end
+
+    def _attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Read [features; block], in both directions."""
+        end = self._put(layer, k, v)
+        network = self._drafter.network
+        mask = None
+        if network.layers[layer].self_attn.window is not None:
+            places = torch.arange(end, device=q.device)
+            mask = network.window_mask(layer, places[self._cached :], places)
+        return network.layers[layer].self_attn.scores(
+            q, self._keys[layer][:, :, :end], self._values[layer][:, :, :end], mask
+        )
+
+
+def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> BlockDrafter:
+    """Load the drafter of ``spec`` for a loaded target.
+
+    Raises:
+        WeightsError: its files are missing, damaged, or do not fit their config.
+        PairUnavailable: it was made for another target.
+    """
+    network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device)
+    config, theirs = network.config, target.config
+    embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings().weight
+    if (
+        config.hidden_size != embedding.shape[1]
+        or getattr(config, "num_target_layers", theirs.num_hidden_layers) != theirs.num_hidden_layers
+        or max(config.target_layer_ids) >= theirs.num_hidden_layers
+        or config.mask_token_id >= embedding.shape[0]
+    ):
+        raise PairUnavailable(
+            f"The drafter {spec.name!r} was made for another target than {pair.label}.",
+            hint="Its width, its feature layers and its mask id must exist in the target.",
+        )
+    return BlockDrafter(spec.name, network, embedding.detach(), head.detach(), forbidden=pair.suppress)

@@ -1,0 +1,134 @@
+"""Drafts with an independent masked-diffusion network (SpecDiff, arXiv 2408.05636): MDLM and its relatives.
+
+Every denoising step re-reads [context ; window], so there is no cache to roll back. Knows no target but its ids.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from specdiff_core.denoise import denoise
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, Need
+from specdiff_core.errors import TokenizerMismatch, WeightsError
+from specdiff_core.models.mdlm import Mdlm, load_mdlm
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from specdiff_core.device import Placement
+    from specdiff_core.registry import DrafterSpec, PairSpec
+
+
+class MaskedDiffusionSession:
+    """One run. Its only state is what it is told with every draft."""
+
+    def __init__(self, drafter: MaskedDiffusionDrafter) -> None:
+        self._drafter = drafter
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        """Nothing is cached: bidirectional states change with every token that follows."""
+
+    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+        """Denoise a window behind the last tokens that fit the network's view."""
+        drafter = self._drafter
+        gamma = min(context.gamma, drafter.view - 1)  # at least the anchor stays visible
+        if gamma < 1:
+            return Draft.empty()
+        if gamma < context.gamma:
+            context = dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma))
+        known = torch.tensor(list(context.ids[-(drafter.view - gamma) :]))
+        ids = torch.cat((known, torch.empty(gamma, dtype=torch.long))).to(drafter.device)
+
+        def predict(window: Tensor) -> Tensor:
+            ids[-gamma:] = window
+            return drafter.logits(ids, gamma)
+
+        return (yield from denoise(predict, context, mask_id=drafter.mask_id, forbidden=drafter.forbidden))
+
+
+class MaskedDiffusionDrafter:
+    """Shared weights of an :class:`~specdiff_core.models.mdlm.Mdlm`.
+
+    Args:
+        name: as the pair calls it.
+        model: prepared for inference.
+        vocab_size: V of the target; ids beyond it (MDLM's extra mask token) are cut off before normalising.
+        view: how many tokens, window included, the network is shown.
+        shift: 1 where slot i − 1 predicts token i (declared by the pair).
+        forbidden: ids that the target never says.
+    """
+
+    needs: frozenset[Need] = frozenset()
+    layers: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        name: str,
+        model: Mdlm,
+        *,
+        vocab_size: int,
+        view: int,
+        shift: int = 0,
+        forbidden: Sequence[int] = (),
+    ) -> None:
+        self.name = name
+        self.model = model
+        self.mask_id = model.config.mask_id
+        self.view = min(view, model.config.model_length)
+        self.device = model.backbone.vocab_embed.embedding.device
+        self.forbidden = tuple(forbidden)
+        self._vocab_size, self._shift = vocab_size, shift
+
+    def start(self) -> DraftSession:
+        """A fresh session."""
+        return MaskedDiffusionSession(self)
+
+    @torch.inference_mode()
+    def logits(self, ids: Tensor, gamma: int) -> Tensor:
+        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device."""
+        first = len(ids) - gamma - self._shift
+        return self.model(ids[None], first=first)[0, :gamma, : self._vocab_size]
+
+
+def build(
+    spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec
+) -> MaskedDiffusionDrafter:
+    """Load the network of ``spec`` and fit it to the target's ids.
+
+    Raises:
+        WeightsError: a file is missing or damaged, or in a format this drafter does not know.
+        PairUnavailable: the repository cannot be reached.
+        TokenizerMismatch: without its mask token it has other ids than the target.
+    """
+    if spec.weights_format != "mdlm":
+        raise WeightsError(
+            f"The drafter {spec.name!r} declares weights of the format {spec.weights_format!r}; this one reads 'mdlm'.",
+            hint="Correct weights_format in specdiff_core/registry.py.",
+        )
+    model = load_mdlm(spec.source, spec.revision)
+    config, vocab_size = model.config, int(target.config.vocab_size)
+    extra = 1 if config.mask_id >= vocab_size else 0  # a mask id that the target does not have
+    if config.vocab_size - extra != vocab_size:
+        raise TokenizerMismatch(
+            f"The drafter {spec.name!r} has {config.vocab_size - extra} ids besides an own mask token, "
+            f"the target has {vocab_size}.",
+            hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
+        )
+    if not extra and config.mask_id not in pair.suppress:
+        raise TokenizerMismatch(
+            f"The drafter's mask id {config.mask_id} is an ordinary token of the target.",
+            hint="Declare it in the pair's suppress (specdiff_core/registry.py), or choose another drafter.",
+        )
+    return MaskedDiffusionDrafter(
+        spec.name,
+        model.to(placement.device, placement.dtype).prepare(),
+        vocab_size=vocab_size,
+        view=spec.context or config.model_length,
+        shift=spec.logit_shift,
+        forbidden=pair.suppress,
+    )

@@ -1,0 +1,173 @@
+"""A loaded pair that decodes text: prompt in, events out. Adds the header, the words and the errors to the loop."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import platform
+import resource
+import sys
+import threading
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import torch
+
+from specdiff_core.clock import DeviceClock
+from specdiff_core.config import DecodeConfig
+from specdiff_core.decode import speculate
+from specdiff_core.drafters.base import Drafter
+from specdiff_core.errors import ConfigError, ContextOverflow, OutOfMemory
+from specdiff_core.events import Event, Finished, RunStarted
+from specdiff_core.target import Target
+from specdiff_core.text import with_pieces
+
+if TYPE_CHECKING:
+    from specdiff_core.loading import LoadedPair
+
+
+class Engine:
+    """Decodes with one loaded pair. Holds weights only: concurrent runs share nothing else.
+
+    Args:
+        pair: target, tokenizer and drafters.
+    """
+
+    def __init__(self, pair: LoadedPair) -> None:
+        self.pair = pair
+        self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress)
+
+    def encode(self, prompt: str) -> tuple[int, ...]:
+        """Prompt ids, as the target was trained to see a document.
+
+        Raises:
+            ConfigError: the prompt is empty.
+            ContextOverflow: no token could follow it.
+        """
+        tokenizer, spec = self.pair.tokenizer, self.pair.spec
+        if not prompt.strip():
+            raise ConfigError("The prompt is empty.", field="prompt", hint="Write a few words, or take an example.")
+        if len(prompt) > 64 * spec.context:  # far beyond any context: not worth encoding
+            raise ContextOverflow(
+                f"The prompt has {len(prompt):,} characters; the context holds {spec.context} tokens.",
+                hint=f"Shorten it to about {3 * spec.context:,} characters.",
+            )
+        ids = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"]
+        ids = [tokenizer.eos_token_id, *ids] if spec.prepend_end else ids
+        if len(ids) >= spec.context:
+            raise ContextOverflow(
+                f"The prompt has {len(ids)} tokens; the context holds {spec.context}.",
+                hint=f"Shorten it by about {len(ids) - spec.context + 33} tokens, to leave room for an answer.",
+            )
+        return tuple(ids)
+
+    def drafter(self, name: str) -> Drafter:
+        """A drafter of this pair.
+
+        Raises:
+            ConfigError: the pair has none of that name, or its weights are missing; the message holds the reason.
+        """
+        spec = self.pair.spec.drafter(name)
+        if spec.name not in self.pair.drafters:
+            reason = self.pair.missing.get(spec.name, "it was not loaded")
+            raise ConfigError(
+                f"The drafter {spec.name!r} is not available: {reason}", field="drafter", hint="Choose another drafter."
+            )
+        return self.pair.drafters[spec.name]
+
+    def decode(
+        self,
+        prompt: str,
+        config: DecodeConfig,
+        *,
+        narrate: bool = True,
+        grain: str = "step",
+        stop: threading.Event | None = None,
+        clock: DeviceClock | None = None,
+    ) -> Iterator[Event]:
+        """Decode ``prompt``: RunStarted, the loop's events with the text of their ids, Finished.
+
+        Args:
+            narrate: emit every step, or only what metrics need.
+            grain: how finely the clock synchronises (``step``, ``phase``, ``total``).
+            stop: when set, the run ends with reason ``stopped`` before the next pass.
+            clock: replaces the device clock (golden traces).
+
+        Raises:
+            SpecDiffError: bad settings, a prompt that does not fit, no memory left.
+        """
+        ids = self.encode(prompt)
+        drafter = self.drafter(config.drafter)
+        clock = clock or DeviceClock(self.pair.placement.device, grain)
+        end = self.pair.tokenizer.eos_token_id
+        loop = speculate(
+            ids,
+            config,
+            self.target,
+            drafter,
+            clock,
+            ends=() if config.ignore_eos or end is None else (end,),
+            narrate=narrate,
+            stopped=stop.is_set if stop is not None else lambda: False,
+        )
+        header = self._header(prompt, ids, config, clock)
+        events = self._worded(header, loop)
+        try:
+            yield from with_pieces(events, self.pair.tokenizer) if narrate else events
+        except torch.cuda.OutOfMemoryError as error:
+            raise _no_memory() from error
+        except RuntimeError as error:
+            if "not enough memory" in str(error) or "can't allocate memory" in str(error):
+                raise _no_memory() from error
+            raise
+
+    def _header(self, prompt: str, ids: tuple[int, ...], config: DecodeConfig, clock: DeviceClock) -> RunStarted:
+        spec, placement = self.pair.spec, self.pair.placement
+        draft = spec.drafter(config.drafter)
+        packages = ("torch", "transformers", "tokenizers")
+        return RunStarted(
+            config=config.to_dict(),
+            prompt=prompt,
+            prompt_ids=ids,
+            models={"target": self.pair.name_of("target"), "drafter": self.pair.name_of(draft.name)},
+            device=_device_name(placement.device),
+            dtype=placement.dtype_name,
+            reason=placement.reason,
+            threads=torch.get_num_threads(),
+            versions={"python": platform.python_version()} | {name: version(name) for name in packages},
+            grain=clock.grain,
+            lossless=config.rule.lossless,
+            started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        )
+
+    def _worded(self, header: RunStarted, loop: Iterator[Event]) -> Iterator[Event]:
+        """Frame the loop's events: the header before, the text and the peak memory in the last one."""
+        cuda = self.pair.placement.device.type == "cuda"
+        if cuda:
+            torch.cuda.reset_peak_memory_stats()
+        yield header
+        for event in loop:
+            if isinstance(event, Finished):
+                text = self.pair.tokenizer.decode(event.ids, skip_special_tokens=True)
+                peak = torch.cuda.max_memory_allocated() if cuda else _resident_peak()
+                event = dataclasses.replace(event, text=text, peak_bytes=peak)
+            yield event
+
+
+def _no_memory() -> OutOfMemory:
+    return OutOfMemory(
+        "The device ran out of memory.", hint="Use a smaller γ, a shorter prompt, or a smaller model pair."
+    )
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return f"cuda: {torch.cuda.get_device_name(device)}"
+    return "cpu"
+
+
+def _resident_peak() -> int:
+    """Largest resident set of this process so far, in bytes (getrusage counts kB on Linux, bytes on macOS)."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,101 @@
+"""The exception tree: every failure a person can meet has a message and says what to do next.
+
+    SpecDiffError
+    ├── ConfigError          a setting is out of range or not a number
+    ├── PairUnavailable      a model pair cannot be loaded here (files, memory, network)
+    │   └── WeightsError     a weight file is missing, truncated or of the wrong shape
+    ├── TokenizerMismatch    drafter and target do not share a vocabulary
+    ├── DraftContractError   a drafter returned something the verifier cannot test
+    ├── ContextOverflow      the prompt leaves no room for a single new token
+    ├── OutOfMemory          the device ran out of memory
+    ├── TraceError           a trace is unreadable
+    │   └── TraceSchemaError a trace was written by a schema this version does not know
+    └── CorpusError          a training corpus is missing or empty
+
+This module knows nothing but the standard library; it never logs and never prints.
+"""
+
+from __future__ import annotations
+
+
+class SpecDiffError(Exception):
+    """Base of all errors that people may see.
+
+    Args:
+        message: what happened, one sentence.
+        hint: what to do next, one sentence.
+    """
+
+    code = "error"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class ConfigError(SpecDiffError):
+    """A setting is out of range. ``field`` names it, so that a page can mark its control."""
+
+    code = "config"
+
+    def __init__(self, message: str, *, field: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.field = field
+
+
+class PairUnavailable(SpecDiffError):
+    """A model pair cannot be used here; the message holds the reason."""
+
+    code = "pair"
+
+
+class WeightsError(PairUnavailable):
+    """A weight file is missing, truncated, or does not fit the network."""
+
+    code = "weights"
+
+
+class TokenizerMismatch(SpecDiffError):
+    """Drafter and target disagree about what an id means."""
+
+    code = "tokenizer"
+
+
+class DraftContractError(SpecDiffError):
+    """A drafter broke its contract: wrong shapes, ids out of range, or a q that does not sum to 1."""
+
+    code = "draft"
+
+
+class ContextOverflow(SpecDiffError):
+    """The prompt fills the target's context window."""
+
+    code = "context"
+
+
+class OutOfMemory(SpecDiffError):
+    """The device ran out of memory."""
+
+    code = "memory"
+
+
+class TraceError(SpecDiffError):
+    """A file is not a trace, or was cut off."""
+
+    code = "trace"
+
+
+class TraceSchemaError(TraceError):
+    """A trace carries a schema number that this version does not know."""
+
+    code = "trace-schema"
+
+
+class CorpusError(SpecDiffError):
+    """A training corpus is missing, empty, or not in the expected format."""
+
+    code = "corpus"

@@ -1,0 +1,108 @@
+"""Numbers folded from events, each defined once. Kept as sums and counts, so that merging two runs is addition.
+
+    α   acceptance rate     accepted / positions the verifier reached
+    τ   block efficiency    tokens committed / target passes (rounds), the target's own token included; 1 ≤ τ ≤ γ+1
+    draft use               accepted / drafted
+    NFE                     drafter passes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from specdiff_core.events import Committed, DraftReady, Event, Finished, TargetScored, Verified
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """Sums over rounds and runs."""
+
+    rounds: int = 0
+    committed: int = 0
+    drafted: int = 0
+    tested: int = 0
+    accepted: int = 0
+    nfe: int = 0
+    target_calls: int = 0
+    seconds: float = 0.0  # decode clock
+    seconds_by: dict[str, float] = field(default_factory=dict)
+    tested_at: tuple[int, ...] = ()  # tests by window position
+    accepted_at: tuple[int, ...] = ()
+    peak_bytes: int = 0  # the largest of all runs
+
+    @property
+    def alpha(self) -> float | None:
+        """α, or None where nothing was tested (vanilla)."""
+        return self.accepted / self.tested if self.tested else None
+
+    @property
+    def tau(self) -> float | None:
+        """τ in tokens per round, or None before the first round."""
+        return self.committed / self.rounds if self.rounds else None
+
+    @property
+    def draft_use(self) -> float | None:
+        """Share of drafted tokens that were accepted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """New tokens per second of decode clock, prefill included."""
+        return self.committed / self.seconds if self.seconds else None
+
+    @property
+    def alpha_at(self) -> tuple[float | None, ...]:
+        """α_j by window position, None where position j was never reached."""
+        return tuple(a / t if t else None for a, t in zip(self.accepted_at, self.tested_at, strict=True))
+
+    def __add__(self, other: Metrics) -> Metrics:
+        names = sorted({*self.seconds_by, *other.seconds_by})
+        return Metrics(
+            rounds=self.rounds + other.rounds,
+            committed=self.committed + other.committed,
+            drafted=self.drafted + other.drafted,
+            tested=self.tested + other.tested,
+            accepted=self.accepted + other.accepted,
+            nfe=self.nfe + other.nfe,
+            target_calls=self.target_calls + other.target_calls,
+            seconds=self.seconds + other.seconds,
+            seconds_by={n: self.seconds_by.get(n, 0.0) + other.seconds_by.get(n, 0.0) for n in names},
+            tested_at=_add(self.tested_at, other.tested_at),
+            accepted_at=_add(self.accepted_at, other.accepted_at),
+            peak_bytes=max(self.peak_bytes, other.peak_bytes),
+        )
+
+
+def _add(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip_longest(left, right, fillvalue=0))
+
+
+def measure(event: Event) -> Metrics:
+    """What one event adds."""
+    match event:
+        case DraftReady():
+            return Metrics(drafted=len(event.ids), nfe=event.nfe)
+        case TargetScored():
+            return Metrics(target_calls=1)
+        case Verified():
+            return Metrics(
+                tested=len(event.tests),
+                accepted=event.accepted,
+                tested_at=(1,) * len(event.tests),
+                accepted_at=tuple(int(test.accepted) for test in event.tests),
+            )
+        case Committed():
+            return Metrics(rounds=1, committed=len(event.ids))
+        case Finished():
+            return Metrics(seconds=event.seconds, seconds_by=dict(event.seconds_by), peak_bytes=event.peak_bytes or 0)
+    return Metrics()
+
+
+def fold(events: Iterable[Event]) -> Metrics:
+    """All metrics of a run (or of several, one after the other)."""
+    total = Metrics()
+    for event in events:
+        total = total + measure(event)
+    return total

@@ -1,0 +1,243 @@
+"""The masked diffusion network of MDLM (arXiv 2406.07524), in the names and shapes of ``kuleshov-group/mdlm-owt``.
+
+It maps token ids to raw logits and knows nothing of masks, schedules or drafting: SUBS is applied by its users.
+Written from the released checkpoint's layout; attention is SDPA, so it runs on any device.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from specdiff_core.models.files import check_shapes, read_config, read_tensors, resolve, write_folder
+from specdiff_core.models.mdlm_config import MdlmConfig
+
+FREQUENCIES = 256  # width of the timestep embedding
+UNUSED = ("backbone.rotary_emb.inv_freq",)  # a buffer some releases carry; it follows from the head size
+
+
+class Modulation(NamedTuple):
+    """One block's constants, float32 ``[D]`` each: the norms' effective weights and biases, and the gates."""
+
+    weight_attn: Tensor
+    bias_attn: Tensor
+    gate_attn: Tensor
+    weight_mlp: Tensor
+    bias_mlp: Tensor
+    gate_mlp: Tensor
+
+
+class Constants(NamedTuple):
+    """Everything that σ = 0 makes constant, and the rotary tables."""
+
+    blocks: tuple[Modulation, ...]
+    final_weight: Tensor  # [D]
+    final_bias: Tensor  # [D]
+    cos: Tensor  # [model_length, 1, head_dim]
+    sin: Tensor  # [model_length, 1, head_dim], the first half negated: rotate_half's sign
+
+
+def timestep_embedding(sigma: Tensor) -> Tensor:
+    """``[B]`` -> ``[B, 256]``: [cos(σ·f), sin(σ·f)] with f_k = exp(−ln(10⁴)·k/128)."""
+    half = FREQUENCIES // 2
+    f = torch.exp(-math.log(10_000.0) * torch.arange(half, dtype=torch.float32, device=sigma.device) / half)
+    angles = sigma.float()[:, None] * f
+    return torch.cat((angles.cos(), angles.sin()), -1)
+
+
+def _linear32(layer: nn.Module, x: Tensor) -> Tensor:
+    """A linear layer in float32, whatever its storage."""
+    assert isinstance(layer, nn.Linear)
+    return F.linear(x, layer.weight.float(), layer.bias.float())
+
+
+def _norm(x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
+    """Modulated LayerNorm in float32: norm(x)·w·(1 + scale) + shift, with both folded into ``weight`` and ``bias``."""
+    return F.layer_norm(x, x.shape[-1:], weight, bias, 1e-5).to(dtype)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding, half-split: ``x [B, L, H, d]``, tables ``[L, 1, d]``."""
+    return x * cos.to(x.dtype) + x.roll(x.shape[-1] // 2, -1) * sin.to(x.dtype)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    """Bidirectional attention, ``[B, H, Q, d]``; ``bias [B, 1, 1, L]`` hides padding.
+
+    The CPU backward of fused attention is slower than plain matrix products at drafter sizes (measured: ×1.5).
+    """
+    if not (q.requires_grad and q.device.type == "cpu"):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=None if bias is None else bias.to(q.dtype))
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    return (scores if bias is None else scores + bias).softmax(-1).to(v.dtype) @ v
+
+
+class _Embedding(nn.Module):
+    def __init__(self, config: MdlmConfig) -> None:
+        super().__init__()
+        self.embedding = nn.Parameter(torch.empty(config.vocab_size, config.hidden_dim))
+        nn.init.normal_(self.embedding, std=0.02)
+
+
+class _SigmaMap(nn.Module):
+    def __init__(self, config: MdlmConfig) -> None:
+        super().__init__()
+        width = config.cond_dim
+        self.mlp = nn.Sequential(nn.Linear(FREQUENCIES, width), nn.SiLU(), nn.Linear(width, width))
+
+    def forward(self, sigma: Tensor) -> Tensor:
+        return _linear32(self.mlp[2], F.silu(_linear32(self.mlp[0], timestep_embedding(sigma))))
+
+
+class _Block(nn.Module):
+    def __init__(self, config: MdlmConfig) -> None:
+        super().__init__()
+        width = config.hidden_dim
+        self.heads = config.n_heads
+        self.norm1 = nn.LayerNorm(width, bias=False)
+        self.attn_qkv = nn.Linear(width, 3 * width, bias=False)  # all q, then all k, then all v
+        self.attn_out = nn.Linear(width, width, bias=False)
+        self.norm2 = nn.LayerNorm(width, bias=False)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width))
+        self.adaLN_modulation = nn.Linear(config.cond_dim, 6 * width)
+
+    def modulation(self, c: Tensor) -> Modulation:
+        """``c [cond_dim]`` -> this block's constants."""
+        shift1, scale1, gate1, shift2, scale2, gate2 = _linear32(self.adaLN_modulation, c).chunk(6)
+        weight1, weight2 = self.norm1.weight.float(), self.norm2.weight.float()
+        return Modulation(weight1 * (1 + scale1), shift1, gate1, weight2 * (1 + scale2), shift2, gate2)
+
+    def forward(self, x: Tensor, m: Modulation, cos: Tensor, sin: Tensor, bias: Tensor | None, first: int) -> Tensor:
+        """``x [B, L, D]`` float32 -> ``[B, L − first, D]``: outputs at positions ``first`` and later."""
+        dtype, width = self.attn_qkv.weight.dtype, x.shape[-1]
+        h = _norm(x, m.weight_attn, m.bias_attn, dtype)
+        if first:
+            queries = F.linear(h[:, first:], self.attn_qkv.weight[:width])
+            keys, values = F.linear(h, self.attn_qkv.weight[width:]).unflatten(-1, (2, self.heads, -1)).unbind(2)
+            q = _rotate(queries.unflatten(-1, (self.heads, -1)), cos[first:], sin[first:])
+            k = _rotate(keys, cos, sin)
+            x = x[:, first:]
+        else:
+            qkv = self.attn_qkv(h).unflatten(-1, (3 * self.heads, -1))
+            q, k = _rotate(qkv[:, :, : 2 * self.heads], cos, sin).chunk(2, 2)
+            values = qkv[:, :, 2 * self.heads :]
+        mixed = _attend(q.transpose(1, 2), k.transpose(1, 2), values.transpose(1, 2), bias)  # [B, H, Q, d]
+        x = torch.addcmul(x, m.gate_attn, self.attn_out(mixed.transpose(1, 2).flatten(2)).float())
+        h = _norm(x, m.weight_mlp, m.bias_mlp, dtype)
+        return torch.addcmul(x, m.gate_mlp, self.mlp(h).float())
+
+
+class _Head(nn.Module):
+    def __init__(self, config: MdlmConfig) -> None:
+        super().__init__()
+        self.norm_final = nn.LayerNorm(config.hidden_dim, bias=False)
+        self.adaLN_modulation = nn.Linear(config.cond_dim, 2 * config.hidden_dim)
+        self.linear = nn.Linear(config.hidden_dim, config.vocab_size)
+
+    def modulation(self, c: Tensor) -> tuple[Tensor, Tensor]:
+        shift, scale = _linear32(self.adaLN_modulation, c).chunk(2)
+        return self.norm_final.weight.float() * (1 + scale), shift
+
+
+class _Backbone(nn.Module):
+    def __init__(self, config: MdlmConfig) -> None:
+        super().__init__()
+        self.vocab_embed = _Embedding(config)
+        self.sigma_map = _SigmaMap(config)
+        self.blocks = nn.ModuleList(_Block(config) for _ in range(config.n_blocks))
+        self.output_layer = _Head(config)
+
+
+class Mdlm(nn.Module):
+    """The released network: a bidirectional transformer with adaptive LayerNorm whose condition is constant."""
+
+    def __init__(self, config: MdlmConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = _Backbone(config)
+        self._prepared: Constants | None = None
+
+    def constants(self) -> Constants:
+        """All modulation vectors at σ = 0 and the rotary tables, float32, on the model's device."""
+        device = self.backbone.vocab_embed.embedding.device
+        with torch.autocast(device.type, enabled=False):
+            return self._constants(device)
+
+    def _constants(self, device: torch.device) -> Constants:
+        c = F.silu(self.backbone.sigma_map(torch.zeros(1, device=device)))[0]
+        half = self.config.head_dim // 2
+        steps = torch.arange(half, dtype=torch.float32, device=device) / half
+        positions = torch.arange(self.config.model_length, dtype=torch.float32, device=device)
+        angles = positions[:, None] * 10_000.0**-steps  # [model_length, half]
+        cos, sin = angles.cos(), angles.sin()
+        weight, bias = self.backbone.output_layer.modulation(c)
+        return Constants(
+            blocks=tuple(block.modulation(c) for block in self.backbone.blocks),
+            final_weight=weight,
+            final_bias=bias,
+            cos=torch.cat((cos, cos), -1)[:, None],
+            sin=torch.cat((-sin, sin), -1)[:, None],
+        )
+
+    def prepare(self) -> Mdlm:
+        """Freeze for inference: eval mode, no gradients, constants computed once. Call after moving the model."""
+        self.eval().requires_grad_(False)
+        with torch.inference_mode():
+            self._prepared = self.constants()
+        return self
+
+    def forward(self, ids: Tensor, *, first: int = 0, padding: Tensor | None = None) -> Tensor:
+        """Raw logits; slot i predicts token i (no shift), the mask's own logit is not yet removed.
+
+        Args:
+            ids: ``[B, L]`` int64, L at most ``model_length``.
+            first: logits are returned for positions ``first`` and later; the last block computes no others.
+            padding: ``[B]`` how many leading positions of each row to hide (rotary positions are relative, so a
+                left-padded row gives what the unpadded one would).
+
+        Returns:
+            ``[B, L − first, V]``.
+        """
+        known = self._prepared or self.constants()
+        length = ids.shape[1]
+        cos, sin = known.cos[:length], known.sin[:length]
+        bias = None
+        if padding is not None:
+            hidden = torch.arange(length, device=ids.device) < padding[:, None]
+            bias = torch.zeros(hidden.shape, device=ids.device).masked_fill(hidden, -torch.inf)[:, None, None]
+        x = self.backbone.vocab_embed.embedding[ids].float()
+        last = len(self.backbone.blocks) - 1
+        for index, (block, modulation) in enumerate(zip(self.backbone.blocks, known.blocks, strict=True)):
+            x = block(x, modulation, cos, sin, bias, first if index == last else 0)
+        head = self.backbone.output_layer.linear
+        return head(_norm(x, known.final_weight, known.final_bias, head.weight.dtype))
+
+
+def load_mdlm(source: str | Path, revision: str = "") -> Mdlm:
+    """Load a folder or hub repository in the released format, in float32 on the CPU.
+
+    Raises:
+        WeightsError: a file is missing, truncated, or does not fit ``config.json``; the message names it.
+        PairUnavailable: the repository is neither cached nor reachable.
+    """
+    folder = resolve(source, revision)
+    config = MdlmConfig.from_json(read_config(folder), folder / "config.json")
+    with torch.device("meta"):
+        model = Mdlm(config)
+    stored = read_tensors(folder)
+    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    check_shapes(stored, expected, ignored=UNUSED)
+    model.load_state_dict({name: stored.tensors[name].float() for name in expected}, assign=True)
+    return model.eval()
+
+
+def save_mdlm(model: Mdlm, folder: Path | str) -> Path:
+    """Write ``model`` in the released format: ``config.json`` and bf16 safetensors, in shards below 9 MB."""
+    folder = Path(folder)
+    write_folder(folder, model.config.to_json(), model.state_dict())
+    return folder

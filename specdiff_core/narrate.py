@@ -1,0 +1,95 @@
+"""Turns what happened into events: tensors in, plain values out. Decides nothing; never runs on the decode clock."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from specdiff_core.config import Rule
+from specdiff_core.drafters.base import DenoiseState, Draft
+from specdiff_core.events import Candidate, DenoiseStep, DraftReady, Span, TargetScored, Test, Verified
+from specdiff_core.verify import Verdict
+
+TOP = 5
+
+
+def _round(value: float) -> float:
+    """Seven significant digits: what fp32 holds, and no more bytes in a trace."""
+    return float(f"{value:.7g}")
+
+
+def top_candidates(probs: Tensor, count: int = TOP) -> tuple[tuple[Candidate, ...], ...]:
+    """The most probable tokens of each row of ``probs [n, V]``, without the impossible ones."""
+    best = probs.topk(min(count, probs.shape[-1]), -1)
+    return tuple(
+        tuple(Candidate(id=i, prob=_round(p)) for i, p in zip(ids, values, strict=True) if p > 0)
+        for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    )
+
+
+def tell_step(round: int, step: int, state: DenoiseState, span: Span) -> DenoiseStep:
+    masked = state.masked.tolist()
+    known = [not m and i not in state.revealed for i, m in enumerate(masked)]
+    best = state.probs.amax(-1).tolist()
+    return DenoiseStep(
+        round=round,
+        step=step,
+        ids=tuple(None if m else i for i, m in zip(state.ids.tolist(), masked, strict=True)),
+        revealed=state.revealed,
+        confidence=tuple(1.0 if k else _round(c) for c, k in zip(best, known, strict=True)),
+        candidates=tuple(() if k else c for c, k in zip(top_candidates(state.probs, 3), known, strict=True)),
+        span=span,
+    )
+
+
+def tell_draft(round: int, draft: Draft, span: Span) -> DraftReady:
+    ids = draft.ids.tolist()
+    q = [1.0] * len(ids) if draft.probs is None else draft.probs[range(len(ids)), ids].tolist()
+    return DraftReady(
+        round=round,
+        ids=tuple(ids),
+        q=tuple(map(_round, q)),
+        reveal_steps=draft.reveal_steps,
+        soft=draft.soft,
+        proposal="point_mass" if draft.probs is None else "conditionals",
+        nfe=draft.nfe,
+        span=span,
+    )
+
+
+def tell_scored(round: int, draft: Draft, target_probs: Tensor, span: Span, detail: bool) -> TargetScored:
+    ids = draft.ids.tolist()
+    return TargetScored(
+        round=round,
+        p=tuple(map(_round, target_probs[range(len(ids)), ids].tolist())),
+        candidates=top_candidates(target_probs) if detail else (),
+        span=span,
+    )
+
+
+def tell_verified(round: int, draft: Draft, verdict: Verdict, rule: Rule, span: Span, detail: bool) -> Verified:
+    tests = tuple(
+        Test(
+            position=i,
+            id=token,
+            p=_round(trial.p),
+            q=_round(trial.q),
+            threshold=_round(trial.threshold),
+            draw=trial.draw,
+            wanted=trial.wanted,
+            accepted=trial.accepted,
+            kind=trial.kind,
+        )
+        for i, (token, trial) in enumerate(zip(draft.ids.tolist(), verdict.trials, strict=False))
+    )
+    return Verified(
+        round=round,
+        tests=tests,
+        accepted=verdict.accepted,
+        extra=verdict.extra,
+        source=verdict.source,
+        residual=top_candidates(verdict.law[None])[0] if detail else (),
+        rule=rule.value,
+        fallback=verdict.fallback,
+        lossless=verdict.lossless,
+        span=span,
+    )

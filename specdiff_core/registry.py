@@ -1,0 +1,132 @@
+"""Knows which model pairs exist and where their files are: plain data. Imports neither torch nor transformers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from specdiff_core.errors import ConfigError
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterSpec:
+    """One drafter of a pair. ``source`` is a folder (offline) or a hub repository at ``revision``."""
+
+    name: str
+    label: str
+    module: str  # a file of specdiff_core/drafters
+    source: str = ""
+    revision: str = ""
+    weights_format: str = ""  # how its state dict is named: "mdlm" or "dflash"
+    context: int | None = None  # crop the context it re-reads to this many tokens
+    logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSpec:
+    """A target and the drafters that share its ids."""
+
+    name: str
+    label: str
+    target: str
+    revision: str = ""
+    tokenizer: str = ""
+    offline: bool = False  # all files ship with the project
+    prepend_end: bool = False  # prompts begin with the end-of-text id, as documents did in training
+    suppress: tuple[int, ...] = ()  # ids the target must never say (the mask token)
+    context: int = 1024
+    memory_bytes: int = 0  # needed to load, all models together
+    drafters: tuple[DrafterSpec, ...] = field(default=())
+
+    def drafter(self, name: str) -> DrafterSpec:
+        """Find a drafter by name.
+
+        Raises:
+            ConfigError: this pair has none of that name.
+        """
+        for spec in self.drafters:
+            if spec.name == name:
+                return spec
+        raise ConfigError(
+            f"The pair {self.name!r} has no drafter called {str(name)[:40]!r}.",
+            field="drafter",
+            hint=f"Choose one of: {', '.join(spec.name for spec in self.drafters)}.",
+        )
+
+
+NONE = DrafterSpec(
+    name="none", label="None (vanilla)", module="null", about="Drafts nothing: one target pass per token."
+)
+
+EMBEDDED = PairSpec(
+    name="embedded",
+    label="Llama-Tales (embedded, offline)",
+    target=str(ASSETS / "embedded" / "target"),
+    tokenizer=str(ASSETS / "embedded" / "tokenizer"),
+    offline=True,
+    prepend_end=True,
+    suppress=(1,),
+    context=512,
+    memory_bytes=400_000_000,
+    drafters=(
+        DrafterSpec(
+            name="block",
+            label="Block diffusion, target-conditioned (DFlash)",
+            module="block_diffusion",
+            source=str(ASSETS / "embedded" / "block"),
+            weights_format="dflash",
+            about="Denoises a block after the anchor, reading the target's own hidden states.",
+        ),
+        DrafterSpec(
+            name="mdlm",
+            label="Masked diffusion, independent (SpecDiff, MDLM)",
+            module="masked_diffusion",
+            source=str(ASSETS / "embedded" / "mdlm"),
+            weights_format="mdlm",
+            context=128,
+            about="A bidirectional masked denoiser that re-reads the last tokens at every step.",
+        ),
+        NONE,
+    ),
+)
+
+GPT2_MDLM = PairSpec(
+    name="gpt2-mdlm",
+    label="GPT-2 + MDLM (SpecDiff's own pair, downloads 1.2 GB)",
+    target="openai-community/gpt2",
+    revision="607a30d783dfa663caf39e06633721c8d4cfcd7e",
+    tokenizer="openai-community/gpt2",
+    context=1024,
+    memory_bytes=2_500_000_000,
+    drafters=(
+        DrafterSpec(
+            name="mdlm",
+            label="MDLM on OpenWebText (kuleshov-group/mdlm-owt)",
+            module="masked_diffusion",
+            source="kuleshov-group/mdlm-owt",
+            revision="d0958fa851335ece6c15260ce0025f030673c0fb",
+            weights_format="mdlm",
+            context=1024,
+            about="The masked diffusion model of the founding paper, 170 M parameters.",
+        ),
+        NONE,
+    ),
+)
+
+PAIRS: dict[str, PairSpec] = {pair.name: pair for pair in (EMBEDDED, GPT2_MDLM)}
+
+
+def find_pair(name: str) -> PairSpec:
+    """Find a pair by name.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    if name not in PAIRS:
+        raise ConfigError(
+            f"There is no model pair called {str(name)[:40]!r}.", field="pair", hint=f"Choose one of: {', '.join(PAIRS)}."
+        )
+    return PAIRS[name]

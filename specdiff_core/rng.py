@@ -1,0 +1,99 @@
+"""The one source of randomness: named, seeded streams. Knows no model; nothing else in the core may draw or seed.
+
+Named streams mean that a change in the drafter cannot move the target's draws. Noise keyed by absolute position
+depends on (seed, position) only, which is what makes ``match`` return vanilla's text (papers.md §7.3, 2408.07978).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Chance(Protocol):
+    """Everything that drafting or verification may leave to chance. Tests replace it by an exact enumerator."""
+
+    def pick(self, probs: Tensor, positions: Sequence[int]) -> Tensor:
+        """Draw one id per row of ``probs [n, V]`` for absolute ``positions``; returns ``[n]`` int64."""
+
+    def accept(self, threshold: float) -> tuple[bool, float]:
+        """Whether an event of probability ``threshold`` happens, and the draw u that decided it (u < threshold)."""
+
+    def choose(self, count: int) -> int:
+        """One of ``count`` equally likely indices: used by the random reveal order."""
+
+
+def _seed(*parts: int | str) -> int:
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+class Independent:
+    """Fresh uniform draws in float64 from one named stream."""
+
+    def __init__(self, *key: int | str) -> None:
+        self._generator = torch.Generator().manual_seed(_seed(*key))
+
+    def _uniform(self, count: int) -> Tensor:
+        return torch.rand(count, dtype=torch.float64, generator=self._generator)
+
+    def pick(self, probs: Tensor, positions: Sequence[int]) -> Tensor:
+        cumulative = probs.to("cpu", torch.float64).cumsum(-1)  # [n, V]
+        draws = self._uniform(len(positions))[:, None] * cumulative[:, -1:]
+        # u < cumulative strictly: an id of probability zero is never picked.
+        index = torch.searchsorted(cumulative, draws, right=True)[:, 0]
+        last = probs.shape[-1] - 1 - (probs > 0).to(torch.uint8).flip(-1).argmax(-1).cpu()  # rounding at the very end
+        return torch.minimum(index, last)
+
+    def accept(self, threshold: float) -> tuple[bool, float]:
+        draw = float(self._uniform(1))
+        return draw < threshold, draw
+
+    def choose(self, count: int) -> int:
+        return min(int(float(self._uniform(1)) * count), count - 1)
+
+
+class SharedGumbel(Independent):
+    """Picks by the Gumbel-max trick with noise keyed by (seed, absolute position): the same for any drafter.
+
+    ``pick`` returns argmax(log probs + g_position). Drafter and target use the same g at a position, so they agree
+    as often as (1 − TV)/(1 + TV) at least, and the emitted token is a function of (seed, position, p) only.
+    """
+
+    def __init__(self, seed: int, *key: int | str) -> None:
+        super().__init__("shared", seed, *key)
+        self._root = seed
+
+    def pick(self, probs: Tensor, positions: Sequence[int]) -> Tensor:
+        probs = probs.to("cpu", torch.float64)
+        if bool((probs.amax(-1) == 1.0).all()):
+            return probs.argmax(-1)  # one-hot rows: no noise can change them
+        noise = torch.stack([self.noise(position, probs.shape[-1]) for position in positions])
+        return (probs.log() + noise).argmax(-1)
+
+    def noise(self, position: int, size: int) -> Tensor:
+        """g ``[size]`` float64, standard Gumbel."""
+        generator = torch.Generator().manual_seed(_seed("noise", self._root, position))
+        return -torch.empty(size, dtype=torch.float64).exponential_(generator=generator).log()
+
+
+class Streams:
+    """All chance of one run, by name and round."""
+
+    def __init__(self, seed: int, *, shared: bool) -> None:
+        self._seed, self._shared = seed, shared
+
+    def _stream(self, name: str, round: int) -> Chance:
+        return SharedGumbel(self._seed, name, round) if self._shared else Independent(name, self._seed, round)
+
+    def draft(self, round: int) -> Chance:
+        """Chance for the drafter in one round."""
+        return self._stream("draft", round)
+
+    def verify(self, round: int) -> Chance:
+        """Chance for the verification of one round, independent of the drafter's (except the shared noise)."""
+        return self._stream("verify", round)

@@ -1,0 +1,77 @@
+"""Turns logits into the distribution that is really sampled from, once. Knows no model and draws nothing.
+
+Temperature 0 is a one-hot distribution, so greedy decoding is no special case anywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specdiff_core.config import Sampling
+from specdiff_core.errors import SpecDiffError
+
+
+def process(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Tensor:
+    """The distribution of ``softmax(logits / temperature)`` after top-k and top-p.
+
+    Args:
+        logits: ``[..., V]``, any float type.
+        sampling: the transformation.
+        forbidden: ids of probability zero (a mask token, ids the other model lacks), removed before normalising.
+
+    Returns:
+        ``[..., V]`` float64, every row sums to 1. Ties at the top-k border: the lower id stays.
+
+    Raises:
+        SpecDiffError: a row holds no finite logit, or a NaN.
+    """
+    logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
+    if forbidden:
+        logits = logits.clone()
+        logits[..., list(forbidden)] = -torch.inf
+    if not bool(torch.isfinite(logits.amax(-1)).all()):  # a NaN anywhere makes the maximum NaN
+        raise SpecDiffError(
+            "A model returned logits that are not numbers.",
+            hint="Its weights may be damaged; try fp32, or download them again.",
+        )
+    if sampling.temperature == 0:
+        return torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(
+            -1, logits.argmax(-1, keepdim=True), 1.0
+        )
+    scaled = logits.to(torch.float64) / sampling.temperature
+    if sampling.top_k and sampling.top_k < scaled.shape[-1]:
+        kept = torch.full_like(scaled, -torch.inf)
+        best = scaled.sort(dim=-1, descending=True, stable=True)
+        index = best.indices[..., : sampling.top_k]
+        scaled = kept.scatter_(-1, index, best.values[..., : sampling.top_k])
+    probs = scaled.softmax(-1)
+    if sampling.top_p < 1:
+        ordered = probs.sort(dim=-1, descending=True, stable=True)
+        before = ordered.values.cumsum(-1) - ordered.values  # mass of the more probable tokens
+        values = torch.where(before < sampling.top_p, ordered.values, 0.0)
+        probs = torch.zeros_like(probs).scatter_(-1, ordered.indices, values)
+        probs = probs / probs.sum(-1, keepdim=True)
+    return probs
+
+
+def residual(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
+    """norm(max(0, p − q)), the law of the extra token after a rejected ratio test (Leviathan et al., Algorithm 1).
+
+    Args:
+        target_probs, draft_probs: ``[V]`` float64.
+    """
+    excess = (target_probs - draft_probs).clamp_min(0.0)
+    total = excess.sum()
+    # p = q to the last bit: a rejection has probability zero, but rounding may still ask for a law.
+    return excess / total if float(total) > 0.0 else target_probs
+
+
+def without(target_probs: Tensor, token: int) -> Tensor:
+    """p with ``token`` removed, renormalised: the residual of a point mass (papers.md §7.3). ``[V]`` float64."""
+    rest = target_probs.clone()
+    rest[token] = 0.0
+    total = rest.sum()
+    return rest / total if float(total) > 0.0 else target_probs

@@ -1,0 +1,97 @@
+"""The target of one run: reads, scores, and forgets. The only module that rolls a target's cache back.
+
+Invariant, held between rounds: the cache holds every committed token except the last one, the anchor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from specdiff_core.errors import ContextOverflow
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What one pass over n tokens said."""
+
+    logits: Tensor  # [n, V] of the token after each
+    features: Tensor | None  # [n, F] hidden states of the asked layers, concatenated
+
+
+class Target:
+    """Shared weights of a causal language model from transformers."""
+
+    def __init__(self, model: PreTrainedModel, *, context: int, suppress: Sequence[int] = ()) -> None:
+        self.model = model
+        self.context = context
+        self.suppress = tuple(suppress)
+        self.vocab_size = int(model.config.vocab_size)
+
+    def start(self, layers: Sequence[int] = ()) -> TargetSession:
+        """A fresh run. ``layers``: whose outputs to return as features (0 = after the first layer)."""
+        return TargetSession(self, tuple(layers))
+
+
+class TargetSession:
+    """One run's key-value cache."""
+
+    def __init__(self, target: Target, layers: tuple[int, ...]) -> None:
+        from transformers import DynamicCache
+
+        self._target, self._layers = target, layers
+        self._cache = DynamicCache(config=target.model.config)
+        self._length = 0
+
+    @property
+    def length(self) -> int:
+        """Tokens in the cache."""
+        return self._length
+
+    @property
+    def room(self) -> int:
+        """Tokens that can still be scored before the context is full."""
+        return self._target.context - self._length
+
+    def read(self, ids: Sequence[int]) -> Tensor | None:
+        """Prefill: take ``ids`` into the cache for good; returns their features."""
+        return self._forward(ids, logits_to_keep=1).features if ids else None
+
+    def score(self, ids: Sequence[int]) -> Scores:
+        """One pass over [anchor, draft]: n distributions, all n tokens enter the cache until :meth:`keep`."""
+        return self._forward(ids, logits_to_keep=0)
+
+    def keep(self, scored: int, kept: int) -> None:
+        """Roll back to the first ``kept`` of the last ``scored`` tokens."""
+        surplus = scored - kept
+        if surplus:
+            self._cache.crop(-surplus)  # a negative count removes from the end in every supported version
+        self._length -= surplus
+
+    @torch.inference_mode()
+    def _forward(self, ids: Sequence[int], logits_to_keep: int) -> Scores:
+        if len(ids) > self.room:
+            raise ContextOverflow(
+                f"{self._length + len(ids)} tokens do not fit into a context of {self._target.context}.",
+                hint="Shorten the prompt.",
+            )
+        model = self._target.model
+        out = model(
+            input_ids=torch.tensor([list(ids)], device=model.device),
+            past_key_values=self._cache,
+            use_cache=True,
+            output_hidden_states=bool(self._layers),
+            logits_to_keep=logits_to_keep,
+        )
+        self._length += len(ids)
+        if not self._layers:
+            return Scores(out.logits[0], None)
+        # hidden_states[0] is the embedding, so the output of layer i is at i + 1 (papers.md §5.1).
+        return Scores(out.logits[0], torch.cat([out.hidden_states[i + 1][0] for i in self._layers], -1))

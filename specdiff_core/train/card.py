@@ -1,0 +1,82 @@
+"""Writes a model's card: what it is, what it saw, how well it does, how to make it again. Knows facts, no tensors."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+CREDITS = """\
+- **stories** (MIT; samples of TinyStories under CDLA-Sharing-1.0; picture-book texts under CC-BY 4.0): klusai/tinyfabulist,
+  erikhyrkas/snakes, TinyStories samples in mines-opt-ml/decoding-gpt, ToonTalk/jlens-tinystories, yuninxia/moe-routing-bench,
+  s-ajaykumar/smallGPT, Niklas6/Mini_GPT; global-asp/pb-source, global-asp/asp-source, bookdash/bookdash-books
+- **dialogue** (CC-BY-SA 4.0; a part CC-BY 4.0): google-research-datasets/dstc8-schema-guided-dialogue and Taskmaster (TM-4)
+- **math** (MIT): openai/grade-school-math, training split and numeric variants of it
+- **code** (MIT; a part CC-BY-SA 4.0): TheAlgorithms/Python, doocs/leetcode, walkccc/LeetCode, neetcode-gh/leetcode,
+  keon/algorithms, exercism/python, trekhleb/learn-python, kamyu104/LeetCode-Solutions"""
+
+NOTICE = """\
+**Built with Llama.** A large part of the stories is output of Llama 3.1 that its authors published under MIT; hence the
+leading `Llama-` in the name. Story, dialogue and code sources ask for attribution (CC-BY), and parts for sharing alike
+(CC-BY-SA, CDLA-Sharing): keep this card with the weights. The text itself is not distributed. A toy of its size: it
+invents facts, and must not be used for advice of any kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The facts of one trained model."""
+
+    name: str
+    summary: str
+    shape: str
+    run: Path  # folder with metrics.jsonl
+    scores: dict[str, float]
+    score_name: str
+    command: str
+    hardware: str
+    commit: str
+    corpus: str  # fingerprint
+    seed: int
+    samples: dict[str, str]  # flavour -> text, prompt included
+    tags: tuple[str, ...] = ()
+
+
+def training_facts(run: Path) -> tuple[int, int, float]:
+    """Steps, tokens and seconds from a run's ``metrics.jsonl`` (phases in subfolders are added up)."""
+    steps = tokens = 0
+    seconds = 0.0
+    for log in sorted(run.rglob("metrics.jsonl")):
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        done = [line for line in lines if line["kind"] == "TrainStep"]
+        if done:
+            last = max(done, key=lambda line: line["step"])
+            steps, tokens, seconds = steps + last["step"], tokens + last["tokens"], seconds + last["seconds"]
+    return steps, tokens, seconds
+
+
+def render_card(card: Card) -> str:
+    """The card as Markdown with hub front matter."""
+    steps, tokens, seconds = training_facts(card.run)
+    tags = "\n".join(f"- {tag}" for tag in ("specdiff", "speculative-decoding", *card.tags))
+    table = "\n".join(f"| {name} | {value:.3f} |" for name, value in card.scores.items())
+    parts = [
+        f"---\nlicense: other\nlicense_name: mixed-see-card\nlanguage: en\ntags:\n{tags}\n---",
+        f"# {card.name}\n\n{card.summary}\n\n{NOTICE}",
+        f"## Shape and training\n\n{card.shape}\n\n"
+        f"- {steps:,} steps, {tokens:,} tokens of text, {seconds / 60:.0f} minutes of training on {card.hardware}\n"
+        f"- seed {card.seed}, corpus fingerprint `{card.corpus}`, commit `{card.commit}`\n"
+        f"- command: `{card.command}`",
+        f"## {card.score_name}\n\n| flavour | value |\n|---|---|\n{table}",
+        f"## Data and credits\n\n{CREDITS}",
+    ]
+    if card.samples:
+        shown = "\n\n".join(f"**{name}**\n\n```text\n{text}\n```" for name, text in card.samples.items())
+        parts.append(f"## Samples (greedy, unseen prompts)\n\n{shown}")
+    return "\n\n".join(parts) + "\n"
+
+
+def write_card(card: Card, folder: Path) -> Path:
+    """Put the card beside the weights."""
+    path = folder / "README.md"
+    path.write_text(render_card(card), encoding="utf-8")
+    return path

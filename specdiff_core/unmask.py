@@ -1,0 +1,82 @@
+"""Decides which masked positions a denoising step reveals, and what that allows the verifier. Pure; knows no model.
+
+The reveal order matters for exactness (papers.md §7.4): an early token on the right tilts the odds that a left token
+survives. ``soft_positions`` says where the ratio test stays exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specdiff_core.config import RevealOrder
+from specdiff_core.rng import Chance
+
+
+def schedule(window: int, steps: int) -> list[int]:
+    """How many positions each step reveals: ``window`` split as evenly as possible over at most ``steps`` steps."""
+    steps = min(steps, window)
+    bounds = [round(step * window / steps) for step in range(steps + 1)]
+    return [after - before for before, after in zip(bounds, bounds[1:], strict=False)]
+
+
+def is_predictable(order: RevealOrder) -> bool:
+    """Whether a step's positions are chosen before its values are drawn (from distributions, or blindly)."""
+    return order is not RevealOrder.VALUE_CONFIDENCE
+
+
+def reveal(order: RevealOrder, probs: Tensor, masked: Sequence[int], count: int, chance: Chance) -> list[int]:
+    """Choose ``count`` of the ``masked`` positions, before any value of this step is drawn.
+
+    Args:
+        order: a predictable order (value confidence needs the drawn values: :func:`most_confident`).
+        probs: ``[g, V]`` the drafter's q at every window position.
+        masked: positions still masked, ascending.
+    """
+    if count >= len(masked):
+        return list(masked)
+    if order is RevealOrder.LEFT_TO_RIGHT:
+        return list(masked[:count])
+    if order is RevealOrder.RANDOM:
+        left = list(masked)
+        return sorted(left.pop(chance.choose(len(left))) for _ in range(count))
+    return _best(_score(order, probs[list(masked)]), masked, count)
+
+
+def most_confident(values_probs: Tensor, masked: Sequence[int], count: int) -> list[int]:
+    """LLaDA's low-confidence remasking: keep the ``count`` positions whose drawn value had the largest q."""
+    return _best(values_probs, masked, count)
+
+
+def soft_positions(order: RevealOrder, reveal_steps: Sequence[int]) -> tuple[bool, ...]:
+    """The running-maximum rule: position i may use min(1, p/q) iff no earlier position was revealed after it.
+
+    At such a position everything that q_i and the decisions to its left depend on was fixed before x_i was drawn, so
+    x_i ~ q_i still holds when it is tested. All other positions are point masses. Proof: papers.md §7.4.
+    """
+    if not is_predictable(order):
+        # The chosen values were selected for being likely; only a window revealed in one step escapes selection.
+        return (len(set(reveal_steps)) == 1,) * len(reveal_steps)
+    latest, soft = -1, []
+    for step in reveal_steps:
+        soft.append(step >= latest)
+        latest = max(latest, step)
+    return tuple(soft)
+
+
+def _score(order: RevealOrder, probs: Tensor) -> Tensor:
+    """Larger is revealed earlier. ``probs [n, V]`` -> ``[n]``."""
+    if order is RevealOrder.ENTROPY:
+        return torch.special.xlogy(probs, probs).sum(-1)
+    best = probs.topk(min(2, probs.shape[-1]), -1).values
+    if order is RevealOrder.MARGIN and best.shape[-1] == 2:
+        return best[:, 0] - best[:, 1]
+    return best[:, 0]
+
+
+def _best(scores: Tensor, masked: Sequence[int], count: int) -> list[int]:
+    """The ``count`` best-scored positions; ties go to the left."""
+    ranked = scores.sort(dim=-1, descending=True, stable=True).indices[:count].tolist()
+    return sorted(masked[i] for i in ranked)

@@ -1,0 +1,179 @@
+"""A decoder without a model, for tests of the page only: scripted words, invented probabilities, a counted clock.
+
+Its events have the real shapes, so that the page cannot tell the difference; its numbers mean nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+
+from specdiff_core.config import DecodeConfig
+from specdiff_core.events import (
+    Candidate,
+    Committed,
+    DenoiseStep,
+    DraftReady,
+    Event,
+    Finished,
+    PiecesSeen,
+    Prefilled,
+    RoundStarted,
+    RunStarted,
+    Span,
+    TargetScored,
+    Test,
+    Verified,
+)
+
+WORDS = (
+    "Once upon a time , a small lighthouse stood on a rocky island . Every evening , an old keeper named Tom climbed "
+    "the narrow stairs and lit the big lamp . The ships saw the light and knew the way home . One night , a storm "
+    "came from the sea . The wind was loud and the lamp went out . Tom was afraid , but he did not give up . He took a "
+    "little lantern , opened the window and waved it until the first ship answered with its horn . In the morning the "
+    "sailors came to thank him . They brought bread and a warm blanket , and they sang until the sun was high ."
+).split()
+VOCABULARY = sorted({f" {word}" if word not in ".," else word for word in WORDS} | {" hill", " boat", " slowly", "\n", " café"})
+IDS = {piece: i for i, piece in enumerate(VOCABULARY)}
+SCRIPT = [IDS[f" {word}" if word not in ".," else word] for word in WORDS]
+
+
+class FakeDecoder:
+    """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``fail`` is raised after some rounds."""
+
+    def __init__(self, *, pace: float = 0.0, fail: Exception | None = None, fail_after: int = 3) -> None:
+        self.pace, self.fail, self.fail_after = pace, fail, fail_after
+        self.stopped = threading.Event()  # set when a decode saw its stop event
+        self.calls: list[tuple[str, DecodeConfig]] = []
+
+    def decode(
+        self,
+        prompt: str,
+        config: DecodeConfig,
+        *,
+        narrate: bool = True,
+        grain: str = "step",
+        stop: threading.Event | None = None,
+    ) -> Iterator[Event]:
+        """Yield a whole run of invented events."""
+        self.calls.append((prompt, config))
+        rng, now = random.Random(config.seed), 0.0
+        by = {"prefill": 0.004, "draft": 0.0, "score": 0.0, "verify": 0.0}
+        yield PiecesSeen(pieces=dict(enumerate(VOCABULARY)))
+        yield RunStarted(
+            config=config.to_dict(),
+            prompt=prompt,
+            prompt_ids=(0,),
+            models={"target": "a scripted text, no model", "drafter": config.drafter},
+            device="no device (test double)",
+            dtype="none",
+            reason="invented numbers for a test",
+            threads=1,
+            versions={"fake": "1"},
+            grain=grain,
+            lossless=config.rule.lossless,
+            started_at="2026-01-02T03:04:05+00:00",
+        )
+        now += by["prefill"]
+        yield Prefilled(tokens=1, span=Span(name="prefill", start=0.0, seconds=now))
+        total, round, anchor, reason, out = 0, -1, SCRIPT[0], "", []
+        while not reason:
+            round += 1
+            if self.fail is not None and round == self.fail_after:
+                raise self.fail
+            if self.pace:
+                time.sleep(self.pace)
+            yield RoundStarted(round=round, length=1 + total, anchor=anchor)
+            truth = [SCRIPT[(total + i) % len(SCRIPT)] for i in range(config.gamma + 1)]
+            size = 0 if config.drafter == "none" else min(config.gamma, config.max_new_tokens - total - 1)
+            kept = next((i for i in range(size) if rng.random() > 0.86 - 0.02 * i), size)
+            draft = [truth[i] if i != kept else (truth[i] + 1 + rng.randrange(9)) % len(VOCABULARY) for i in range(size)]
+            began, reveal = now, [0] * size
+            passes = min(config.steps, size)
+            for step in range(passes):
+                fresh = tuple(range(step * size // passes, (step + 1) * size // passes))
+                known = fresh[-1] + 1 if fresh else 0
+                confidence = tuple(
+                    1.0 if i < known and i not in fresh else round_to(rng.uniform(0.25, 0.99) * (1 - 0.03 * i)) for i in range(size)
+                )
+                for i in fresh:
+                    reveal[i] = step
+                yield DenoiseStep(
+                    round=round,
+                    step=step,
+                    ids=tuple(draft[i] if i < known else None for i in range(size)),
+                    revealed=fresh,
+                    confidence=confidence,
+                    candidates=tuple((Candidate(id=draft[i], prob=confidence[i]),) for i in range(size)),
+                    span=Span(name="draft", start=now, seconds=0.0021),
+                )
+                now += 0.0021
+            if stop is not None and stop.is_set():
+                self.stopped.set()
+                reason = "stopped"
+                break
+            q = tuple(round_to(rng.uniform(0.4, 0.99)) for _ in range(size))
+            yield DraftReady(
+                round=round,
+                ids=tuple(draft),
+                q=q,
+                reveal_steps=tuple(reveal),
+                soft=(True,) * size,
+                proposal="conditionals",
+                nfe=passes,
+                span=Span(name="draft", start=began, seconds=now - began),
+            )
+            by["draft"] += now - began
+            span = Span(name="score", start=now, seconds=0.0092 + 0.0002 * size)
+            p = tuple(round_to(min(1.0, v * rng.uniform(0.9, 1.2)) if i < kept else v * rng.uniform(0.05, 0.5)) for i, v in enumerate(q))
+            yield TargetScored(round=round, p=p, candidates=(), span=span)
+            now += span.seconds
+            by["score"] += span.seconds
+            tests = []
+            for i in range(min(kept + 1, size)):
+                bound = min(1.0, p[i] / q[i])
+                draw = rng.uniform(0, bound * 0.98) if i < kept else rng.uniform(bound, 1)
+                tests.append(
+                    Test(position=i, id=draft[i], p=p[i], q=q[i], threshold=round_to(bound), draw=draw, wanted=None, accepted=i < kept, kind="ratio")
+                )
+            source = "bonus" if kept == size else "residual"
+            span = Span(name="verify", start=now, seconds=0.0004)
+            now += span.seconds
+            by["verify"] += span.seconds
+            fresh_ids = [*draft[:kept], truth[kept]]
+            total += len(fresh_ids)
+            anchor = fresh_ids[-1]
+            out += fresh_ids
+            yield Verified(
+                round=round,
+                tests=tuple(tests),
+                accepted=kept,
+                extra=truth[kept],
+                source=source,
+                residual=(Candidate(id=truth[kept], prob=0.7),),
+                rule=config.rule.value,
+                fallback="",
+                lossless=config.rule.lossless,
+                span=span,
+            )
+            yield Committed(round=round, ids=tuple(fresh_ids), sources=("draft",) * kept + (source,), total=total, at=now)
+            now += 0.0003
+            if total >= config.max_new_tokens:
+                reason = "length"
+        by["other"] = now - sum(by.values())
+        yield Finished(
+            reason=reason,
+            text="".join(VOCABULARY[i] for i in out),
+            ids=tuple(out),
+            rounds=round + 1,
+            seconds=now,
+            seconds_by=by,
+            peak_bytes=1,
+        )
+
+
+def round_to(value: float) -> float:
+    """Seven digits, as the core writes them."""
+    return float(f"{value:.7g}")

@@ -1,0 +1,82 @@
+"""A target and drafters made of functions: the loop runs for real, without a network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specdiff_core.drafters.scripted import ScriptedDrafter
+from specdiff_core.target import Scores
+
+V, MASK, END = 12, 1, 0
+
+
+def keyed_logits(*key: object, scale: float = 2.0) -> Tensor:
+    """``[V]`` logits that depend on the key only, on any machine and torch version."""
+    digest = b"".join(hashlib.sha256(f"{key}{i}".encode()).digest() for i in range(V // 8 + 1))
+    values = [int.from_bytes(digest[2 * i : 2 * i + 2], "little") / 65535 for i in range(V)]
+    return torch.tensor([scale * (2 * v - 1) for v in values], dtype=torch.float64)
+
+
+class FakeTarget:
+    """Looks like ``Target``; p(·|all ids) comes from ``law`` (default: a hash)."""
+
+    def __init__(
+        self, law: Callable[[tuple[int, ...]], Tensor] | None = None, *, context: int = 200, suppress: Sequence[int] = (MASK,)
+    ) -> None:
+        self.law = law or (lambda ids: keyed_logits("p", ids[-3:]))
+        self.context, self.suppress, self.vocab_size = context, tuple(suppress), V
+        self.sessions: list[FakeRun] = []
+
+    def start(self, layers: Sequence[int] = ()) -> FakeRun:
+        self.sessions.append(FakeRun(self))
+        return self.sessions[-1]
+
+
+class FakeRun:
+    def __init__(self, target: FakeTarget) -> None:
+        self.target, self.ids = target, []
+
+    @property
+    def length(self) -> int:
+        return len(self.ids)
+
+    @property
+    def room(self) -> int:
+        return self.target.context - len(self.ids)
+
+    def read(self, ids: Sequence[int]) -> None:
+        self.ids += ids
+
+    def score(self, ids: Sequence[int]) -> Scores:
+        assert len(ids) <= self.room
+        rows = []
+        for token in ids:
+            self.ids.append(token)
+            rows.append(self.target.law(tuple(self.ids)))
+        return Scores(torch.stack(rows), None)
+
+    def keep(self, scored: int, kept: int) -> None:
+        self.ids = self.ids[: len(self.ids) - (scored - kept)]
+
+
+def good_drafter(error: float = 0.6) -> ScriptedDrafter:
+    """Near the fake target's law where the context is known, so that runs of accepted tokens happen."""
+
+    def script(known: tuple[int, ...], window: Tensor) -> Tensor:
+        rows, text = [], list(known)
+        for i, token in enumerate(window.tolist()):
+            rows.append(keyed_logits("p", tuple(text[-3:])) + error * keyed_logits("q", tuple(known), i, scale=1.0))
+            text.append(token if token != MASK else int(rows[-1].argmax()))
+        return torch.stack(rows)
+
+    return ScriptedDrafter(script, mask_id=MASK)
+
+
+def last(events: Any) -> Any:
+    *_, end = events
+    return end

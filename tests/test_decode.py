@@ -1,0 +1,280 @@
+"""The loop: invariants, edges, and the same text as vanilla where a rule promises it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from fakes import END, MASK, FakeTarget, good_drafter, keyed_logits, last
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specdiff_core.clock import DeviceClock, FakeClock
+from specdiff_core.config import DecodeConfig, RevealOrder, Rule
+from specdiff_core.decode import speculate
+from specdiff_core.drafters.null import NullDrafter
+from specdiff_core.drafters.scripted import ScriptedDrafter
+from specdiff_core.errors import DraftContractError, SpecDiffError
+from specdiff_core.events import Committed, DenoiseStep, DraftReady, Event, Finished, RoundStarted, TargetScored, Verified
+from specdiff_core.metrics import fold
+from specdiff_core.target import Target
+from specdiff_core.trace import dump_trace, read_trace
+
+PROMPT = [3, 4, 5]
+
+
+def run(config: DecodeConfig, *, target=None, drafter=None, **options) -> list[Event]:
+    clock = options.pop("clock", None) or FakeClock()
+    return list(speculate(PROMPT, config, target or FakeTarget(), drafter or good_drafter(), clock, **options))
+
+
+@pytest.fixture(scope="module")
+def llama() -> Target:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=40, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=64, initializer_range=0.4, eos_token_id=None, pad_token_id=0,
+    )
+    return Target(LlamaForCausalLM(config).eval(), context=64)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    gamma=st.integers(1, 9), steps=st.integers(1, 9), seed=st.integers(0, 99), order=st.sampled_from(RevealOrder),
+    temperature=st.sampled_from([0.0, 0.7, 1.3]), limit=st.integers(1, 25),
+)
+def test_match_returns_vanilla_text(gamma, steps, seed, order, temperature, limit) -> None:
+    config = DecodeConfig(
+        gamma=gamma, steps=min(steps, gamma), seed=seed, order=order, temperature=temperature, max_new_tokens=limit,
+        rule=Rule.MATCH,
+    )
+    vanilla = run(config, drafter=NullDrafter(), ends=[END])
+    drafted = run(config, ends=[END])
+    assert drafted[-1].ids == vanilla[-1].ids
+    assert drafted[-1].reason == vanilla[-1].reason
+
+
+@pytest.mark.parametrize("rule", Rule)
+@pytest.mark.parametrize("order", RevealOrder)
+def test_greedy_text_is_vanilla_for_every_rule(rule: Rule, order: RevealOrder) -> None:
+    config = DecodeConfig(gamma=5, steps=2, rule=rule, order=order, max_new_tokens=30)
+    assert run(config)[-1].ids == run(config, drafter=NullDrafter())[-1].ids
+
+
+def test_vanilla_is_transformers_generate(llama: Target) -> None:
+    config = DecodeConfig(max_new_tokens=40)
+    ours = run(config, target=llama, drafter=NullDrafter())[-1].ids
+    theirs = llama.model.generate(torch.tensor([PROMPT]), max_new_tokens=40, do_sample=False)[0, len(PROMPT) :]
+    assert ours == tuple(theirs.tolist())
+    assert len(set(ours)) > 3  # a constant text would prove nothing
+
+
+def test_a_real_cache_rolls_back(llama: Target) -> None:
+    """Rejected tokens leave no trace in the cache: the text is vanilla's although most drafts fail."""
+
+    def script(known: tuple[int, ...], window: torch.Tensor) -> torch.Tensor:
+        rows = [torch.roll(torch.arange(40.0), shifts=len(known) * 7 + i) for i in range(len(window))]
+        return torch.stack(rows)
+
+    config = DecodeConfig(gamma=4, max_new_tokens=40)
+    drafted = run(config, target=llama, drafter=ScriptedDrafter(script, mask_id=1))
+    assert drafted[-1].ids == run(config, target=llama, drafter=NullDrafter())[-1].ids
+    assert fold(drafted).accepted < fold(drafted).tested
+
+
+def test_events_tell_one_consistent_story() -> None:
+    config = DecodeConfig(gamma=4, steps=2, temperature=1.0, order=RevealOrder.ENTROPY, max_new_tokens=40)
+    events = run(config)
+    done = last(events)
+    assert isinstance(done, Finished) and done.reason == "length" and len(done.ids) == 40
+    committed = [token for e in events if isinstance(e, Committed) for token in e.ids]
+    assert tuple(committed) == done.ids
+    length = len(PROMPT)
+    for kind in (DraftReady, TargetScored, Verified, Committed):
+        assert sum(isinstance(e, kind) for e in events) == done.rounds
+    for event in events:
+        if isinstance(event, RoundStarted):
+            assert event.length == length
+        if isinstance(event, Committed):
+            length += len(event.ids)
+        if isinstance(event, DenoiseStep):
+            assert MASK not in event.ids
+        if isinstance(event, DraftReady):
+            assert all(0 < q <= 1 for q in event.q) and event.nfe == min(2, len(event.ids) or 2) or not event.ids
+        if isinstance(event, Verified):
+            assert [t.accepted for t in event.tests] == [True] * event.accepted + [False] * (
+                len(event.tests) - event.accepted
+            )
+            for test in event.tests:
+                assert test.draw is not None and test.accepted == (test.draw < test.threshold)
+                expected = min(1.0, test.p / test.q) if test.kind == "ratio" else test.p
+                assert test.threshold == pytest.approx(expected, rel=1e-5)
+
+
+def test_sessions_observe_exactly_what_the_target_keeps() -> None:
+    sessions = []
+
+    class Spy(ScriptedDrafter):
+        def start(self):
+            sessions.append(super().start())
+            return sessions[-1]
+
+    target = FakeTarget()
+    plain = good_drafter()
+    done = run(DecodeConfig(gamma=5, max_new_tokens=33), target=target, drafter=Spy(plain._script, mask_id=MASK))[-1]
+    everything = [*PROMPT, *done.ids]
+    assert sessions[0].observed == everything[:-1]
+    assert target.sessions[0].ids == everything[:-1]
+
+
+@pytest.mark.parametrize("gamma", [1, 4, 32])
+@pytest.mark.parametrize("limit", [1, 2, 7])
+def test_the_limit_is_never_overrun(gamma: int, limit: int) -> None:
+    done = run(DecodeConfig(gamma=gamma, max_new_tokens=limit))[-1]
+    assert len(done.ids) == limit and done.reason == "length"
+
+
+def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
+    def law(ids: tuple[int, ...]) -> torch.Tensor:
+        wanted = END if len(ids) == len(PROMPT) + 3 else 5
+        return 50.0 * torch.nn.functional.one_hot(torch.tensor(wanted), 12).double()
+
+    def script(known: tuple[int, ...], window: torch.Tensor) -> torch.Tensor:
+        return torch.stack([law((*known, *range(i))) for i in range(len(window))])
+
+    events = run(
+        DecodeConfig(gamma=8, max_new_tokens=50), target=FakeTarget(law), drafter=ScriptedDrafter(script, mask_id=MASK),
+        ends=[END],
+    )
+    assert events[-1].reason == "end_of_text"
+    assert events[-1].ids == (5, 5, 5, END)
+    assert fold(events).rounds == 1
+
+
+@pytest.mark.parametrize("gamma", [1, 6])
+def test_a_full_context_is_a_clear_stop(gamma: int) -> None:
+    target = FakeTarget(context=20)
+    done = run(DecodeConfig(gamma=gamma, max_new_tokens=400), target=target)[-1]
+    assert done.reason == "context_full"
+    assert len(PROMPT) + len(done.ids) == 21  # the last token needs no place in the cache
+
+
+def test_equal_laws_accept_everything_and_disjoint_laws_nothing() -> None:
+    def same(known: tuple[int, ...], window: torch.Tensor) -> torch.Tensor:
+        return keyed_logits("flat").expand(len(window), -1)
+
+    flat = FakeTarget(lambda ids: keyed_logits("flat"))
+    config = DecodeConfig(gamma=4, temperature=1.0, max_new_tokens=40)
+    equal = fold(run(config, target=flat, drafter=ScriptedDrafter(same, mask_id=MASK)))
+    assert equal.alpha == 1.0 and equal.tau == 5.0
+
+    def apart(known: tuple[int, ...], window: torch.Tensor) -> torch.Tensor:
+        logits = torch.full((len(window), 12), -torch.inf, dtype=torch.float64)
+        logits[:, 2] = 0.0
+        return logits
+
+    half = keyed_logits("flat").clone()
+    half[2] = -torch.inf
+    disjoint = fold(run(config, target=FakeTarget(lambda ids: half), drafter=ScriptedDrafter(apart, mask_id=MASK)))
+    assert disjoint.alpha == 0.0 and disjoint.tau == 1.0
+
+
+def test_value_confidence_falls_back_and_says_so() -> None:
+    config = DecodeConfig(gamma=4, steps=2, order=RevealOrder.VALUE_CONFIDENCE, temperature=1.0, max_new_tokens=20)
+    stories = [e for e in run(config) if isinstance(e, Verified) and e.tests]
+    assert all(e.fallback and e.lossless for e in stories[:-1])
+    assert {t.kind for e in stories[:-1] for t in e.tests} == {"delta"}
+
+
+def test_naive_never_claims_to_be_lossless() -> None:
+    assert not any(e.lossless for e in run(DecodeConfig(rule=Rule.NAIVE)) if isinstance(e, Verified))
+
+
+def test_stop_ends_the_run_before_the_next_pass() -> None:
+    stop = threading.Event()
+
+    def until_stopped() -> Iterator[Event]:
+        config = DecodeConfig(gamma=4, max_new_tokens=100)
+        for event in speculate(PROMPT, config, FakeTarget(), good_drafter(), FakeClock(), stopped=stop.is_set):
+            if isinstance(event, Committed) and event.total > 10:
+                stop.set()
+            yield event
+
+    events = list(until_stopped())
+    assert events[-1].reason == "stopped" and 10 < len(events[-1].ids) <= 16
+    assert fold(events).rounds == events[-1].rounds
+
+
+def test_narration_changes_nothing_but_detail() -> None:
+    config = DecodeConfig(gamma=4, steps=2, temperature=1.0, max_new_tokens=30)
+    full, lean = run(config), run(config, narrate=False)
+    assert lean[-1].ids == full[-1].ids
+    for name in ("rounds", "drafted", "tested", "accepted", "nfe", "target_calls", "accepted_at"):
+        assert getattr(fold(lean), name) == getattr(fold(full), name)
+    assert not any(isinstance(e, DenoiseStep) for e in lean)
+
+
+def test_a_slow_listener_does_not_slow_the_clock() -> None:
+    ticks = iter(range(10**6))
+    clock = DeviceClock(torch.device("cpu"), tick=lambda: float(next(ticks)))
+    events = speculate(PROMPT, DecodeConfig(max_new_tokens=4), FakeTarget(), NullDrafter(), clock)
+    for event in events:
+        for _ in range(1000):
+            next(ticks)  # a browser that takes its time
+        done = event
+    assert done.seconds < 200
+
+
+def test_seconds_by_phase_sum_to_the_whole() -> None:
+    done = run(DecodeConfig(gamma=4, steps=3, max_new_tokens=30))[-1]
+    assert sum(done.seconds_by.values()) == pytest.approx(done.seconds)
+    assert done.seconds_by["other"] >= 0
+
+
+def test_a_broken_drafter_is_named() -> None:
+    class Wrong(NullDrafter):
+        def start(self):
+            inner = good_drafter().start()
+
+            class Session:
+                observe = inner.observe
+
+                def draft(self, context):
+                    from dataclasses import replace
+
+                    draft = yield from inner.draft(context)
+                    return replace(draft, ids=draft.ids + 100)
+
+            return Session()
+
+    with pytest.raises(DraftContractError):
+        run(DecodeConfig(), drafter=Wrong())
+
+
+def test_nan_logits_are_an_error_not_a_text() -> None:
+    with pytest.raises(SpecDiffError, match="not numbers"):
+        run(DecodeConfig(), target=FakeTarget(lambda ids: torch.full((12,), torch.nan)))
+
+
+GOLDEN = Path(__file__).parent / "golden" / "scripted.jsonl"
+
+
+def test_golden_trace(request: pytest.FixtureRequest) -> None:
+    """Same seed, same bytes. After a wanted change: ``pytest --update-golden``."""
+    lanes = {}
+    for rule, order, steps in [
+        (Rule.RATIO, RevealOrder.ENTROPY, 2), (Rule.MATCH, RevealOrder.RANDOM, 3), (Rule.NAIVE, RevealOrder.MAX_PROB, 4),
+    ]:
+        config = DecodeConfig(gamma=4, steps=steps, rule=rule, order=order, temperature=1.0, max_new_tokens=12, seed=5)
+        lanes[rule.value] = run(config)
+    raw = dump_trace(lanes, title="golden")
+    if request.config.getoption("--update-golden"):
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_bytes(raw)
+    assert raw == GOLDEN.read_bytes()
+    assert read_trace(raw).lanes == {name: tuple(events) for name, events in lanes.items()}

@@ -1,0 +1,143 @@
+"""Layer 0: settings, metrics and traces, by hand-computed values and hostile input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from fakes import FakeTarget, good_drafter
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdiff_core import events
+from specdiff_core.clock import FakeClock
+from specdiff_core.config import DecodeConfig, RevealOrder, Rule, Sampling
+from specdiff_core.decode import speculate
+from specdiff_core.errors import ConfigError, TraceError, TraceSchemaError
+from specdiff_core.events import Committed, DraftReady, Finished, Span, TargetScored, Verified
+from specdiff_core.metrics import Metrics, fold
+from specdiff_core.trace import dump_trace, event_from_dict, event_to_dict, read_trace, write_trace
+
+SPAN = Span(name="x", start=0.0, seconds=0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"gamma": 0}, "gamma"), ({"gamma": 33}, "gamma"), ({"gamma": "many"}, "gamma"), ({"gamma": 2.5}, "gamma"),
+        ({"gamma": None}, "gamma"), ({"gamma": True}, "gamma"), ({"gamma": [3]}, "gamma"), ({"gamma": "nan"}, "gamma"),
+        ({"gamma": 4, "steps": 5}, "steps"), ({"steps": 0}, "steps"), ({"temperature": -0.1}, "temperature"),
+        ({"temperature": "1e400"}, "temperature"), ({"top_p": 0.0}, "top_p"), ({"order": "sideways"}, "order"),
+        ({"rule": "hope"}, "rule"), ({"seed": -1}, "seed"), ({"max_new_tokens": 10**9}, "max_new_tokens"),
+        ({"drafter": 3}, "drafter"), ({"ignore_eos": "maybe"}, "ignore_eos"), ({"colour": "red"}, "colour"),
+        ({"draft_temperature": 3}, "draft_temperature"),
+    ],
+)
+def test_bad_settings_name_their_field(values, field) -> None:
+    with pytest.raises(ConfigError) as caught:
+        DecodeConfig.parse(values)
+    assert caught.value.field == field and caught.value.hint
+
+
+def test_settings_survive_text_and_know_their_words() -> None:
+    config = DecodeConfig.parse({"gamma": "16", "steps": "4", "temperature": "0.7", "rule": "match", "order": "margin"})
+    assert (config.gamma, config.steps, config.temperature) == (16, 4, 0.7)
+    assert config.rule is Rule.MATCH and config.order is RevealOrder.MARGIN
+    assert DecodeConfig.parse(config.to_dict()) == config
+    assert json.loads(json.dumps(config.to_dict())) == config.to_dict()
+    assert config.draft_sampling == Sampling(temperature=0.7)
+    assert DecodeConfig(draft_temperature=0.0, temperature=1.0).draft_sampling.temperature == 0.0
+    assert all(item.metadata["label"] and item.metadata["help"] for item in fields(DecodeConfig))
+
+
+def one_test(position: int, accepted: bool) -> events.Test:
+    return events.Test(
+        position=position, id=1, p=0.5, q=0.5, threshold=1.0, draw=0.1, wanted=None, accepted=accepted, kind="ratio"
+    )
+
+
+def test_metrics_by_hand() -> None:
+    """Two rounds of γ = 3: two accepted of three tested, then all three; 7 tokens in 2 passes, τ = 3.5, α = 5/6."""
+    run = []
+    for round, verdicts in enumerate([(True, True, False), (True, True, True)]):
+        ids = (1,) * (sum(verdicts) + 1)
+        run += [
+            DraftReady(
+                round=round, ids=(1, 1, 1), q=(1.0,) * 3, reveal_steps=(0, 0, 1), soft=(True,) * 3,
+                proposal="conditionals", nfe=2, span=SPAN,
+            ),
+            TargetScored(round=round, p=(0.5,) * 3, candidates=(), span=SPAN),
+            Verified(
+                round=round, tests=tuple(one_test(i, v) for i, v in enumerate(verdicts)), accepted=sum(verdicts), extra=1,
+                source="bonus", residual=(), rule="ratio", fallback="", lossless=True, span=SPAN,
+            ),
+            Committed(round=round, ids=ids, sources=("draft",) * len(ids), total=len(ids), at=0.0),
+        ]
+    run.append(Finished(reason="length", text="", ids=(1,) * 7, rounds=2, seconds=2.0, seconds_by={"draft": 0.5}))
+    metrics = fold(run)
+    assert metrics.tau == 3.5 and metrics.alpha == pytest.approx(5 / 6) and metrics.draft_use == pytest.approx(5 / 6)
+    assert metrics.nfe == 4 and metrics.target_calls == 2 and metrics.tokens_per_second == 3.5
+    assert metrics.alpha_at == (1.0, 1.0, 0.5)
+    assert fold([*run, *run]) == metrics + metrics
+    assert (metrics + metrics).tau == 3.5 and (metrics + metrics).seconds_by == {"draft": 1.0}
+    assert Metrics().tau is None and Metrics().alpha is None
+
+
+def recorded(**settings: object) -> list[events.Event]:
+    config = DecodeConfig.parse({"gamma": 4, "steps": 2, "temperature": 1.0, "max_new_tokens": 9, **settings})
+    return list(speculate([3, 4], config, FakeTarget(), good_drafter(), FakeClock()))
+
+
+@given(st.integers(0, 50), st.sampled_from([r.value for r in Rule]))
+def test_a_trace_is_what_was_written(seed, rule) -> None:
+    run = recorded(seed=seed, rule=rule)
+    trace = read_trace(dump_trace({"drafted": run, "vanilla": run[:3]}, title="ti\u202etle <script>"))
+    assert trace.lanes == {"drafted": tuple(run), "vanilla": tuple(run[:3])} and trace.title == "ti\u202etle <script>"
+
+
+def test_traces_are_read_compressed_and_plain(tmp_path: Path) -> None:
+    run = recorded()
+    write_trace(tmp_path / "a.jsonl", {"drafted": run})
+    write_trace(tmp_path / "a.jsonl.gz", {"drafted": run})
+    assert read_trace(tmp_path / "a.jsonl") == read_trace(tmp_path / "a.jsonl.gz")
+    assert (tmp_path / "a.jsonl.gz").stat().st_size < (tmp_path / "a.jsonl").stat().st_size / 2
+
+
+def test_unknown_fields_of_a_newer_writer_are_ignored() -> None:
+    line = event_to_dict(recorded()[0]) | {"mood": "good"}
+    assert event_from_dict(line) == recorded()[0]
+
+
+GOOD = dump_trace({"drafted": recorded()})
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"", b"hello", b"\x89PNG\r\n", b"[1, 2]\n", b"{}\n", b'{"kind": "Trace"}\n', b'{"kind":"Trace","schema":1}\n',
+        gzip.compress(GOOD)[:-20], gzip.compress(GOOD)[:40] + b"xxxx" + gzip.compress(GOOD)[44:], GOOD[: len(GOOD) // 2],
+        GOOD.replace(b'"nfe":2', b'"nfe":"two"'), GOOD.replace(b'"kind":"Verified"', b'"kind":"Virus"'),
+        GOOD.replace(b'"lane":"drafted"', b'"lane":"other"'), GOOD.replace(b'"accepted":', b'"acceptt":'),
+        b"[" * 100_000, b'{"kind":"Trace","schema":1,"lanes":["a"]}\n3\n',
+    ],
+)
+def test_foreign_and_damaged_traces_are_named(raw) -> None:
+    with pytest.raises(TraceError) as caught:
+        read_trace(raw)
+    assert caught.value.hint
+
+
+def test_an_unknown_schema_says_so(tmp_path: Path) -> None:
+    with pytest.raises(TraceSchemaError):
+        read_trace(GOOD.replace(b'"schema":1', b'"schema":99', 1))
+    with pytest.raises(TraceError):
+        read_trace(tmp_path / "nowhere.jsonl")
+
+
+def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdiff_core.trace.MAX_BYTES", 10_000)
+    with pytest.raises(TraceError, match="too large"):
+        read_trace(gzip.compress(b"0" * 1_000_000))

@@ -1,0 +1,291 @@
+"""A complete tiny pair in the released formats (GPT-2 target, MDLM drafter): loading, drafting, and every refusal."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from specdiff_core import loading
+from specdiff_core.config import DecodeConfig, RevealOrder, Rule, Sampling
+from specdiff_core.device import choose_placement
+from specdiff_core.drafters.base import Context
+from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
+from specdiff_core.engine import Engine
+from specdiff_core.errors import ConfigError, OutOfMemory, PairUnavailable, TokenizerMismatch, WeightsError
+from specdiff_core.events import Finished
+from specdiff_core.loading import availability, load_pair
+from specdiff_core.models.mdlm import Mdlm, load_mdlm
+from specdiff_core.models.mdlm_config import MdlmConfig
+from specdiff_core.registry import GPT2_MDLM, NONE, PAIRS, DrafterSpec, PairSpec
+from specdiff_core.rng import Streams
+
+CPU = choose_placement("cpu", "fp32")
+TEXT = "the cat sat on the mat and the dog sat on the cat " * 4
+
+
+def save_target(folder: Path, vocab_size: int) -> None:
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=vocab_size, n_positions=64, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+    )
+    GPT2LMHeadModel(config).save_pretrained(folder)
+
+
+def save_tokenizer(folder: Path) -> int:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=270, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator([TEXT], trainer)
+    end = "<|endoftext|>"
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=end, eos_token=end, unk_token=end)
+    fast.save_pretrained(folder)
+    return len(fast)
+
+
+def save_drafter(folder: Path, vocab_size: int) -> None:
+    """The released format: vocabulary + 1 mask id, ``backbone.`` names, float32, one file, a full config.json."""
+    torch.manual_seed(1)
+    config = MdlmConfig(vocab_size=vocab_size, model_length=48, hidden_dim=16, cond_dim=4, n_blocks=2, n_heads=2)
+    model = Mdlm(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    folder.mkdir(parents=True)
+    values = {k: v for k, v in config.to_json().items() if k != "mask_token_id"}
+    values |= {"torch_dtype": "float32", "auto_map": {"AutoModelForMaskedLM": "modeling_mdlm.MDLM"}}
+    (folder / "config.json").write_text(json.dumps(values))
+    save_file(model.state_dict(), folder / "model.safetensors")
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> PairSpec:
+    size = save_tokenizer(tmp_path / "gpt2")
+    save_target(tmp_path / "gpt2", size)
+    save_drafter(tmp_path / "mdlm", size + 1)
+    drafter = dataclasses.replace(GPT2_MDLM.drafter("mdlm"), source=str(tmp_path / "mdlm"), revision="", context=32)
+    return dataclasses.replace(
+        GPT2_MDLM,
+        target=str(tmp_path / "gpt2"),
+        tokenizer=str(tmp_path / "gpt2"),
+        revision="",
+        context=64,
+        memory_bytes=1_000_000,
+        drafters=(drafter, NONE),
+    )
+
+
+def context(ids: list[int], gamma: int, steps: int, order: RevealOrder = RevealOrder.LEFT_TO_RIGHT) -> Context:
+    return Context(
+        ids=ids,
+        gamma=gamma,
+        steps=steps,
+        order=order,
+        sampling=Sampling(temperature=1.0),
+        chance=Streams(0, shared=False).draft(0),
+    )
+
+
+def drain(drafting):
+    states = []
+    while True:
+        try:
+            states.append(next(drafting))
+        except StopIteration as done:
+            return done.value, states
+
+
+def test_the_pair_loads_and_decodes(pair: PairSpec) -> None:
+    told: list[str] = []
+    loaded = load_pair(pair, CPU, progress=told.append)
+    assert set(loaded.drafters) == {"mdlm", "none"} and loaded.missing == {}
+    assert not loaded.model.training and not any(p.requires_grad for p in loaded.model.parameters())
+    assert told and loaded.name_of("target").endswith("/gpt2") and loaded.name_of("none") == "none"
+    engine = Engine(loaded)
+    texts = {}
+    for drafter, rule in (("none", Rule.RATIO), ("mdlm", Rule.RATIO), ("mdlm", Rule.MATCH)):
+        config = DecodeConfig(
+            pair=pair.name, drafter=drafter, gamma=4, steps=2, rule=rule, max_new_tokens=12, ignore_eos=True
+        )
+        texts[drafter, rule] = next(e.ids for e in engine.decode("the cat", config) if isinstance(e, Finished))
+    assert len(set(texts.values())) == 1 and len(texts["none", Rule.RATIO]) == 12
+
+
+@pytest.mark.parametrize("order", list(RevealOrder))
+def test_drafts_keep_the_contract(pair: PairSpec, order: RevealOrder) -> None:
+    """q has the target's V (the extra mask id is gone), every row sums to 1, nothing stays masked."""
+    loaded = load_pair(pair, CPU)
+    vocab_size = loaded.model.config.vocab_size
+    draft, states = drain(loaded.drafters["mdlm"].start().draft(context([5, 9, 7], 6, 3, order)))
+    draft.check(6, vocab_size)
+    assert draft.probs is not None and draft.nfe == 3 and len(states) == 3
+    torch.testing.assert_close(draft.probs.sum(-1), torch.ones(6, dtype=torch.float64), atol=1e-12, rtol=0)
+    assert not states[-1].masked.any()
+
+
+def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
+    """Old tokens beyond the view change nothing, tokens inside it do; a window never pushes the anchor out."""
+    drafter = load_pair(pair, CPU).drafters["mdlm"]
+    recent = [3 + i % 40 for i in range(28)]
+
+    def q(ids: list[int], gamma: int = 4):
+        return drain(drafter.start().draft(context(ids, gamma, 1)))[0].probs
+
+    assert torch.equal(q([1, 2, 3, *recent]), q([9, 8, *recent]))
+    assert not torch.equal(q([1, *recent[1:]]), q([2, *recent[1:]]))
+    assert q(recent, gamma=32).shape[0] == 31
+
+
+def test_a_declared_shift_reads_the_slot_to_the_left(pair: PairSpec) -> None:
+    model = load_mdlm(pair.drafter("mdlm").source).prepare()
+    ids = torch.tensor([4, 5, 6, model.config.mask_id, model.config.mask_id])
+    vocab_size = model.config.vocab_size - 1
+    plain, shifted = (
+        MaskedDiffusionDrafter("d", model, vocab_size=vocab_size, view=32, shift=shift).logits(ids, 2)
+        for shift in (0, 1)
+    )
+    assert shifted.shape == plain.shape == (2, vocab_size)
+    torch.testing.assert_close(shifted[1], plain[0], atol=1e-5, rtol=1e-5)
+
+
+def test_only_the_asked_drafters_are_loaded(pair: PairSpec) -> None:
+    assert set(load_pair(pair, CPU, drafters=["none"]).drafters) == {"none"}
+    with pytest.raises(ConfigError):
+        load_pair(pair, CPU, drafters=["eagle"])
+
+
+def test_a_missing_drafter_leaves_the_pair_usable(pair: PairSpec) -> None:
+    (Path(pair.drafter("mdlm").source) / "model.safetensors").unlink()
+    loaded = load_pair(pair, CPU)
+    assert set(loaded.drafters) == {"none"} and "model.safetensors" in loaded.missing["mdlm"]
+    with pytest.raises(ConfigError, match=r"model\.safetensors"):
+        next(Engine(loaded).decode("the", DecodeConfig(drafter="mdlm")))
+
+
+def test_damaged_target_files_are_named(pair: PairSpec) -> None:
+    weights = Path(pair.target) / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(WeightsError, match=r"model\.safetensors"):
+        load_pair(pair, CPU)
+    weights.write_bytes(whole)
+    tensors = load_file(weights)
+    name = next(n for n in tensors if n.endswith("mlp.c_fc.weight"))
+    save_file({k: v for k, v in tensors.items() if k != name}, weights, metadata={"format": "pt"})
+    with pytest.raises(WeightsError, match="missing"):  # transformers alone would make the tensor up
+        load_pair(pair, CPU)
+    save_file({**tensors, name: tensors[name][:, :3].contiguous()}, weights, metadata={"format": "pt"})
+    with pytest.raises(WeightsError):
+        load_pair(pair, CPU)
+    weights.unlink()
+    with pytest.raises(WeightsError, match=r"model\.safetensors"):
+        load_pair(pair, CPU)
+
+
+def test_a_damaged_tokenizer_is_named(pair: PairSpec) -> None:
+    (Path(pair.tokenizer) / "tokenizer.json").write_text("{")
+    with pytest.raises(WeightsError, match="tokenizer"):
+        load_pair(pair, CPU)
+
+
+def test_vocabularies_must_agree(pair: PairSpec, tmp_path: Path) -> None:
+    save_drafter(tmp_path / "other", 100)
+    other = dataclasses.replace(pair.drafter("mdlm"), source=str(tmp_path / "other"))
+    with pytest.raises(TokenizerMismatch, match="mdlm"):
+        load_pair(dataclasses.replace(pair, drafters=(other, NONE)), CPU)
+    save_target(tmp_path / "small", 50)
+    with pytest.raises(TokenizerMismatch, match="tokenizer"):
+        load_pair(dataclasses.replace(pair, target=str(tmp_path / "small")), CPU)
+
+
+def test_a_mask_that_the_target_may_say_is_refused(pair: PairSpec) -> None:
+    """A drafter of the same V whose mask is an ordinary id of the target must be declared in ``suppress``."""
+    folder = Path(pair.drafter("mdlm").source)
+    size = json.loads((Path(pair.target) / "config.json").read_text())["vocab_size"]
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    save_drafter(folder, size)
+    with pytest.raises(TokenizerMismatch, match="mask id"):
+        load_pair(pair, CPU)
+    loaded = load_pair(dataclasses.replace(pair, suppress=(size - 1,)), CPU)
+    draft, _ = drain(loaded.drafters["mdlm"].start().draft(context([5], 4, 1)))
+    assert float(draft.probs[:, size - 1].max()) == 0.0
+
+
+def test_no_memory_is_said_so(pair: PairSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(loading, "_load_target", full)
+    with pytest.raises(OutOfMemory, match=pair.name):
+        load_pair(pair, CPU)
+
+
+def test_a_hub_repository_that_cannot_be_had(pair: PairSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite runs with the hub switched off: a drafter from there is missing, a target from there is an error."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "empty"))
+    drafter = dataclasses.replace(pair.drafter("mdlm"), source="nobody/nothing", revision="0" * 40)
+    loaded = load_pair(dataclasses.replace(pair, drafters=(drafter, NONE)), CPU)
+    assert "nobody/nothing" in loaded.missing["mdlm"]
+    with pytest.raises(PairUnavailable, match="nobody/nothing"):
+        load_pair(dataclasses.replace(pair, target="nobody/nothing"), CPU)
+
+
+def test_availability_of_local_files(pair: PairSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert availability(pair) == (True, "")
+    usable, reason = availability(dataclasses.replace(pair, memory_bytes=10**18))
+    assert not usable and "GB" in reason
+    (Path(pair.drafter("mdlm").source) / "model.safetensors").unlink()
+    assert availability(pair)[0]  # vanilla still runs
+    (Path(pair.target) / "model.safetensors").unlink()
+    usable, reason = availability(pair)
+    assert not usable and "model.safetensors" in reason
+
+
+def test_availability_of_hub_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_free_memory", lambda: 10**12)
+    monkeypatch.setattr(loading, "_is_cached", lambda repo, revision: False)
+    monkeypatch.setattr(loading, "_is_offline", lambda: True)
+    usable, reason = availability(GPT2_MDLM)
+    assert not usable and "kuleshov-group/mdlm-owt" in reason and "offline" in reason
+    monkeypatch.setattr(loading, "_is_offline", lambda: False)
+    monkeypatch.setattr(loading, "_hub_answers", lambda: False)
+    assert "cannot be reached" in availability(GPT2_MDLM)[1]
+    monkeypatch.setattr(loading, "_hub_answers", lambda: True)
+    assert availability(GPT2_MDLM) == (True, "")
+    monkeypatch.setattr(loading, "_hub_answers", lambda: pytest.fail("a cached pair needs no hub"))
+    monkeypatch.setattr(loading, "_is_cached", lambda repo, revision: True)
+    assert availability(GPT2_MDLM) == (True, "")
+
+
+def test_availability_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> int:
+        raise OSError("no such device")
+
+    monkeypatch.setattr(loading, "_free_memory", broken)
+    monkeypatch.setattr(loading, "_is_cached", lambda repo, revision: True)
+    usable, reason = availability(GPT2_MDLM)
+    assert not usable and "no such device" in reason
+
+
+def test_hub_pairs_are_pinned() -> None:
+    """Every hub source is a commit, 40 hex digits, so that nobody's later upload changes what is loaded."""
+    for pair in PAIRS.values():
+        sources = [(pair.target, pair.revision), *((d.source, d.revision) for d in pair.drafters if d.source)]
+        for source, revision in sources:
+            if not loading.is_local(source):
+                assert len(revision) == 40 and set(revision) <= set("0123456789abcdef"), source
+    assert isinstance(GPT2_MDLM.drafter("mdlm"), DrafterSpec)

@@ -1,0 +1,321 @@
+"""The DFlash network against released files and an independent implementation; the session against recomputation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from specdiff_core.config import RevealOrder, Sampling
+from specdiff_core.device import Placement
+from specdiff_core.drafters.base import Context, Draft, DraftSession
+from specdiff_core.drafters.block_diffusion import BlockDrafter, build
+from specdiff_core.errors import DraftContractError, PairUnavailable, WeightsError
+from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
+from specdiff_core.registry import DrafterSpec, PairSpec
+from specdiff_core.rng import Independent
+from specdiff_core.train.block import drafter_config, new_drafter
+from specdiff_core.train.target import new_target
+
+WIDTH, HEADS, GROUPS, HEAD_DIM, FFN, LAYERS, VOCAB = 32, 4, 2, 16, 48, 2, 60
+FEATURES = 3
+RELEASED: dict[str, Any] = {  # the fields of a released config.json, at a toy size
+    "architectures": ["DFlashDraftModel"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "auto_map": {"AutoModel": "dflash.DFlashDraftModel"},
+    "block_size": 6,
+    "bos_token_id": 0,
+    "dflash_config": {"mask_token_id": 1, "target_layer_ids": [0, 2, 3]},
+    "dtype": "bfloat16",
+    "eos_token_id": 0,
+    "head_dim": HEAD_DIM,
+    "hidden_act": "silu",
+    "hidden_size": WIDTH,
+    "initializer_range": 0.02,
+    "intermediate_size": FFN,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "max_position_embeddings": 128,
+    "max_window_layers": 2,
+    "model_type": "qwen3",
+    "num_attention_heads": HEADS,
+    "num_hidden_layers": LAYERS,
+    "num_key_value_heads": GROUPS,
+    "num_target_layers": 5,
+    "rms_norm_eps": 1e-6,
+    "rope_scaling": None,
+    "rope_theta": 500.0,
+    "sliding_window": 7,
+    "tie_word_embeddings": False,
+    "use_cache": True,
+    "use_sliding_window": False,
+    "vocab_size": VOCAB,
+}
+
+
+def released_tensors(seed: int = 0) -> dict[str, Tensor]:
+    """Every tensor of a released checkpoint by its published name (papers.md §5.1)."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def matrix(*shape: int) -> Tensor:
+        return (torch.randn(shape, generator=generator) * 0.3).to(torch.bfloat16)
+
+    def gain(size: int) -> Tensor:
+        return (1 + 0.3 * torch.randn(size, generator=generator)).to(torch.bfloat16)
+
+    tensors = {
+        "fc.weight": matrix(WIDTH, FEATURES * WIDTH),
+        "hidden_norm.weight": gain(WIDTH),
+        "norm.weight": gain(WIDTH),
+    }
+    for i in range(LAYERS):
+        layer = f"layers.{i}."
+        tensors |= {
+            layer + "input_layernorm.weight": gain(WIDTH),
+            layer + "post_attention_layernorm.weight": gain(WIDTH),
+            layer + "self_attn.q_proj.weight": matrix(HEADS * HEAD_DIM, WIDTH),
+            layer + "self_attn.k_proj.weight": matrix(GROUPS * HEAD_DIM, WIDTH),
+            layer + "self_attn.v_proj.weight": matrix(GROUPS * HEAD_DIM, WIDTH),
+            layer + "self_attn.o_proj.weight": matrix(WIDTH, HEADS * HEAD_DIM),
+            layer + "self_attn.q_norm.weight": gain(HEAD_DIM),
+            layer + "self_attn.k_norm.weight": gain(HEAD_DIM),
+            layer + "mlp.gate_proj.weight": matrix(FFN, WIDTH),
+            layer + "mlp.up_proj.weight": matrix(FFN, WIDTH),
+            layer + "mlp.down_proj.weight": matrix(WIDTH, FFN),
+        }
+    return tensors
+
+
+@pytest.fixture
+def released(tmp_path: Path) -> Path:
+    folder = tmp_path / "released"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(RELEASED))
+    save_file(released_tensors(), folder / "model.safetensors")
+    return folder
+
+
+def plain_forward(features: Tensor, block: Tensor) -> Tensor:
+    """DFlash written down once more, token by token and head by head, in float64 and without any cache.
+
+    Args:
+        features: ``[n, 3·W]`` at positions 0 .. n−1.
+        block: ``[b, W]`` embeddings at positions n .. n+b−1.
+    """
+    w = {name: tensor.double() for name, tensor in released_tensors().items()}
+
+    def rms(x: Tensor, gain: Tensor) -> Tensor:
+        return x / (x.square().mean() + 1e-6).sqrt() * gain
+
+    def turn(x: Tensor, position: int) -> Tensor:
+        half = HEAD_DIM // 2
+        angle = position * 500.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+        a, b = x[:half], x[half:]
+        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()])
+
+    context = [rms(w["fc.weight"] @ f.double(), w["hidden_norm.weight"]) for f in features]
+    hidden = [x.double() for x in block]
+    start = len(context)
+    for i in range(LAYERS):
+        p = {name.removeprefix(f"layers.{i}."): t for name, t in w.items() if name.startswith(f"layers.{i}.")}
+        normed = [rms(h, p["input_layernorm.weight"]) for h in hidden]
+        keys, values = [], []
+        for position, state in enumerate(context + normed):
+            k = (p["self_attn.k_proj.weight"] @ state).view(GROUPS, HEAD_DIM)
+            keys.append([turn(rms(k[g], p["self_attn.k_norm.weight"]), position) for g in range(GROUPS)])
+            values.append((p["self_attn.v_proj.weight"] @ state).view(GROUPS, HEAD_DIM))
+        after = []
+        for slot, (h, state) in enumerate(zip(hidden, normed, strict=True)):
+            position = start + slot
+            seen = [j for j in range(len(keys)) if i == 1 or abs(j - position) < 7]  # layer 0 slides
+            q = (p["self_attn.q_proj.weight"] @ state).view(HEADS, HEAD_DIM)
+            mixed = []
+            for head in range(HEADS):
+                g = head // (HEADS // GROUPS)
+                query = turn(rms(q[head], p["self_attn.q_norm.weight"]), position)
+                weights = torch.stack([query @ keys[j][g] for j in seen]).div(HEAD_DIM**0.5).softmax(0)
+                mixed.append(sum(weights[n] * values[j][g] for n, j in enumerate(seen)))
+            h = h + p["self_attn.o_proj.weight"] @ torch.cat(mixed)
+            x = rms(h, p["post_attention_layernorm.weight"])
+            gate = p["mlp.gate_proj.weight"] @ x
+            after.append(h + p["mlp.down_proj.weight"] @ (gate * gate.sigmoid() * (p["mlp.up_proj.weight"] @ x)))
+        hidden = after
+    return torch.stack([rms(h, w["norm.weight"]) for h in hidden])
+
+
+@pytest.mark.parametrize("context", [1, 4, 12])  # within and beyond the sliding window of 7
+def test_forward_is_the_published_network(released: Path, context: int) -> None:
+    model = from_folder(released)
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(context, FEATURES * WIDTH, generator=generator)
+    block = torch.randn(5, WIDTH, generator=generator)
+    out = model(noise_embeds=block[None], context_hidden_states=features[None]).last_hidden_state[0]
+    torch.testing.assert_close(out.double(), plain_forward(features, block), atol=2e-4, rtol=2e-4)
+
+
+def test_names_and_config_survive_a_round_trip(released: Path, tmp_path: Path) -> None:
+    again = save_to_folder(from_folder(released), tmp_path / "again")
+    stored = load_file(again / "model.safetensors")
+    original = released_tensors()
+    assert stored.keys() == original.keys()
+    assert all(torch.equal(stored[name], original[name]) for name in original)
+    assert json.loads((again / "config.json").read_text()) == RELEASED
+
+
+def test_large_weights_are_sharded_below_nine_megabytes(tmp_path: Path) -> None:
+    values = {**RELEASED, "intermediate_size": 60_000}
+    model = DFlashDraftModel(values)
+    folder = save_to_folder(model, tmp_path / "large")
+    sizes = [path.stat().st_size for path in folder.glob("*.safetensors")]
+    assert len(sizes) > 1 and max(sizes) < 9_000_000
+    assert from_folder(folder).layers[1].mlp.down_proj.weight.shape == (WIDTH, 60_000)
+
+
+def test_damaged_and_foreign_folders_are_named(released: Path) -> None:
+    weights = released / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(WeightsError, match="damaged"):
+        from_folder(released)
+    tensors = released_tensors()
+    del tensors["layers.1.mlp.up_proj.weight"]
+    save_file(tensors, weights)
+    with pytest.raises(WeightsError, match=r"layers\.1\.mlp\.up_proj"):
+        from_folder(released)
+    (released / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
+    with pytest.raises(WeightsError, match="dflash_config"):
+        from_folder(released)
+
+
+def context_of(ids: list[int], gamma: int, steps: int = 1, temperature: float = 0.0) -> Context:
+    return Context(
+        ids=ids,
+        gamma=gamma,
+        steps=steps,
+        order=RevealOrder.LEFT_TO_RIGHT,
+        sampling=Sampling(temperature=temperature),
+        chance=Independent("draft", 0, len(ids)),
+    )
+
+
+def finish(session: DraftSession, context: Context) -> tuple[Draft, list[Tensor]]:
+    """Run a draft to its end; also the q of every step."""
+    drafting, seen = session.draft(context), []
+    while True:
+        try:
+            seen.append(next(drafting).probs)
+        except StopIteration as done:
+            return done.value, seen
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_cached_rounds_equal_a_fresh_start(released: Path, steps: int) -> None:
+    """Features arrive round by round, blocks come and go: q must be what one session that sees all at once says."""
+    generator = torch.Generator().manual_seed(2)
+    table = torch.randn(VOCAB, WIDTH, generator=generator)
+    drafter = BlockDrafter("block", from_folder(released), table, table)
+    ids = torch.randint(2, VOCAB, (300,), generator=generator).tolist()
+    features = torch.randn(300, FEATURES * WIDTH, generator=generator)
+    cached = drafter.start()
+    seen = 0
+    for length in (4, 5, 9, 250, 258, 290):  # crosses a growth of the buffers
+        cached.observe(ids[seen : length - 1], features[seen : length - 1])
+        seen = length - 1
+        fresh = drafter.start()
+        fresh.observe(ids[:seen], features[:seen])
+        context = context_of(ids[:length], 5, steps, temperature=1.0)
+        one, first = finish(cached, context)
+        context = context_of(ids[:length], 5, steps, temperature=1.0)
+        two, second = finish(fresh, context)
+        assert one.nfe == steps and one.ids.tolist() == two.ids.tolist()
+        for a, b in zip(first, second, strict=True):
+            torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
+
+
+def test_a_step_sees_what_earlier_steps_revealed(released: Path) -> None:
+    """The q of the last of three steps equals the network's own answer to the half-filled window."""
+    generator = torch.Generator().manual_seed(3)
+    table = torch.randn(VOCAB, WIDTH, generator=generator)
+    drafter = BlockDrafter("block", from_folder(released), table, table)
+    features = torch.randn(6, FEATURES * WIDTH, generator=generator)
+    session = drafter.start()
+    session.observe(list(range(2, 8)), features)
+    draft, seen = finish(session, context_of(list(range(2, 9)), 3, 3, temperature=1.0))
+    block = table[torch.tensor([8, *draft.ids[:2].tolist(), 1])]
+    logits = drafter.network(block[None], features[None]).last_hidden_state[0, 3].double() @ table.double().T
+    logits[1] = -torch.inf  # never a mask
+    torch.testing.assert_close(seen[2][2], logits.softmax(-1), atol=1e-6, rtol=1e-4)
+
+
+def test_windows_longer_than_trained_are_cut(released: Path) -> None:
+    table = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(4))
+    session = BlockDrafter("block", from_folder(released), table, table, forbidden=(7,)).start()
+    session.observe([2, 3], torch.randn(2, FEATURES * WIDTH, generator=torch.Generator().manual_seed(5)))
+    draft, seen = finish(session, context_of([2, 3, 4], gamma=16, steps=9, temperature=1.0))
+    assert draft.ids.numel() == 5 and draft.nfe == 5  # block_size 6 holds the anchor and five masks
+    assert all(float(q[:, [1, 7]].sum()) == 0.0 for q in seen)
+    draft.check(16, VOCAB)
+
+
+def test_an_anchor_alone_can_be_drafted_from(released: Path) -> None:
+    table = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(4))
+    session = BlockDrafter("block", from_folder(released), table, table).start()
+    session.observe([], None)
+    assert finish(session, context_of([5], 4))[0].ids.numel() == 4
+
+
+def test_missing_features_break_the_contract(released: Path) -> None:
+    table = torch.zeros(VOCAB, WIDTH)
+    session = BlockDrafter("block", from_folder(released), table, table).start()
+    with pytest.raises(DraftContractError, match="features"):
+        session.observe([2, 3], None)
+    with pytest.raises(DraftContractError, match="anchor"):
+        finish(session, context_of([2, 3, 4], 2))
+
+
+def test_build_checks_that_the_target_fits(released: Path) -> None:
+    target = new_target(VOCAB, layers=5, width=64, context=128)
+    spec = DrafterSpec(name="block", label="Block", module="block_diffusion", source=str(released))
+    placement = Placement(torch.device("cpu"), torch.float32, "test")
+    pair = PairSpec(name="toy", label="Toy", target="", suppress=(1,))
+    with pytest.raises(PairUnavailable, match="another target"):
+        build(spec, placement, target=target, pair=pair)
+    fitting = new_drafter(target, drafter_config(target, layers=1, features=2, block_size=5))
+    save_to_folder(fitting, released)
+    drafter = build(spec, placement, target=target, pair=pair)
+    assert drafter.layers == (1, 2) and drafter.window == 4 and drafter.forbidden == (1,)
+
+
+def test_stock_generate_runs_the_drafter() -> None:
+    """transformers' own DFlash loop, our network as assistant: the greedy text is that of plain ``generate``."""
+    from transformers.generation import candidate_generator
+
+    if not hasattr(candidate_generator, "DFlashTokenCandidateGenerator"):
+        pytest.skip("this transformers has no DFlash candidate generator (it came with 5.2x)")
+    torch.manual_seed(0)
+    target = new_target(VOCAB, layers=6, width=64, context=256).eval().requires_grad_(False)
+    drafter = new_drafter(target, drafter_config(target, layers=2, features=3, block_size=6)).eval()
+    calls = 0
+
+    def count(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+
+    drafter.register_forward_hook(count)
+    prompt = torch.randint(2, VOCAB, (1, 9))
+    plain = target.generate(prompt, max_new_tokens=40, do_sample=False, eos_token_id=None)
+    drafted = target.generate(
+        prompt,
+        max_new_tokens=40,
+        do_sample=False,
+        eos_token_id=None,
+        assistant_model=drafter,
+        speculation_type="dflash",
+    )
+    assert calls > 5
+    assert drafted.tolist() == plain.tolist()

@@ -1,0 +1,282 @@
+"""The MDLM network against an independent forward pass, written plainly from the fact sheet, and its files."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from specdiff_core.errors import WeightsError
+from specdiff_core.models.mdlm import Mdlm, load_mdlm, save_mdlm
+from specdiff_core.models.mdlm_config import MdlmConfig
+
+V, D, C, N, H, LENGTH = 23, 16, 6, 3, 2, 12
+CONFIG = {
+    "_name_or_path": "kuleshov-group/mdlm-owt",
+    "architectures": ["MDLM"],
+    "auto_map": {
+        "AutoConfig": "configuration_mdlm.MDLMConfig",
+        "AutoModelForMaskedLM": "modeling_mdlm.MDLM",
+    },
+    "cond_dim": C,
+    "dropout": 0.1,
+    "hidden_dim": D,
+    "model_length": LENGTH,
+    "model_type": "mdlm",
+    "n_blocks": N,
+    "n_heads": H,
+    "return_dict": False,
+    "time_conditioning": False,
+    "torch_dtype": "float32",
+    "transformers_version": "4.38.2",
+    "vocab_size": V,
+}
+
+
+def released_tensors(seed: int = 0) -> dict[str, Tensor]:
+    """Random float32 tensors with every name and shape of the released checkpoint, at a small size."""
+    shapes = {
+        "vocab_embed.embedding": (V, D),
+        "sigma_map.mlp.0.weight": (C, 256),
+        "sigma_map.mlp.0.bias": (C,),
+        "sigma_map.mlp.2.weight": (C, C),
+        "sigma_map.mlp.2.bias": (C,),
+        "rotary_emb.inv_freq": (D // H // 2,),
+        "output_layer.norm_final.weight": (D,),
+        "output_layer.adaLN_modulation.weight": (2 * D, C),
+        "output_layer.adaLN_modulation.bias": (2 * D,),
+        "output_layer.linear.weight": (V, D),
+        "output_layer.linear.bias": (V,),
+    }
+    for i in range(N):
+        shapes |= {
+            f"blocks.{i}.norm1.weight": (D,),
+            f"blocks.{i}.norm2.weight": (D,),
+            f"blocks.{i}.attn_qkv.weight": (3 * D, D),
+            f"blocks.{i}.attn_out.weight": (D, D),
+            f"blocks.{i}.mlp.0.weight": (4 * D, D),
+            f"blocks.{i}.mlp.0.bias": (4 * D,),
+            f"blocks.{i}.mlp.2.weight": (D, 4 * D),
+            f"blocks.{i}.mlp.2.bias": (D,),
+            f"blocks.{i}.adaLN_modulation.weight": (6 * D, C),
+            f"blocks.{i}.adaLN_modulation.bias": (6 * D,),
+        }
+    generator = torch.Generator().manual_seed(seed)
+    return {f"backbone.{name}": torch.randn(shape, generator=generator) * 0.4 for name, shape in shapes.items()}
+
+
+def write_release(folder: Path, tensors: dict[str, Tensor] | None = None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    save_file(tensors or released_tensors(), folder / "model.safetensors")
+    return folder
+
+
+def plain_forward(w: dict[str, Tensor], ids: list[int]) -> Tensor:
+    """The fact sheet's forward pass, one token and one head at a time, float64; no code shared with the project."""
+    w = {name.removeprefix("backbone."): tensor.double() for name, tensor in w.items()}
+
+    def silu(x: Tensor) -> Tensor:
+        return x / (1 + torch.exp(-x))
+
+    def gelu_tanh(x: Tensor) -> Tensor:
+        return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+    def norm(x: Tensor, weight: Tensor) -> Tensor:
+        mean = x.mean()
+        return (x - mean) / torch.sqrt(((x - mean) ** 2).mean() + 1e-5) * weight
+
+    def rotate(x: Tensor, position: int) -> Tensor:
+        half = len(x) // 2
+        out = x.clone()
+        for k in range(half):
+            angle = position * 10000 ** (-2 * k / len(x))
+            out[k] = x[k] * math.cos(angle) - x[k + half] * math.sin(angle)
+            out[k + half] = x[k + half] * math.cos(angle) + x[k] * math.sin(angle)
+        return out
+
+    sigma = 0.0  # forced to 0
+    angles = [sigma * math.exp(-math.log(1e4) * k / 128) for k in range(128)]
+    embedding = torch.tensor([math.cos(a) for a in angles] + [math.sin(a) for a in angles], dtype=torch.float64)
+    hidden = silu(w["sigma_map.mlp.0.weight"] @ embedding + w["sigma_map.mlp.0.bias"])
+    c = silu(w["sigma_map.mlp.2.weight"] @ hidden + w["sigma_map.mlp.2.bias"])
+
+    x = [w["vocab_embed.embedding"][i] for i in ids]
+    size = D // H
+    for i in range(N):
+        b = {name.removeprefix(f"blocks.{i}."): t for name, t in w.items() if name.startswith(f"blocks.{i}.")}
+        parts = (b["adaLN_modulation.weight"] @ c + b["adaLN_modulation.bias"]).split(D)
+        shift_msa, scale_msa, gate_msa, shift_mlp, scale_mlp, gate_mlp = parts
+        qkv = [b["attn_qkv.weight"] @ (norm(t, b["norm1.weight"]) * (1 + scale_msa) + shift_msa) for t in x]
+        mixed = [torch.zeros(D, dtype=torch.float64) for _ in x]
+        for head in range(H):
+            cut = slice(head * size, (head + 1) * size)
+            q = [rotate(t[:D][cut], n) for n, t in enumerate(qkv)]
+            k = [rotate(t[D : 2 * D][cut], n) for n, t in enumerate(qkv)]
+            v = [t[2 * D :][cut] for t in qkv]
+            for n in range(len(x)):
+                scores = torch.stack([q[n] @ other / math.sqrt(size) for other in k])
+                weights = torch.exp(scores - scores.max())
+                mixed[n][cut] = sum(p * value for p, value in zip(weights / weights.sum(), v, strict=True))
+        x = [t + gate_msa * (b["attn_out.weight"] @ m) for t, m in zip(x, mixed, strict=True)]
+        for n, t in enumerate(x):
+            h = norm(t, b["norm2.weight"]) * (1 + scale_mlp) + shift_mlp
+            h = b["mlp.2.weight"] @ gelu_tanh(b["mlp.0.weight"] @ h + b["mlp.0.bias"]) + b["mlp.2.bias"]
+            x[n] = t + gate_mlp * h
+    shift, scale = (w["output_layer.adaLN_modulation.weight"] @ c + w["output_layer.adaLN_modulation.bias"]).split(D)
+    last = [norm(t, w["output_layer.norm_final.weight"]) * (1 + scale) + shift for t in x]
+    return torch.stack([w["output_layer.linear.weight"] @ t + w["output_layer.linear.bias"] for t in last])
+
+
+IDS = [3, 22, 22, 7, 0, 19, 22, 5, 11]
+
+
+def test_the_network_computes_the_released_forward_pass(tmp_path: Path) -> None:
+    tensors = released_tensors()
+    model = load_mdlm(write_release(tmp_path, tensors))
+    expected = plain_forward(tensors, IDS)
+    for prepared in (model, model.prepare()):
+        with torch.inference_mode():
+            logits = prepared(torch.tensor([IDS]))[0]
+        torch.testing.assert_close(logits.double(), expected, atol=2e-4, rtol=1e-4)
+
+
+def test_a_wrong_detail_would_be_noticed(tmp_path: Path) -> None:
+    """The comparison can fail: zeroing one modulation bias moves the logits far beyond the tolerance."""
+    tensors = released_tensors()
+    model = load_mdlm(write_release(tmp_path, tensors))
+    tensors["backbone.blocks.1.adaLN_modulation.bias"].zero_()
+    assert (model(torch.tensor([IDS]))[0].double() - plain_forward(tensors, IDS)).abs().max() > 1e-2
+
+
+def test_window_only_logits_equal_the_full_pass(tmp_path: Path) -> None:
+    model = load_mdlm(write_release(tmp_path)).prepare()
+    ids = torch.tensor([IDS])
+    with torch.inference_mode():
+        torch.testing.assert_close(model(ids, first=6), model(ids)[:, 6:], atol=1e-5, rtol=1e-5)
+
+
+def test_left_padding_changes_nothing(tmp_path: Path) -> None:
+    """Rotary positions are relative, so a padded row gives what the short row gives; the gradient path agrees."""
+    model = load_mdlm(write_release(tmp_path))
+    short = torch.tensor([IDS])
+    padded = torch.cat((torch.tensor([[9, 9, 9]]), short), 1)
+    expected = model(short, first=5)
+    torch.testing.assert_close(model(padded, first=8, padding=torch.tensor([3])), expected, atol=1e-4, rtol=1e-4)
+    with torch.no_grad():
+        torch.testing.assert_close(model(padded, first=8, padding=torch.tensor([3])), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_reading_left_and_right(tmp_path: Path) -> None:
+    """No causal mask: the last token changes the first slot's logits."""
+    model = load_mdlm(write_release(tmp_path)).prepare()
+    with torch.inference_mode():
+        assert not torch.allclose(model(torch.tensor([IDS]))[0, 0], model(torch.tensor([[*IDS[:-1], 1]]))[0, 0])
+
+
+def test_save_and_load_round_trip_in_shards(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = MdlmConfig(
+        vocab_size=4096, model_length=8, hidden_dim=256, cond_dim=4, n_blocks=6, n_heads=4, mask_token_id=1
+    )
+    model = Mdlm(config).to(torch.bfloat16).float()  # what bf16 storage keeps exactly
+    save_mdlm(model, tmp_path)
+    shards = sorted(tmp_path.glob("*.safetensors"))
+    assert len(shards) > 1 and all(shard.stat().st_size < 9_000_000 for shard in shards)
+    again = load_mdlm(tmp_path)
+    assert again.config == config and again.config.mask_id == 1
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+    stored = {name for shard in shards for name in load_file(shard)}
+    assert "backbone.blocks.0.attn_qkv.weight" in stored and all(name.startswith("backbone.") for name in stored)
+
+
+def test_the_released_mask_is_the_last_id(tmp_path: Path) -> None:
+    assert load_mdlm(write_release(tmp_path)).config.mask_id == V - 1
+
+
+def _truncate(folder: Path) -> str:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    return "model.safetensors"
+
+
+def _remove(folder: Path) -> str:
+    (folder / "model.safetensors").unlink()
+    return "model.safetensors"
+
+
+def _no_config(folder: Path) -> str:
+    (folder / "config.json").unlink()
+    return "config.json"
+
+
+def _broken_config(folder: Path) -> str:
+    (folder / "config.json").write_text("{")
+    return "config.json"
+
+
+def _field_missing(folder: Path) -> str:
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in CONFIG.items() if k != "n_blocks"}))
+    return "n_blocks"
+
+
+def _time_conditioned(folder: Path) -> str:
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "time_conditioning": True}))
+    return "time"
+
+
+def _wrong_shape(folder: Path) -> str:
+    write_release(folder, {**released_tensors(), "backbone.blocks.0.attn_out.weight": torch.zeros(D, D + 1)})
+    return "backbone.blocks.0.attn_out.weight"
+
+
+def _tensor_missing(folder: Path) -> str:
+    write_release(folder, {k: v for k, v in released_tensors().items() if "norm_final" not in k})
+    return "backbone.output_layer.norm_final.weight"
+
+
+def _unknown_tensor(folder: Path) -> str:
+    write_release(folder, {**released_tensors(), "backbone.extra": torch.zeros(1)})
+    return "backbone.extra"
+
+
+def _shard_missing(folder: Path) -> str:
+    names = released_tensors()
+    (folder / "model.safetensors").unlink()
+    index = {"metadata": {}, "weight_map": dict.fromkeys(names, "model-00001-of-00001.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return "model-00001-of-00001.safetensors"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _truncate,
+        _remove,
+        _no_config,
+        _broken_config,
+        _field_missing,
+        _time_conditioned,
+        _wrong_shape,
+        _tensor_missing,
+        _unknown_tensor,
+        _shard_missing,
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, damage) -> None:
+    name = damage(write_release(tmp_path))
+    with pytest.raises(WeightsError) as caught:
+        load_mdlm(tmp_path)
+    assert name in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="nowhere"):
+        load_mdlm(tmp_path / "nowhere")

@@ -1,0 +1,349 @@
+"""Training the block drafter: blocks, losses, written text, twenty honest steps, resuming, evaluation."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from specdiff_core.config import RevealOrder, Sampling
+from specdiff_core.drafters.base import Context
+from specdiff_core.drafters.block_diffusion import BlockDrafter
+from specdiff_core.models.dflash import DFlashDraftModel, from_folder
+from specdiff_core.rng import Independent
+from specdiff_core.target import Target
+from specdiff_core.train import losses
+from specdiff_core.train.block import (
+    BlockTask,
+    drafter_config,
+    export,
+    feature_layers,
+    new_drafter,
+    train_block,
+)
+from specdiff_core.train.block_pass import block_hidden, read_target
+from specdiff_core.train.blocks import MixedRows, Rows, cut_blocks, draw_blocks
+from specdiff_core.train.corpus import Corpus, Mixture, Stream
+from specdiff_core.train.loop import EvalStep, Plan, TrainStep, train
+from specdiff_core.train.target import new_target
+from specdiff_core.train.written import Written, Wrote, continue_prompts, write
+
+VOCAB, BLOCK, END, MASK = 64, 5, 0, 1
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    torch.manual_seed(0)
+    model = new_target(VOCAB, layers=4, width=64, context=128).eval().requires_grad_(False)
+    model.lm_head.weight.mul_(8.0)  # decided logits, so that there is something to learn
+    return model
+
+
+def drafter_for(target: Any, seed: int = 0) -> DFlashDraftModel:
+    return new_drafter(target, drafter_config(target, layers=1, features=2, block_size=BLOCK), seed)
+
+
+def documents(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """40 documents of 30 tokens that count upwards from a random start."""
+    rng = np.random.default_rng(seed)
+    rows = [np.r_[END, 2 + (rng.integers(60) + np.arange(29)) % 60] for _ in range(40)]
+    return np.concatenate(rows).astype(np.uint16), np.arange(0, 1200, 30)
+
+
+def task_for(target: Any, drafter: DFlashDraftModel, *, seed: int = 0, **options: Any) -> BlockTask:
+    mixture = Mixture({"count": Stream(*documents(), (0,))}, {"count": 1.0}, 0)
+    source = MixedRows(mixture, None, rows=4, length=32, share=0.0, seed=seed)
+    return BlockTask(target, drafter, source, tokens_per_step=128, anchors=8, compile=False, seed=seed, **options)
+
+
+def plan_for(run: Path, steps: int, **options: Any) -> Plan:
+    return Plan(steps=steps, run=run, warmup=3, decay_from=1.0, eval_every=1000, save_every=1000, **options)
+
+
+def test_shared_head_cross_entropy_is_soft_cross_entropy() -> None:
+    """Value and gradient equal the textbook formula −Σ p log q over dense logits, in chunks of any size."""
+    generator = torch.Generator().manual_seed(0)
+    student = torch.randn(7, 8, generator=generator, requires_grad=True)
+    teacher, table = torch.randn(7, 8, generator=generator), torch.randn(20, 8, generator=generator)
+    expected = losses.expected_embedding(teacher, table, rows=3)
+    short = losses.log_normalizer(student, table, rows=2) - (student * expected).sum(-1)
+    dense = losses.soft_cross_entropy(student @ table.T, (teacher @ table.T).softmax(-1))
+    torch.testing.assert_close(short, dense)
+    weights = torch.rand(7, generator=generator)
+    (one,) = torch.autograd.grad(losses.weighted_mean(short, weights), student)
+    (two,) = torch.autograd.grad(losses.weighted_mean(dense, weights), student)
+    torch.testing.assert_close(one, two)
+    torch.testing.assert_close(losses.shared_head_cross_entropy(student, expected, table), dense)
+
+
+def test_streak_counts_the_expected_run() -> None:
+    """By hand: q = ½, ½ inside, then outside the text: ½ + ¼; a clean run of 1, 1, 1 is worth 3."""
+    log_q = torch.log(torch.tensor([[0.5, 0.5, 0.9], [1.0, 1.0, 1.0]]))
+    known = torch.tensor([[True, True, False], [True, True, True]])
+    assert float(losses.streak(log_q, known)) == pytest.approx(-(0.75 + 3.0) / 2)
+    # d/dlog q of Σ sg(Π before)·log q: 1 at the first slot, ½ at the second, 0 outside
+    log_q.requires_grad_()
+    losses.cross_entropy_streak(log_q, known).backward()
+    assert log_q.grad is not None
+    torch.testing.assert_close(log_q.grad[0], torch.tensor([-0.5, -0.25, 0.0]))
+    torch.testing.assert_close(losses.position_weights(torch.tensor([0, 4]), 4.0), torch.tensor([1.0, math.exp(-1.0)]))
+
+
+def test_blocks_end_where_the_text_ends() -> None:
+    tokens = torch.tensor([[5, 6, 7, END, 8, 9]])
+    rows = Rows(
+        tokens=tokens, lengths=torch.tensor([5]), first=torch.tensor([0]), last=torch.tensor([4])
+    )  # the 9 is padding
+    truth, known = cut_blocks(rows, torch.tensor([[1, 3]]), 4, END)
+    assert truth[0].tolist() == [[6, 7, END, 8], [END, 8, 9, 9]]
+    assert known[0].tolist() == [[True, True, True, False], [True, True, False, False]]
+
+
+def test_drawn_blocks_hide_what_is_scored() -> None:
+    tokens = torch.arange(2, 42).repeat(3, 1)
+    rows = Rows(
+        tokens=tokens,
+        lengths=torch.full((3,), 40),
+        first=torch.tensor([1, 10, 38]),
+        last=torch.tensor([38, 12, 38]),
+    )
+    blocks = draw_blocks(rows, 200, BLOCK, MASK, END, torch.Generator().manual_seed(0))
+    assert blocks.anchors.amin(1).tolist() == [1, 10, 38] and blocks.anchors.amax(1).tolist() == [38, 12, 38]
+    assert not bool(blocks.masked[..., 0].any())
+    assert bool((blocks.ids[blocks.masked] == MASK).all()) and bool((blocks.ids == blocks.truth)[~blocks.masked].all())
+    assert bool(blocks.masked[..., 1:][~blocks.known[..., 1:]].all())  # nothing behind the end is ever shown
+    fully = blocks.masked[1, :, 1:].all(-1).float().mean()
+    assert 0.4 < float(fully) < 0.75  # half by design, some of the rest by chance; 200 draws
+
+
+def test_layers_are_spread_as_published() -> None:
+    assert feature_layers(5, 36) == [1, 9, 17, 25, 33]
+    assert feature_layers(3, 16) == [1, 7, 13]
+
+
+def test_one_training_pass_is_what_decoding_computes(target: Any) -> None:
+    """Every block of the training layout equals a decoding session's q at that anchor (fp32), γ = 4 and 2."""
+    drafter = drafter_for(target).eval()
+    text = torch.from_numpy(documents(1)[0][:24].astype(np.int64))
+    features = torch.cat([h[0] for h in _hidden(target, text, drafter.config.target_layer_ids)], -1)
+    anchors = torch.tensor([[1, 7, 19]])
+    weights = target.get_input_embeddings().weight
+    for gamma in (4, 2):
+        ids = torch.full((1, 3, gamma + 1), MASK)
+        ids[..., 0] = text[anchors]
+        with torch.no_grad():
+            hidden = block_hidden(drafter, features[None], weights[ids.flatten(1)], anchors, gamma + 1)
+        probs = (hidden.view(3, gamma + 1, -1)[:, 1:] @ weights.T).double()
+        probs[..., MASK] = -torch.inf
+        for row, anchor in enumerate(anchors[0].tolist()):
+            session = BlockDrafter("block", drafter, weights, weights).start()
+            session.observe(text[:anchor].tolist(), features[:anchor])
+            context = Context(
+                ids=text[: anchor + 1].tolist(),
+                gamma=gamma,
+                steps=1,
+                order=RevealOrder.LEFT_TO_RIGHT,
+                sampling=Sampling(temperature=1.0),
+                chance=Independent("draft", 0, 0),
+            )
+            state = next(session.draft(context))
+            torch.testing.assert_close(state.probs, probs[row].softmax(-1), atol=1e-6, rtol=1e-4)
+
+
+def _hidden(target: Any, text: Tensor, layers: list[int]) -> list[Tensor]:
+    with torch.no_grad():
+        states = target.model(input_ids=text[None], output_hidden_states=True).hidden_states
+    return [states[layer + 1] for layer in layers]
+
+
+def test_the_teacher_is_the_targets_own_distribution(target: Any) -> None:
+    """The expected embedding at t is Σ p(v | ≤ t) e_v, to bf16."""
+    text = torch.from_numpy(documents(2)[0][:20].astype(np.int64))[None]
+    reading = read_target(target, text, [0, 2])
+    with torch.no_grad():
+        probs = target(input_ids=text).logits.softmax(-1)
+    torch.testing.assert_close(reading.expected, probs @ target.lm_head.weight, atol=0.05, rtol=0.05)
+    assert reading.features.shape == (1, 20, 128)
+
+
+def test_twenty_steps_lower_the_loss(target: Any, tmp_path: Path) -> None:
+    task = task_for(target, drafter_for(target))
+    steps = [event.loss for event in train(task, plan_for(tmp_path, 20)) if isinstance(event, TrainStep)]
+    assert len(steps) == 20
+    assert np.mean(steps[-4:]) < 0.9 * np.mean(steps[:2])
+
+
+def test_one_batch_is_overfitted(target: Any) -> None:
+    """On one fixed batch the loss comes within 0.15 nats of its floor, the entropy of the labels."""
+    task = task_for(target, drafter := drafter_for(target))
+    rows = task._rows.batch()
+    optimizer = torch.optim.Adam(drafter.parameters(), lr=5e-3)
+
+    def loss() -> Tensor:
+        return task.loss_on(rows, torch.Generator().manual_seed(0))
+
+    first = float(loss().detach())
+    for _ in range(80):
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        optimizer.step()
+    reading = read_target(target, rows.tokens, [0])
+    with torch.no_grad():
+        logits = target(input_ids=rows.tokens).logits
+    entropy = float(torch.distributions.Categorical(logits=logits).entropy().mean())
+    assert reading.expected.isfinite().all()
+    assert float(value.detach()) < min(0.5 * first, entropy + 0.15)
+
+
+def test_a_resumed_run_is_the_same_run(target: Any, tmp_path: Path) -> None:
+    whole = drafter_for(target)
+    list(train(task_for(target, whole), plan_for(tmp_path / "whole", 6)))
+    list(train(task_for(target, drafter_for(target)), plan_for(tmp_path / "halves", 3)))
+    resumed = drafter_for(target, seed=9)
+    events = list(train(task_for(target, resumed), plan_for(tmp_path / "halves", 6, resume=True)))
+    assert [e.step for e in events if isinstance(e, TrainStep)] == [4, 5, 6]
+    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_streak_term_reaches_the_weights(target: Any) -> None:
+    drafter = drafter_for(target)
+    losses_seen = []
+    for weight in (0.0, 0.5):
+        task = task_for(target, drafter, streak=weight)
+        losses_seen.append(float(task.loss().detach()))
+    assert losses_seen[1] > losses_seen[0]  # −Σ sg(Π)·log q is positive
+
+
+def test_written_text_is_the_targets_own(target: Any, tmp_path: Path) -> None:
+    """Greedy rows equal transformers' ``generate``; an interrupted run goes on; sampled rows differ."""
+    source = {"count": documents()}
+    options: dict[str, Any] = {"rows": 4, "prompt_tokens": (5, 8), "new_tokens": 12, "temperatures": (0.0, 1.0)}
+    events = list(write(target, source, tmp_path, parts=2, **options))
+    assert [event.part for event in events] == [0, 1] and all(isinstance(event, Wrote) for event in events)
+    assert list(write(target, source, tmp_path, parts=2, **options)) == []
+    before = Written.load(tmp_path)
+    (tmp_path / "part-00001.npz").unlink()
+    list(write(target, source, tmp_path, parts=2, **options))
+    assert np.array_equal(Written.load(tmp_path).tokens, before.tokens)
+    for row in np.flatnonzero(before.temperatures == 0):
+        prompt, length = int(before.prompts[row]), int(before.lengths[row])
+        text = torch.from_numpy(before.tokens[row, :length].astype(np.int64))[None]
+        again = target.generate(
+            text[:, :prompt], max_new_tokens=12, do_sample=False, suppress_tokens=[MASK], eos_token_id=END
+        )
+        assert again[0, :length].tolist() == text[0].tolist()
+    assert not (before.tokens[:, 9:] == MASK).any()
+
+
+def test_sampling_follows_the_temperature() -> None:
+    """20,000 draws of a 3-token law at temperature 2; false alarm below 1e-6 (5 sigma is 0.018)."""
+    logits = torch.tensor([2.0, 0.0, -1.0])
+
+    def model(**_: Any) -> Any:
+        return SimpleNamespace(logits=logits.expand(20_000, 1, 3))
+
+    model.config = new_target(8, layers=1, width=64).config  # type: ignore[attr-defined]  # a function as a model
+    prompts, heat = torch.ones(20_000, 1, dtype=torch.long), torch.full((20_000,), 2.0)
+    text = continue_prompts(model, prompts, heat, 1, torch.Generator().manual_seed(0), end=9)  # type: ignore[arg-type]
+    seen = torch.bincount(text[:, 1], minlength=3) / 20_000
+    torch.testing.assert_close(seen, (logits / 2).softmax(0), atol=0.018, rtol=0.0)
+
+
+def test_evaluation_is_the_tau_of_a_real_greedy_decode(target: Any, tmp_path: Path) -> None:
+    """Replaying target-written text gives the tokens per round of the real loop over the same prompts."""
+    list(
+        write(
+            target,
+            {"count": documents()},
+            tmp_path,
+            parts=1,
+            rows=3,
+            prompt_tokens=(6, 9),
+            new_tokens=20,
+            temperatures=(0.0,),
+        )
+    )
+    written = Written.load(tmp_path)
+    drafter = drafter_for(target)
+    task = task_for(target, drafter, held_out=written)
+    list(train(task, plan_for(tmp_path / "run", 30)))
+    drafter.eval()
+    scores = task.evaluate()
+    assert set(scores) == {"tau4/count", "tau4/mean"}
+    weights = target.get_input_embeddings().weight
+    shared = BlockDrafter("block", drafter, weights, weights)
+    committed = rounds = 0
+    for row in range(3):
+        prompt, length = int(written.prompts[row]), int(written.lengths[row])
+        text = written.tokens[row, :length].astype(int).tolist()
+        run, session = Target(target, context=128, suppress=(MASK,)).start(shared.layers), shared.start()
+        session.observe(text[: prompt - 1], run.read(text[: prompt - 1]))
+        ids = text[:prompt]
+        while len(ids) < length:
+            context = Context(
+                ids=ids,
+                gamma=4,
+                steps=1,
+                order=RevealOrder.LEFT_TO_RIGHT,
+                sampling=Sampling(),
+                chance=Independent("draft", 0, 0),
+            )
+            drafting = session.draft(context)
+            drafted = next(drafting).ids.tolist()
+            drafting.close()
+            wanted = text[len(ids) : len(ids) + 4]
+            hits = next((i for i, (a, b) in enumerate(zip(drafted, wanted, strict=False)) if a != b), len(wanted))
+            features = run.score([ids[-1], *drafted]).features
+            assert features is not None
+            run.keep(5, hits + 1)
+            session.observe([ids[-1], *drafted[:hits]], features[: hits + 1])
+            ids = text[: min(length, len(ids) + hits + 1)]
+            rounds += 1
+        committed += length - prompt
+    assert scores["tau4/count"] == pytest.approx(committed / rounds, rel=0.05)  # bf16 against fp32 may flip a tie
+
+
+def test_train_block_goes_from_text_to_a_released_folder(target: Any, tmp_path: Path) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    from specdiff_core.train.tokenizer import train_tokenizer
+
+    for split in ("train", "valid"):
+        text = "\n<|endoftext|>\n".join(f"{i} {' '.join(str(i + j) for j in range(40))}" for i in range(30))
+        (tmp_path / f"numbers.{split}.txt").write_text(text)
+    corpus = Corpus.open(tmp_path)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(train_tokenizer(corpus, tmp_path / "tok", vocab_size=300))
+    torch.manual_seed(1)
+    own = new_target(len(tokenizer), layers=4, width=64, context=128).eval().requires_grad_(False)
+    drafter = drafter_for(own)
+    plan = Plan(steps=2, run=tmp_path / "run", warmup=1, eval_every=2, save_every=2)
+    events = list(
+        train_block(
+            drafter,
+            own,
+            corpus,
+            tokenizer,
+            tmp_path / "cache",
+            plan,
+            written=tmp_path / "written",
+            write_parts=1,
+            new_tokens=12,
+            rows=4,
+            length=64,
+            anchors=4,
+            compile=False,
+        )
+    )
+    assert sum(isinstance(event, Wrote) for event in events) == 2
+    scores = next(event.scores for event in events if isinstance(event, EvalStep))
+    assert 1.0 <= scores["tau4/mean"] <= 5.0
+    again = from_folder(export(drafter, tmp_path / "out"))
+    torch.testing.assert_close(again.fc.weight, drafter.fc.weight.detach(), atol=1e-2, rtol=1e-2)
