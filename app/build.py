@@ -95,7 +95,8 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
                 gr.HTML(pages.api(), apply_default_css=False, js_on_load=_OWN_ADDRESS)
 
         settings = [widgets[name] for name in NAMES]
-        running = run_button.click(
+        running = gr.on(
+            [run_button.click, prompt.submit],
             run,
             [prompt, *settings],
             player,
@@ -185,7 +186,7 @@ def _wire_settings(
         except Exception as error:  # shown as a card, logged by app/errors.py
             return [request.query_params.get("prompt") or gr.skip(), *skip[2:], session.refusal(error)]
         chosen = config.to_dict() if config else {}
-        return [text if text is not None else gr.skip(), *(chosen.get(name, gr.skip()) for name in NAMES), gr.skip()]
+        return [text if text is not None else gr.skip(), *(controls.shown(chosen[name]) if chosen else gr.skip() for name in NAMES), gr.skip()]
 
     page.load(from_link, None, [prompt, *(widgets[name] for name in NAMES), player], **quiet)
 

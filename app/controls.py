@@ -78,7 +78,13 @@ PRESETS = (
 def preset_values(preset: Preset) -> dict[str, Any]:
     """All settings of a preset but the pair, the seed and the length, which stay as they are."""
     values = DecodeConfig(**preset.values).to_dict()
-    return {name: value for name, value in values.items() if name not in {"pair", "seed", "max_new_tokens"}}
+    kept = {"pair", "seed", "max_new_tokens"}
+    return {name: shown(value) for name, value in values.items() if name not in kept}
+
+
+def shown(value: Any) -> Any:
+    """A setting as its widget shows it: None is an empty box."""
+    return "" if value is None else value
 
 
 class Knob(gr.Slider):
@@ -138,13 +144,17 @@ def widget(name: str) -> gr.components.Component:
     if name == "drafter":
         return Choice(choices=drafter_choices("embedded"), value=item.default, filterable=False, **common)
     if name == "order":
-        return Choice([(words, o.value) for o, words in ORDER_WORDS.items()], value=item.default.value, filterable=False, **common)
+        orders = [(words, order.value) for order, words in ORDER_WORDS.items()]
+        return Choice(choices=orders, value=item.default.value, filterable=False, **common)
     if name == "rule":
-        return Choice([(words, r.value) for r, words in RULE_WORDS.items()], value=item.default.value, filterable=False, **common)
+        rules = [(words, rule.value) for rule, words in RULE_WORDS.items()]
+        return Choice(choices=rules, value=item.default.value, filterable=False, **common)
     if kind == "bool":
         return gr.Checkbox(value=item.default, **common)
-    if name in {"seed", "top_k"} or "None" in kind:
-        return gr.Number(value=item.default, placeholder="as the target" if "None" in kind else None, **common)
+    if "None" in kind:  # a number box cannot be empty
+        return gr.Textbox("", placeholder="as the target", max_lines=1, **common)
+    if name in {"seed", "top_k"}:
+        return gr.Number(value=item.default, **common)
     return Knob(minimum=meta["low"], maximum=meta["high"], step=meta["step"], value=item.default, buttons=[], **common)
 
 

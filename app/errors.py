@@ -15,6 +15,7 @@ logger = logging.getLogger("specdiff.page")
 
 TITLES = {
     "config": "This setting does not work",
+    "prompt": "The prompt needs a change",
     "pair": "This model pair is not available here",
     "weights": "A model file is missing or damaged",
     "tokenizer": "Drafter and target do not fit together",
@@ -73,11 +74,14 @@ def card(error: BaseException, run: str) -> Card:
     logger.info("run %s refused: %s", run, expected)
     if expected.__cause__ is not None:
         logger.warning("run %s: cause", run, exc_info=expected.__cause__)
+    field = expected.field if isinstance(expected, ConfigError) else ""
+    if expected.code == "context":
+        field = "prompt"
     return Card(
         code=expected.code,
-        title=TITLES.get(expected.code, TITLES["error"]),
+        title=TITLES["prompt"] if field == "prompt" else TITLES.get(expected.code, TITLES["error"]),
         message=expected.message,
         hint=expected.hint,
-        field=expected.field if isinstance(expected, ConfigError) else "",
+        field=field,
         run=run,
     )

@@ -1,8 +1,11 @@
-"""The words of the Learn and the API tab, and the head of the page. Knows prose and escaping, no settings of a run."""
+"""The words of the Learn and the API tab, and the title of the page. Knows prose and field metadata, no run and no widget."""
 
 from __future__ import annotations
 
+import dataclasses
+
 from app.html import element
+from specdiff_core.config import DecodeConfig
 
 LESSONS = (
     (
@@ -51,22 +54,31 @@ PYTHON = """from gradio_client import Client
 client = Client("{origin}")
 result = client.predict(
     prompt="Once upon a time, a small lighthouse",
-    drafter="block", gamma=8, steps=1, temperature=0.0,
+    drafter="block", gamma=8, steps=1,
     api_name="/race",
 )
-print(result["speedup"], result["lossless"], result["text"])"""
+print(result["speedup"], result["text"])"""
 
 MCP = """{{
   "mcpServers": {{
-    "specdiff": {{ "url": "{origin}gradio_api/mcp/" }}
+    "specdiff": {{
+      "url": "{origin}gradio_api/mcp/"
+    }}
   }}
 }}"""
+
+
+SHELL = """python -m specdiff_core race \\
+    --prompt "Once upon a time" --gamma 8
+python -m specdiff_core decode \\
+    --prompt "Once upon a time" \\
+    --trace run.jsonl.gz"""
 
 
 def learn() -> str:
     """Three cards."""
     cards = [
-        element("article", element("h3", text=title), *(element("p", text=words) for words in paragraphs), class_="sd-lesson")
+        element("article", element("h2", text=title), *(element("p", text=words) for words in paragraphs), class_="sd-lesson")
         for title, paragraphs in LESSONS
     ]
     return element("div", *cards, class_="sd-lessons")
@@ -74,40 +86,51 @@ def learn() -> str:
 
 def api(origin: str = "http://127.0.0.1:7860/") -> str:
     """How programs run a race. The browser replaces ``origin`` by its own address."""
-    python = element("pre", element("code", text=PYTHON.format(origin=origin)), tabindex="0", class_="sd-source-code")
-    mcp = element("pre", element("code", text=MCP.format(origin=origin)), tabindex="0", class_="sd-source-code")
-    return element(
+
+    def card(title: str, words: str, code: str) -> str:
+        block = element("pre", element("code", text=code), tabindex="0", class_="sd-source-code")
+        return element("article", element("h2", text=title), element("p", text=words), block, class_="sd-lesson")
+
+    cards = element(
         "div",
-        element(
-            "article",
-            element("h3", text="Python"),
-            element("p", text="One endpoint, /race, takes the settings of the Live tab and returns one JSON object: the "
-                    "text, the measured speed-up, whether the rule is lossless, and the numbers of both lanes."),
-            python,
-            class_="sd-lesson",
+        card(
+            "Python",
+            "One endpoint, /race, takes the settings of the Live tab and returns one JSON object: the text, the "
+            "measured speed-up, whether the rule is lossless, and the numbers of both lanes.",
+            PYTHON.format(origin=origin),
         ),
-        element(
-            "article",
-            element("h3", text="MCP"),
-            element("p", text="The same endpoint is a tool for agents that speak the Model Context Protocol."),
-            mcp,
-            class_="sd-lesson",
+        card(
+            "MCP",
+            "The same endpoint is a tool for agents that speak the Model Context Protocol, with the same parameters.",
+            MCP.format(origin=origin),
         ),
-        element(
-            "article",
-            element("h3", text="Command line"),
-            element("p", text="The same run without a page; the trace opens here."),
-            element(
-                "pre",
-                element("code", text='python -m specdiff_core race --prompt "Once upon a time" --gamma 8\n'
-                        'python -m specdiff_core decode --prompt "Once upon a time" --trace run.jsonl.gz'),
-                tabindex="0",
-                class_="sd-source-code",
-            ),
-            class_="sd-lesson",
-        ),
+        card("Command line", "The same run without a page. “Open trace” shows the file it wrote.", SHELL),
         class_="sd-lessons",
     )
+    return cards + parameters()
+
+
+def parameters() -> str:
+    """Every parameter of ``/race`` with its range and default, from the one definition of the settings."""
+    rows = [("prompt", "text", "required", "The text to continue.")]
+    for item in dataclasses.fields(DecodeConfig):
+        meta = item.metadata
+        choices = getattr(type(item.default), "__members__", None)
+        limits = f"{meta['low']:g} to {meta['high']:g}" if meta["low"] is not None else "a name"
+        limits = ", ".join(choice.value for choice in choices.values()) if choices else limits
+        limits = "true or false" if isinstance(item.default, bool) else limits
+        default = getattr(item.default, "value", item.default)
+        rows.append((item.name, limits, "the target's" if default is None else str(default), meta["help"]))
+    head = element("thead", element("tr", *(element("th", text=t, scope="col") for t in ("parameter", "values", "default", "meaning"))))
+    body = element(
+        "tbody",
+        *(
+            element("tr", element("th", element("code", text=name), scope="row"), *(element("td", text=cell) for cell in cells))
+            for name, *cells in rows
+        ),
+    )
+    table = element("table", head, body)
+    return element("article", element("h2", text="Parameters"), table, class_="sd-lesson sd-parameters")
 
 
 def brand() -> str:

@@ -19,7 +19,7 @@ from specdiff_core.bench.command import add_bench
 from specdiff_core.config import DecodeConfig
 from specdiff_core.errors import SpecDiffError
 from specdiff_core.events import Committed, Event, PiecesSeen
-from specdiff_core.registry import PAIRS
+from specdiff_core.registry import PAIRS, DrafterSpec
 from specdiff_core.summary import header_of, race_summary, run_summary
 from specdiff_core.trace import read_trace, write_trace
 from specdiff_core.train.command import add_train
@@ -148,14 +148,23 @@ def run_pairs(args: argparse.Namespace) -> None:
     rows = []
     for pair in PAIRS.values():
         available, reason = availability(pair)
-        names = [drafter.name for drafter in pair.drafters]
-        rows.append({"name": pair.name, "label": pair.label, "available": available, "reason": reason, "drafters": names})
+        here = {drafter.name: drafter_is_here(drafter) for drafter in pair.drafters}
+        rows.append(
+            {"name": pair.name, "label": pair.label, "available": available, "reason": reason, "drafters": here}
+        )
         print(f"{pair.name}: {pair.label}")
         print(f"    {'available' if available else 'not available: ' + reason}")
         for drafter in pair.drafters:
-            print(f"    --drafter {drafter.name:6} {drafter.about}")
+            gone = "" if here[drafter.name] else " (its weights are not here)"
+            print(f"    --drafter {drafter.name:6} {drafter.about}{gone}")
     if args.json:
         print(json.dumps({"pairs": rows}, ensure_ascii=False))
+
+
+def drafter_is_here(drafter: DrafterSpec) -> bool:
+    """Whether a drafter that ships with the project has its files; hub drafters are judged with their pair."""
+    folder = Path(drafter.source)
+    return not drafter.source or not folder.is_absolute() or (folder / "config.json").is_file()
 
 
 def marked_text(run: Sequence[Event]) -> str:
@@ -176,8 +185,8 @@ def marked_text(run: Sequence[Event]) -> str:
 def describe(summary: dict[str, Any]) -> list[str]:
     """A run's numbers for people, one per line."""
 
-    def number(value: float | None, form: str) -> str:
-        return "not defined" if value is None else format(value, form)
+    def number(value: float | None, form: str, unit: str) -> str:
+        return "not defined" if value is None else f"{value:{form}} {unit}"
 
     parts = ", ".join(f"{name} {1000 * spent:.0f} ms" for name, spent in summary["seconds_by"].items())
     claim = "lossless" if summary["lossless"] else "NOT lossless"
@@ -186,9 +195,9 @@ def describe(summary: dict[str, Any]) -> list[str]:
         f"  drafter        {summary['drafter']}, rule {summary['rule']} ({claim})",
         f"  new tokens     {summary['new_tokens']} in {summary['rounds']} rounds, ended by {summary['finished']}",
         f"  decode clock   {summary['seconds']:.3f} s: {parts}",
-        f"  speed          {number(summary['tokens_per_second'], '.1f')} tokens/s",
-        f"  τ              {number(summary['tau'], '.2f')} tokens per round",
-        f"  α              {number(summary['alpha'], '.3f')} of tested tokens accepted",
+        f"  speed          {number(summary['tokens_per_second'], '.1f', 'tokens/s')}",
+        f"  τ              {number(summary['tau'], '.2f', 'tokens per round')}",
+        f"  α              {number(summary['alpha'], '.3f', 'of tested tokens accepted')}",
         f"  passes         {summary['target_calls']} of the target, {summary['draft_nfe']} of the drafter",
         f"  measured on    {summary['device']}, {summary['dtype']}{threads}",
         *(f"  note           {fallback}" for fallback in summary["fallbacks"]),

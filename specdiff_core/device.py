@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -50,3 +52,17 @@ def choose_placement(device: str = "auto", dtype: str = "auto") -> Placement:
     if major >= 8:
         return Placement(where, torch.bfloat16, f"CUDA capability {major}.x computes bf16 natively")
     return Placement(where, torch.float32, f"CUDA capability {major}.x has no fast bf16")
+
+
+def device_name(device: torch.device) -> str:
+    """What people call the hardware: ``cuda: NVIDIA …`` or ``cpu: AMD …``."""
+    if device.type == "cuda":
+        return f"cuda: {torch.cuda.get_device_name(device)}"
+    return f"cpu: {_processor()}"
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")  # Linux; elsewhere Python knows a name, or nothing
+    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine() or "unknown"

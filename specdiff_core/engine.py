@@ -17,6 +17,7 @@ import torch
 from specdiff_core.clock import DeviceClock
 from specdiff_core.config import DecodeConfig
 from specdiff_core.decode import speculate
+from specdiff_core.device import device_name
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.errors import ConfigError, ContextOverflow, OutOfMemory
 from specdiff_core.events import Event, Finished, RunStarted
@@ -131,7 +132,7 @@ class Engine:
             prompt=prompt,
             prompt_ids=ids,
             models={"target": self.pair.name_of("target"), "drafter": self.pair.name_of(draft.name)},
-            device=_device_name(placement.device),
+            device=device_name(placement.device),
             dtype=placement.dtype_name,
             reason=placement.reason,
             threads=torch.get_num_threads(),
@@ -159,12 +160,6 @@ def _no_memory() -> OutOfMemory:
     return OutOfMemory(
         "The device ran out of memory.", hint="Use a smaller γ, a shorter prompt, or a smaller model pair."
     )
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return f"cuda: {torch.cuda.get_device_name(device)}"
-    return "cpu"
 
 
 def _resident_peak() -> int:

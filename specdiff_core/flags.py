@@ -35,7 +35,7 @@ def explain(item: dataclasses.Field[Any]) -> str:
     notes = []
     if meta["low"] is not None:
         unit = f" {meta['unit']}" if meta["unit"] else ""
-        notes.append(f"{meta['low']:g} to {meta['high']:g}{unit}")
+        notes.append(f"{meta['low']:.10g} to {meta['high']:.10g}{unit}")
     notes.append(f"default {'the same as --temperature' if default is None else default}")
     return f"{meta['label']}{symbol}. {meta['help']} [{'; '.join(notes)}]".replace("%", "%%")
 

@@ -32,6 +32,12 @@ def _seed(*parts: int | str) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
+def _certain(probs: Tensor) -> Tensor | None:
+    """The ids of one-hot rows (a greedy model), which no draw could change; None where anything is left to chance."""
+    best = probs.max(-1)
+    return best.indices if bool((best.values == 1.0).all()) else None
+
+
 class Independent:
     """Fresh uniform draws in float64 from one named stream."""
 
@@ -42,11 +48,14 @@ class Independent:
         return torch.rand(count, dtype=torch.float64, generator=self._generator)
 
     def pick(self, probs: Tensor, positions: Sequence[int]) -> Tensor:
-        cumulative = probs.to("cpu", torch.float64).cumsum(-1)  # [n, V]
+        probs = probs.to("cpu", torch.float64)
+        if (certain := _certain(probs)) is not None:
+            return certain
+        cumulative = probs.cumsum(-1)  # [n, V]
         draws = self._uniform(len(positions))[:, None] * cumulative[:, -1:]
         # u < cumulative strictly: an id of probability zero is never picked.
         index = torch.searchsorted(cumulative, draws, right=True)[:, 0]
-        last = probs.shape[-1] - 1 - (probs > 0).to(torch.uint8).flip(-1).argmax(-1).cpu()  # rounding at the very end
+        last = probs.shape[-1] - 1 - (probs > 0).to(torch.uint8).flip(-1).argmax(-1)  # rounding at the very end
         return torch.minimum(index, last)
 
     def accept(self, threshold: float) -> tuple[bool, float]:
@@ -70,8 +79,8 @@ class SharedGumbel(Independent):
 
     def pick(self, probs: Tensor, positions: Sequence[int]) -> Tensor:
         probs = probs.to("cpu", torch.float64)
-        if bool((probs.amax(-1) == 1.0).all()):
-            return probs.argmax(-1)  # one-hot rows: no noise can change them
+        if (certain := _certain(probs)) is not None:
+            return certain
         noise = torch.stack([self.noise(position, probs.shape[-1]) for position in positions])
         return (probs.log() + noise).argmax(-1)
 

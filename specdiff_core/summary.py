@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
@@ -18,10 +18,19 @@ def header_of(events: Sequence[Event]) -> RunStarted | None:
     return next((event for event in events if isinstance(event, RunStarted)), None)
 
 
+def final(events: Iterable[Event]) -> Finished | None:
+    """The last word of a run that was not cut short; reads ``events`` to their end."""
+    found = None
+    for event in events:
+        if isinstance(event, Finished):
+            found = event
+    return found
+
+
 def run_summary(events: Sequence[Event]) -> dict[str, Any]:
     """One run. A number that is not defined is None (vanilla tests nothing); a run cut short says ``incomplete``."""
     total, header = fold(events), header_of(events)
-    last = next((event for event in reversed(events) if isinstance(event, Finished)), None)
+    last = final(events)
     config = header.config if header else {}
     tested = [event for event in events if isinstance(event, Verified)]
     return {

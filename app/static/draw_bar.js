@@ -31,7 +31,7 @@ export class BarView {
     this.speed.textContent = '';
     const auto = autoSlow(player.duration);
     const option = (value, words) => h('option', { value: String(value) }, words);
-    this.speed.append(option('auto', `Auto · ${slowWords(auto)}`), ...SPEEDS.map((slow) => option(slow, slowWords(slow))));
+    this.speed.append(option('auto', `${slowWords(auto)} (auto)`), ...SPEEDS.map((slow) => option(slow, slowWords(slow))));
     this.speed.value = 'auto';
     this.speed.title = `A race is shown in about ${RACE_SECONDS} seconds; both lanes are slowed by the same factor.`;
   }

@@ -38,7 +38,7 @@ export class LaneView {
     });
     this.element = h('section', { class: `sd-lane sd-${name}`, 'aria-label': TITLES[name] },
       h('header', {},
-        h('div', { class: 'sd-lane-name' }, h('h3', {}, TITLES[name]), this.subtitle),
+        h('div', { class: 'sd-lane-name' }, h('h2', {}, TITLES[name]), this.subtitle),
         h('div', { class: 'sd-times' },
           h('div', { class: 'sd-clockline', role: 'timer', 'aria-label': `${TITLES[name]}: decode time in seconds` },
             this.state, this.clock, h('span', { class: 'sd-unit' }, 's')),

@@ -19,9 +19,9 @@ export class WindowView {
     this.note = h('span', { class: 'sd-fallback' });
     this.rounds = h('div', { class: 'sd-rounds', role: 'group', 'aria-label': 'Rounds: accepted tokens, click to jump' });
     this.element = h('section', { class: 'sd-panel sd-window', 'aria-label': 'Draft window' },
-      h('header', {}, h('h3', {}, 'Draft window'), this.round,
+      h('header', {}, h('h2', {}, 'Draft window'), this.round,
         h('ol', { class: 'sd-phases', 'aria-label': 'Phases of a round' }, ...Object.values(this.pills))),
-      this.rounds, this.scroll, this.say, this.note);
+      this.rounds, this.scroll, h('div', { class: 'sd-foot' }, this.say, KEY()), this.note);
     this.shape = '';
     this.drawn = null;
     window.addEventListener('resize', () => { this.narrow = null; });
@@ -113,7 +113,7 @@ export class WindowView {
       const fresh = event.revealed.includes(position);
       const confidence = event.confidence[position];
       element.className = `sd-c ${id === null ? 'sd-mask' : fresh ? 'sd-fresh' : 'sd-kept'}`;
-      element.dataset.heat = id === null ? '0' : String(Math.max(1, Math.ceil(confidence * 5)));
+      element.dataset.heat = fresh ? String(Math.max(1, Math.ceil(confidence * 5))) : '0';
       element.textContent = id === null ? '' : cell(piece(lane, id));
       const best = (event.candidates[position] || [])
         .map((candidate) => `${JSON.stringify(piece(lane, candidate.id))} ${exact(candidate.prob)}`).join(', ');
@@ -176,6 +176,10 @@ function noteOf(view) {
   if (!view.verified.lossless) return '⚠ Not lossless: this rule changes the law of the text.';
   return view.verified.fallback ? `Note: ${view.verified.fallback}` : '';
 }
+
+const KEY = () => h('p', { class: 'sd-key' },
+  h('span', { class: 'sd-c sd-fresh', 'data-heat': '4', 'aria-hidden': 'true' }), 'revealed now, shade: its q',
+  h('span', { class: 'sd-c sd-kept', 'aria-hidden': 'true' }), 'known', h('span', { class: 'sd-c sd-mask', 'aria-hidden': 'true' }), 'mask or cut');
 
 const row = (kind, ...cells) => h('div', { class: `sd-row ${kind}`, role: 'row' }, ...cells);
 const label = (words) => h('div', { class: 'sd-label', role: 'rowheader' }, words);

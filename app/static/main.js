@@ -52,7 +52,7 @@ class App {
     this.voice = h('div', { class: 'sd-voice', 'aria-live': 'polite' });
     const chart = (title, hint) => {
       const place = h('div', { class: 'sd-plot' });
-      return [place, h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, h('header', {}, h('h3', {}, title), h('span', { class: 'sd-sub' }, hint)), place)];
+      return [place, h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint)), place)];
     };
     const [tokens, tokensPanel] = chart('Tokens over time', '─ drafted, ┄ vanilla');
     const [acceptance, acceptancePanel] = chart('Acceptance by position', 'bars: run so far; ● accepted, ✕ refused, – draw u of this round');
@@ -77,11 +77,14 @@ class App {
     if (stop) stop.addEventListener('click', () => this.stopped());
     const run = document.getElementById('sd-run');
     if (run) run.addEventListener('click', () => this.asked());
+    const queue = document.getElementById('sd-queue');
+    if (queue) new MutationObserver(() => this.queued(queue)).observe(queue, { childList: true, characterData: true, subtree: true });
     new MutationObserver(() => this.repaint()).observe(document.body, { attributeFilter: ['class'] });
   }
 
   /** A message of the server. */
   async receive(message) {
+    this.waiting = false;
     if (message.card) {
       this.live = null;
       this.status.show('');
@@ -120,11 +123,25 @@ class App {
 
   asked() {
     this.card.hide();
+    this.waiting = true;
     this.status.show('Waiting for a free place…');
+  }
+
+  /** Gradio writes the place in the queue into its own status; the player repeats it in words. */
+  queued(element) {
+    if (!this.waiting) return;
+    const place = /(\d+)\s*\/\s*(\d+)/.exec(element.textContent);
+    if (place) this.status.show(`One race runs at a time, to keep its clock undisturbed. Yours is number ${place[1]} of ${place[2]} in the queue.`);
+    if (element.querySelector('.error')) {
+      this.waiting = false;
+      this.busy(false);
+      this.status.show('');
+    }
   }
 
   /** Stop was pressed: if no last frame comes, keep what was heard. */
   stopped() {
+    this.waiting = false;
     if (!this.root.classList.contains('sd-busy')) {
       this.status.show('');
       return;

@@ -181,9 +181,8 @@ class DFlashDraftModel(nn.Module):
             k, v = torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2)
             if past_key_values is not None:
                 k, v = past_key_values.update(k, v, index)
-            keys = places[-1] + torch.arange(
-                1 - k.shape[2], 1, device=k.device
-            )  # a sliding cache may have cut the front
+            # Counted from the end: a sliding cache may have cut the front.
+            keys = places[-1] + torch.arange(1 - k.shape[2], 1, device=k.device)
             mask = self.window_mask(index, places, keys)
             if attention_mask is not None and not bool(attention_mask.all()):
                 readable = attention_mask[:, None, None, -k.shape[2] :].bool()

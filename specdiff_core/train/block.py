@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class BlockTask:
-    """Soft cross-entropy to the target at masked slots, weight exp(−rank/g); a task for :mod:`specdiff_core.train.loop`.
+    """Soft cross-entropy to the target at masked slots, weight exp(−rank/g); a task of :mod:`.loop`.
 
     Args:
         target: frozen; gives embeddings, head, features and distributions.

@@ -1,4 +1,4 @@
-"""One pass of target and drafter over a whole batch of blocks: who reads what. Knows no loss, no data and no decoding."""
+"""One pass of target and drafter over a whole batch of blocks: who reads what. Knows no data and no decoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m specdiff_core train``: flags in, progress bars out. Knows the order of the steps, no objective and no loop.
+"""``python -m specdiff_core train``: flags in, progress bars out. Knows the order of the parts, no objective, no loop.
 
 Torch is imported only when a training starts, so that the command line's help stays quick.
 """
@@ -35,14 +35,26 @@ def add_train(commands: Any) -> None:
     parser.set_defaults(run=run_train)
     parser.add_argument("part", choices=PARTS, help="written: let the target write text for its drafters to learn from")
     add = parser.add_argument
-    add("--corpus", type=Path, default=Path("corpus"), metavar="DIR", help="folder of NAME.train.txt[.xz] and NAME.valid.txt[.xz] [default corpus]")
+    add(
+        "--corpus",
+        type=Path,
+        default=Path("corpus"),
+        metavar="DIR",
+        help="folder of NAME.train.txt[.xz] and NAME.valid.txt[.xz] [default corpus]",
+    )
     add("--steps", type=int, metavar="N", help=f"optimiser steps [default {STEPS['target']}]")
     add("--resume", action="store_true", help="go on from the checkpoint in --run")
     add("--run", type=Path, dest="run_folder", metavar="DIR", help="checkpoints and metrics.jsonl [default runs/PART]")
     add("--out", type=Path, metavar="DIR", help="where the result goes [default assets/embedded/PART]")
     add("--tokenizer", type=Path, default=EMBEDDED / "tokenizer", metavar="DIR", help="[default the embedded pair's]")
     add("--target", type=Path, default=EMBEDDED / "target", metavar="DIR", help="[default the embedded pair's]")
-    add("--written", type=Path, default=Path("runs/written"), metavar="DIR", help="target-written text [default runs/written]")
+    add(
+        "--written",
+        type=Path,
+        default=Path("runs/written"),
+        metavar="DIR",
+        help="target-written text [default runs/written]",
+    )
     add("--parts", type=int, default=100, metavar="N", help="parts of 64 target-written texts [default 100]")
     add("--cache", type=Path, default=Path("runs/cache"), metavar="DIR", help="encoded text [default runs/cache]")
     add("--layers", type=int, metavar="N", help="layers of a new model [default target 16, mdlm 4, block 3]")
@@ -82,8 +94,7 @@ def run_train(args: argparse.Namespace) -> None:
         print(f"written: {args.written}")
         return
     train = {"target": _train_target, "mdlm": _train_mdlm, "block": _train_block}[args.part]
-    plan = _plan(args)
-    print(f"{args.part}: {train(args, corpus, tokenizer, plan, out)}")
+    print(f"{args.part}: {train(args, corpus, tokenizer, _plan(args), out)}")
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
@@ -131,17 +142,26 @@ def _train_target(
 ) -> Path:
     import torch
 
-    from specdiff_core.models.files import SHARD_BYTES
-    from specdiff_core.train.loop import train
-    from specdiff_core.train.target import TargetTask, new_target
+    from specdiff_core.bench.provenance import command
+    from specdiff_core.train.cards import card_of_target
+    from specdiff_core.train.target import export_target, new_target, train_target
 
     with torch.random.fork_rng():
         torch.manual_seed(args.seed)  # transformers initialises from the global stream
         model = new_target(len(tokenizer), layers=args.layers or LAYERS["target"], width=args.width).to(_device(args))
-    task = TargetTask(model, corpus, tokenizer, args.cache, seed=args.seed, compile=args.compile)
-    _report(train(task, plan), total=plan.steps)
-    model.to("cpu", torch.bfloat16).save_pretrained(out, max_shard_size=SHARD_BYTES)
-    return out
+    events = train_target(model, corpus, tokenizer, args.cache, plan, seed=args.seed, compile=args.compile)
+    _report(events, total=plan.steps)
+    export_target(model, tokenizer, out)
+    return card_of_target(
+        model,
+        tokenizer,
+        corpus,
+        args.cache,
+        run=plan.run,
+        folder=out,
+        command=command(args.argv),
+        seed=args.seed,
+    )
 
 
 def _train_mdlm(
@@ -183,7 +203,7 @@ def _train_block(
 
     target = load_target(args.target, _device(args))
     config = drafter_config(target, layers=args.layers or LAYERS["block"], mask_id=tokenizer.mask_token_id)
-    model = new_drafter(config, args.seed).to(target.device)
+    model = new_drafter(target, config, args.seed).to(target.device)
     events = train_block(
         model,
         target,
@@ -201,6 +221,8 @@ def _train_block(
 
 
 def _write(args: argparse.Namespace, corpus: Corpus, tokenizer: PreTrainedTokenizerFast) -> Iterator[Any]:
+    import torch
+
     from specdiff_core.train.corpus import encode_documents
     from specdiff_core.train.written import write
 
@@ -209,11 +231,14 @@ def _write(args: argparse.Namespace, corpus: Corpus, tokenizer: PreTrainedTokeni
         name: encode_documents(corpus, name, "train", tokenizer.backend_tokenizer, end, args.cache)
         for name in corpus.flavours
     }
+    writer = load_target(args.target, _device(args)).to(dtype=torch.bfloat16)
+    writer.set_attn_implementation("eager")  # on a CPU twice as fast as fused attention for one token per row
     yield from write(
-        load_target(args.target, _device(args)),
+        writer,
         documents,
         args.written / "train",
         parts=args.parts,
+        temperatures=(0.0, 0.0, 0.7, 1.0),  # as train_block asks for, which then finds them here
         end=end,
         forbidden=(tokenizer.mask_token_id,),
         seed=args.seed,
@@ -252,7 +277,9 @@ def _report(events: Iterable[Any], *, total: int) -> None:
                 scores = "  ".join(f"{name} {value:.3f}" for name, value in event.scores.items())
                 bar.write(f"step {done + event.step}: {scores}")
             elif isinstance(event, Wrote):
-                bar.write(f"part {event.part + 1}/{event.parts}: {event.tokens} tokens at {event.tokens_per_second:.0f}/s")
+                bar.write(
+                    f"part {event.part + 1}/{event.parts}: {event.tokens} tokens at {event.tokens_per_second:.0f}/s"
+                )
                 if total == event.parts:
                     bar.n = event.part + 1
                     bar.refresh()

@@ -1,0 +1,1 @@
+"""Measurements: prompts, sweeps that write rows, and reports that fold them."""

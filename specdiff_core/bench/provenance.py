@@ -1,0 +1,72 @@
+"""Where a result comes from: code, versions, hardware, date, command. Knows no host name, no user, no folder."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import shlex
+import subprocess
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
+
+
+def provenance(argv: Sequence[str] = ()) -> dict[str, Any]:
+    """Plain values for the head of a result."""
+    import torch
+
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="minutes"),
+        "command": command(argv),
+        **git_state(),
+        "cpu": cpu_model(),
+        "cores": os.cpu_count() or 0,
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+    }
+
+
+def command(argv: Sequence[str]) -> str:
+    """The command to repeat; a path of this machine is cut to its file name."""
+    words = [Path(word).name if os.path.isabs(word) else word for word in argv]
+    return shlex.join(["python", "-m", "specdiff_core", *words])
+
+
+def git_state(folder: Path | None = None) -> dict[str, Any]:
+    """``commit`` (empty outside a repository) and ``dirty``: whether tracked files differ from it."""
+    where = folder or Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=where, capture_output=True, text=True, check=True, timeout=20)
+        return done.stdout.strip()
+
+    try:
+        return {
+            "commit": git("rev-parse", "--short=12", "HEAD"),
+            "dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
+        }
+    except (OSError, subprocess.SubprocessError):  # no git, or not a clone: say so by an empty commit
+        return {"commit": "", "dirty": False}
+
+
+def cpu_model() -> str:
+    """The processor's name as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""

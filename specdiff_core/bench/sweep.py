@@ -1,0 +1,172 @@
+"""Measures cells (drafter, γ, T) against vanilla, interleaved, row by row. Knows how to run, not how to report.
+
+For every prompt and every repeat the baseline and all cells run one after the other, in an order that turns by one
+each time: slow drift of the machine falls on all of them alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from specdiff_core.bench.prompts import Prompt, digest
+from specdiff_core.bench.rows import Row, RowLog
+from specdiff_core.config import DecodeConfig
+from specdiff_core.errors import ConfigError
+from specdiff_core.events import Event, RunStarted
+from specdiff_core.metrics import fold
+from specdiff_core.summary import final
+
+
+class Decoder(Protocol):
+    """The part of ``specdiff_core.engine.Engine`` that a sweep needs."""
+
+    def decode(
+        self,
+        prompt: str,
+        config: DecodeConfig,
+        *,
+        narrate: bool = True,
+        grain: str = "step",
+        stop: threading.Event | None = None,
+    ) -> Iterator[Event]:
+        """Yield the events of one decode."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """One thing to measure."""
+
+    drafter: str
+    gamma: int
+    steps: int
+
+    def config(self, base: DecodeConfig) -> DecodeConfig:
+        """``base`` with this cell's drafter, γ and T."""
+        return dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma, steps=self.steps)
+
+    @property
+    def key(self) -> str:
+        return f"{self.drafter}/{self.gamma}/{self.steps}"
+
+
+BASELINE = Cell("none", 1, 1)
+
+
+def grid(drafters: Sequence[str], gammas: Sequence[int], steps: Sequence[int]) -> tuple[Cell, ...]:
+    """The baseline, then every drafter × γ × T with T ≤ γ.
+
+    Raises:
+        ConfigError: no cell is left besides the baseline.
+    """
+    cells = [
+        Cell(drafter, gamma, count)
+        for drafter in dict.fromkeys(drafters)
+        if drafter != "none"
+        for gamma in dict.fromkeys(gammas)
+        for count in dict.fromkeys(steps)
+        if count <= gamma
+    ]
+    if not cells and any(drafter != "none" for drafter in drafters):
+        raise ConfigError(
+            "Every T is larger than every γ: there is nothing to measure.", field="steps", hint="Choose T at most γ."
+        )
+    return (BASELINE, *cells)
+
+
+def plan(prompts: Sequence[Prompt], cells: Sequence[Cell], repeats: int) -> Iterator[tuple[Prompt, int, Cell]]:
+    """All measurements in their order: prompt, repeat, and the cells turned by one each time."""
+    turn = 0
+    for prompt in prompts:
+        for repeat in range(repeats):
+            first = turn % len(cells)
+            turn += 1
+            for cell in (*cells[first:], *cells[:first]):
+                yield prompt, repeat, cell
+
+
+def header(
+    kind: str, prompts: Sequence[Prompt], base: DecodeConfig, started: RunStarted, cells: Sequence[Cell], **others: Any
+) -> Row:
+    """What must not change while rows are collected."""
+    settings = {k: v for k, v in base.to_dict().items() if k not in {"drafter", "gamma", "steps"}}
+    return {
+        "kind": kind,
+        "prompts": digest(prompts),
+        "cells": [cell.key for cell in cells],
+        "settings": settings,
+        "device": started.device,
+        "dtype": started.dtype,
+        "threads": started.threads,
+        "target": started.models.get("target", ""),
+        "versions": started.versions,
+        **others,
+    }
+
+
+def warm_up(engine: Decoder, prompt: str, cells: Sequence[Cell], base: DecodeConfig) -> list[Row]:
+    """Run every cell once, briefly: first passes allocate memory and are slow. The rows are marked ``warmup``."""
+    short = dataclasses.replace(base, max_new_tokens=min(24, base.max_new_tokens))
+    return [{"warmup": True, **measure(engine, prompt, cell, short)} for cell in cells]
+
+
+def describe_run(engine: Decoder, prompt: str, base: DecodeConfig) -> RunStarted:
+    """The header that the engine's runs carry: device, dtype, threads, versions."""
+    events = engine.decode(prompt, BASELINE.config(dataclasses.replace(base, max_new_tokens=1)), narrate=False)
+    for event in events:
+        if isinstance(event, RunStarted):
+            return event
+    raise ConfigError("The engine did not say what it runs on.", hint="Report this: a run must begin with its header.")
+
+
+def measure(engine: Decoder, prompt: str, cell: Cell, base: DecodeConfig) -> Row:
+    """One decode, undisturbed: no narration, the clock synchronised at phases."""
+    events = list(engine.decode(prompt, cell.config(base), narrate=False, grain="phase"))
+    last = final(events)
+    assert last is not None, "a decode ends with Finished or raises"
+    ids = ",".join(map(str, last.ids))
+    return {
+        "cell": cell.key,
+        "metrics": dataclasses.asdict(fold(events)),
+        "reason": last.reason,
+        "text": hashlib.sha256(ids.encode()).hexdigest()[:16],
+    }
+
+
+def sweep(
+    engine: Decoder,
+    prompts: Sequence[Prompt],
+    cells: Sequence[Cell],
+    base: DecodeConfig,
+    *,
+    repeats: int,
+    path: Path | None = None,
+) -> Iterator[tuple[int, int, RowLog]]:
+    """Measure everything that is not measured yet.
+
+    Args:
+        base: the settings that all cells share.
+        path: where rows are kept; an interrupted sweep with the same path goes on.
+
+    Yields:
+        (rows done, rows in all, the log) after each row, once at the start as well.
+    """
+    log = RowLog(
+        path, header("sweep", prompts, base, describe_run(engine, prompts[0].prompt, base), cells, repeats=repeats)
+    )
+    done = {(row["prompt"], row["repeat"], row["cell"]) for row in log.rows if not row["warmup"]}
+    todo = [item for item in plan(prompts, cells, repeats) if (item[0].id, item[1], item[2].key) not in done]
+    total = len(done) + len(todo)
+    yield len(done), total, log
+    if todo:
+        for row in warm_up(engine, prompts[0].prompt, cells, base):
+            log.append({"prompt": prompts[0].id, "flavour": prompts[0].flavour, "repeat": -1, **row})
+    for count, (prompt, repeat, cell) in enumerate(todo, start=len(done) + 1):
+        row = measure(engine, prompt.prompt, cell, base)
+        log.append({"prompt": prompt.id, "flavour": prompt.flavour, "repeat": repeat, "warmup": False, **row})
+        yield count, total, log

@@ -1,0 +1,201 @@
+"""Draws stored results as Markdown: BENCHMARKS.md and the tables on the terminal. Knows words and columns, no maths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from specdiff_core.errors import ConfigError
+
+Result = dict[str, Any]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, aligned for reading as plain text too."""
+    cells = [list(head), *[list(row) for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)
+
+
+def number(value: float | None, form: str = ".2f") -> str:
+    """A number, or a dash where it is not defined."""
+    return "–" if value is None else format(value, form)
+
+
+def cell_name(entry: Result) -> str:
+    """``block γ=8 T=1``."""
+    if entry["drafter"] == "none":
+        return "vanilla"
+    return f"{entry['drafter']} γ={entry['gamma']} T={entry['steps']}"
+
+
+def sweep_section(result: Result) -> str:
+    """Speed-up with its interval, τ, α and where the seconds went."""
+    cells = result["cells"]
+    flavours = list(cells[0]["speedup_by_flavour"])
+    main, detail = [], []
+    for entry in cells:
+        speed, by = entry["speedup"], entry["seconds_by"]
+        spread = "baseline" if entry["drafter"] == "none" else f"{speed['low']:.2f}–{speed['high']:.2f}"
+        shares = [f"{100 * by[name] / entry['seconds']:.0f} %" for name in ("draft", "verify", "prefill", "other")]
+        main.append(
+            [
+                cell_name(entry),
+                f"{speed['mean']:.2f}×",
+                spread,
+                *(f"{entry['speedup_by_flavour'][name]['value']:.2f}×" for name in flavours),
+                number(entry["tau"]),
+                number(entry["alpha"]),
+                number(entry["tokens_per_second"], ".0f"),
+                f"{entry['same_text_as_vanilla']}/{entry['prompts']}",
+            ]
+        )
+        if entry["drafter"] != "none":
+            positions = " ".join(number(value) for value in entry["alpha_at"][:8])
+            peak = f"{entry['peak_bytes'] / 1e6:.0f} MB"
+            taus = [number(entry["tau_by_flavour"][name]) for name in flavours]
+            detail.append([cell_name(entry), *taus, positions, *shares, peak])
+    settings = result["settings"]
+    eos = "ignored" if settings["ignore_eos"] else "ends a run"
+    head = ["cell", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s", "same text as vanilla"]
+    more = ["cell", *(f"τ {name}" for name in flavours), "α by position", "draft", "verify", "prefill", "other", "peak"]
+    counts = ", ".join(f"{name} {count}" for name, count in result["prompts"].items())
+    return "\n\n".join(
+        [
+            f"## Speed-up at temperature {settings['temperature']:g}, rule {settings['rule']}, "
+            f"{settings['max_new_tokens']} new tokens",
+            f"Prompts: {counts}; {result['repeats']} repeats each, interleaved; reveal order {settings['order']}; end "
+            f"of text {eos}. Speed-up is vanilla's seconds per token over the cell's, on the decode clock, prefill "
+            "included; the mean is over flavours, the interval a bootstrap over prompts. τ: tokens per target pass. "
+            "α: accepted of tested tokens. Baseline and cells come from one run.",
+            table(head, main),
+            "Share of the decode clock (verify is the target's pass and the tests), and peak memory (on a CPU: of the "
+            "whole process so far, all models loaded).",
+            table(more, detail),
+        ]
+    )
+
+
+def generate_section(result: Result) -> str:
+    """Vanilla against transformers."""
+    fold = result["result"]
+    rows = [
+        ["this project, vanilla lane", number(fold["tokens_per_second"], ".1f")],
+        ["transformers generate()", number(fold["generate_tokens_per_second"], ".1f")],
+    ]
+    return "\n\n".join(
+        [
+            "## The baseline is no straw man",
+            f"Greedy, {result['settings']['max_new_tokens']} tokens, end of text ignored, both in turn on the same "
+            f"prompts and weights, {fold['turns']} turns: the vanilla lane reaches **{fold['ratio']:.2f}×** the "
+            f"tokens/s of `generate` (median of turns {fold['ratio_median']:.2f}×).",
+            table(["loop", "tokens/s"], rows),
+        ]
+    )
+
+
+def forwards_section(result: Result) -> str:
+    """Bare passes, and the share of the limit that the loop reaches."""
+    rows = []
+    for entry in result["cells"]:
+        times = [f"{1000 * entry[name]:.2f}" for name in ("target_one", "target_verify", "draft_network", "draft")]
+        reached = entry.get("efficiency")
+        shares = ["–"] * 3
+        if reached:
+            shares = [f"{reached['limit_speedup']:.2f}×"]
+            shares += [f"{100 * reached[name]:.0f} %" for name in ("of_speedup", "of_tokens")]
+        rows.append([cell_name(entry), *times, *shares])
+    return "\n\n".join(
+        [
+            "## How close the loop is to its own limit",
+            f"Medians behind a context of {result['cells'][0]['context']} tokens, in milliseconds: one target pass of "
+            "width 1 (t₁) and of width γ+1 (t_verify), and a draft: its network alone (t_draft) and with the reveal of "
+            "tokens. The limit is τ·t₁/(t_draft + t_verify). Reached: measured speed-up over that limit, and measured "
+            "tokens/s of rounds over τ/(t_draft + t_verify).",
+            table(["cell", "t₁", "t_verify", "t_draft", "with reveal", "limit", "of speed-up", "of tokens/s"], rows),
+        ]
+    )
+
+
+def equality_section(result: Result) -> str:
+    """The grid of equal texts."""
+    fold = result["result"]
+    rows = [
+        [
+            "vanilla and generate()" if entry["cell"] == "generate" else entry["cell"],
+            f"{entry['temperature']:g}",
+            *(str(entry[name]) for name in ("compared", "equal", "ties", "unexplained")),
+        ]
+        for entry in fold["cells"]
+    ]
+    parts = [
+        "## The same text, token for token",
+        f"Rule `match` against vanilla at the same seed ({result['dtype']}), and vanilla against "
+        f"`generate(do_sample=False)`: {fold['compared']} comparisons over {fold['tokens']} vanilla tokens, "
+        f"**{fold['equal']} equal, {fold['ties']} parted at a tie, {fold['unexplained']} unexplained**. A tie: the two "
+        f"best tokens were less than {fold['tie_below']:g} apart (log p plus noise).",
+        table(["drafter/γ/T", "temperature", "compared", "equal", "ties", "unexplained"], rows),
+    ]
+    if fold["differences"]:
+        head = ["prompt", "temperature", "cell", "at token", "margin", "tie"]
+        parts.append(
+            table(
+                head,
+                [
+                    [
+                        item["prompt"],
+                        f"{item['temperature']:g}",
+                        item["cell"],
+                        str(item["token"]),
+                        f"{item['margin']:.1e}",
+                        "yes" if item["tie"] else "NO",
+                    ]
+                    for item in fold["differences"]
+                ],
+            )
+        )
+    return "\n\n".join(parts)
+
+
+SECTIONS: dict[str, Callable[[Result], str]] = {
+    "sweep": sweep_section,
+    "generate": generate_section,
+    "forwards": forwards_section,
+    "equality": equality_section,
+}
+
+
+def section(result: Result) -> str:
+    """One result with the facts that make it repeatable.
+
+    Raises:
+        ConfigError: it is no result of ``bench``.
+    """
+    if result.get("kind") not in SECTIONS:
+        raise ConfigError(
+            f"Unknown kind of result {str(result.get('kind'))[:40]!r}.",
+            field="from",
+            hint="Use files written by bench.",
+        )
+    origin = result["provenance"]
+    commit = (origin["commit"] or "no repository") + (" with local changes" if origin["dirty"] else "")
+    versions = ", ".join(f"{name} {value}" for name, value in origin["versions"].items() if value)
+    device = origin["gpu"] if result["device"].startswith("cuda") else origin["cpu"]
+    facts = (
+        f"{device}, {origin['cores']} cores, {result['threads']} threads, {result['dtype']}, {origin['system']}; "
+        f"{versions}; target {result['target']}; {origin['date']}; commit {commit}."
+    )
+    return f"{SECTIONS[result['kind']](result)}\n\nMeasured on: {facts}\n\n```\n{origin['command']}\n```"
+
+
+def benchmarks(results: Sequence[Result]) -> str:
+    """The whole BENCHMARKS.md."""
+    intro = (
+        "# Benchmarks\n\nWritten by `python -m specdiff_core bench --report`, from stored results. Every number was "
+        "measured by the command beside it; nothing is estimated."
+    )
+    return "\n\n".join([intro, *(section(result) for result in results)]) + "\n"

@@ -1,0 +1,98 @@
+"""Gathers the facts of a trained model for its card: full held-out scores, samples, provenance. Knows no page.
+
+Scores are measured when the card is written, on the exported weights, over the whole validation split.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from specdiff_core.bench.provenance import provenance
+from specdiff_core.train.card import Card, write_card
+from specdiff_core.train.corpus import Corpus, encode_documents
+from specdiff_core.train.rounds import greedy_tokens_per_round
+from specdiff_core.train.target import held_out_loss
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+
+def held_out_tokens(
+    corpus: Corpus, tokenizer: PreTrainedTokenizerFast, cache: Path
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Validation tokens and document starts by flavour."""
+    coder, end = tokenizer.backend_tokenizer, tokenizer.eos_token_id
+    return {name: encode_documents(corpus, name, "valid", coder, end, cache) for name in corpus.flavours}
+
+
+def with_mean(scores: dict[str, float]) -> dict[str, float]:
+    """The scores and their plain mean over flavours."""
+    return {**scores, "mean": sum(scores.values()) / len(scores)}
+
+
+@torch.inference_mode()
+def samples(
+    target: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    held_out: dict[str, tuple[np.ndarray, np.ndarray]],
+    *,
+    prompt: int = 24,
+    length: int = 72,
+) -> dict[str, str]:
+    """A greedy continuation of the first ``prompt`` tokens of each flavour's first long validation document."""
+    texts = {}
+    for name, (tokens, starts) in held_out.items():
+        ends = [*starts[1:], len(tokens)]
+        first = next(s for s, e in zip(starts, ends, strict=True) if e - s > prompt)
+        ids = torch.from_numpy(tokens[first : first + prompt].astype(np.int64))[None].to(target.device)
+        out = target.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=length, do_sample=False,
+            suppress_tokens=[tokenizer.mask_token_id],
+        )[0]
+        cut = tokenizer.decode(out[prompt:], skip_special_tokens=True)
+        texts[name] = f"{tokenizer.decode(out[1:prompt])}⟶{cut}"
+    return texts
+
+
+def card_of_target(
+    target: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    corpus: Corpus,
+    cache: Path,
+    *,
+    run: Path,
+    folder: Path,
+    command: str,
+    seed: int,
+) -> Path:
+    """Measure and write the target's card."""
+    held_out = held_out_tokens(corpus, tokenizer, cache)
+    scores = with_mean({name: held_out_loss(target, tokens) for name, (tokens, _) in held_out.items()})
+    config = target.config
+    size = sum(p.numel() for p in target.parameters())
+    facts = provenance()
+    return write_card(
+        Card(
+            name=f"Llama-Tales-{size / 1e6:.0f}M",
+            summary="A small, deep causal language model of four flavours of text (stories, task dialogues, worked "
+            "problems, Python functions): the target of the embedded pair of SpecDiff Lab.",
+            shape=f"A stock `LlamaForCausalLM`: {config.num_hidden_layers} layers × {config.hidden_size}, "
+            f"{config.num_attention_heads} heads, {size / 1e6:.1f} M parameters, vocabulary {config.vocab_size}, "
+            f"context {config.max_position_embeddings}, tied embedding; stored in bf16.",
+            run=run,
+            scores=scores,
+            score_name="Held-out loss (nats per token, windows of 512)",
+            command=command,
+            hardware=str(facts["cpu"]),
+            commit=str(facts["commit"]),
+            corpus=corpus.fingerprint(),
+            seed=seed,
+            samples=samples(target, tokenizer, held_out),
+            tags=("llama",),
+        ),
+        folder,
+    )

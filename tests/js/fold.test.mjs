@@ -1,0 +1,110 @@
+// Folding events to a moment: against the numbers that specdiff_core.metrics counts on the same trace.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+
+import { buildLane, compare, countAt, joinPieces, predicted, stateAt, stopsOf } from '../../app/static/fold.js';
+import { parse, serialise, gzip, gunzip, fromBase64, toBase64 } from '../../app/static/trace.js';
+
+const fixture = JSON.parse(readFileSync(process.env.SPECDIFF_FIXTURE, 'utf8')); // written by tests/test_app_js.py
+const trace = parse(fixture.trace);
+const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };
+
+test('the folded sums are those of metrics.fold', () => {
+  for (const [name, expected] of Object.entries(fixture.metrics)) {
+    const { sums } = stateAt(lanes[name], Infinity);
+    assert.equal(sums.rounds, expected.rounds);
+    assert.equal(sums.committed, expected.committed);
+    assert.equal(sums.drafted, expected.drafted);
+    assert.equal(sums.tested, expected.tested);
+    assert.equal(sums.accepted, expected.accepted);
+    assert.equal(sums.nfe, expected.nfe);
+    assert.equal(sums.calls, expected.target_calls);
+    assert.deepEqual(sums.testedAt, expected.tested_at);
+    assert.deepEqual(sums.acceptedAt, expected.accepted_at);
+    assert.ok(Math.abs(lanes[name].duration - expected.seconds) < 1e-9);
+  }
+});
+
+test('the text of a lane is the text of its Finished event', () => {
+  for (const lane of Object.values(lanes)) assert.equal(lane.shown.join(''), lane.finished.text);
+});
+
+test('time never runs backwards, and every prefix folds to the same state from scratch or step by step', () => {
+  const lane = lanes.drafted;
+  for (let i = 1; i < lane.times.length; i += 1) assert.ok(lane.times[i] >= lane.times[i - 1]);
+  let rolling = null;
+  for (let n = 0; n <= lane.events.length; n += 1) {
+    rolling = stateAt(lane, n, rolling);
+    if (n % 17 === 0) assert.deepEqual(rolling, stateAt(lane, n));
+  }
+});
+
+test('going back gives an earlier state, not the later one', () => {
+  const late = stateAt(lanes.drafted, lanes.drafted.events.length);
+  const early = stateAt(lanes.drafted, 10, late);
+  assert.equal(early.n, 10);
+  assert.ok(early.tokens.length < late.tokens.length);
+});
+
+test('countAt finds all events known at a time, ends included', () => {
+  const lane = lanes.drafted;
+  assert.equal(countAt(lane, -1), 0);
+  assert.equal(countAt(lane, lane.duration), lane.events.length);
+  const committed = lane.events.findIndex((event) => event.kind === 'Committed');
+  assert.ok(countAt(lane, lane.events[committed].at) > committed);
+  assert.ok(countAt(lane, lane.events[committed].at - 1e-6) <= committed);
+});
+
+test('stops walk through the drafted lane, then through what vanilla has left', () => {
+  const stops = stopsOf(lanes);
+  for (let i = 1; i < stops.length; i += 1) assert.ok(stops[i].t >= stops[i - 1].t);
+  const last = stops[stops.length - 1];
+  assert.equal(last.lane, 'vanilla');
+  assert.equal(stateAt(lanes.vanilla, last.n).tokens.length, lanes.vanilla.shown.length);
+});
+
+test('characters spread over tokens appear at the token that completes them; literal text is untouched', () => {
+  assert.deepEqual(joinPieces(['\\xe2\\x9c', '\\x93', ' ok']), ['', '✓', ' ok']);
+  assert.deepEqual(joinPieces([' a\\xc3', '\\xa9b']), ['', ' aéb']);
+  assert.deepEqual(joinPieces(['\\x41', 'x']), ['\\x41', 'x']); // an ASCII escape is text that a program wrote
+  assert.deepEqual(joinPieces(['\\xff', 'x']), ['\\xff', 'x']); // never completes: stays as it was written
+});
+
+test('compare finds the first difference', () => {
+  assert.deepEqual(compare([1, 2, 3], [1, 2, 3]), { same: true, first: -1 });
+  assert.deepEqual(compare([1, 2, 3], [1, 9, 3]), { same: false, first: 1 });
+  assert.deepEqual(compare([1, 2], [1, 2, 3]), { same: false, first: 2 });
+});
+
+test('the prediction is τ / (1 + c·NFE/round), by hand', () => {
+  const lane = (finished, sums) => {
+    const events = [
+      { kind: 'RoundStarted', round: 0, length: 1, anchor: 0 },
+      { kind: 'DraftReady', round: 0, ids: [1, 2], nfe: sums.nfe, span: { start: 0, seconds: 0.2 } },
+      { kind: 'TargetScored', round: 0, p: [], span: { start: 0.2, seconds: 1 } },
+      { kind: 'Verified', round: 0, tests: [], accepted: 2, source: 'bonus', span: { start: 1.2, seconds: 0 } },
+      { kind: 'Committed', round: 0, ids: [1, 2, 3], sources: ['draft', 'draft', 'bonus'], total: 3, at: 1.2 },
+      { kind: 'Finished', ...finished },
+    ];
+    return buildLane(events);
+  };
+  const drafted = lane({ seconds: 1.2, seconds_by: { draft: 0.2, score: 1 } }, { nfe: 2 });
+  const vanilla = lane({ seconds: 1, seconds_by: { draft: 0, score: 0.5 } }, { nfe: 0 });
+  // one target pass 0.5 s, one drafter pass 0.1 s: c = 0.2; τ = 3; 3 / (1 + 0.2·2)
+  assert.ok(Math.abs(predicted(drafted, vanilla).value - 3 / 1.4) < 1e-12);
+  assert.equal(predicted(drafted, null), null);
+});
+
+test('a trace survives serialise and parse, gzip and base64', async () => {
+  const text = serialise(trace);
+  assert.deepEqual(parse(text), trace);
+  const bytes = await gzip(new TextEncoder().encode(text));
+  assert.equal(new TextDecoder().decode(await gunzip(fromBase64(toBase64(bytes)))), text);
+});
+
+test('foreign text is refused', () => {
+  assert.throws(() => parse('{"a":1}\n'), /not a trace/);
+  assert.throws(() => parse('hello'));
+  assert.throws(() => parse('{"kind":"Trace","lanes":["a"]}\n{"kind":"Finished","lane":"b"}\n'), /unknown lane/);
+});

@@ -1,0 +1,57 @@
+// Sentences and numbers.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { cell, exact, milliseconds, narrate, quoted, rate, seconds, slowWords, testWords, times, tokenTitle } from '../../app/static/words.js';
+
+const word = (id) => ({ 1: ' hill', 2: ' house', 3: '\n' })[id];
+const view = (more) => ({ round: 4, size: 8, total: 2, anchor: 1, steps: [], draft: null, scored: null, verified: null, ...more });
+const trial = { id: 1, p: 0.32, q: 1, threshold: 0.32, draw: 0.81, accepted: false, kind: 'ratio' };
+
+test('the narration says what happened, phase by phase', () => {
+  assert.equal(narrate(null, word), 'The target reads the prompt.');
+  assert.equal(narrate(view(), word), 'Round 5: the drafter faces 8 masks after “hill”.');
+  assert.equal(narrate(view({ steps: [{ step: 0, revealed: [1, 0] }] }), word), 'Round 5: denoising step 1 of 2 reveals positions 1 and 2.');
+  assert.equal(narrate(view({ steps: [{ step: 0, revealed: [2] }] }), word), 'Round 5: denoising step 1 of 2 reveals position 3.');
+  assert.equal(narrate(view({ scored: {} }), word), 'Round 5: the target has read the 8 drafted tokens in one pass.');
+  const refused = { accepted: 6, extra: 2, tests: [trial] };
+  assert.equal(narrate(view({ verified: refused }), word), 'Round 5: the target keeps 6 of 8, refuses “hill” (u = 0.81 ≥ 0.32) and writes “house”.');
+  const none = { accepted: 0, extra: 3, tests: [{ ...trial, kind: 'match', draw: null }] };
+  assert.equal(narrate(view({ verified: none }), word), 'Round 5: the target keeps none, refuses “hill” (its own draw differs) and writes “↵”.');
+  const all = { accepted: 8, extra: 2, tests: [trial] };
+  assert.equal(narrate(view({ verified: all }), word), 'Round 5: all 8 drafted tokens pass; the target adds a bonus token, “house”.');
+});
+
+test('tests are told with every digit', () => {
+  assert.equal(testWords({ ...trial, p: 0.1234567, q: 0.9, threshold: 0.137174, draw: 0.5 }), 'p = 0.1234567, q = 0.9, min(1, p/q) = 0.137174, drawn u = 0.5');
+  assert.match(testWords({ ...trial, kind: 'match', draw: null }), /shared noise/);
+  assert.equal(exact(1), '1');
+  assert.equal(exact(null), '–');
+});
+
+test('cells show white space and the end of text', () => {
+  assert.equal(cell(' hill'), 'hill');
+  assert.equal(cell('    '), '␣␣␣␣');
+  assert.equal(cell('\n\n'), '↵↵');
+  assert.equal(cell('<|endoftext|>'), '∎');
+  assert.equal(quoted('<|endoftext|>'), 'the end of the text');
+  assert.equal(cell('<script>'), '<script>'); // text nodes make it harmless; it must not be mangled either
+});
+
+test('numbers keep a steady number of digits', () => {
+  assert.equal(seconds(0.0421), '0.042');
+  assert.equal(seconds(12.3456), '12.35');
+  assert.equal(milliseconds(0.00042), '0.42 ms');
+  assert.equal(milliseconds(0.0123), '12.3 ms');
+  assert.equal(rate(null), '–');
+  assert.equal(times(2.345), '2.35×');
+  assert.equal(slowWords(1), 'real time');
+  assert.equal(slowWords(26), '26× slow motion');
+  assert.equal(slowWords(0.5), '2× fast motion');
+});
+
+test('titles tell where a token comes from', () => {
+  assert.equal(tokenTitle({ round: 2, source: 'bonus', test: null }, false), 'round 3: bonus token');
+  assert.equal(tokenTitle({ round: 2, source: 'target', test: null }, true), 'pass 3 of the target');
+  assert.match(tokenTitle({ round: 0, source: 'draft', test: { ...trial, accepted: true } }, false), /accepted draft; p = 0.32/);
+});

@@ -1,0 +1,49 @@
+"""Runs the node tests of the player's pure modules, on a trace whose sums Python counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from app_fakes import FakeDecoder
+
+from specdiff_core.config import DecodeConfig
+from specdiff_core.metrics import fold
+from specdiff_core.trace import dump_trace
+
+HERE = Path(__file__).resolve().parent
+NODE = shutil.which("node")
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed; it is needed only to test the player's JavaScript")
+@pytest.mark.parametrize("name", ["fold", "player", "words"])
+def test_javascript(name: str, tmp_path: Path) -> None:
+    """Every test of one file passes."""
+    config = DecodeConfig(gamma=6, steps=3, temperature=1.0, max_new_tokens=40)
+    lanes = {
+        "vanilla": list(FakeDecoder().decode("Once", dataclasses.replace(config, drafter="none"))),
+        "drafted": list(FakeDecoder().decode("Once", config)),
+    }
+    fixture = tmp_path / "fixture.json"
+    metrics = {lane: dataclasses.asdict(fold(events)) for lane, events in lanes.items()}
+    fixture.write_text(json.dumps({"trace": dump_trace(lanes, title="t").decode(), "metrics": metrics}), encoding="utf-8")
+    # The module files are named .js; a package file beside a copy tells node that they are modules.
+    modules = tmp_path / "app" / "static"
+    shutil.copytree(HERE.parent / "app" / "static", modules)
+    (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+    tests = tmp_path / "tests" / "js"
+    shutil.copytree(HERE / "js", tests)
+    done = subprocess.run(
+        [str(NODE), "--test", str(tests / f"{name}.test.mjs")],
+        env={**os.environ, "SPECDIFF_FIXTURE": str(fixture)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,223 @@
+"""The command line, with a decoder without a model: flags from metadata, JSON as promised, errors as one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdiff_core import cli, flags
+from specdiff_core.config import DecodeConfig
+from specdiff_core.errors import ContextOverflow, SpecDiffError
+from specdiff_core.events import Finished
+from specdiff_core.trace import read_trace
+from tests.app_fakes import FakeDecoder
+
+ROOT = Path(__file__).resolve().parent.parent
+PROMISED = (
+    "text token_ids new_tokens rounds tau alpha seconds tokens_per_second draft_nfe target_calls lossless drafter rule "
+    "device dtype versions"
+).split()
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDecoder:
+    decoder = FakeDecoder()
+    monkeypatch.setattr(flags, "open_engine", lambda args, pair, drafters: decoder)
+    return decoder
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = cli.main(list(words))
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_decode_json_is_the_last_line_and_has_what_was_promised(
+    fake: FakeDecoder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("decode", "--prompt", "Once", "--gamma", "4", "--steps", "2", "--max-new-tokens", "20", "--json")
+    status, out, _ = run(capsys, *words)
+    assert status == 0
+    found = json.loads(out.splitlines()[-1])
+    assert set(PROMISED) <= set(found)
+    assert found["drafter"] == "block"
+    assert found["rule"] == "ratio"
+    assert found["lossless"] is True
+    assert found["new_tokens"] == len(found["token_ids"])
+    assert found["tau"] == pytest.approx(found["new_tokens"] / found["rounds"])
+    assert found["tokens_per_second"] == pytest.approx(found["new_tokens"] / found["seconds"])
+    assert found["target_calls"] == found["rounds"]
+    assert found["text"] in out
+
+
+def test_every_setting_has_a_flag_that_arrives(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
+    values = {
+        "pair": "embedded", "drafter": "mdlm", "gamma": 5, "steps": 3, "order": "entropy", "rule": "match",
+        "temperature": 0.7, "draft_temperature": 1.5, "top_k": 40, "top_p": 0.9, "seed": 11, "max_new_tokens": 12,
+        "ignore_eos": True,
+    }  # fmt: skip
+    assert set(values) == {item.name for item in dataclasses.fields(DecodeConfig)}
+    words = ["decode", "--prompt", "x"]
+    for name, value in values.items():
+        words += [flags.flag(name)] if value is True else [flags.flag(name), str(value)]
+    assert run(capsys, *words)[0] == 0
+    assert fake.calls[-1] == ("x", DecodeConfig.parse(values))
+
+
+def test_help_tells_the_metadata_of_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("decode", "race"):
+        with pytest.raises(SystemExit) as stop:
+            cli.main([command, "--help"])
+        assert stop.value.code == 0
+        told = re.sub(r"\s+", " ", capsys.readouterr().out)
+        for item in dataclasses.fields(DecodeConfig):
+            assert flags.flag(item.name) in told
+            assert re.sub(r"\s+", " ", flags.explain(item)).replace("%%", "%") in told
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gamma", "99"], "out of range"),
+        (["--gamma", "soon"], "must be a number"),
+        (["--gamma", "2", "--steps", "3"], "cannot reveal"),
+        (["--rule", "magic"], "does not exist"),
+        (["--pair", "nothing"], "no model pair"),
+        (["--drafter", "nobody"], "no drafter"),
+        (["--device", "abacus"], "Unknown device"),
+        (["--threads", "0"], "threads"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_with_a_hint(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = run(capsys, "decode", "--prompt", "x", *words)
+    assert status == 2
+    assert out == ""
+    assert message in err
+    assert "hint: " in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (ContextOverflow("Too long.", hint="Shorten it."), 2, "error: Too long.\nhint: Shorten it."),
+        (SpecDiffError("It broke."), 2, "error: It broke."),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_failures_have_their_status(
+    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], error: Any, status: int, told: str
+) -> None:
+    fake.fail, fake.fail_after = error, 0
+    found, _, err = run(capsys, "decode", "--prompt", "x")
+    assert found == status
+    assert told in err
+
+
+def test_race_interleaves_and_tells_its_spread(
+    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    trace = tmp_path / "race.jsonl.gz"
+    words = ("race", "--prompt", "Once", "--max-new-tokens", "30", "--repeats", "3", "--json", "--trace", str(trace))
+    status, out, _ = run(capsys, *words)
+    assert status == 0
+    order = [config.drafter for _, config in fake.calls]
+    assert order == ["none", "block", *["none", "block"], *["block", "none"], *["none", "block"]]  # warm-up, then turns
+    found = json.loads(out.splitlines()[-1])
+    rates = [found[lane]["tokens_per_second"] for lane in ("drafted", "vanilla")]
+    assert found["speedup"] == pytest.approx(rates[0] / rates[1])  # the fake clock says the same in every repeat
+    assert found["repeats"] == len(found["speedups"]) == 3
+    assert found["speedup_least"] <= found["speedup_median"] <= found["speedup_largest"]
+    assert found["same_text_as_vanilla"] is True
+    assert "3 repeats" in out
+    lanes = read_trace(trace).lanes
+    assert list(lanes) == ["vanilla", "drafted"]
+    assert all(isinstance(events[-1], Finished) for events in lanes.values())
+
+
+def test_naive_is_never_called_lossless(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("race", "--prompt", "Once", "--rule", "naive", "--max-new-tokens", "20", "--json")
+    _, out, _ = run(capsys, *words)
+    assert json.loads(out.splitlines()[-1])["lossless"] is False
+    assert "NOT lossless" in out
+    assert "ANOTHER LAW" in out
+
+
+def test_replay_tells_what_decode_told(fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trace = tmp_path / "run.jsonl"
+    _, out, _ = run(capsys, "decode", "--prompt", "Once", "--max-new-tokens", "20", "--trace", str(trace), "--json")
+    decoded = json.loads(out.splitlines()[-1])
+    status, out, _ = run(capsys, "replay", str(trace), "--json")
+    assert status == 0
+    assert json.loads(out.splitlines()[-1])["lanes"]["drafted"] == decoded
+    assert cli.LEGEND in out
+
+
+def test_replay_of_something_else_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "photo.jsonl").write_bytes(b"\x89PNG")
+    status, _, err = run(capsys, "replay", str(tmp_path / "photo.jsonl"))
+    assert status == 2
+    assert "not a trace" in err
+
+
+def test_text_cannot_steer_the_terminal() -> None:
+    assert cli.plain("a\x1b[2Jb\r\nc\té") == "a\\x1b[2Jb\\r\nc\té"
+
+
+def test_pairs_are_listed_with_their_reasons(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specdiff_core import loading
+
+    monkeypatch.setattr(loading, "availability", lambda spec: (spec.offline, "" if spec.offline else "no network here"))
+    status, out, _ = run(capsys, "pairs", "--json")
+    assert status == 0
+    found = {pair["name"]: pair for pair in json.loads(out.splitlines()[-1])["pairs"]}
+    assert found["embedded"]["available"] is True
+    assert found["gpt2-mdlm"]["reason"] == "no network here"
+    assert "not available: no network here" in out
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    """``… --help | head -1``: the reader leaves, nobody sees a traceback."""
+    code = (
+        "import sys; sys.argv = ['x']; from specdiff_core import cli\n"
+        "def talk(args):\n"
+        "    while True: print('x' * 100)\n"
+        "parser = cli.build_parser()\n"
+        "cli.build_parser = lambda: parser\n"
+        "parser.parse_args = lambda argv: __import__('argparse').Namespace(run=talk)\n"
+        "raise SystemExit(cli.main())"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    with process.stderr:
+        assert process.stderr.read() == ""
+    assert process.wait(timeout=60) == 141
+
+
+def test_training_without_text_says_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status, _, err = run(capsys, "train", "target", "--corpus", str(tmp_path))
+    assert status == 2
+    assert "No training text" in err
+    for name in ("train", "valid"):
+        (tmp_path / f"tales.{name}.txt").write_text("Once.\n\n<|endoftext|>\n\nTwice.\n")
+    words = ("--corpus", str(tmp_path), "--tokenizer", str(tmp_path))
+    status, _, err = run(capsys, "train", "block", *words)
+    assert status == 2
+    assert "train tokenizer" in err
+    assert run(capsys, "train", "target", "--steps", "0", *words)[0] == 2

@@ -1,0 +1,61 @@
+"""requirements.txt, requirements-dev.txt and pyproject.toml name the same packages; the Space header fits them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def project() -> dict[str, Any]:
+    values: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return values
+
+
+def listed(name: str) -> set[str]:
+    lines = (ROOT / name).read_text().splitlines()
+    return {str(Requirement(line)) for line in lines if line.strip() and not line.startswith(("#", "-r "))}
+
+
+def normal(requirements: list[str]) -> set[str]:
+    return {str(Requirement(line)) for line in requirements}
+
+
+def test_the_page_needs_what_the_project_declares() -> None:
+    assert listed("requirements.txt") == normal(project()["dependencies"])
+
+
+def test_the_tests_need_what_the_project_declares() -> None:
+    assert listed("requirements-dev.txt") == normal(project()["optional-dependencies"]["dev"])
+    assert "-r requirements.txt" in (ROOT / "requirements-dev.txt").read_text().splitlines()
+
+
+def test_every_requirement_has_a_floor_and_a_ceiling() -> None:
+    for line in listed("requirements.txt") | listed("requirements-dev.txt"):
+        operators = {specifier.operator for specifier in Requirement(line).specifier}
+        assert operators == {">=", "<"}, line
+
+
+def test_space_header_fits_the_requirements() -> None:
+    readme = (ROOT / "README.md").read_text()
+    header = dict(re.findall(r"^(\w+): *(.*)$", readme.split("---")[1], re.MULTILINE))
+    gradio = next(Requirement(line) for line in listed("requirements.txt") if line.startswith("gradio"))
+    assert header["sdk"] == "gradio"
+    assert header["sdk_version"] in gradio.specifier
+    assert header["python_version"].strip('"') in SpecifierSet(project()["requires-python"])
+    assert (ROOT / header["app_file"]).is_file()
+    assert len(header["short_description"]) <= 60
+    torch = next(Requirement(line) for line in listed("requirements.txt") if line.startswith("torch"))
+    for offered in ("2.8.0", "2.9.1", "2.10.0", "2.11.0"):  # what Spaces with a lent GPU install
+        assert offered in torch.specifier
