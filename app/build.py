@@ -9,13 +9,13 @@ from typing import Any
 import gradio as gr
 import plotly
 
-from app import controls, pages, session
+from app import controls, pages, scripts, session
+from app.endpoint import race_endpoint
 from app.engines import Engines, Factory, unavailable
 from app.errors import card, new_run_id
 from app.gpu import on_gpu
 from app.html import element, json_for_script
 from app.palette import css
-from app.summary import race_summary
 from specdiff_core.registry import PAIRS
 
 STATIC = Path(__file__).resolve().parent / "static"
@@ -92,7 +92,7 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
             with gr.Tab("Learn", id="learn"):
                 gr.HTML(pages.learn(), apply_default_css=False)
             with gr.Tab("API & MCP", id="api"):
-                gr.HTML(pages.api(), apply_default_css=False, js_on_load=_OWN_ADDRESS)
+                gr.HTML(pages.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
         settings = [widgets[name] for name in NAMES]
         running = gr.on(
@@ -111,8 +111,8 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
             None, None, None, cancels=[running]
         )
         upload.upload(session.open_trace, upload, player, show_progress="hidden", api_visibility="private")
-        share.click(None, [prompt, *settings], None, js=_share_script())
-        theme.click(None, None, None, js=_THEME)
+        share.click(None, [prompt, *settings], None, js=scripts.share(NAMES))
+        theme.click(None, None, None, js=scripts.THEME)
         _wire_settings(page, prompt, widgets, player, preset, drawer)
         gr.api(race_endpoint(decoders), api_name="race", concurrency_id="decode", concurrency_limit=1)
     return page
@@ -125,12 +125,19 @@ def _controls() -> tuple[gr.Textbox, dict[str, Any], gr.Button, gr.Button, gr.Ac
         with gr.Row(elem_id="sd-row"):
             with gr.Column(scale=5, min_width=280, elem_id="sd-prompt-column"):
                 prompt = gr.Textbox(
-                    controls.EXAMPLES[0].prompt, label="Prompt", lines=2, max_lines=4, elem_id="set-prompt", container=True
+                    controls.EXAMPLES[0].prompt,
+                    label="Prompt",
+                    lines=2,
+                    max_lines=4,
+                    elem_id="set-prompt",
+                    container=True,
                 )
                 with gr.Row(elem_id="sd-examples"):
                     for example in controls.EXAMPLES:
-                        chip = gr.Button(example.flavour, size="sm", scale=0, min_width=60, elem_classes=["sd-chip-button"])
-                        chip.click(None, None, prompt, js=f"() => {json_for_script(example.prompt)}")
+                        chip = gr.Button(
+                            example.flavour, size="sm", scale=0, min_width=60, elem_classes=["sd-chip-button"]
+                        )
+                        chip.click(None, None, prompt, js=scripts.constant(example.prompt))
             preset = gr.Dropdown(
                 [(item.label, str(i)) for i, item in enumerate(controls.PRESETS)],
                 value="0",
@@ -154,21 +161,20 @@ def _controls() -> tuple[gr.Textbox, dict[str, Any], gr.Button, gr.Button, gr.Ac
 
 
 def _wire_settings(
-    page: gr.Blocks, prompt: gr.Textbox, widgets: dict[str, Any], player: gr.HTML, preset: gr.Dropdown, drawer: gr.Accordion
+    page: gr.Blocks,
+    prompt: gr.Textbox,
+    widgets: dict[str, Any],
+    player: gr.HTML,
+    preset: gr.Dropdown,
+    drawer: gr.Accordion,
 ) -> None:
     """Presets and the bond T ≤ γ live in the browser; pairs, drafters and share links ask the server."""
     pairs = next(block for block in page.blocks.values() if getattr(block, "elem_id", "") == "sd-pairs")
-    values = [controls.preset_values(item) for item in controls.PRESETS]
-    named = list(values[0])
-    preset.input(
-        None,
-        preset,
-        [widgets[name] for name in named],
-        js=f"(chosen) => {{ const all = {json_for_script(values)}; return {json_for_script(named)}.map((name) => all[+chosen][name]); }}",
-    )
+    options = [controls.preset_values(item) for item in controls.PRESETS]
+    preset.input(None, preset, [widgets[name] for name in options[0]], js=scripts.choose(options))
     gamma, steps = widgets["gamma"], widgets["steps"]
-    gamma.input(None, [gamma, steps], steps, js="(gamma, steps) => Math.min(gamma, steps)")
-    steps.input(None, [gamma, steps], gamma, js="(gamma, steps) => Math.max(gamma, steps)")
+    gamma.input(None, [gamma, steps], steps, js=scripts.KEEP_STEPS_BELOW_GAMMA)
+    steps.input(None, [gamma, steps], gamma, js=scripts.KEEP_GAMMA_ABOVE_STEPS)
     quiet = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 
     def drafters_of(pair: str, drafter: str) -> Any:
@@ -186,7 +192,11 @@ def _wire_settings(
         except Exception as error:  # shown as a card, logged by app/errors.py
             return [request.query_params.get("prompt") or gr.skip(), *skip[2:], session.refusal(error)]
         chosen = config.to_dict() if config else {}
-        return [text if text is not None else gr.skip(), *(controls.shown(chosen[name]) if chosen else gr.skip() for name in NAMES), gr.skip()]
+        return [
+            text if text is not None else gr.skip(),
+            *(controls.shown(chosen[name]) if chosen else gr.skip() for name in NAMES),
+            gr.skip(),
+        ]
 
     page.load(from_link, None, [prompt, *(widgets[name] for name in NAMES), player], **quiet)
 
@@ -202,96 +212,12 @@ def look_for_pairs() -> tuple[Any, str]:
         element(
             "label",
             element("input", type="radio", disabled="disabled"),
-            element("span", element("b", text=PAIRS[name].label), element("small", text=f" Not available here: {reason}")),
+            element(
+                "span", element("b", text=PAIRS[name].label), element("small", text=f" Not available here: {reason}")
+            ),
             class_="sd-pair-off",
             aria_disabled="true",
         )
         for name, reason in missing.items()
     ]
     return gr.update(choices=controls.pair_choices(missing)), "".join(lines)
-
-
-def race_endpoint(decoders: Factory) -> Any:
-    """The typed function behind ``/race`` and the MCP tool of the same name."""
-
-    def race(
-        prompt: str,
-        pair: str = "embedded",
-        drafter: str = "block",
-        gamma: int = 8,
-        steps: int = 1,
-        order: str = "left_to_right",
-        rule: str = "ratio",
-        temperature: float = 0.0,
-        draft_temperature: float | None = None,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int = 0,
-        max_new_tokens: int = 96,
-        ignore_eos: bool = False,
-        include_events: bool = False,
-    ) -> Iterator[dict]:
-        """Race speculative diffusion decoding against vanilla decoding of the same target model, and measure both.
-
-        The lanes run one after the other. Returns the text, the measured speed-up, whether the rule is lossless, and
-        for each lane: tokens, seconds of decode time, tokens per second, rounds, block efficiency tau, acceptance
-        rate alpha, target passes and drafter passes.
-
-        Args:
-            prompt: The text to continue, 1 to 20,000 characters.
-            pair: The model pair: "embedded" (ships with the project) or "gpt2-mdlm".
-            drafter: The drafter: "block", "mdlm", or "none" for vanilla only.
-            gamma: Tokens drafted per round, 1 to 32.
-            steps: Denoising steps T per round, 1 to gamma.
-            order: Reveal order: left_to_right, random, entropy, margin, max_prob or value_confidence.
-            rule: Verification rule: ratio, match, delta (all exact) or naive (not lossless).
-            temperature: Temperature of the target, 0 to 2; 0 always takes the most probable token.
-            draft_temperature: Temperature of the drafter, 0 to 2; null means the target's.
-            top_k: Keep the k most probable tokens, 0 to 4096; 0 keeps all.
-            top_p: Keep the smallest set of tokens with this probability, 0.01 to 1.
-            seed: Seed of all randomness, 0 to 2147483647.
-            max_new_tokens: Stop after this many new tokens, 1 to 480.
-            ignore_eos: Go on after an end-of-text token.
-            include_events: Add every event of both lanes to the result (large).
-        """
-        arguments = dict(locals())
-        values = {name: arguments[name] for name in NAMES}
-        try:
-            for result in session.results(decoders, prompt, values):
-                yield race_summary(result["lanes"], with_events=include_events) if result["finished"] else result
-        except Exception as error:  # translated: programs get a sentence, the log gets the traceback
-            told = card(error, new_run_id())
-            raise gr.Error(f"{told['message']} {told['hint']}".strip(), print_exception=False, title=told["title"]) from None
-
-    return race
-
-
-_THEME = """() => {
-  const dark = document.body.classList.toggle('dark');
-  try { localStorage.setItem('specdiff-theme', dark ? 'dark' : 'light'); } catch (error) { console.info('theme not kept', error); }
-}"""
-
-_OWN_ADDRESS = (
-    "const own = document.baseURI.split(/[?#]/)[0];"
-    "element.querySelectorAll('code').forEach((code) => {"
-    " code.textContent = code.textContent.replaceAll('http://127.0.0.1:7860/', own); });"
-)
-
-
-def _share_script() -> str:
-    """Put every setting and the prompt into the address, and copy it."""
-    return (
-        "(prompt, ...values) => {"
-        f" const names = {json_for_script(NAMES)};"
-        " const query = new URLSearchParams({ prompt });"
-        " names.forEach((name, i) => { if (values[i] !== null && values[i] !== undefined) query.set(name, values[i]); });"
-        " const address = location.pathname + '?' + query;"
-        " const button = document.getElementById('sd-share');"
-        " const say = (words) => { button.textContent = words;"
-        " setTimeout(() => { button.textContent = 'Share link'; }, 2200); };"
-        " if (address.length > 8000) { say('Prompt too long'); return; }"
-        " history.replaceState(null, '', address);"
-        " if (window.parent !== window) window.parent.postMessage({ queryString: query.toString() }, 'https://huggingface.co');"
-        " if (navigator.clipboard) navigator.clipboard.writeText(location.href).then(() => say('Link copied'), () => say('Link in address bar'));"
-        " else say('Link in address bar'); }"
-    )

@@ -87,24 +87,13 @@ def shown(value: Any) -> Any:
     return "" if value is None else value
 
 
-class Knob(gr.Slider):
-    """A slider that passes on what it was given; ``DecodeConfig`` judges it."""
+def unjudged(component: gr.components.Component) -> gr.components.Component:
+    """Let a widget pass on what it was given: ``DecodeConfig`` judges it, and a person gets a card.
 
-    is_template = True
-
-    def preprocess(self, payload: float) -> float:
-        """The value, unchecked."""
-        return payload
-
-
-class Choice(gr.Dropdown):
-    """A dropdown that passes on what it was given; ``DecodeConfig`` and the registry judge it."""
-
-    is_template = True
-
-    def preprocess(self, payload: Any) -> Any:
-        """The value, unchecked."""
-        return payload
+    Set on the instance, because Gradio writes a stub file beside every subclass of a component.
+    """
+    setattr(component, "preprocess", lambda payload: payload)  # noqa: B010 - not a typed attribute
+    return component
 
 
 def label(name: str) -> str:
@@ -139,23 +128,23 @@ def widget(name: str) -> gr.components.Component:
         "info": None if name in MAIN else meta["help"],
         "min_width": 150,
     }
-    if name == "pair":
-        return Choice(choices=pair_choices({}), value=item.default, filterable=False, **common)
-    if name == "drafter":
-        return Choice(choices=drafter_choices("embedded"), value=item.default, filterable=False, **common)
-    if name == "order":
-        orders = [(words, order.value) for order, words in ORDER_WORDS.items()]
-        return Choice(choices=orders, value=item.default.value, filterable=False, **common)
-    if name == "rule":
-        rules = [(words, rule.value) for rule, words in RULE_WORDS.items()]
-        return Choice(choices=rules, value=item.default.value, filterable=False, **common)
     if kind == "bool":
         return gr.Checkbox(value=item.default, **common)
     if "None" in kind:  # a number box cannot be empty
         return gr.Textbox("", placeholder="as the target", max_lines=1, **common)
     if name in {"seed", "top_k"}:
-        return gr.Number(value=item.default, **common)
-    return Knob(minimum=meta["low"], maximum=meta["high"], step=meta["step"], value=item.default, buttons=[], **common)
+        return unjudged(gr.Number(value=item.default, **common))
+    if meta["low"] is not None:
+        low, high, step = meta["low"], meta["high"], meta["step"]
+        return unjudged(gr.Slider(minimum=low, maximum=high, step=step, value=item.default, buttons=[], **common))
+    choices = {
+        "pair": pair_choices({}),
+        "drafter": drafter_choices(str(FIELDS["pair"].default)),
+        "order": [(words, order.value) for order, words in ORDER_WORDS.items()],
+        "rule": [(words, rule.value) for rule, words in RULE_WORDS.items()],
+    }[name]
+    default = getattr(item.default, "value", item.default)
+    return unjudged(gr.Dropdown(choices=choices, value=default, filterable=False, **common))
 
 
 def check_prompt(prompt: object) -> str:

@@ -23,7 +23,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def theme() -> Any:
-    """The palette's roles as a Gradio theme. The custom properties switch with the dark class, so one set serves both."""
+    """The palette's roles as a Gradio theme. The properties switch with the dark class, so one set serves both."""
     import gradio as gr
 
     fonts = ["Inter", "system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]

@@ -1,4 +1,4 @@
-"""The words of the Learn and the API tab, and the title of the page. Knows prose and field metadata, no run and no widget."""
+"""The words of the Learn and the API tab, and the title. Knows prose and field metadata, no run and no widget."""
 
 from __future__ import annotations
 
@@ -78,7 +78,12 @@ python -m specdiff_core decode \\
 def learn() -> str:
     """Three cards."""
     cards = [
-        element("article", element("h2", text=title), *(element("p", text=words) for words in paragraphs), class_="sd-lesson")
+        element(
+            "article",
+            element("h2", text=title),
+            *(element("p", text=words) for words in paragraphs),
+            class_="sd-lesson",
+        )
         for title, paragraphs in LESSONS
     ]
     return element("div", *cards, class_="sd-lessons")
@@ -116,16 +121,24 @@ def parameters() -> str:
     for item in dataclasses.fields(DecodeConfig):
         meta = item.metadata
         choices = getattr(type(item.default), "__members__", None)
-        limits = f"{meta['low']:g} to {meta['high']:g}" if meta["low"] is not None else "a name"
+        low, high = (int(edge) if edge == int(edge) else edge for edge in (meta["low"] or 0, meta["high"] or 0))
+        limits = f"{low} to {high}" if meta["low"] is not None else "a name"
         limits = ", ".join(choice.value for choice in choices.values()) if choices else limits
         limits = "true or false" if isinstance(item.default, bool) else limits
         default = getattr(item.default, "value", item.default)
         rows.append((item.name, limits, "the target's" if default is None else str(default), meta["help"]))
-    head = element("thead", element("tr", *(element("th", text=t, scope="col") for t in ("parameter", "values", "default", "meaning"))))
+    head = element(
+        "thead",
+        element("tr", *(element("th", text=t, scope="col") for t in ("parameter", "values", "default", "meaning"))),
+    )
     body = element(
         "tbody",
         *(
-            element("tr", element("th", element("code", text=name), scope="row"), *(element("td", text=cell) for cell in cells))
+            element(
+                "tr",
+                element("th", element("code", text=name), scope="row"),
+                *(element("td", text=cell) for cell in cells),
+            )
             for name, *cells in rows
         ),
     )

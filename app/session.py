@@ -215,4 +215,6 @@ def open_trace(path: str | None) -> str:
 def recording(path: str) -> str:
     """A recorded trace that ships with the page, as the player's first value."""
     trace = read_trace(path)
-    return frame("recording", 1, phase="finished", finished=True, source="recording", trace=pack(trace.lanes, trace.title))
+    return frame(
+        "recording", 1, phase="finished", finished=True, source="recording", trace=pack(trace.lanes, trace.title)
+    )

@@ -58,10 +58,11 @@ def device_name(device: torch.device) -> str:
     """What people call the hardware: ``cuda: NVIDIA …`` or ``cpu: AMD …``."""
     if device.type == "cuda":
         return f"cuda: {torch.cuda.get_device_name(device)}"
-    return f"cpu: {_processor()}"
+    return f"cpu: {processor()}"
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The processor's name as the system tells it."""
     info = Path("/proc/cpuinfo")  # Linux; elsewhere Python knows a name, or nothing
     lines = info.read_text(errors="replace").splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

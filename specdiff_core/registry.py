@@ -86,7 +86,7 @@ EMBEDDED = PairSpec(
             module="masked_diffusion",
             source=str(ASSETS / "embedded" / "mdlm"),
             weights_format="mdlm",
-            context=128,
+            context=64,
             about="A bidirectional masked denoiser that re-reads the last tokens at every step.",
         ),
         NONE,

@@ -28,14 +28,17 @@ from specdiff_core.events import (
     Verified,
 )
 
-WORDS = (
+TEXT = (
     "Once upon a time , a small lighthouse stood on a rocky island . Every evening , an old keeper named Tom climbed "
     "the narrow stairs and lit the big lamp . The ships saw the light and knew the way home . One night , a storm "
     "came from the sea . The wind was loud and the lamp went out . Tom was afraid , but he did not give up . He took a "
     "little lantern , opened the window and waved it until the first ship answered with its horn . In the morning the "
     "sailors came to thank him . They brought bread and a warm blanket , and they sang until the sun was high ."
-).split()
-VOCABULARY = sorted({f" {word}" if word not in ".," else word for word in WORDS} | {" hill", " boat", " slowly", "\n", " café"})
+)
+WORDS = TEXT.split()
+VOCABULARY = sorted(
+    {f" {word}" if word not in ".," else word for word in WORDS} | {" hill", " boat", " slowly", "\n", " café"}
+)
 IDS = {piece: i for i, piece in enumerate(VOCABULARY)}
 SCRIPT = [IDS[f" {word}" if word not in ".," else word] for word in WORDS]
 
@@ -89,14 +92,17 @@ class FakeDecoder:
             truth = [SCRIPT[(total + i) % len(SCRIPT)] for i in range(config.gamma + 1)]
             size = 0 if config.drafter == "none" else min(config.gamma, config.max_new_tokens - total - 1)
             kept = next((i for i in range(size) if rng.random() > 0.86 - 0.02 * i), size)
-            draft = [truth[i] if i != kept else (truth[i] + 1 + rng.randrange(9)) % len(VOCABULARY) for i in range(size)]
+            draft = [
+                truth[i] if i != kept else (truth[i] + 1 + rng.randrange(9)) % len(VOCABULARY) for i in range(size)
+            ]
             began, reveal = now, [0] * size
             passes = min(config.steps, size)
             for step in range(passes):
                 fresh = tuple(range(step * size // passes, (step + 1) * size // passes))
                 known = fresh[-1] + 1 if fresh else 0
                 confidence = tuple(
-                    1.0 if i < known and i not in fresh else round_to(rng.uniform(0.25, 0.99) * (1 - 0.03 * i)) for i in range(size)
+                    1.0 if i < known and i not in fresh else round_to(rng.uniform(0.25, 0.99) * (1 - 0.03 * i))
+                    for i in range(size)
                 )
                 for i in fresh:
                     reveal[i] = step
@@ -127,7 +133,10 @@ class FakeDecoder:
             )
             by["draft"] += now - began
             span = Span(name="score", start=now, seconds=0.0092 + 0.0002 * size)
-            p = tuple(round_to(min(1.0, v * rng.uniform(0.9, 1.2)) if i < kept else v * rng.uniform(0.05, 0.5)) for i, v in enumerate(q))
+            p = tuple(
+                round_to(min(1.0, v * rng.uniform(0.9, 1.2)) if i < kept else v * rng.uniform(0.05, 0.5))
+                for i, v in enumerate(q)
+            )
             yield TargetScored(round=round, p=p, candidates=(), span=span)
             now += span.seconds
             by["score"] += span.seconds
@@ -136,7 +145,17 @@ class FakeDecoder:
                 bound = min(1.0, p[i] / q[i])
                 draw = rng.uniform(0, bound * 0.98) if i < kept else rng.uniform(bound, 1)
                 tests.append(
-                    Test(position=i, id=draft[i], p=p[i], q=q[i], threshold=round_to(bound), draw=draw, wanted=None, accepted=i < kept, kind="ratio")
+                    Test(
+                        position=i,
+                        id=draft[i],
+                        p=p[i],
+                        q=q[i],
+                        threshold=round_to(bound),
+                        draw=draw,
+                        wanted=None,
+                        accepted=i < kept,
+                        kind="ratio",
+                    )
                 )
             source = "bonus" if kept == size else "residual"
             span = Span(name="verify", start=now, seconds=0.0004)
@@ -158,7 +177,9 @@ class FakeDecoder:
                 lossless=config.rule.lossless,
                 span=span,
             )
-            yield Committed(round=round, ids=tuple(fresh_ids), sources=("draft",) * kept + (source,), total=total, at=now)
+            yield Committed(
+                round=round, ids=tuple(fresh_ids), sources=("draft",) * kept + (source,), total=total, at=now
+            )
             now += 0.0003
             if total >= config.max_new_tokens:
                 reason = "length"

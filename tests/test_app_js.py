@@ -31,7 +31,9 @@ def test_javascript(name: str, tmp_path: Path) -> None:
     }
     fixture = tmp_path / "fixture.json"
     metrics = {lane: dataclasses.asdict(fold(events)) for lane, events in lanes.items()}
-    fixture.write_text(json.dumps({"trace": dump_trace(lanes, title="t").decode(), "metrics": metrics}), encoding="utf-8")
+    fixture.write_text(
+        json.dumps({"trace": dump_trace(lanes, title="t").decode(), "metrics": metrics}), encoding="utf-8"
+    )
     # The module files are named .js; a package file beside a copy tells node that they are modules.
     modules = tmp_path / "app" / "static"
     shutil.copytree(HERE.parent / "app" / "static", modules)

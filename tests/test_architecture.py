@@ -106,7 +106,17 @@ def calls(path: Path) -> Iterator[tuple[str, int]]:
 
 def test_chance_and_time_have_one_home() -> None:
     """Only rng.py (and training, with generators of its own) seeds or draws; nothing in the product sleeps."""
-    draws = {"manual_seed", "seed_all", "rand", "rand_like", "randn", "randn_like", "randint", "multinomial", "bernoulli"}
+    draws = {
+        "manual_seed",
+        "seed_all",
+        "rand",
+        "rand_like",
+        "randn",
+        "randn_like",
+        "randint",
+        "multinomial",
+        "bernoulli",
+    }
     for path in SOURCES:
         name = path.relative_to(ROOT).as_posix()
         for word, line in calls(path):

@@ -16,8 +16,8 @@ from specdiff_core.bench import command, tables
 from specdiff_core.bench.equality import check_equality, difference, fold_equality, top_two
 from specdiff_core.bench.forwards import efficiency, measure_cell
 from specdiff_core.bench.prompts import Prompt, cut, make_prompts, read_prompts, write_prompts
-from specdiff_core.bench.provenance import command as command_text
-from specdiff_core.bench.provenance import git_state, provenance
+from specdiff_core.provenance import command as command_text
+from specdiff_core.provenance import git_state, provenance
 from specdiff_core.bench.report import interval, ratio, report
 from specdiff_core.bench.rows import Row, RowLog
 from specdiff_core.bench.stock import endless, fold_stock
@@ -38,7 +38,9 @@ BASE = DecodeConfig(max_new_tokens=12)
 CELLS = grid(["none", "block"], [4], [1, 2])
 
 
-def row(prompt: str, cell: str, seconds: float, tokens: int = 10, *, repeat: int = 0, text: str = "t", **others: Any) -> Row:
+def row(
+    prompt: str, cell: str, seconds: float, tokens: int = 10, *, repeat: int = 0, text: str = "t", **others: Any
+) -> Row:
     metrics = Metrics(
         rounds=5, committed=tokens, seconds=seconds, seconds_by={"draft": 0.2 * seconds, "score": 0.5 * seconds,
         "verify": 0.1 * seconds, "prefill": 0.1 * seconds}, tested=8, accepted=6, tested_at=(5, 3), accepted_at=(3, 3),
@@ -257,7 +259,9 @@ def engine() -> Engine:
         torch.manual_seed(0)
         shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
         model = LlamaForCausalLM(
-            LlamaConfig(vocab_size=12, max_position_embeddings=128, bos_token_id=0, eos_token_id=0, pad_token_id=0, **shape)
+            LlamaConfig(
+                vocab_size=12, max_position_embeddings=128, bos_token_id=0, eos_token_id=0, pad_token_id=0, **shape
+            )
         )
     spec = PairSpec(
         name="tiny", label="Tiny", target="tiny", suppress=(1,), context=128,
@@ -344,7 +348,13 @@ def test_bench_from_the_command_line(
     assert stored["prompts"] == {"math": 1, "code": 1}
     assert cli.main(["bench", "--report", str(tmp_path / "BENCHMARKS.md"), "--from", *results]) == 0
     told = (tmp_path / "BENCHMARKS.md").read_text()
-    for words in ("## Speed-up", "## The baseline is no straw man", "## How close", "## The same text", "0 unexplained"):
+    for words in (
+        "## Speed-up",
+        "## The baseline is no straw man",
+        "## How close",
+        "## The same text",
+        "0 unexplained",
+    ):
         assert words in told
     assert str(tmp_path) not in told
 

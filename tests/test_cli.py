@@ -20,10 +20,24 @@ from specdiff_core.trace import read_trace
 from tests.app_fakes import FakeDecoder
 
 ROOT = Path(__file__).resolve().parent.parent
-PROMISED = (
-    "text token_ids new_tokens rounds tau alpha seconds tokens_per_second draft_nfe target_calls lossless drafter rule "
-    "device dtype versions"
-).split()
+PROMISED = [
+    "text",
+    "token_ids",
+    "new_tokens",
+    "rounds",
+    "tau",
+    "alpha",
+    "seconds",
+    "tokens_per_second",
+    "draft_nfe",
+    "target_calls",
+    "lossless",
+    "drafter",
+    "rule",
+    "device",
+    "dtype",
+    "versions",
+]
 
 
 @pytest.fixture

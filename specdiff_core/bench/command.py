@@ -38,8 +38,14 @@ def add_bench(commands: Any) -> None:
     add("--prompts", type=Path, metavar="FILE", help='JSON lines {"id", "flavour", "prompt"}')
     add("--first", type=int, metavar="N", help="use only the first N prompts of each flavour")
     add("--drafters", default="none,mdlm,block", metavar="LIST", help="[default none,mdlm,block]")
-    add("--gamma", default="4,8,16", metavar="LIST", help="draft windows [default 4,8,16]")
-    add("--steps", default="1,2,4", metavar="LIST", help="denoising steps; T larger than γ is left out [default 1,2,4]")
+    add("--gamma", dest="gammas", default="4,8,16", metavar="LIST", help="draft windows [default 4,8,16]")
+    add(
+        "--steps",
+        dest="step_counts",
+        default="1,2,4",
+        metavar="LIST",
+        help="denoising steps; T larger than γ is left out [default 1,2,4]",
+    )
     add("--repeats", type=int, default=3, metavar="N", help="[default 3]")
     add("--json", type=Path, metavar="OUT", help="write the result there, and its rows beside it (.rows.jsonl)")
     add("--temperatures", default="0,0.7,1", metavar="LIST", help="of --measure equality [default 0,0.7,1]")
@@ -87,7 +93,7 @@ def run_bench(args: argparse.Namespace) -> None:
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Run one measurement to its end and return its result."""
     from specdiff_core.bench.prompts import read_prompts
-    from specdiff_core.bench.provenance import provenance
+    from specdiff_core.provenance import provenance
     from specdiff_core.bench.report import report
     from specdiff_core.bench.sweep import grid, sweep
 
@@ -97,7 +103,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     drafters = numbers(args.drafters, str, "drafters")
     base = flags.read_settings(args)
-    cells = grid(drafters, numbers(args.gamma, int, "gamma"), numbers(args.steps, int, "steps"))
+    cells = grid(drafters, numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps"))
     for cell in cells:
         cell.config(base)  # out of range is told before anything is loaded
     prompts = first_of_each(read_prompts(args.prompts), args.first)
@@ -138,7 +144,7 @@ def measure_forwards(
 ) -> dict[str, Any]:
     """Bare passes for every cell of the grid; with ``--sweep`` the share of the limit that the loop reached there."""
     from specdiff_core.bench.forwards import efficiency, measure_cell, typical_context
-    from specdiff_core.bench.provenance import provenance
+    from specdiff_core.provenance import provenance
     from specdiff_core.bench.sweep import describe_run, grid, header
 
     swept = {}
@@ -146,7 +152,7 @@ def measure_forwards(
         stored = read_result(args.sweep)
         swept = {(entry["drafter"], entry["gamma"], entry["steps"]): entry for entry in stored["cells"]}
     drafters = [name for name in numbers(args.drafters, str, "drafters") if name != "none"]
-    cells = grid(drafters, numbers(args.gamma, int, "gamma"), numbers(args.steps, int, "steps"))[1:]
+    cells = grid(drafters, numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps"))[1:]
     ids = typical_context(engine, prompts[0].prompt, base)
     entries = []
     for cell in cells:

@@ -5,16 +5,17 @@ Scores are measured when the card is written, on the exported weights, over the 
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import nn
 
-from specdiff_core.bench.provenance import provenance
+from specdiff_core.provenance import provenance
 from specdiff_core.train.card import Card, write_card
 from specdiff_core.train.corpus import Corpus, encode_documents
-from specdiff_core.train.rounds import greedy_tokens_per_round
 from specdiff_core.train.target import held_out_loss
 
 if TYPE_CHECKING:
@@ -58,6 +59,16 @@ def samples(
     return texts
 
 
+def last_scores(run: Path, prefix: str) -> dict[str, float]:
+    """The scores of the run's last evaluation whose names begin with ``prefix``, without it."""
+    found: dict[str, float] = {}
+    for log in sorted(run.rglob("metrics.jsonl")):
+        for line in map(json.loads, log.read_text().splitlines()):
+            if line["kind"] == "EvalStep":
+                found = {k.removeprefix(prefix): v for k, v in line["scores"].items() if k.startswith(prefix)} or found
+    return found
+
+
 def card_of_target(
     target: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
@@ -71,28 +82,74 @@ def card_of_target(
 ) -> Path:
     """Measure and write the target's card."""
     held_out = held_out_tokens(corpus, tokenizer, cache)
-    scores = with_mean({name: held_out_loss(target, tokens) for name, (tokens, _) in held_out.items()})
     config = target.config
     size = sum(p.numel() for p in target.parameters())
-    facts = provenance()
-    return write_card(
-        Card(
-            name=f"Llama-Tales-{size / 1e6:.0f}M",
-            summary="A small, deep causal language model of four flavours of text (stories, task dialogues, worked "
-            "problems, Python functions): the target of the embedded pair of SpecDiff Lab.",
-            shape=f"A stock `LlamaForCausalLM`: {config.num_hidden_layers} layers × {config.hidden_size}, "
-            f"{config.num_attention_heads} heads, {size / 1e6:.1f} M parameters, vocabulary {config.vocab_size}, "
-            f"context {config.max_position_embeddings}, tied embedding; stored in bf16.",
-            run=run,
-            scores=scores,
-            score_name="Held-out loss (nats per token, windows of 512)",
-            command=command,
-            hardware=str(facts["cpu"]),
-            commit=str(facts["commit"]),
-            corpus=corpus.fingerprint(),
-            seed=seed,
-            samples=samples(target, tokenizer, held_out),
-            tags=("llama",),
-        ),
-        folder,
+    summary = (
+        "A small, deep causal language model of four flavours of text (stories, task dialogues, worked problems, "
+        "Python functions): the target of the embedded pair of SpecDiff Lab."
     )
+    shape = (
+        f"A stock `LlamaForCausalLM`: {config.num_hidden_layers} layers × {config.hidden_size}, "
+        f"{config.num_attention_heads} heads, {size / 1e6:.1f} M parameters, vocabulary {config.vocab_size}, "
+        f"context {config.max_position_embeddings}, tied embedding; stored in bf16."
+    )
+    card = Card(
+        name=f"Llama-Tales-{size / 1e6:.0f}M",
+        summary=summary,
+        shape=shape,
+        run=run,
+        scores=with_mean({name: held_out_loss(target, tokens) for name, (tokens, _) in held_out.items()}),
+        score_name="Held-out loss (nats per token, whole validation split, windows of 512)",
+        command=command,
+        corpus=corpus.fingerprint(),
+        seed=seed,
+        samples=samples(target, tokenizer, held_out),
+        tags=("llama",),
+        **_made(),
+    )
+    return write_card(card, folder)
+
+
+def card_of_drafter(
+    kind: str, model: nn.Module, corpus: Corpus, *, run: Path, folder: Path, command: str, seed: int
+) -> Path:
+    """Write a drafter's card (``kind``: mdlm or block); its scores are those of the run's last evaluation."""
+    size = sum(p.numel() for p in model.parameters())
+    summary, prefix = DRAFTERS[kind]
+    card = Card(
+        name=f"Llama-Tales-{kind}-{size / 1e6:.1f}M",
+        summary=summary,
+        shape=f"{size / 1e6:.1f} M parameters, stored in bf16; see config.json.",
+        run=run,
+        scores=last_scores(run, prefix),
+        score_name="Simulated greedy tokens per round, γ = 8, T = 1, on text the target wrote after held-out prompts",
+        command=command,
+        corpus=corpus.fingerprint(),
+        seed=seed,
+        samples={},
+        **_made(),
+    )
+    return write_card(card, folder)
+
+
+DRAFTERS = {
+    "mdlm": (
+        "A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for Llama-Tales as in SpecDiff "
+        "(arXiv 2408.05636): trained with the SUBS objective, then on windows of masks with the target's own "
+        "distribution as labels, half of them on text the target wrote. Format of `kuleshov-group/mdlm-owt`.",
+        "tokens_per_round/",
+    ),
+    "block": (
+        "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036) for Llama-Tales: it reads the "
+        "target's hidden states and uses its embedding and head. Trained on random anchors and mask ratios with the "
+        "target's own distribution as labels, mostly on text the target wrote. Format of the released DFlash "
+        "checkpoints.",
+        "tau8/",
+    ),
+}
+"""Drafter -> what it is, and how its held-out tokens per round are called in its metrics."""
+
+
+def _made() -> dict[str, str]:
+    facts = provenance()
+    return {"hardware": facts["gpu"] or f"{facts['threads']} threads of {facts['cpu']}", "commit": facts["commit"]}

@@ -142,7 +142,7 @@ def _train_target(
 ) -> Path:
     import torch
 
-    from specdiff_core.bench.provenance import command
+    from specdiff_core.provenance import command
     from specdiff_core.train.cards import card_of_target
     from specdiff_core.train.target import export_target, new_target, train_target
 

@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from specdiff_core.device import processor
+
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 
 
@@ -23,7 +25,7 @@ def provenance(argv: Sequence[str] = ()) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="minutes"),
         "command": command(argv),
         **git_state(),
-        "cpu": cpu_model(),
+        "cpu": processor(),
         "cores": os.cpu_count() or 0,
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
@@ -53,16 +55,6 @@ def git_state(folder: Path | None = None) -> dict[str, Any]:
         }
     except (OSError, subprocess.SubprocessError):  # no git, or not a clone: say so by an empty commit
         return {"commit": "", "dirty": False}
-
-
-def cpu_model() -> str:
-    """The processor's name as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _version(name: str) -> str:

@@ -1,0 +1,70 @@
+"""The race for programs: one typed, documented function behind the API and the MCP tool. Knows no widget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from app import session
+from app.controls import FIELDS
+from app.engines import Factory
+from app.errors import card, new_run_id
+from app.summary import summarise
+
+
+def race_endpoint(decoders: Factory) -> Any:
+    """The typed function behind ``/race`` and the MCP tool of the same name."""
+
+    def race(
+        prompt: str,
+        pair: str = "embedded",
+        drafter: str = "block",
+        gamma: int = 8,
+        steps: int = 1,
+        order: str = "left_to_right",
+        rule: str = "ratio",
+        temperature: float = 0.0,
+        draft_temperature: float | None = None,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        max_new_tokens: int = 96,
+        ignore_eos: bool = False,
+        include_events: bool = False,
+    ) -> Iterator[dict]:
+        """Race speculative diffusion decoding against vanilla decoding of the same target model, and measure both.
+
+        The lanes run one after the other. Returns the text, the measured speed-up, whether the rule is lossless, and
+        for each lane: tokens, seconds of decode time, tokens per second, rounds, block efficiency tau, acceptance
+        rate alpha, target passes and drafter passes.
+
+        Args:
+            prompt: The text to continue, 1 to 20,000 characters.
+            pair: The model pair: "embedded" (ships with the project) or "gpt2-mdlm".
+            drafter: The drafter: "block", "mdlm", or "none" for vanilla only.
+            gamma: Tokens drafted per round, 1 to 32.
+            steps: Denoising steps T per round, 1 to gamma.
+            order: Reveal order: left_to_right, random, entropy, margin, max_prob or value_confidence.
+            rule: Verification rule: ratio, match, delta (all exact) or naive (not lossless).
+            temperature: Temperature of the target, 0 to 2; 0 always takes the most probable token.
+            draft_temperature: Temperature of the drafter, 0 to 2; null means the target's.
+            top_k: Keep the k most probable tokens, 0 to 4096; 0 keeps all.
+            top_p: Keep the smallest set of tokens with this probability, 0.01 to 1.
+            seed: Seed of all randomness, 0 to 2147483647.
+            max_new_tokens: Stop after this many new tokens, 1 to 480.
+            ignore_eos: Go on after an end-of-text token.
+            include_events: Add every event of both lanes to the result (large).
+        """
+        arguments = dict(locals())
+        values = {name: arguments[name] for name in FIELDS}
+        try:
+            for result in session.results(decoders, prompt, values):
+                yield summarise(result["lanes"], with_events=include_events) if result["finished"] else result
+        except Exception as error:  # translated: programs get a sentence, the log gets the traceback
+            told = card(error, new_run_id())
+            words = f"{told['message']} {told['hint']}".strip()
+            raise gr.Error(words, print_exception=False, title=told["title"]) from None
+
+    return race

@@ -1,0 +1,168 @@
+"""The page as a whole: no torch before a run, nothing from outside, typed endpoint, launcher by path."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from app_fakes import FakeDecoder
+
+from app import build, launch, scripts, session
+from app.endpoint import race_endpoint
+from specdiff_core.config import DecodeConfig
+from specdiff_core.errors import PairUnavailable
+from specdiff_core.trace import write_trace
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Gradio 6 leaves an event loop behind for every Blocks that never launches.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def _collect_event_loops() -> Iterator[None]:
+    """Gradio 6 leaves an event loop behind for every Blocks that never launches; collect it without a warning."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+def test_no_torch_before_a_run(tmp_path: Path) -> None:
+    """Building the whole page, the opening trace included, imports neither torch nor transformers."""
+    write_trace(tmp_path / "a.jsonl.gz", {"drafted": list(FakeDecoder().decode("Once", DecodeConfig()))})
+    code = (
+        "import sys; from pathlib import Path; from app.build import build, head; from app.launch import theme;"
+        f"build(traces=Path({str(tmp_path)!r})); head(); theme();"
+        "heavy = ('torch', 'transformers', 'specdiff_core.decode', 'specdiff_core.loading');"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_the_launcher_runs_by_path_and_explains_itself() -> None:
+    """``import app`` is the package; the launcher is a script without logic."""
+    done = subprocess.run(
+        [sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for flag in ("--host", "--port", "--share", "--root-path"):
+        assert flag in done.stdout
+
+
+def test_flags_default_to_gradios_environment() -> None:
+    """None means: ask GRADIO_SERVER_PORT and its like."""
+    options = launch.arguments([])
+    assert (options.host, options.port, options.share, options.root_path) == (None, None, None, None)
+    options = launch.arguments(["--host", "0.0.0.0", "--port", "8000", "--share", "--root-path", "/lab"])
+    assert (options.host, options.port, options.share, options.root_path) == ("0.0.0.0", 8000, True, "/lab")
+
+
+def test_the_page_opens_on_a_recording(tmp_path: Path) -> None:
+    """The first value of the player says that it is one; without any trace the page still builds."""
+    assert build.opening_trace(tmp_path) == ""
+    for name in ("zebra", "opening"):
+        write_trace(
+            tmp_path / f"{name}.jsonl.gz", {"drafted": list(FakeDecoder().decode(name, DecodeConfig()))}, title=name
+        )
+    told = json.loads(build.opening_trace(tmp_path))
+    assert (told["source"], told["run"]) == ("recording", "recording")
+    page = build.build(lambda *_: FakeDecoder(), tmp_path)
+    player = next(block for block in page.blocks.values() if getattr(block, "elem_id", "") == "sd-player")
+    assert json.loads(player.value)["trace"] == told["trace"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "assets" / "traces").glob("*.jsonl.gz")), ids=lambda path: path.name)
+def test_shipped_recordings_are_honest(path: Path) -> None:
+    """Each can be read, is small, and says when and on what it was measured."""
+    assert path.stat().st_size <= 300_000
+    told = json.loads(session.recording(str(path)))
+    assert told["finished"]
+    from specdiff_core.events import RunStarted
+    from specdiff_core.trace import read_trace
+
+    for events in read_trace(path).lanes.values():
+        header = next(event for event in events if isinstance(event, RunStarted))
+        assert header.started_at and header.device and header.dtype and "torch" in header.versions
+
+
+def test_nothing_on_the_page_points_outside() -> None:
+    """Head, script and pages name no other host (fonts are the system's own)."""
+    from app.pages import api, brand, learn
+
+    sources = [build.head(), build.player_script(), api(), brand(), learn()]
+    sources += [path.read_text(encoding="utf-8") for path in build.STATIC.glob("*.js")]
+    for source in sources:
+        cleaned = source.replace("http://127.0.0.1", "").replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in cleaned and "https://" not in cleaned
+
+
+def test_the_endpoint_is_typed_and_documented() -> None:
+    """Programs and agents see every setting, with a type, a default and a description."""
+    race = race_endpoint(lambda *_: FakeDecoder())
+    signature = inspect.signature(race)
+    assert set(signature.parameters) == {"prompt", "include_events", *build.NAMES}
+    defaults = DecodeConfig().to_dict()
+    for name, parameter in signature.parameters.items():
+        assert parameter.annotation is not inspect.Parameter.empty
+        assert f"            {name}: " in str(race.__doc__)
+        if name in defaults:
+            assert parameter.default == defaults[name]
+
+
+def test_the_endpoint_refuses_in_words() -> None:
+    """A number out of range is named with its range; no traceback."""
+    import gradio as gr
+
+    race = race_endpoint(lambda *_: FakeDecoder())
+    for arguments, words in (
+        ({"prompt": "a", "gamma": 99}, "between 1 and 32"),
+        ({"prompt": "a", "steps": "x"}, "must be a number"),
+        ({"prompt": ""}, "empty"),
+        ({"prompt": "a", "pair": "b"}, "no model pair"),
+    ):
+        with pytest.raises(gr.Error, match=words):
+            list(race(**arguments))
+    assert list(race(prompt="Once"))[-1]["speedup"] > 1
+
+
+def test_pairs_that_cannot_run_are_shown_disabled_with_the_reason(monkeypatch: Any) -> None:
+    """And a broken check never breaks the page."""
+    monkeypatch.setattr(build, "unavailable", lambda: {"gpt2-mdlm": "<no> files here"})
+    update, line = build.look_for_pairs()
+    assert [name for _, name in update["choices"]] == ["embedded"]
+    assert "disabled" in line and "&lt;no&gt; files here" in line
+
+    def broken() -> dict[str, str]:
+        raise PairUnavailable("The hub cannot be reached.", hint="Go on with the embedded pair.")
+
+    monkeypatch.setattr(build, "unavailable", broken)
+    assert "The hub cannot be reached." in build.look_for_pairs()[1]
+
+
+def test_presets_fill_their_widgets_in_order() -> None:
+    """Object.values keeps the order of the keys, which is the order of the outputs."""
+    script = scripts.choose([{"gamma": 8, "steps": 1}, {"gamma": 16, "steps": 4}])
+    assert script == '(index) => Object.values([{"gamma":8,"steps":1},{"gamma":16,"steps":4}][+index])'
+
+
+def test_no_gpu_shim_without_spaces() -> None:
+    """Elsewhere the decorator returns the function itself."""
+    from app.gpu import on_gpu
+
+    def generate() -> None:
+        """Nothing."""
+
+    assert on_gpu(generate) is generate

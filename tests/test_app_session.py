@@ -1,0 +1,250 @@
+"""Runs as the page sees them: frames, heartbeats, stops, cards. With a scripted decoder, so every test is quick."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from app_fakes import FakeDecoder
+
+from app import session
+from app.errors import card
+from app.summary import summarise
+from specdiff_core.config import DecodeConfig
+from specdiff_core.errors import ContextOverflow, OutOfMemory, WeightsError
+from specdiff_core.events import Finished, Verified
+from specdiff_core.metrics import fold
+from specdiff_core.trace import dump_trace, read_trace, write_trace
+
+SETTINGS = DecodeConfig(gamma=4, steps=2, max_new_tokens=24).to_dict()
+
+
+def frames(generator: Iterator[str]) -> list[dict[str, Any]]:
+    """Distinct frames, as the browser sees them: an equal value fires nothing."""
+    seen: list[str] = []
+    for value in generator:
+        if not seen or value != seen[-1]:
+            seen.append(value)
+    return [json.loads(value) for value in seen]
+
+
+def factory(decoder: FakeDecoder) -> Any:
+    """A factory without loading."""
+
+    def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
+        progress("Loading nothing")
+        return decoder
+
+    return make
+
+
+def unpack(text: str) -> Any:
+    return read_trace(base64.b64decode(text))
+
+
+def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
+    """Both lanes, every event, vanilla measured first; the bytes are those of trace.py."""
+    decoder = FakeDecoder()
+    told = frames(session.stream(factory(decoder), "Once", SETTINGS))
+    last = told[-1]
+    assert last["finished"] and last["source"] == "run"
+    trace = unpack(last["trace"])
+    assert list(trace.lanes) == ["vanilla", "drafted"]
+    assert [config.drafter for _, config in decoder.calls] == ["none", "block"]
+    assert all(isinstance(events[-1], Finished) for events in trace.lanes.values())
+    assert any(isinstance(event, Verified) for event in trace.lanes["drafted"])
+    assert gzip.decompress(base64.b64decode(last["trace"])) == dump_trace(dict(trace.lanes), title=trace.title)
+    assert [frame["seq"] for frame in told] == sorted({frame["seq"] for frame in told})
+    assert len({frame["run"] for frame in told}) == 1
+
+
+def test_without_a_drafter_only_vanilla_runs() -> None:
+    """Racing vanilla against itself would show nothing."""
+    last = frames(session.stream(factory(FakeDecoder()), "Once", {**SETTINGS, "drafter": "none"}))[-1]
+    assert list(unpack(last["trace"]).lanes) == ["vanilla"]
+
+
+def test_heartbeats_come_while_nothing_happens() -> None:
+    """A generator that never yields never hears that its tab was closed."""
+    decoder = FakeDecoder(pace=0.15)
+    began, gaps = time.monotonic(), []
+    for _ in session.stream(factory(decoder), "Once", {**SETTINGS, "max_new_tokens": 8}):
+        gaps.append(time.monotonic() - began)
+        began = time.monotonic()
+    assert len(gaps) > 3
+    assert max(gaps) < session.BEAT + 0.6  # slack for a busy machine
+
+
+def test_frames_are_rare_while_a_clock_runs() -> None:
+    """At most one frame with content per second: the page must not disturb what it quotes."""
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 0.1  # each look is a tenth of a second
+        return now[0]
+
+    decoder = FakeDecoder(pace=0.05)
+    told = frames(session.stream(factory(decoder), "Once", {**SETTINGS, "max_new_tokens": 30}, clock=clock))
+    live = [frame for frame in told if frame["phase"] == "measuring"]
+    assert len(live) <= now[0] / session.PACE + 1
+    kinds = {event["kind"] for frame in live for event in frame["events"]}
+    assert kinds <= {"RunStarted", "PiecesSeen", "Committed", "Finished"}
+
+
+@pytest.mark.parametrize("end", ["close", "stop"])
+def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
+    """close() is what Gradio does to the generator of a closed tab; stop() is the Stop button."""
+    decoder, stops = FakeDecoder(pace=0.05), session.Stops()
+    run = session.stream(factory(decoder), "Once", {**SETTINGS, "max_new_tokens": 400}, stops=stops, session="me")
+    next(run), next(run), next(run)
+    began = time.monotonic()
+    if end == "close":
+        run.close()
+    else:
+        stops.stop("me")
+        last = frames(run)[-1]
+        trace = unpack(last["trace"])
+        assert trace.title == "Stopped run"
+        assert trace.lanes["vanilla"][-1].reason == "stopped"
+    assert decoder.stopped.wait(1.0)
+    assert time.monotonic() - began < 1.5
+
+
+def test_one_visitor_cannot_stop_or_see_another() -> None:
+    """Two sessions at once: own prompts, own traces, own stop events."""
+    stops = session.Stops()
+    one, two = FakeDecoder(pace=0.02), FakeDecoder(pace=0.02)
+    told: dict[str, list[dict[str, Any]]] = {}
+
+    def visit(name: str, decoder: FakeDecoder) -> None:
+        told[name] = frames(session.stream(factory(decoder), f"secret of {name}", SETTINGS, stops=stops, session=name))
+
+    threads = [threading.Thread(target=visit, args=item) for item in (("anna", one), ("ben", two))]
+    for thread in threads:
+        thread.start()
+    stops.stop("carla")
+    for thread in threads:
+        thread.join(20)
+    assert not one.stopped.is_set() and not two.stopped.is_set()
+    for name, other in (("anna", "ben"), ("ben", "anna")):
+        trace = unpack(told[name][-1]["trace"])
+        text = dump_trace(dict(trace.lanes)).decode()
+        assert f"secret of {name}" in text and f"secret of {other}" not in text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "values", "field"),
+    [
+        ("", SETTINGS, "prompt"),
+        ("x" * 100_000, SETTINGS, "prompt"),
+        ("Once", {**SETTINGS, "gamma": 99}, "gamma"),
+        ("Once", {**SETTINGS, "steps": "many"}, "steps"),
+        ("Once", {**SETTINGS, "pair": "unknown"}, "pair"),
+    ],
+)
+def test_bad_input_gets_a_card_and_no_run(prompt: str, values: dict[str, Any], field: str) -> None:
+    """One frame, with the field to mark; the decoder is never asked."""
+    decoder = FakeDecoder()
+    told = frames(session.stream(factory(decoder), prompt, values))
+    assert len(told) == 1 and not decoder.calls
+    assert told[0]["card"]["field"] == field
+    assert told[0]["card"]["hint"]
+    assert "trace" not in told[0], "what the visitor saw before stays"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OutOfMemory("No memory.", hint="Smaller γ."), "memory"),
+        (MemoryError(), "memory"),
+        (WeightsError("model.safetensors is cut off.", hint="Download it again."), "weights"),
+        (ContextOverflow("Too long.", hint="Shorten it."), "context"),
+        (RuntimeError("secret internals at /home/me"), "unexpected"),
+    ],
+)
+def test_failures_become_cards_without_tracebacks(error: Exception, code: str, caplog: Any) -> None:
+    """The visitor gets words; what nobody foresaw is in the log under the run id of the card."""
+    with caplog.at_level(logging.INFO, logger="specdiff.page"):
+        last = frames(session.stream(factory(FakeDecoder(fail=error)), "Once", SETTINGS))[-1]
+    shown = last["card"]
+    assert (shown["code"], last["phase"]) == (code, "failed")
+    assert shown["title"] and shown["message"] and shown["hint"]
+    assert "Traceback" not in json.dumps(last) and "internals" not in json.dumps(last)
+    assert f"run {shown['run']}" in caplog.text
+    if code == "unexpected":
+        assert "secret internals" in caplog.text and shown["run"] in shown["hint"]
+
+
+def test_a_failing_load_is_a_card_too() -> None:
+    """The factory runs in the worker: its errors take the same way."""
+
+    def broken(pair: str, drafter: str, progress: Any) -> FakeDecoder:
+        raise WeightsError("assets/target/model.safetensors is missing.", hint="Get the files again.")
+
+    assert frames(session.stream(broken, "Once", SETTINGS))[-1]["card"]["code"] == "weights"
+
+
+def test_opening_files(tmp_path: Path) -> None:
+    """A trace comes back as it was; everything else is a card."""
+    good = tmp_path / "good.jsonl.gz"
+    events = {"drafted": list(FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9)))}
+    write_trace(good, events, title="kept")
+    told = json.loads(session.open_trace(str(good)))
+    assert told["source"] == "file" and unpack(told["trace"]).title == "kept"
+    whole = good.read_bytes()
+    bad = {
+        "cut.gz": whole[: len(whole) // 2],
+        "text.txt": b"hello",
+        "picture.png": bytes(range(256)),
+        "empty": b"",
+        "other.jsonl": b'{"kind":"Trace","schema":99,"lanes":[]}\n',
+        "none.jsonl": b'{"kind":"Trace","schema":1,"lanes":["drafted"]}\n',
+        "wrong.jsonl": b'{"kind":"Trace","schema":1,"lanes":["a"]}\n{"kind":"Finished","lane":"a","reason":1}\n',
+    }
+    for name, content in bad.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        told = json.loads(session.open_trace(str(path)))
+        assert told["card"]["code"] in {"trace", "trace-schema"}, name
+        assert told["card"]["hint"], name
+    assert json.loads(session.open_trace(None))["card"]["code"] == "trace"
+
+
+def test_results_for_programs() -> None:
+    """The summary holds measured numbers that follow from the events."""
+    *progress, last = session.results(factory(FakeDecoder(pace=0.01)), "Once", SETTINGS)
+    assert all(not item["finished"] for item in progress)
+    told = summarise(last["lanes"], with_events=True)
+    vanilla, drafted = (fold(last["lanes"][lane]) for lane in ("vanilla", "drafted"))
+    assert told["speedup"] == pytest.approx((24 / drafted.seconds) / (24 / vanilla.seconds))
+    assert told["lossless"] is True and told["same_text_as_vanilla"] is True
+    assert told["drafted"]["tau"] == drafted.tau and told["drafted"]["alpha"] == drafted.alpha
+    assert told["vanilla"]["alpha"] is None
+    assert len(told["events"]["drafted"]) == len(last["lanes"]["drafted"])
+    json.dumps(told)
+
+
+def test_results_raise_what_happened() -> None:
+    """The endpoint translates it; nothing is swallowed."""
+    with pytest.raises(OutOfMemory):
+        list(session.results(factory(FakeDecoder(fail=OutOfMemory("No memory."))), "Once", SETTINGS))
+
+
+def test_cards_are_plain_text() -> None:
+    """Nothing is escaped twice: the browser sets these strings with textContent."""
+    assert card(WeightsError("<b> is missing & gone"), "r")["message"] == "<b> is missing & gone"
+
+
+def test_the_summary_of_vanilla_alone() -> None:
+    """No drafted lane: no speed-up is invented."""
+    told = summarise({"vanilla": list(FakeDecoder().decode("Once", DecodeConfig(drafter="none", max_new_tokens=5)))})
+    assert told["speedup"] is None and told["drafted"] is None
+    assert told["vanilla"]["new_tokens"] == 5

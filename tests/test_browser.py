@@ -1,0 +1,408 @@
+"""The page in a real browser: a person's clicks and keys, two themes, two sizes, hostile input. Loopback only.
+
+Skipped where Playwright's Python package or a Chromium is missing. Times are generous: the machine may be busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import pytest
+
+from specdiff_core.trace import read_trace
+
+playwright_api = pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found on the PATH"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.browser,
+]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE = 60_000  # milliseconds
+READY = "window.specdiff && window.specdiff.trace !== null"
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("page")
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            [sys.executable, str(HERE / "browser_server.py"), str(port), str(folder)], stdout=log, stderr=log
+        )
+    url = f"http://127.0.0.1:{port}/"
+    try:
+        for _ in range(240):
+            try:
+                urllib.request.urlopen(url, timeout=5).close()
+                break
+            except OSError:
+                assert server.poll() is None, (folder / "server.log").read_text(encoding="utf-8")
+                time.sleep(0.25)
+        yield url
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright_api.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@contextmanager
+def visit(
+    browser: Any, url: str, *, width: int = 1440, height: int = 900, dark: bool = False, motion: bool = False
+) -> Any:
+    """A fresh visitor on the Live tab, the recording shown. Fails on console errors and on any outside request."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light",
+        reduced_motion="no-preference" if motion else "reduce",
+        accept_downloads=True,
+    )
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    troubles: list[str] = []
+    page.on("console", lambda m: troubles.append(f"console {m.type}: {m.text}") if m.type == "error" else None)
+    page.on("pageerror", lambda error: troubles.append(f"page error: {error}"))
+    own = urlparse(url).netloc
+
+    def asked(request: Any) -> None:
+        if urlparse(request.url).netloc not in {own, ""}:
+            troubles.append(f"outside request: {request.url}")
+
+    page.on("request", asked)
+    page.goto(url)
+    page.wait_for_function(READY)
+    try:
+        yield page
+        assert not troubles, troubles
+    finally:
+        context.close()
+
+
+def stand(page: Any, kind: str, which: int = 0) -> None:
+    """Put the playhead on the n-th stop of a kind of event of the drafted lane."""
+    page.evaluate(
+        "([kind, which]) => { const app = window.specdiff; const stops = app.player.stops;"
+        " const found = stops.map((s, i) => [s, i]).filter(([s]) => s.lane === 'drafted'"
+        " && app.lanes.drafted.events[s.n - 1].kind === kind);"
+        " app.act(() => app.player.stand(found[which][1])); }",
+        [kind, which],
+    )
+    page.wait_for_function("!window.specdiff.dirty")
+
+
+def player(page: Any) -> dict[str, Any]:
+    return page.evaluate(
+        "(({t, stop, playing, slow, duration}) => ({t, stop, playing, slow, duration}))(window.specdiff.player)"
+    )
+
+
+def test_first_paint(browser: Any, address: str) -> None:
+    """It opens on a recording that says so, with clocks, numbers, window and three charts."""
+    with visit(browser, address) as page:
+        assert "Recording" in page.text_content(".sd-chip")
+        assert "2 January 2026" in page.text_content(".sd-source-words")
+        assert page.text_content(".sd-drafted .sd-clock") < page.text_content(".sd-vanilla .sd-clock")
+        assert "×" in page.text_content(".sd-speed")
+        assert "measured" in page.text_content(".sd-speed-words")
+        assert "Predicted, not measured" in page.text_content(".sd-predicted")
+        page.wait_for_selector(".sd-rail .main-svg")
+        page.locator(".sd-charts").scroll_into_view_if_needed()
+        page.wait_for_function("document.querySelectorAll('.sd-plot .main-svg').length >= 6")
+        page.click(".sd-link")
+        words = page.text_content("dialog[open]")
+        for fact in ("one after the other", "no device (test double)", "every denoising step", "fake 1", "prefill"):
+            assert fact in words
+        page.keyboard.press("Escape")
+
+
+def test_playback(browser: Any, address: str) -> None:
+    """Autoplay, pause, step, jump, scrub and speed move both lanes on one axis; nothing is asked of the server."""
+    with visit(browser, address, motion=True) as page:
+        page.wait_for_function("window.specdiff.player.t > 0")
+        page.locator("body").press(" ")
+        assert not player(page)["playing"]
+        calls: list[str] = []
+        page.on("request", lambda request: calls.append(request.url))
+        page.evaluate("window.specdiff.act(() => window.specdiff.player.stand(2))")
+        page.locator("body").press("ArrowRight")
+        assert player(page)["stop"] == 3
+        page.locator("body").press("Shift+ArrowRight")
+        assert player(page)["stop"] == 13
+        page.locator("body").press("ArrowLeft")
+        assert player(page)["stop"] == 12
+        page.locator(".sd-rd").nth(3).click()
+        page.wait_for_function("document.querySelector('.sd-window .sd-sub').textContent.startsWith('round 4')")
+        assert page.locator(".sd-rd").nth(3).get_attribute("aria-current") == "true"
+        assert page.text_content(".sd-voice").startswith("Round 4: ")
+        page.locator(".sd-scrub").fill("300")
+        state = player(page)
+        assert abs(state["t"] / state["duration"] - 0.3) < 0.01
+        page.wait_for_function("!window.specdiff.dirty")
+        assert page.text_content(".sd-drafted .sd-clock") == page.text_content(".sd-vanilla .sd-clock")
+        page.select_option(".sd-pick", "100")
+        assert player(page)["slow"] == 100
+        page.click(".sd-play")
+        page.wait_for_function("window.specdiff.player.playing")
+        assert not [url for url in calls if "queue" in url], "the player works alone"
+
+
+def test_the_window_shows_every_number(browser: Any, address: str) -> None:
+    """Masks, reveals, tests with p, q and u: as text or title of the cell that they belong to."""
+    with visit(browser, address) as page:
+        stand(page, "RoundStarted", 2)
+        assert page.locator(".sd-steps .sd-mask").count() == page.locator(".sd-steps .sd-c").count() == 18
+        stand(page, "DenoiseStep", 6)
+        assert page.locator(".sd-fresh:visible").count() >= 2
+        assert "largest q = " in page.locator(".sd-steps .sd-fresh").first.get_attribute("title")
+        stand(page, "Committed", 2)
+        first = page.locator(".sd-tests .sd-v").first
+        for word in ("p = ", "q = ", "min(1, p/q) = ", "u = "):
+            assert word in first.get_attribute("title")
+        assert first.locator(".sd-glyph").text_content() in {"✓", "✕"}
+        assert page.text_content(".sd-say").startswith("Round 3: ")
+
+
+def test_settings(browser: Any, address: str) -> None:
+    """Sliders, the bond T ≤ γ, presets and examples change the widgets without a run."""
+    with visit(browser, address) as page:
+        gamma = page.locator("#set-gamma input[type=number]")
+        steps = page.locator("#set-steps input[type=number]")
+        steps.fill("12")
+        steps.press("Tab")
+        page.wait_for_function("document.querySelector('#set-gamma input[type=number]').value === '12'")
+        gamma.fill("5")
+        gamma.press("Tab")
+        page.wait_for_function("document.querySelector('#set-steps input[type=number]').value === '5'")
+        page.locator("#set-gamma input[type=range]").focus()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("document.querySelector('#set-gamma input[type=number]').value === '6'")
+        page.click("#sd-examples button:has-text('Code')")
+        page.wait_for_function("document.querySelector('#set-prompt textarea').value.startsWith('def ')")
+        page.click("#sd-preset input")
+        page.click("[role=option]:has-text('One pass, wide window')")
+        page.wait_for_function("document.querySelector('#set-gamma input[type=number]').value === '16'")
+
+
+def test_run_and_download(browser: Any, address: str, tmp_path: Path) -> None:
+    """A run replaces the recording; the file that is offered is a trace of it."""
+    with visit(browser, address) as page:
+        page.fill("#set-prompt textarea", "My own <script>window.hacked = 1</script> prompt 🦊 שלום")
+        page.click("#sd-run")
+        page.wait_for_function("window.specdiff.trace.title === 'Live run'")
+        assert "Your run" in page.text_content(".sd-chip")
+        assert "<script>window.hacked" in page.text_content(".sd-drafted .sd-prompt")
+        assert page.evaluate("window.hacked") is None
+        assert page.evaluate("document.querySelector('#set-prompt textarea').value").startswith("My own <script>")
+        with page.expect_download() as offered:
+            page.click(".sd-save")
+        path = tmp_path / offered.value.suggested_filename
+        offered.value.save_as(path)
+        trace = read_trace(path)
+        assert path.name.endswith(".jsonl.gz")
+        assert list(trace.lanes) == ["vanilla", "drafted"]
+
+
+def test_stop_keeps_what_was_measured(browser: Any, address: str, folder: Path) -> None:
+    """Stop ends the decode, shows the part that ran, and the page can run again."""
+    with visit(browser, address) as page:
+        page.fill("#set-prompt textarea", "A slow run that is stopped")
+        page.click("#sd-run")
+        page.wait_for_selector(".sd-status:has-text('Measuring')")
+        assert page.locator(".sd").get_attribute("aria-busy") == "true"
+        page.click("#sd-stop")
+        page.wait_for_selector(".sd-chip:has-text('Stopped run')")
+        assert "that is stopped" in (folder / "stopped").read_text(encoding="utf-8")
+        page.fill("#set-prompt textarea", "A quick one")
+        page.click("#sd-run")
+        page.wait_for_selector(".sd-chip:has-text('Your run')")
+
+
+def test_a_closed_tab_ends_the_decode(browser: Any, address: str, folder: Path) -> None:
+    """Nobody listens any more: the worker stops at its next step."""
+    with visit(browser, address) as page:
+        page.fill("#set-prompt textarea", "A slow run, tab closed")
+        page.click("#sd-run")
+        page.wait_for_selector(".sd-status:has-text('Measuring')")
+    closed, log = time.monotonic(), folder / "stopped"
+    while "tab closed" not in (log.read_text(encoding="utf-8") if log.exists() else ""):
+        assert time.monotonic() - closed < 4, "a second on a quiet machine"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "title", "hint"),
+    [
+        ("", "The prompt needs a change", "take an example"),
+        ("x" * 100_000, "The prompt needs a change", "Shorten it"),
+        ("out of memory", "Out of memory", "smaller γ"),
+        ("something unexpected", "Something unexpected happened", "run "),
+    ],
+    ids=["empty", "long", "memory", "unexpected"],
+)
+def test_cards(browser: Any, address: str, prompt: str, title: str, hint: str) -> None:
+    """A card with what to do next; the prompt and the trace on screen stay; no traceback."""
+    with visit(browser, address) as page:
+        page.fill("#set-prompt textarea", prompt)
+        page.click("#sd-run")
+        page.wait_for_selector(".sd-card:not([hidden])")
+        words = page.text_content(".sd-card")
+        assert title in words and hint in words
+        assert "Traceback" not in words and "secret" not in words
+        assert page.evaluate("document.querySelector('#set-prompt textarea').value.length") == len(prompt)
+        assert "Recording" in page.text_content(".sd-chip")
+        page.click(".sd-card button")
+        assert page.locator(".sd-card").is_hidden()
+
+
+def test_a_number_out_of_range_marks_its_control(browser: Any, address: str) -> None:
+    """Also when it reaches the server by a link."""
+    with visit(browser, f"{address}?gamma=99&prompt=kept") as page:
+        page.wait_for_selector(".sd-card:not([hidden])")
+        assert "between 1 and 32" in page.text_content(".sd-card")
+        assert "sd-invalid" in page.locator("#set-gamma").get_attribute("class")
+        assert page.input_value("#set-prompt textarea") == "kept"
+
+
+def test_files(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
+    """A foreign file is a card and loses nothing; a trace opens."""
+    broken, good = tmp_path / "cut.jsonl.gz", tmp_path / "good.jsonl.gz"
+    whole = (folder / "opening.jsonl.gz").read_bytes()
+    broken.write_bytes(whole[:500])
+    good.write_bytes(whole)
+    with visit(browser, address) as page:
+        page.set_input_files("input[type=file]", str(broken))
+        page.wait_for_selector(".sd-card:not([hidden])")
+        assert "cut off" in page.text_content(".sd-card") or "not a trace" in page.text_content(".sd-card")
+        assert "Recording" in page.text_content(".sd-chip")
+        page.set_input_files("input[type=file]", str(good))
+        page.wait_for_selector(".sd-chip:has-text('Opened file')")
+        assert page.locator(".sd-card").is_hidden()
+
+
+def test_share_link_restores_every_setting(browser: Any, address: str) -> None:
+    """Prompt and settings travel in the address."""
+    with visit(browser, address) as page:
+        page.fill("#set-prompt textarea", "Shared & <kept> 🦊")
+        page.locator("#set-gamma input[type=number]").fill("11")
+        page.locator("#set-gamma input[type=number]").press("Tab")
+        page.click("#sd-share")
+        page.wait_for_function("location.search.includes('gamma=11')")
+        link = page.url
+    assert "prompt=Shared" in link and "draft_temperature=" in link
+    with visit(browser, link) as page:
+        page.wait_for_function("document.querySelector('#set-gamma input[type=number]').value === '11'")
+        assert page.input_value("#set-prompt textarea") == "Shared & <kept> 🦊"
+
+
+def test_two_visitors_and_the_queue(browser: Any, address: str) -> None:
+    """One race at a time: the second visitor sees a place in the queue, and never the first one's text."""
+    with visit(browser, address) as one, visit(browser, address) as two:
+        one.fill("#set-prompt textarea", "A slow secret of Anna")
+        one.click("#sd-run")
+        one.wait_for_selector(".sd-status:has-text('Measuring')")
+        two.fill("#set-prompt textarea", "Ben is quick")
+        two.click("#sd-run")
+        two.wait_for_selector(".sd-status:has-text('in the queue')")
+        two.wait_for_selector(".sd-chip:has-text('Your run')")
+        assert "Anna" not in two.content()
+        one.wait_for_selector(".sd-chip:has-text('Your run')")
+        assert "Ben" not in one.content()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["desktop", "phone"])
+def test_accessible_and_fitting(browser: Any, address: str, size: tuple[int, int], dark: bool, tmp_path: Path) -> None:
+    """axe-core finds nothing serious; the player bar is reachable; the page never scrolls sideways."""
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
+    ).Axe()
+    with visit(browser, address, width=size[0], height=size[1], dark=dark) as page:
+        stand(page, "Committed", 2)
+        assert ("dark" in page.evaluate("document.body.className")) == dark
+        page.wait_for_selector(".sd-rail .main-svg" if size[0] > 400 else ".sd-bar")
+        found = axe.run(page).response["violations"]
+        serious = [
+            (item["id"], [node["html"][:160] for node in item["nodes"]])
+            for item in found
+            if item["impact"] in {"serious", "critical"}
+        ]
+        assert not serious, serious
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        box = page.locator(".sd-bar").bounding_box()
+        assert box["y"] + box["height"] <= size[1] + 1 and box["x"] >= 0 and box["x"] + box["width"] <= size[0] + 1
+        page.screenshot(path=tmp_path / "page.png")
+        for tab in ("Learn", "API & MCP"):
+            page.click(f"button[role=tab]:has-text('{tab}')")
+            page.wait_for_selector(".sd-lesson:visible")
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), tab
+
+
+def test_the_python_client(address: str) -> None:
+    """``/race`` by name, with words for bad numbers."""
+    from gradio_client import Client
+
+    client = Client(address, verbose=False)
+    told = client.predict(prompt="Once", gamma=4, max_new_tokens=12, api_name="/race")
+    assert told["speedup"] > 1 and told["lossless"] is True and told["events"] is None
+    assert told["drafted"]["new_tokens"] == 12
+    for arguments, words in (({"gamma": 99}, "between 1 and 32"), ({"gamma": "many"}, "must be a number")):
+        with pytest.raises(Exception, match=words) as caught:
+            client.predict(prompt="Once", api_name="/race", **arguments)
+        assert "Traceback" not in str(caught.value)
+
+
+def test_the_mcp_tool(address: str) -> None:
+    """The same function is a tool with described parameters."""
+    mcp = pytest.importorskip("mcp", reason="the mcp extra of Gradio is not installed")
+    from mcp.client.streamable_http import streamablehttp_client
+
+    async def call() -> tuple[Any, Any]:
+        async with (
+            streamablehttp_client(f"{address}gradio_api/mcp/") as (read, write, _),
+            mcp.ClientSession(read, write) as client,
+        ):
+            await client.initialize()
+            tools = (await client.list_tools()).tools
+            tool = next(item for item in tools if item.name.endswith("race"))
+            return tools, (tool, await client.call_tool(tool.name, {"prompt": "Once", "max_new_tokens": 8}))
+
+    tools, (tool, result) = asyncio.run(call())
+    assert len(tools) == 1, "only the race is public"
+    assert "Tokens drafted per round" in json.dumps(tool.inputSchema)
+    assert '"speedup"' in result.content[0].text or "speedup" in result.content[0].text
