@@ -150,9 +150,7 @@ class DecodeConfig:
         step=0.01,
         advanced=True,
     )
-    seed: int = setting(
-        0, "Seed", "Same seed, same text.", low=0, high=2**31 - 1, step=1, advanced=True
-    )
+    seed: int = setting(0, "Seed", "Same seed, same text.", low=0, high=2**31 - 1, step=1, advanced=True)
     max_new_tokens: int = setting(
         96, "New tokens", "Stop after this many tokens.", unit="tokens", low=1, high=480, step=1, advanced=True
     )

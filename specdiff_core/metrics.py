@@ -1,9 +1,9 @@
 """Numbers folded from events, each defined once. Kept as sums and counts, so that merging two runs is addition.
 
-    α   acceptance rate     accepted / positions the verifier reached
-    τ   block efficiency    tokens committed / target passes (rounds), the target's own token included; 1 ≤ τ ≤ γ+1
-    draft use               accepted / drafted
-    NFE                     drafter passes
+α   acceptance rate     accepted / positions the verifier reached
+τ   block efficiency    tokens committed / target passes (rounds), the target's own token included; 1 ≤ τ ≤ γ+1
+draft use               accepted / drafted
+NFE                     drafter passes
 """
 
 from __future__ import annotations

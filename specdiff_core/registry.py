@@ -127,6 +127,8 @@ def find_pair(name: str) -> PairSpec:
     """
     if name not in PAIRS:
         raise ConfigError(
-            f"There is no model pair called {str(name)[:40]!r}.", field="pair", hint=f"Choose one of: {', '.join(PAIRS)}."
+            f"There is no model pair called {str(name)[:40]!r}.",
+            field="pair",
+            hint=f"Choose one of: {', '.join(PAIRS)}.",
         )
     return PAIRS[name]

@@ -6,6 +6,7 @@ survives. ``soft_positions`` says where the ratio test stays exact.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -19,7 +20,7 @@ def schedule(window: int, steps: int) -> list[int]:
     """How many positions each step reveals: ``window`` split as evenly as possible over at most ``steps`` steps."""
     steps = min(steps, window)
     bounds = [round(step * window / steps) for step in range(steps + 1)]
-    return [after - before for before, after in zip(bounds, bounds[1:], strict=False)]
+    return [after - before for before, after in itertools.pairwise(bounds)]
 
 
 def is_predictable(order: RevealOrder) -> bool:

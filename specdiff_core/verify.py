@@ -70,9 +70,7 @@ def verify(draft: Draft, target_probs: Tensor, rule: Rule, chance: Chance, posit
         threshold = min(1.0, p[i] / q[i]) if soft[i] else p[i]
         accepted, draw = chance.accept(threshold)
         kind = "ratio" if soft[i] else "delta"
-        trials.append(
-            Trial(p=p[i], q=q[i], threshold=threshold, draw=draw, wanted=None, accepted=accepted, kind=kind)
-        )
+        trials.append(Trial(p=p[i], q=q[i], threshold=threshold, draw=draw, wanted=None, accepted=accepted, kind=kind))
         if not accepted:
             # The residual: what p still lacks once min(p, q) has been given to x.
             if soft[i] and draft.probs is not None:
@@ -105,9 +103,7 @@ def _match(draft: Draft, target_probs: Tensor, chance: Chance, positions: Sequen
         p = float(target_probs[i, tokens[i]])
         q = 1.0 if draft.probs is None else float(draft.probs[i, tokens[i]])
         same = wanted == tokens[i]
-        trials.append(
-            Trial(p=p, q=q, threshold=float(same), draw=None, wanted=wanted, accepted=same, kind="match")
-        )
+        trials.append(Trial(p=p, q=q, threshold=float(same), draw=None, wanted=wanted, accepted=same, kind="match"))
         if not same:
             break
     kept = sum(trial.accepted for trial in trials)

@@ -26,7 +26,11 @@ class FakeTarget:
     """Looks like ``Target``; p(·|all ids) comes from ``law`` (default: a hash)."""
 
     def __init__(
-        self, law: Callable[[tuple[int, ...]], Tensor] | None = None, *, context: int = 200, suppress: Sequence[int] = (MASK,)
+        self,
+        law: Callable[[tuple[int, ...]], Tensor] | None = None,
+        *,
+        context: int = 200,
+        suppress: Sequence[int] = (MASK,),
     ) -> None:
         self.law = law or (lambda ids: keyed_logits("p", ids[-3:]))
         self.context, self.suppress, self.vocab_size = context, tuple(suppress), V

@@ -16,8 +16,6 @@ from specdiff_core.bench import command, tables
 from specdiff_core.bench.equality import check_equality, difference, fold_equality, top_two
 from specdiff_core.bench.forwards import efficiency, measure_cell
 from specdiff_core.bench.prompts import Prompt, cut, make_prompts, read_prompts, write_prompts
-from specdiff_core.provenance import command as command_text
-from specdiff_core.provenance import git_state, provenance
 from specdiff_core.bench.report import interval, ratio, report
 from specdiff_core.bench.rows import Row, RowLog
 from specdiff_core.bench.stock import endless, fold_stock
@@ -29,6 +27,8 @@ from specdiff_core.drafters.scripted import ScriptedDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.errors import ConfigError
 from specdiff_core.metrics import Metrics
+from specdiff_core.provenance import command as command_text
+from specdiff_core.provenance import git_state, provenance
 from specdiff_core.registry import NONE, DrafterSpec, PairSpec
 from specdiff_core.train.corpus import Corpus
 from tests.app_fakes import FakeDecoder

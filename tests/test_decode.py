@@ -18,7 +18,16 @@ from specdiff_core.decode import speculate
 from specdiff_core.drafters.null import NullDrafter
 from specdiff_core.drafters.scripted import ScriptedDrafter
 from specdiff_core.errors import DraftContractError, SpecDiffError
-from specdiff_core.events import Committed, DenoiseStep, DraftReady, Event, Finished, RoundStarted, TargetScored, Verified
+from specdiff_core.events import (
+    Committed,
+    DenoiseStep,
+    DraftReady,
+    Event,
+    Finished,
+    RoundStarted,
+    TargetScored,
+    Verified,
+)
 from specdiff_core.metrics import fold
 from specdiff_core.target import Target
 from specdiff_core.trace import dump_trace, read_trace
@@ -37,20 +46,37 @@ def llama() -> Target:
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=40, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, max_position_embeddings=64, initializer_range=0.4, eos_token_id=None, pad_token_id=0,
+        vocab_size=40,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+        initializer_range=0.4,
+        eos_token_id=None,
+        pad_token_id=0,
     )
     return Target(LlamaForCausalLM(config).eval(), context=64)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    gamma=st.integers(1, 9), steps=st.integers(1, 9), seed=st.integers(0, 99), order=st.sampled_from(RevealOrder),
-    temperature=st.sampled_from([0.0, 0.7, 1.3]), limit=st.integers(1, 25),
+    gamma=st.integers(1, 9),
+    steps=st.integers(1, 9),
+    seed=st.integers(0, 99),
+    order=st.sampled_from(RevealOrder),
+    temperature=st.sampled_from([0.0, 0.7, 1.3]),
+    limit=st.integers(1, 25),
 )
 def test_match_returns_vanilla_text(gamma, steps, seed, order, temperature, limit) -> None:
     config = DecodeConfig(
-        gamma=gamma, steps=min(steps, gamma), seed=seed, order=order, temperature=temperature, max_new_tokens=limit,
+        gamma=gamma,
+        steps=min(steps, gamma),
+        seed=seed,
+        order=order,
+        temperature=temperature,
+        max_new_tokens=limit,
         rule=Rule.MATCH,
     )
     vanilla = run(config, drafter=NullDrafter(), ends=[END])
@@ -105,7 +131,7 @@ def test_events_tell_one_consistent_story() -> None:
         if isinstance(event, DenoiseStep):
             assert MASK not in event.ids
         if isinstance(event, DraftReady):
-            assert all(0 < q <= 1 for q in event.q) and event.nfe == min(2, len(event.ids) or 2) or not event.ids
+            assert (all(0 < q <= 1 for q in event.q) and event.nfe == min(2, len(event.ids) or 2)) or not event.ids
         if isinstance(event, Verified):
             assert [t.accepted for t in event.tests] == [True] * event.accepted + [False] * (
                 len(event.tests) - event.accepted
@@ -148,7 +174,9 @@ def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
         return torch.stack([law((*known, *range(i))) for i in range(len(window))])
 
     events = run(
-        DecodeConfig(gamma=8, max_new_tokens=50), target=FakeTarget(law), drafter=ScriptedDrafter(script, mask_id=MASK),
+        DecodeConfig(gamma=8, max_new_tokens=50),
+        target=FakeTarget(law),
+        drafter=ScriptedDrafter(script, mask_id=MASK),
         ends=[END],
     )
     assert events[-1].reason == "end_of_text"
@@ -268,7 +296,9 @@ def test_golden_trace(request: pytest.FixtureRequest) -> None:
     """Same seed, same bytes. After a wanted change: ``pytest --update-golden``."""
     lanes = {}
     for rule, order, steps in [
-        (Rule.RATIO, RevealOrder.ENTROPY, 2), (Rule.MATCH, RevealOrder.RANDOM, 3), (Rule.NAIVE, RevealOrder.MAX_PROB, 4),
+        (Rule.RATIO, RevealOrder.ENTROPY, 2),
+        (Rule.MATCH, RevealOrder.RANDOM, 3),
+        (Rule.NAIVE, RevealOrder.MAX_PROB, 4),
     ]:
         config = DecodeConfig(gamma=4, steps=steps, rule=rule, order=order, temperature=1.0, max_new_tokens=12, seed=5)
         lanes[rule.value] = run(config)

@@ -53,7 +53,9 @@ def margin(engine: Engine, prompt: str, common: tuple[int, ...], config: DecodeC
     return float(best[0] - best[1])
 
 
-def assert_same(engine: Engine, prompt: str, left: tuple[int, ...], right: tuple[int, ...], config: DecodeConfig) -> None:
+def assert_same(
+    engine: Engine, prompt: str, left: tuple[int, ...], right: tuple[int, ...], config: DecodeConfig
+) -> None:
     if left == right:
         return
     same = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
@@ -76,7 +78,10 @@ def test_vanilla_is_transformers_generate(engine: Engine) -> None:
     for item in PROMPTS:
         prompt = torch.tensor([engine.encode(item["prompt"])])
         theirs = engine.target.model.generate(
-            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=40, do_sample=False,
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=40,
+            do_sample=False,
             suppress_tokens=list(engine.target.suppress),
         )[0, prompt.shape[1] :]
         config = DecodeConfig(drafter="none", max_new_tokens=40)
@@ -88,7 +93,9 @@ def test_drafts_are_worth_something(engine: Engine, drafter: str) -> None:
     """Not a timing: the drafter agrees with the target far more often than an untrained one could."""
     total = fold([])
     for item in PROMPTS[::2]:
-        total = total + fold(engine.decode(item["prompt"], DecodeConfig(drafter=drafter, max_new_tokens=40), narrate=False))
+        total = total + fold(
+            engine.decode(item["prompt"], DecodeConfig(drafter=drafter, max_new_tokens=40), narrate=False)
+        )
     assert total.tau is not None and total.tau > 1.25
 
 
@@ -111,9 +118,16 @@ def test_every_setting_decodes(engine: Engine) -> None:
     """Extremes of the page's sliders, with every rule and order, end normally and say whether they are lossless."""
     for number, (rule, order) in enumerate((r, o) for r in Rule for o in RevealOrder):
         config = DecodeConfig(
-            drafter=DRAFTERS[number % len(DRAFTERS)], gamma=[1, 5, 32][number % 3], steps=[1, 5, 32][number % 3],
-            rule=rule, order=order, temperature=[0.0, 1.0, 2.0][number % 3], draft_temperature=[None, 0.0, 2.0][number % 3],
-            top_k=[0, 50][number % 2], top_p=[1.0, 0.9][number % 2], max_new_tokens=12,
+            drafter=DRAFTERS[number % len(DRAFTERS)],
+            gamma=[1, 5, 32][number % 3],
+            steps=[1, 5, 32][number % 3],
+            rule=rule,
+            order=order,
+            temperature=[0.0, 1.0, 2.0][number % 3],
+            draft_temperature=[None, 0.0, 2.0][number % 3],
+            top_k=[0, 50][number % 2],
+            top_p=[1.0, 0.9][number % 2],
+            max_new_tokens=12,
         )
         events = list(engine.decode(PROMPTS[number % 20]["prompt"], config))
         assert events[-1].reason in {"length", "end_of_text"}

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from enumerate import Branches, chain, outcomes, total_variation
+from branches import Branches, chain, outcomes, total_variation
 from torch import Tensor
 
 from specdiff_core.config import RevealOrder, Rule, Sampling
@@ -67,7 +67,12 @@ class Tables:
 
 
 def drafted(
-    tables: Tables, prefix: tuple[int, ...], chance: Branches, order: RevealOrder, gamma: int, steps: int,
+    tables: Tables,
+    prefix: tuple[int, ...],
+    chance: Branches,
+    order: RevealOrder,
+    gamma: int,
+    steps: int,
     sampling: Sampling = WARM,
 ) -> Draft:
     """One production draft."""
@@ -205,7 +210,9 @@ def _mutant(name: str, tables: Tables) -> Callable:
         scores = tables.scores(prefix, draft)
         if name == "p and q swapped":
             return _walk(
-                draft, scores, chance,
+                draft,
+                scores,
+                chance,
                 lambda i, x: min(1.0, float(draft.probs[i, x]) / float(scores[i, x])),
                 lambda i, x: residual(draft.probs[i], scores[i]),
             )
@@ -213,7 +220,11 @@ def _mutant(name: str, tables: Tables) -> Callable:
             return _walk(draft, scores, chance, _ratio(draft, scores), lambda i, x: scores[i])
         if name == "accept with p, residual of p/q":
             return _walk(
-                draft, scores, chance, lambda i, x: float(scores[i, x]), lambda i, x: residual(scores[i], draft.probs[i])
+                draft,
+                scores,
+                chance,
+                lambda i, x: float(scores[i, x]),
+                lambda i, x: residual(scores[i], draft.probs[i]),
             )
         if name == "ratio with the point-mass residual":
             return _walk(draft, scores, chance, _ratio(draft, scores), lambda i, x: without(scores[i], x))
@@ -288,9 +299,7 @@ def test_naive_right_to_left_is_caught_and_ratio_is_not_fooled() -> None:
             window[1] = chance.pick(q_right[None], [1])[0]
             q_left = process(tables.logits(prefix, window), WARM, (MASK,))[0]
             window[0] = chance.pick(q_left[None], [0])[0]
-            draft = Draft(
-                ids=window, probs=torch.stack([q_left, q_right]), reveal_steps=(1, 0), soft=soft, nfe=2
-            )
+            draft = Draft(ids=window, probs=torch.stack([q_left, q_right]), reveal_steps=(1, 0), soft=soft, nfe=2)
             verdict = verify(draft, tables.scores(prefix, draft), rule, chance, range(3))
             return (*window.tolist()[: verdict.accepted], verdict.extra)
 

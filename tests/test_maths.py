@@ -50,7 +50,9 @@ def test_without_removes_the_rejected_token(weights) -> None:
 
 
 @given(
-    st.lists(st.integers(-80, 80), min_size=3, max_size=12), st.sampled_from([0.0, 0.3, 1.0, 2.0]), st.integers(0, 12),
+    st.lists(st.integers(-80, 80), min_size=3, max_size=12),
+    st.sampled_from([0.0, 0.3, 1.0, 2.0]),
+    st.integers(0, 12),
     st.floats(0.01, 1.0),
 )
 def test_process_returns_a_law_that_respects_its_limits(values, temperature, top_k, top_p) -> None:
@@ -124,7 +126,9 @@ def test_streams_are_named_and_seeded() -> None:
 
     first = Streams(3, shared=False)
     assert draw(first, "draft", 0) == draw(Streams(3, shared=False), "draft", 0)
-    draws = {draw(Streams(seed, shared=False), name, r) for seed in (3, 4) for name in ("draft", "verify") for r in (0, 1)}
+    draws = {
+        draw(Streams(seed, shared=False), name, r) for seed in (3, 4) for name in ("draft", "verify") for r in (0, 1)
+    }
     assert len(draws) == 8  # chance of a collision: below 3 %; the seed is fixed
 
 

@@ -93,9 +93,9 @@ def run_bench(args: argparse.Namespace) -> None:
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Run one measurement to its end and return its result."""
     from specdiff_core.bench.prompts import read_prompts
-    from specdiff_core.provenance import provenance
     from specdiff_core.bench.report import report
     from specdiff_core.bench.sweep import grid, sweep
+    from specdiff_core.provenance import provenance
 
     if args.prompts is None:
         raise ConfigError("bench needs prompts.", field="prompts", hint="Add --prompts FILE.jsonl, or --make-prompts.")
@@ -144,8 +144,8 @@ def measure_forwards(
 ) -> dict[str, Any]:
     """Bare passes for every cell of the grid; with ``--sweep`` the share of the limit that the loop reached there."""
     from specdiff_core.bench.forwards import efficiency, measure_cell, typical_context
-    from specdiff_core.provenance import provenance
     from specdiff_core.bench.sweep import describe_run, grid, header
+    from specdiff_core.provenance import provenance
 
     swept = {}
     if args.sweep is not None:

@@ -66,7 +66,7 @@ class Draft:
         size = self.ids.numel()
         if size > gamma:
             raise DraftContractError(f"The drafter returned {size} tokens for a window of γ = {gamma}.")
-        if size and not (0 <= int(self.ids.min()) and int(self.ids.max()) < vocab_size):
+        if size and not (int(self.ids.min()) >= 0 and int(self.ids.max()) < vocab_size):
             raise DraftContractError("The drafter returned an id outside the vocabulary.")
         if len(self.soft) != size or len(self.reveal_steps) != size:
             raise DraftContractError("The draft's soft and reveal_steps do not match its tokens.")

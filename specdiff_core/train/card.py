@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CREDITS = """\
-- **stories** (MIT; samples of TinyStories under CDLA-Sharing-1.0; picture-book texts under CC-BY 4.0): klusai/tinyfabulist,
-  erikhyrkas/snakes, TinyStories samples in mines-opt-ml/decoding-gpt, ToonTalk/jlens-tinystories, yuninxia/moe-routing-bench,
-  s-ajaykumar/smallGPT, Niklas6/Mini_GPT; global-asp/pb-source, global-asp/asp-source, bookdash/bookdash-books
-- **dialogue** (CC-BY-SA 4.0; a part CC-BY 4.0): google-research-datasets/dstc8-schema-guided-dialogue and Taskmaster (TM-4)
+- **stories** (MIT; samples of TinyStories under CDLA-Sharing-1.0; picture-book texts under CC-BY 4.0):
+  klusai/tinyfabulist, erikhyrkas/snakes; TinyStories samples in mines-opt-ml/decoding-gpt, ToonTalk/jlens-tinystories,
+  yuninxia/moe-routing-bench, s-ajaykumar/smallGPT, Niklas6/Mini_GPT; global-asp/pb-source, global-asp/asp-source,
+  bookdash/bookdash-books
+- **dialogue** (CC-BY-SA 4.0; a part CC-BY 4.0): google-research-datasets/dstc8-schema-guided-dialogue and
+  google-research-datasets/Taskmaster (TM-4)
 - **math** (MIT): openai/grade-school-math, training split and numeric variants of it
 - **code** (MIT; a part CC-BY-SA 4.0): TheAlgorithms/Python, doocs/leetcode, walkccc/LeetCode, neetcode-gh/leetcode,
   keon/algorithms, exercism/python, trekhleb/learn-python, kamyu104/LeetCode-Solutions"""

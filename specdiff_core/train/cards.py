@@ -51,7 +51,10 @@ def samples(
         first = next(s for s, e in zip(starts, ends, strict=True) if e - s > prompt)
         ids = torch.from_numpy(tokens[first : first + prompt].astype(np.int64))[None].to(target.device)
         out = target.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=length, do_sample=False,
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=length,
+            do_sample=False,
             suppress_tokens=[tokenizer.mask_token_id],
         )[0]
         cut = tokenizer.decode(out[prompt:], skip_special_tokens=True)

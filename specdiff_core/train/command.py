@@ -17,6 +17,7 @@ from specdiff_core.registry import ASSETS
 if TYPE_CHECKING:
     import numpy as np
     import torch
+    from torch import nn
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
     from specdiff_core.train.corpus import Corpus
@@ -26,6 +27,9 @@ EMBEDDED = ASSETS / "embedded"
 PARTS = ("tokenizer", "target", "written", "mdlm", "block")
 STEPS = {"target": 4000, "mdlm": 4000, "block": 4000}
 LAYERS = {"target": 16, "mdlm": 4, "block": 3}
+WARMUP = {"target": 50, "mdlm": 50, "block": 100}  # steps
+BATCH = {"target": 4096, "mdlm": 4096, "block": 2560}  # tokens per step
+ROW = 256  # tokens per row of a target or block batch
 
 
 def add_train(commands: Any) -> None:
@@ -43,6 +47,9 @@ def add_train(commands: Any) -> None:
         help="folder of NAME.train.txt[.xz] and NAME.valid.txt[.xz] [default corpus]",
     )
     add("--steps", type=int, metavar="N", help=f"optimiser steps [default {STEPS['target']}]")
+    add("--warmup", type=int, metavar="N", help="steps of rising learning rate [default target, mdlm 50, block 100]")
+    add("--decay-from", type=float, default=0.5, metavar="F", help="fraction after which it falls [default 0.5]")
+    add("--batch-tokens", type=int, metavar="N", help="tokens per step [default target, mdlm 4096, block 2560]")
     add("--resume", action="store_true", help="go on from the checkpoint in --run")
     add("--run", type=Path, dest="run_folder", metavar="DIR", help="checkpoints and metrics.jsonl [default runs/PART]")
     add("--out", type=Path, metavar="DIR", help="where the result goes [default assets/embedded/PART]")
@@ -76,10 +83,12 @@ def run_train(args: argparse.Namespace) -> None:
     """
     from specdiff_core.train.corpus import Corpus
 
-    for name in ("steps", "layers", "parts", "width", "vocabulary"):
+    for name in ("steps", "warmup", "batch_tokens", "layers", "parts", "width", "vocabulary"):
         value = getattr(args, name)
         if value is not None and value < 1:
-            raise ConfigError(f"--{name} must be at least 1, not {value}.", field=name, hint="Give a larger number.")
+            raise ConfigError(
+                f"--{name.replace('_', '-')} must be at least 1, not {value}.", field=name, hint="Give a larger number."
+            )
     corpus = Corpus.open(args.corpus)
     out = args.out or EMBEDDED / args.part
     if args.part == "tokenizer":
@@ -128,7 +137,17 @@ def _plan(args: argparse.Namespace) -> Plan:
     from specdiff_core.train.loop import Plan
 
     run = args.run_folder or Path("runs") / args.part
-    return Plan(steps=args.steps or STEPS[args.part], run=run, resume=args.resume)
+    return Plan(
+        steps=args.steps or STEPS[args.part],
+        run=run,
+        warmup=args.warmup or WARMUP[args.part],
+        decay_from=args.decay_from,
+        resume=args.resume,
+    )
+
+
+def _batch(args: argparse.Namespace) -> int:
+    return int(args.batch_tokens or BATCH[args.part])
 
 
 def _device(args: argparse.Namespace) -> torch.device:
@@ -149,7 +168,17 @@ def _train_target(
     with torch.random.fork_rng():
         torch.manual_seed(args.seed)  # transformers initialises from the global stream
         model = new_target(len(tokenizer), layers=args.layers or LAYERS["target"], width=args.width).to(_device(args))
-    events = train_target(model, corpus, tokenizer, args.cache, plan, seed=args.seed, compile=args.compile)
+    events = train_target(
+        model,
+        corpus,
+        tokenizer,
+        args.cache,
+        plan,
+        rows=max(1, _batch(args) // ROW),
+        length=ROW,
+        seed=args.seed,
+        compile=args.compile,
+    )
     _report(events, total=plan.steps)
     export_target(model, tokenizer, out)
     return card_of_target(
@@ -188,12 +217,14 @@ def _train_mdlm(
         tokenizer,
         args.cache,
         plan,
-        written=_written_rows(args.written),
+        written=_written_stream(args.written),
+        tokens=_batch(args),
         seed=args.seed,
         compile=args.compile,
     )
     _report(events, total=plan.steps)
-    return export(model, out)
+    export(model, out)
+    return _drafter_card(args, model, corpus, plan, out)
 
 
 def _train_block(
@@ -213,11 +244,22 @@ def _train_block(
         plan,
         written=args.written,
         write_parts=args.parts,
+        rows=max(1, _batch(args) // ROW),
+        length=ROW,
         seed=args.seed,
         compile=args.compile,
     )
     _report(events, total=plan.steps)
-    return export(model, out)
+    export(model, out)
+    return _drafter_card(args, model, corpus, plan, out)
+
+
+def _drafter_card(args: argparse.Namespace, model: nn.Module, corpus: Corpus, plan: Plan, out: Path) -> Path:
+    from specdiff_core.provenance import command
+    from specdiff_core.train.cards import card_of_drafter
+
+    words = command(args.argv)
+    return card_of_drafter(args.part, model, corpus, run=plan.run, folder=out, command=words, seed=args.seed)
 
 
 def _write(args: argparse.Namespace, corpus: Corpus, tokenizer: PreTrainedTokenizerFast) -> Iterator[Any]:
@@ -245,15 +287,15 @@ def _write(args: argparse.Namespace, corpus: Corpus, tokenizer: PreTrainedTokeni
     )
 
 
-def _written_rows(folder: Path) -> list[np.ndarray]:
-    """Target-written token rows, without their padding; none where nothing was written."""
+def _written_stream(folder: Path) -> list[np.ndarray]:
+    """Target-written text as one stream of tokens; none where nothing was written."""
+    from specdiff_core.train.windows import stream_of
     from specdiff_core.train.written import Written
 
     if not any((folder / "train").glob("part-*.npz")):
         flags.say(f"no target-written text in {folder}: learning from the corpus only (see: train written)")
         return []
-    written = Written.load(folder / "train")
-    return [row[:length] for row, length in zip(written.tokens, written.lengths, strict=True)]
+    return [stream_of(Written.load(folder / "train"))]
 
 
 def _report(events: Iterable[Any], *, total: int) -> None:

@@ -64,7 +64,7 @@ class Corpus:
     def documents(self, flavour: str, split: str) -> Iterator[str]:
         """Yield the stripped, non-empty documents of one flavour (``split``: ``train`` or ``valid``)."""
         path = self._file(flavour, split)
-        raw = lzma.open(path, "rb").read() if path.suffix == ".xz" else path.read_bytes()
+        raw = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
         for document in raw.decode("utf-8").split(SEPARATOR):
             if text := document.strip():
                 yield text

@@ -65,7 +65,9 @@ def outcomes(experiment: Callable[[Branches], Result]) -> dict[Result, float]:
     return law
 
 
-def chain(round_law: Callable[[tuple[int, ...]], dict[tuple[int, ...], float]], length: int) -> dict[tuple[int, ...], float]:
+def chain(
+    round_law: Callable[[tuple[int, ...]], dict[tuple[int, ...], float]], length: int
+) -> dict[tuple[int, ...], float]:
     """The joint law of the first ``length`` tokens when rounds follow one another."""
     done: dict[tuple[int, ...], float] = {}
     cache: dict[tuple[int, ...], dict[tuple[int, ...], float]] = {}
