@@ -7,3 +7,22 @@ check:
 format:
 	.venv/bin/python -m ruff check --fix .
 	.venv/bin/python -m ruff format .
+
+# Everything in BENCHMARKS.md, on a quiet machine: make bench CORPUS=folder (prompts come from its validation text)
+CORPUS ?= corpus
+PY ?= .venv/bin/python
+BENCH = $(PY) -m specdiff_core bench --prompts runs/bench/prompts.jsonl --max-new-tokens 96
+
+.PHONY: bench
+bench:
+	mkdir -p runs/bench
+	$(PY) -m specdiff_core bench --make-prompts runs/bench/prompts.jsonl --corpus $(CORPUS) --per-flavour 10
+	$(BENCH) --ignore-eos --repeats 2 --json runs/bench/greedy.json
+	$(BENCH) --ignore-eos --repeats 1 --temperature 1 --gamma 4,8 --steps 1 --json runs/bench/temperature-1.json
+	$(BENCH) --measure generate --repeats 2 --json runs/bench/generate.json
+	$(BENCH) --measure forwards --sweep runs/bench/greedy.json --json runs/bench/forwards.json
+	$(PY) -m specdiff_core bench --make-prompts runs/bench/prompts-200.jsonl --corpus $(CORPUS) --per-flavour 50
+	$(PY) -m specdiff_core bench --measure equality --prompts runs/bench/prompts-200.jsonl --gamma 4,16 --steps 1,4 \
+		--max-new-tokens 48 --json runs/bench/equality.json
+	$(PY) -m specdiff_core bench --report BENCHMARKS.md --from runs/bench/greedy.json runs/bench/temperature-1.json \
+		runs/bench/generate.json runs/bench/forwards.json runs/bench/equality.json
