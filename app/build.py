@@ -45,7 +45,7 @@ def player_script() -> str:
 
 
 def opening_trace(folder: Path) -> str:
-    """The first recorded trace as the player's first value; empty if none ships."""
+    """The first recorded trace as a message for the player; empty if none ships."""
     files = sorted(folder.glob("*.jsonl.gz"))
     chosen = next((path for path in files if path.name.startswith("opening")), files[0] if files else None)
     return session.recording(str(chosen)) if chosen else ""
@@ -83,7 +83,8 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
                 prompt, widgets, run_button, stop_button, drawer, preset = _controls()
                 queue = gr.HTML("", elem_id="sd-queue", apply_default_css=False)
                 player = gr.HTML(
-                    opening_trace(traces),
+                    "",
+                    recording=opening_trace(traces),
                     html_template=TEMPLATE,
                     js_on_load=player_script(),
                     apply_default_css=False,

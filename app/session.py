@@ -40,6 +40,7 @@ class Work:
         self.lanes: dict[str, list[Event]] = {}
         self.news: deque[tuple[str, str | Event]] = deque()  # ("", progress message) or (lane, event)
         self.stop, self.done = threading.Event(), threading.Event()
+        self.told = threading.Event()  # the last frame has left
         self.error: Exception | None = None
         self._factory, self._prompt, self._config = factory, prompt, config
 
@@ -95,13 +96,13 @@ class Stops:
             if self._works.get(session) is work:
                 del self._works[session]
 
-    def stop(self, session: str, patience: float = 0.7) -> None:
-        """Ask the session's run to end, and give its last frame a moment to leave."""
+    def stop(self, session: str, patience: float = 1.5) -> None:
+        """Ask the session's run to end, and give its last frame a moment to leave before Gradio cancels the rest."""
         with self._lock:
             work = self._works.get(session)
         if work is not None:
             work.stop.set()
-            work.done.wait(patience)
+            work.told.wait(patience)
 
 
 def pack(lanes: Mapping[str, Sequence[Event]], title: str) -> str:
@@ -153,6 +154,7 @@ def stream(
         yield _last_frame(run, seq + 1, work)
     finally:
         work.stop.set()
+        work.told.set()
         if stops is not None and session:
             stops.remove(session, work)
 
@@ -213,7 +215,7 @@ def open_trace(path: str | None) -> str:
 
 
 def recording(path: str) -> str:
-    """A recorded trace that ships with the page, as the player's first value."""
+    """A recorded trace that ships with the page, as the player's first message."""
     trace = read_trace(path)
     return frame(
         "recording", 1, phase="finished", finished=True, source="recording", trace=pack(trace.lanes, trace.title)

@@ -217,7 +217,8 @@ def _coerce(item: dataclasses.Field[Any], value: Any) -> Any:
             return str(value).lower() in {"true", "1"}
         raise ConfigError(f"{label} must be true or false.", field=item.name, hint="Use true or false.")
     if kind in {"RevealOrder", "Rule"}:
-        choices: type[Enum] = {"RevealOrder": RevealOrder, "Rule": Rule}[kind]
+        enums: dict[str, type[Enum]] = {"RevealOrder": RevealOrder, "Rule": Rule}
+        choices = enums[kind]
         try:
             return choices(value)
         except ValueError:

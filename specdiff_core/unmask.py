@@ -70,7 +70,8 @@ def soft_positions(order: RevealOrder, reveal_steps: Sequence[int]) -> tuple[boo
 def _score(order: RevealOrder, probs: Tensor) -> Tensor:
     """Larger is revealed earlier. ``probs [n, V]`` -> ``[n]``."""
     if order is RevealOrder.ENTROPY:
-        return torch.special.xlogy(probs, probs).sum(-1)
+        negative: Tensor = torch.special.xlogy(probs, probs).sum(-1)
+        return negative
     best = probs.topk(min(2, probs.shape[-1]), -1).values
     if order is RevealOrder.MARGIN and best.shape[-1] == 2:
         return best[:, 0] - best[:, 1]

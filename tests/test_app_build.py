@@ -71,7 +71,7 @@ def test_flags_default_to_gradios_environment() -> None:
 
 
 def test_the_page_opens_on_a_recording(tmp_path: Path) -> None:
-    """The first value of the player says that it is one; without any trace the page still builds."""
+    """The first message to the player says that it is one; without any trace the page still builds."""
     assert build.opening_trace(tmp_path) == ""
     for name in ("zebra", "opening"):
         write_trace(
@@ -81,7 +81,7 @@ def test_the_page_opens_on_a_recording(tmp_path: Path) -> None:
     assert (told["source"], told["run"]) == ("recording", "recording")
     page = build.build(lambda *_: FakeDecoder(), tmp_path)
     player = next(block for block in page.blocks.values() if getattr(block, "elem_id", "") == "sd-player")
-    assert json.loads(player.value)["trace"] == told["trace"]
+    assert json.loads(player.props["recording"])["trace"] == told["trace"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "assets" / "traces").glob("*.jsonl.gz")), ids=lambda path: path.name)

@@ -109,7 +109,7 @@ def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
     if end == "close":
         run.close()
     else:
-        stops.stop("me")
+        threading.Thread(target=stops.stop, args=("me",)).start()
         last = frames(run)[-1]
         trace = unpack(last["trace"])
         assert trace.title == "Stopped run"

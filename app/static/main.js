@@ -107,6 +107,7 @@ class App {
     this.status.show('');
     if (message.trace) {
       this.live = null;
+      this.card.hide();
       this.show(await unpack(message.trace), message.source);
     } else if (message.phase === 'stopped') this.finishLocally();
   }
@@ -324,15 +325,20 @@ export function mount(element, props, watch, options) {
   const root = element.querySelector('.sd');
   const app = new App(root, options);
   let last = '';
-  const take = () => {
-    const value = props.value;
-    if (!value || value === last) return;
-    last = value;
-    app.receive(JSON.parse(value)).catch((error) => {
+  let turn = Promise.resolve(); // messages are shown in the order they came, though unpacking takes a moment
+  const tell = (text) => {
+    turn = turn.then(() => app.receive(JSON.parse(text))).catch((error) => {
       app.card.show({ title: 'This trace cannot be shown', message: 'It was read, but its events do not fit together.', hint: 'Try another file, or run again.', field: '' });
       console.warn('trace could not be drawn:', error);
     });
   };
+  const take = () => {
+    const value = props.value;
+    if (!value || value === last) return; // a heartbeat
+    last = value;
+    tell(value);
+  };
+  if (props.recording) tell(props.recording);
   watch('value', take);
   take();
   window.specdiff = app;

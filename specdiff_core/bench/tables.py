@@ -41,6 +41,8 @@ def sweep_section(result: Result) -> str:
     for entry in cells:
         speed, by = entry["speedup"], entry["seconds_by"]
         spread = "baseline" if entry["drafter"] == "none" else f"{speed['low']:.2f}–{speed['high']:.2f}"
+        if entry["prompts"] == len(flavours) and entry["drafter"] != "none":
+            spread = "–"  # one prompt of each flavour: nothing to resample
         shares = [f"{100 * by[name] / entry['seconds']:.0f} %" for name in ("draft", "verify", "prefill", "other")]
         main.append(
             [
