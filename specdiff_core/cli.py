@@ -82,6 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader is gone (``| head``): give the interpreter somewhere to flush to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        if error.filename is None:
+            raise
+        flags.say(f"error: {error.filename}: {error.strerror}\nhint: Choose another file, or make room for it.")
+        return 2
     return 0
 
 

@@ -55,12 +55,14 @@ def denoise(
             values = values[[masked.index(i) for i in chosen]]
         else:
             chosen = reveal(context.order, probs, masked, count, context.chance)
-            values = context.chance.pick(probs[chosen], [first + i for i in chosen])
+            rows = probs if len(chosen) == size else probs[chosen]
+            values = context.chance.pick(rows, [first + i for i in chosen])
         ids = ids.clone()
         ids[chosen] = values.to(ids.device)
         if drawn_from is None:
             drawn_from = probs.clone() if len(plan) > 1 else probs
-        drawn_from[chosen] = probs[chosen]
+        else:
+            drawn_from[chosen] = probs[chosen]
         for position in chosen:
             masked.remove(position)
             reveal_steps[position] = step

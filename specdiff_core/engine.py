@@ -49,6 +49,10 @@ class Engine:
         tokenizer, spec = self.pair.tokenizer, self.pair.spec
         if not prompt.strip():
             raise ConfigError("The prompt is empty.", field="prompt", hint="Write a few words, or take an example.")
+        if any("\ud800" <= char <= "\udfff" for char in prompt):  # half a UTF-16 pair: no tokenizer takes it
+            raise ConfigError(
+                "The prompt holds characters that are no text.", field="prompt", hint="Type it again as plain text."
+            )
         if len(prompt) > 64 * spec.context:  # far beyond any context: not worth encoding
             raise ContextOverflow(
                 f"The prompt has {len(prompt):,} characters; the context holds {spec.context} tokens.",

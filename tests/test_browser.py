@@ -14,6 +14,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -390,11 +391,11 @@ def test_the_python_client(address: str) -> None:
 def test_the_mcp_tool(address: str) -> None:
     """The same function is a tool with described parameters."""
     mcp = pytest.importorskip("mcp", reason="the mcp extra of Gradio is not installed")
-    from mcp.client.streamable_http import streamablehttp_client
+    from mcp.client.streamable_http import streamable_http_client
 
     async def call() -> tuple[Any, Any]:
         async with (
-            streamablehttp_client(f"{address}gradio_api/mcp/") as (read, write, _),
+            streamable_http_client(f"{address}gradio_api/mcp/") as (read, write, _),
             mcp.ClientSession(read, write) as client,
         ):
             await client.initialize()
@@ -402,7 +403,8 @@ def test_the_mcp_tool(address: str) -> None:
             tool = next(item for item in tools if item.name.endswith("race"))
             return tools, (tool, await client.call_tool(tool.name, {"prompt": "Once", "max_new_tokens": 8}))
 
-    tools, (tool, result) = asyncio.run(call())
+    with ThreadPoolExecutor(1) as thread:  # Playwright's loop runs in this one
+        tools, (tool, result) = thread.submit(asyncio.run, call()).result(60)
     assert len(tools) == 1, "only the race is public"
     assert "Tokens drafted per round" in json.dumps(tool.inputSchema)
     assert '"speedup"' in result.content[0].text or "speedup" in result.content[0].text

@@ -320,8 +320,19 @@ class App {
   }
 }
 
+/** The visitor's choice of the Theme button (app/scripts.py), if there was one. */
+function restoreTheme() {
+  try {
+    const kept = localStorage.getItem('specdiff-theme');
+    if (kept) document.body.classList.toggle('dark', kept === 'dark');
+  } catch (error) {
+    console.info('no theme kept', error); // storage may be forbidden: the system's theme stays
+  }
+}
+
 /** Called by the component (app/build.py) once per page. */
 export function mount(element, props, watch, options) {
+  restoreTheme();
   const root = element.querySelector('.sd');
   const app = new App(root, options);
   let last = '';

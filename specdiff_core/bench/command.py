@@ -153,6 +153,8 @@ def measure_forwards(
         swept = {(entry["drafter"], entry["gamma"], entry["steps"]): entry for entry in stored["cells"]}
     drafters = [name for name in numbers(args.drafters, str, "drafters") if name != "none"]
     cells = grid(drafters, numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps"))[1:]
+    if not cells:
+        raise ConfigError("--measure forwards needs a drafter.", field="drafters", hint="Name one besides none.")
     ids = typical_context(engine, prompts[0].prompt, base)
     entries = []
     for cell in cells:

@@ -37,7 +37,7 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
         ConfigError: it is missing, empty, or a line is wrong; the message names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # JSON strings may hold other line separators
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"The prompts {path.name} cannot be read: {error}.", field="prompts", hint="Give --prompts a text file."

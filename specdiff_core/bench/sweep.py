@@ -20,6 +20,7 @@ from specdiff_core.config import DecodeConfig
 from specdiff_core.errors import ConfigError
 from specdiff_core.events import Event, RunStarted
 from specdiff_core.metrics import fold
+from specdiff_core.registry import PAIRS
 from specdiff_core.summary import final
 
 
@@ -104,9 +105,21 @@ def header(
         "dtype": started.dtype,
         "threads": started.threads,
         "target": started.models.get("target", ""),
+        "weights": weights_digest(base.pair),
         "versions": started.versions,
         **others,
     }
+
+
+def weights_digest(pair: str) -> str:
+    """A short hash of a pair's local weights: rows of retrained models never mix. Hub models are pinned already."""
+    spec, found = PAIRS.get(pair), hashlib.sha256()
+    if spec is None:
+        return ""
+    for source in (spec.target, *(drafter.source for drafter in spec.drafters if drafter.source)):
+        for path in sorted(Path(source).glob("*.safetensors")):
+            found.update(path.read_bytes())
+    return found.hexdigest()[:12]
 
 
 def warm_up(engine: Decoder, prompt: str, cells: Sequence[Cell], base: DecodeConfig) -> list[Row]:

@@ -44,7 +44,7 @@ class DenoiseState:
     ids: Tensor  # [g] int64; the mask id where still masked
     masked: Tensor  # [g] bool, after the step
     revealed: tuple[int, ...]  # positions revealed by this step
-    probs: Tensor  # [g, V] q as this step saw it (one-hot where known before)
+    probs: Tensor  # [g, V] q as this step saw it (without meaning where known before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

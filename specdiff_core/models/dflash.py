@@ -210,6 +210,11 @@ def read_config(values: dict[str, Any]) -> Qwen3Config:
     if "sliding_attention" in config.layer_types:
         config.sliding_window = values.get("sliding_window")  # Qwen3Config drops it unless use_sliding_window is set
     config.block_size = int(values.get("block_size", 16))
+    if config.block_size < 2:
+        raise WeightsError(
+            f"config.json says block_size {config.block_size}: an anchor without a single mask.",
+            hint="Restore the released config.json of this drafter.",
+        )
     config.mask_token_id = int(special["mask_token_id"])
     config.target_layer_ids = [int(layer) for layer in special["target_layer_ids"]]
     return config
@@ -270,7 +275,9 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
     stored = files.read_tensors(folder)
     files.check_shapes(stored, {name: tensor.shape for name, tensor in model.state_dict().items()})
     model.load_state_dict(stored.tensors)
-    return model.to(dtype).eval().requires_grad_(False)
+    model = model.to(dtype)
+    model.rotary_emb = Qwen3RotaryEmbedding(config=model.config)  # .to() rounds its frequencies, which stay fp32
+    return model.eval().requires_grad_(False)
 
 
 def save_to_folder(model: DFlashDraftModel, folder: Path | str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -142,7 +143,9 @@ def export_target(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, o
     for stale in out.glob("*.safetensors"):
         stale.unlink()
     dtype = model.dtype
+    # ``model`` is left with what was stored, so that it can be measured; its rotary frequencies stay as they are.
+    rotary = copy.deepcopy(model.model.rotary_emb)
     model.to(torch.bfloat16).save_pretrained(out, max_shard_size="8MB")
-    model.to(dtype)
+    model.to(dtype).model.rotary_emb = rotary
     tokenizer.save_pretrained(out)
     return out

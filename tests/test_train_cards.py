@@ -1,0 +1,55 @@
+"""Cards tell what the run's own log says, and never forget the credits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specdiff_core.registry import ASSETS, EMBEDDED
+from specdiff_core.train.card import Card, render_card, training_facts
+from specdiff_core.train.cards import last_scores
+
+
+def log(folder: Path, steps: int, scores: dict[str, float]) -> None:
+    folder.mkdir(parents=True)
+    lines = [{"kind": "TrainStep", "step": s, "tokens": 10 * s, "seconds": 2.0 * s} for s in range(1, steps + 1)]
+    lines.append({"kind": "EvalStep", "step": steps, "scores": scores, "seconds": 2.0 * steps})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_phases_are_added_up_and_the_last_scores_win(tmp_path: Path) -> None:
+    log(tmp_path / "a", 3, {"tau8/math": 1.0})
+    log(tmp_path / "b", 5, {"tau8/math": 2.5, "soft/math": 9.0})
+    assert training_facts(tmp_path) == (8, 80, 16.0)
+    assert last_scores(tmp_path, "tau8/") == {"math": 2.5}
+
+
+def test_a_card_names_sources_licences_and_numbers(tmp_path: Path) -> None:
+    log(tmp_path / "run", 4, {})
+    card = Card(
+        name="Llama-Test",
+        summary="A test.",
+        shape="Small.",
+        run=tmp_path / "run",
+        scores={"math": 1.25, "mean": 1.25},
+        score_name="Held-out loss",
+        command="python -m specdiff_core train target",
+        hardware="two threads",
+        commit="abc",
+        corpus="123",
+        seed=0,
+        samples={"math": "2 + 2⟶ 4"},
+    )
+    text = render_card(card)
+    for part in ("Built with Llama", "CC-BY-SA 4.0", "| math | 1.250 |", "4 steps, 40 tokens", "2 + 2⟶ 4"):
+        assert part in text
+
+
+@pytest.mark.parametrize("role", ["target", "block", "mdlm"])
+def test_every_shipped_model_has_its_card(role: str) -> None:
+    folder = Path(EMBEDDED.target) if role == "target" else Path(EMBEDDED.drafter(role).source)
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert "Built with Llama" in text and "python -m specdiff_core train" in text and "| mean |" in text
+    assert str(ASSETS.parent) not in text
