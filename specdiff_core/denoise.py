@@ -7,10 +7,13 @@ from collections.abc import Callable, Generator, Sequence
 import torch
 from torch import Tensor
 
-from specdiff_core.config import RevealOrder
+from specdiff_core.config import RevealOrder, Sampling
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
 from specdiff_core.sampling import process
 from specdiff_core.unmask import most_confident, reveal, schedule, soft_positions
+
+RANKED = (RevealOrder.ENTROPY, RevealOrder.MARGIN, RevealOrder.MAX_PROB)
+"""Orders that compare distributions."""
 
 
 def denoise(
@@ -48,13 +51,15 @@ def denoise(
         logits = predict(ids)
         allowed = tuple(token for token in banned if token < logits.shape[-1])
         probs = process(logits, context.sampling, allowed)  # [g, V]
+        belief = _belief(logits, probs, context.sampling, allowed)
         if context.order is RevealOrder.VALUE_CONFIDENCE:
             values = context.chance.pick(probs[masked], [first + i for i in masked])
-            drawn = probs[masked, values.to(probs.device)]
+            drawn = belief()[masked, values.to(probs.device)]
             chosen = most_confident(drawn, masked, count)
             values = values[[masked.index(i) for i in chosen]]
         else:
-            chosen = reveal(context.order, probs, masked, count, context.chance)
+            ranked = belief() if count < len(masked) and context.order in RANKED else probs
+            chosen = reveal(context.order, ranked, masked, count, context.chance)
             rows = probs if len(chosen) == size else probs[chosen]
             values = context.chance.pick(rows, [first + i for i in chosen])
         ids = ids.clone()
@@ -71,6 +76,7 @@ def denoise(
             masked=torch.tensor([i in masked for i in range(size)]),
             revealed=tuple(chosen),
             probs=probs,
+            belief=belief,
         )
     return Draft(
         ids=ids,
@@ -79,3 +85,14 @@ def denoise(
         soft=soft_positions(context.order, reveal_steps),
         nfe=len(plan),
     )
+
+
+def _belief(logits: Tensor, probs: Tensor, sampling: Sampling, forbidden: Sequence[int]) -> Callable[[], Tensor]:
+    """How sure the drafter is, ``[g, V]``, computed when somebody asks.
+
+    It is q, except at temperature 0, where q is one-hot everywhere and says nothing: there it is the softmax at
+    temperature 1. Orders rank by it and the page shows it; tokens are drawn from q and tested with q alone.
+    """
+    if sampling.temperature > 0:
+        return lambda: probs
+    return lambda: process(logits, Sampling(temperature=1.0), forbidden)

@@ -74,7 +74,7 @@ class DenoiseStep:
     step: int  # 0 .. T-1
     ids: tuple[int | None, ...]  # the window after this step; None is still masked
     revealed: tuple[int, ...]  # window positions revealed by this step
-    confidence: tuple[float, ...]  # largest q at each position, as this step saw it (1 where known before)
+    confidence: tuple[float, ...]  # largest belief at each position in this step (1 where known before)
     candidates: tuple[tuple[Candidate, ...], ...]  # the most probable tokens at each position
     span: Span
 

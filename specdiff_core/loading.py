@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from specdiff_core.errors import OutOfMemory, PairUnavailable, SpecDiffError, TokenizerMismatch, WeightsError
-from specdiff_core.models.files import AGAIN, INDEX, WEIGHTS, check_files, is_local, read_config, resolve, weight_files
+from specdiff_core.models.files import (
+    AGAIN,
+    INDEX,
+    WEIGHTS,
+    check_files,
+    is_local,
+    read_config,
+    resolve,
+    shown,
+    weight_files,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -51,7 +61,7 @@ class LoadedPair:
 
 def _name(source: str, revision: str) -> str:
     if is_local(source):
-        return "/".join(Path(source).parts[-2:])  # never a person's home folder
+        return shown(source)
     return f"{source}@{revision}" if revision else source
 
 
@@ -108,7 +118,7 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises bare Exception for a damaged tokenizer.json
         raise WeightsError(
-            f"The tokenizer in {folder} is missing or damaged ({str(error).splitlines()[0][:200]}).", hint=AGAIN
+            f"The tokenizer in {shown(folder)} is missing or damaged ({type(error).__name__}).", hint=AGAIN
         ) from error
 
 
@@ -133,13 +143,13 @@ def _load_target(folder: Path, spec: PairSpec, placement: Placement) -> PreTrain
         if _is_memory(error):
             raise
         raise WeightsError(
-            f"The target in {folder} cannot be loaded ({str(error).splitlines()[0][:200]}).", hint=AGAIN
+            f"The target in {shown(folder)} cannot be loaded ({type(error).__name__}).", hint=AGAIN
         ) from error
     # transformers fills missing tensors with random numbers and goes on; a target must never be made up.
     for kind in ("missing_keys", "mismatched_keys"):
         if names := sorted(str(name) for name in report.get(kind) or ()):
             raise WeightsError(
-                f"{len(names)} tensors of the target in {folder} are {kind.split('_')[0]}, first {names[0]}.",
+                f"{len(names)} tensors of the target in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}.",
                 hint=AGAIN,
             )
     return model.eval().requires_grad_(False)

@@ -29,14 +29,15 @@ def top_candidates(probs: Tensor, count: int = TOP) -> tuple[tuple[Candidate, ..
 def tell_step(round: int, step: int, state: DenoiseState, span: Span) -> DenoiseStep:
     masked = state.masked.tolist()
     known = [not m and i not in state.revealed for i, m in enumerate(masked)]
-    best = state.probs.amax(-1).tolist()
+    belief = state.belief()
+    best = belief.amax(-1).tolist()
     return DenoiseStep(
         round=round,
         step=step,
         ids=tuple(None if m else i for i, m in zip(state.ids.tolist(), masked, strict=True)),
         revealed=state.revealed,
         confidence=tuple(1.0 if k else _round(c) for c, k in zip(best, known, strict=True)),
-        candidates=tuple(() if k else c for c, k in zip(top_candidates(state.probs, 3), known, strict=True)),
+        candidates=tuple(() if k else c for c, k in zip(top_candidates(belief, 3), known, strict=True)),
         span=span,
     )
 

@@ -6,7 +6,7 @@ window after each denoising step and returns the finished draft, so animation co
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -45,6 +45,7 @@ class DenoiseState:
     masked: Tensor  # [g] bool, after the step
     revealed: tuple[int, ...]  # positions revealed by this step
     probs: Tensor  # [g, V] q as this step saw it (without meaning where known before)
+    belief: Callable[[], Tensor]  # [g, V] how sure it is: q, or at temperature 0 the softmax at 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,11 @@ class StoredTensors:
     files: dict[str, Path]
 
 
+def shown(path: str | Path) -> str:
+    """A file or folder as people may see it: the last two names, never where somebody keeps them."""
+    return "/".join(Path(path).parts[-2:])
+
+
 def is_local(source: str | Path) -> bool:
     """Whether ``source`` means a folder (existing, or written as a path) rather than a hub repository."""
     path = Path(source)
@@ -46,7 +51,7 @@ def resolve(source: str | Path, revision: str = "") -> Path:
     if is_local(source):
         folder = Path(source)
         if not folder.is_dir():
-            raise WeightsError(f"The model folder {folder} does not exist.", hint=AGAIN)
+            raise WeightsError(f"The model folder {shown(folder)} does not exist.", hint=AGAIN)
         return folder
     import httpx  # what the hub client speaks through
     from huggingface_hub import snapshot_download
@@ -85,11 +90,11 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise WeightsError(f"{path} is missing.", hint=AGAIN) from None
+        raise WeightsError(f"{shown(path)} is missing.", hint=AGAIN) from None
     except (OSError, ValueError) as error:
-        raise WeightsError(f"{path} is not readable JSON ({error}).", hint=AGAIN) from error
+        raise WeightsError(f"{shown(path)} is not readable JSON ({error}).", hint=AGAIN) from error
     if not isinstance(value, dict):
-        raise WeightsError(f"{path} does not hold a JSON object.", hint=AGAIN)
+        raise WeightsError(f"{shown(path)} does not hold a JSON object.", hint=AGAIN)
     return value
 
 
@@ -108,7 +113,7 @@ def weight_files(folder: Path) -> list[Path]:
         paths = [folder / WEIGHTS]
     for path in paths:
         if not path.is_file():
-            raise WeightsError(f"The weight file {path} is missing.", hint=AGAIN)
+            raise WeightsError(f"The weight file {shown(path)} is missing.", hint=AGAIN)
     return paths
 
 
@@ -129,7 +134,7 @@ def check_files(folder: Path) -> None:
 
 
 def _damaged(path: Path, error: Exception) -> WeightsError:
-    return WeightsError(f"The weight file {path} is truncated or damaged ({error}).", hint=AGAIN)
+    return WeightsError(f"The weight file {shown(path)} is truncated or damaged ({error}).", hint=AGAIN)
 
 
 def read_tensors(folder: Path) -> StoredTensors:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specdiff_core.errors import WeightsError
+from specdiff_core.models.files import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,24 +49,24 @@ class MdlmConfig:
             value = values.get(name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise WeightsError(
-                    f"{path}: {name} must be a positive whole number, not {value!r}.",
+                    f"{shown(path)}: {name} must be a positive whole number, not {value!r}.",
                     hint="Restore the released config.json of this model.",
                 )
         known = {field.name for field in dataclasses.fields(cls)}
         config = cls(**{name: value for name, value in values.items() if name in known})
         if config.time_conditioning:
             raise WeightsError(
-                f"{path}: this checkpoint is conditioned on diffusion time, which drafting does not use.",
+                f"{shown(path)}: this checkpoint is conditioned on diffusion time, which drafting does not use.",
                 hint="Choose a checkpoint with time_conditioning = false, as MDLM's own releases are.",
             )
         if config.hidden_dim % config.n_heads or config.head_dim % 2:
             raise WeightsError(
-                f"{path}: {config.hidden_dim} channels cannot be split into {config.n_heads} heads of even size.",
+                f"{shown(path)}: {config.hidden_dim} channels do not split into {config.n_heads} heads of even size.",
                 hint="Restore the released config.json of this model.",
             )
         if not 0 <= config.mask_id < config.vocab_size:
             raise WeightsError(
-                f"{path}: mask_token_id {config.mask_id} is outside the vocabulary of {config.vocab_size}.",
+                f"{shown(path)}: mask_token_id {config.mask_id} is outside the vocabulary of {config.vocab_size}.",
                 hint="Restore the config.json that was saved with this model.",
             )
         return config
