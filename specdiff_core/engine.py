@@ -58,7 +58,8 @@ class Engine:
                 f"The prompt has {len(prompt):,} characters; the context holds {spec.context} tokens.",
                 hint=f"Shorten it to about {3 * spec.context:,} characters.",
             )
-        ids = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"]
+        # A typed "<|mask|>" is text, not the mask token.
+        ids = tokenizer(prompt, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
         ids = [tokenizer.eos_token_id, *ids] if spec.prepend_end else ids
         if len(ids) >= spec.context:
             raise ContextOverflow(

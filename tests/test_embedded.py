@@ -132,3 +132,10 @@ def test_every_setting_decodes(engine: Engine) -> None:
         events = list(engine.decode(PROMPTS[number % 20]["prompt"], config))
         assert events[-1].reason in {"length", "end_of_text"}
         assert all(e.lossless == rule.lossless for e in events if isinstance(e, Verified))
+
+
+def test_a_typed_mask_is_text(engine: Engine) -> None:
+    """A prompt may mention special tokens; it cannot smuggle their ids into the drafter's context."""
+    ids = engine.encode("a <|mask|> and an <|endoftext|>")
+    assert not set(ids[1:]) & set(engine.pair.tokenizer.all_special_ids)
+    assert engine.pair.tokenizer.decode(ids[1:]) == "a <|mask|> and an <|endoftext|>"

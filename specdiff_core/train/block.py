@@ -5,7 +5,6 @@ It knows how all blocks of a batch are laid out for one pass and scored; it refu
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from specdiff_core.train.blocks import MixedRows, Rows, RowSource, cut_blocks, d
 from specdiff_core.train.corpus import Corpus, encode_documents
 from specdiff_core.train.loop import Plan, TrainEvent, train
 from specdiff_core.train.target import mixture
-from specdiff_core.train.written import Written, Wrote, write
+from specdiff_core.train.written import Written, Wrote, write, writer_of
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
@@ -246,8 +245,7 @@ def train_block(
         coder = tokenizer.backend_tokenizer
         return {name: encode_documents(corpus, name, split, coder, end, cache) for name in corpus.flavours}
 
-    writer = copy.deepcopy(target).to(torch.bfloat16).eval()
-    writer.set_attn_implementation("eager")  # on a CPU twice as fast as fused attention for one token per row
+    writer = writer_of(target)
     same: dict[str, Any] = {"end": end, "forbidden": (mask_id,), "seed": seed}
     yield from write(
         writer,
