@@ -34,12 +34,12 @@ class Example:
 
 EXAMPLES = (
     Example(
-        flavour="Story",
-        prompt="Once upon a time, a small lighthouse stood on a rocky island. Every evening, an old keeper named Tom",
-    ),
-    Example(
         flavour="Dialogue",
         prompt="User: Hi, I would like to book a table for four people tonight.\nAssistant:",
+    ),
+    Example(
+        flavour="Story",
+        prompt="Once upon a time, a kind old baker lived in a small village by the sea. One day,",
     ),
     Example(
         flavour="Math",

@@ -48,7 +48,7 @@ def test_only_the_published_shortcut_is_not_lossless_and_says_so() -> None:
 
 def test_examples_cover_the_four_flavours() -> None:
     """Each is short enough to run at once."""
-    assert [example.flavour for example in controls.EXAMPLES] == ["Story", "Dialogue", "Math", "Code"]
+    assert [example.flavour for example in controls.EXAMPLES] == ["Dialogue", "Story", "Math", "Code"]
     for example in controls.EXAMPLES:
         assert 20 < len(controls.check_prompt(example.prompt)) < 300
 
