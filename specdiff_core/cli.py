@@ -17,7 +17,7 @@ from typing import Any
 from specdiff_core import flags
 from specdiff_core.bench.command import add_bench
 from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import SpecDiffError
+from specdiff_core.errors import ConfigError, SpecDiffError
 from specdiff_core.events import Committed, Event, PiecesSeen
 from specdiff_core.registry import PAIRS, DrafterSpec
 from specdiff_core.summary import header_of, race_summary, run_summary
@@ -107,15 +107,17 @@ def run_decode(args: argparse.Namespace) -> None:
 def run_race(args: argparse.Namespace) -> None:
     """``race``: both lanes, one after the other, so that neither disturbs the other; repeats change the order."""
     config = flags.read_settings(args)
+    if args.repeats < 1:
+        raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     engine = flags.open_engine(args, config.pair, [config.drafter])
     lanes = {"vanilla": dataclasses.replace(config, drafter="none"), "drafted": config}
     for settings in lanes.values():  # first passes allocate and compile; they are not measured
         warm = dataclasses.replace(settings, max_new_tokens=min(16, config.max_new_tokens))
         list(engine.decode(args.prompt, warm, narrate=False, grain=_grain(args)))
     runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
-    for repeat in range(max(1, args.repeats)):
+    for repeat in range(args.repeats):
         for lane in sorted(lanes, reverse=repeat % 2 == 0):  # vanilla first, then drafted first
-            flags.say(f"measuring {lane}, {repeat + 1} of {max(1, args.repeats)}")
+            flags.say(f"measuring {lane}, {repeat + 1} of {args.repeats}")
             events = engine.decode(args.prompt, lanes[lane], narrate=args.trace is not None, grain=_grain(args))
             runs[lane].append(list(events))
     summary = race_summary(runs["vanilla"], runs["drafted"])

@@ -5,6 +5,7 @@ Vanilla autoregressive decoding is the same loop with a drafter that drafts noth
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 from specdiff_core.clock import DeviceClock, merge
@@ -148,6 +149,8 @@ def _draft(
         if drafting is not None and narrate:
             with clock.off():
                 yield tell_step(round, len(spans) - 1, state, timer.span)
+    if drafting is not None:  # stopped: nothing was drafted, but its passes were made
+        draft = dataclasses.replace(draft, nfe=len(spans))
     span = merge(spans, "draft")
     with clock.off():
         yield tell_draft(round, draft, span)

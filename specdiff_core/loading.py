@@ -90,7 +90,7 @@ def load_pair(
         folder = resolve(spec.target, spec.revision)
         tell("Loading the tokenizer")
         same = not spec.tokenizer or spec.tokenizer == spec.target
-        tokenizer = _load_tokenizer(folder if same else resolve(spec.tokenizer))
+        tokenizer = _load_tokenizer(folder if same else resolve(spec.tokenizer, spec.tokenizer_revision))
         tell("Loading the target")
         model = _load_target(folder, spec, placement)
         if len(tokenizer) > model.config.vocab_size:

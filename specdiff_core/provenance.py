@@ -36,8 +36,12 @@ def provenance(argv: Sequence[str] = ()) -> dict[str, Any]:
 
 def command(argv: Sequence[str]) -> str:
     """The command to repeat; a path of this machine is cut to its file name."""
-    words = [Path(word).name if os.path.isabs(word) else word for word in argv]
-    return shlex.join(["python", "-m", "specdiff_core", *words])
+    return shlex.join(["python", "-m", "specdiff_core", *map(_without_folders, argv)])
+
+
+def _without_folders(word: str) -> str:
+    flag, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+    return f"{flag}{equals}{Path(value).name}" if os.path.isabs(value) else word
 
 
 def git_state(folder: Path | None = None) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class PairSpec:
     target: str
     revision: str = ""
     tokenizer: str = ""
+    tokenizer_revision: str = ""  # where the tokenizer is not the target's
     offline: bool = False  # all files ship with the project
     prepend_end: bool = False  # prompts begin with the end-of-text id, as documents did in training
     suppress: tuple[int, ...] = ()  # ids the target must never say (the mask token)

@@ -14,7 +14,7 @@ import sys
 import types
 import typing
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,31 +87,47 @@ def read_trace(source: Path | str | bytes) -> Trace:
         raw = _unzip(raw)
     if len(raw) > MAX_BYTES:
         raise TraceError("The trace is too large.", hint=f"At most {MAX_BYTES // 1_000_000} MB, unpacked.")
-    try:
-        lines = [json.loads(line) for line in raw.decode("utf-8").split("\n") if line.strip()]
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise TraceError("This file is not a trace, or it was cut off.", hint=_HINT) from error
-    if not lines or not all(isinstance(line, dict) for line in lines) or lines[0].get("kind") != "Trace":
+    lines = _lines(raw)
+    header = next(lines, {})
+    if header.get("kind") != "Trace":
         raise TraceError("This file is not a trace: its first line is no trace header.", hint=_HINT)
-    schema = lines[0].get("schema")
+    schema = header.get("schema")
     if type(schema) is not int or (schema != SCHEMA and schema not in MIGRATIONS):
         raise TraceSchemaError(
             f"The trace has schema {str(schema)[:20]}; this version reads up to {SCHEMA}.",
             hint="Open it with the version that wrote it, or a newer one.",
         )
-    for number in range(schema, SCHEMA):
-        lines = [MIGRATIONS[number](line) for line in lines]
-    names = lines[0].get("lanes")
+    header = _migrate(header, schema)
+    names = header.get("lanes")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise TraceError("The trace header names no lanes.", hint=_HINT)
     lanes: dict[str, list[Event]] = {name: [] for name in names}
-    for line in lines[1:]:
+    for line in (_migrate(line, schema) for line in lines):  # one at a time: a foreign file stops at its first line
         if not isinstance(line.get("lane"), str) or line["lane"] not in lanes:
             raise TraceError("The trace holds an event of a lane its header does not name.", hint=_HINT)
         lanes[line["lane"]].append(event_from_dict(line))
     return Trace(
-        lanes={name: tuple(run) for name, run in lanes.items()}, title=str(lines[0].get("title", "")), schema=SCHEMA
+        lanes={name: tuple(run) for name, run in lanes.items()}, title=str(header.get("title", "")), schema=SCHEMA
     )
+
+
+def _lines(raw: bytes) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON lines file, one by one."""
+    try:
+        for text in raw.decode("utf-8").split("\n"):
+            if text.strip():
+                line = json.loads(text)
+                if not isinstance(line, dict):
+                    raise TraceError("This file is not a trace: a line is no object.", hint=_HINT)
+                yield line
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise TraceError("This file is not a trace, or it was cut off.", hint=_HINT) from error
+
+
+def _migrate(line: dict[str, Any], schema: int) -> dict[str, Any]:
+    for number in range(schema, SCHEMA):
+        line = MIGRATIONS[number](line)
+    return line
 
 
 _HINT = "Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace."

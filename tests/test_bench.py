@@ -232,6 +232,7 @@ def test_provenance_names_no_folder(tmp_path: Path) -> None:
     assert found["threads"] >= 1
     assert found["versions"]["torch"]
     assert git_state(tmp_path) == {"commit": "", "dirty": False}
+    assert provenance([f"--prompts={tmp_path}/p.jsonl"])["command"].endswith("--prompts=p.jsonl")
     assert command_text(["x y"]) == "python -m specdiff_core 'x y'"
 
 
@@ -342,6 +343,10 @@ def test_bench_from_the_command_line(
         assert cli.main(words) == 0, capsys.readouterr().err
         assert json.loads(Path(results[-1]).read_text())["kind"] == kind
     stored = json.loads((tmp_path / "sweep.json").read_text())
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**stored, "threads": 77}))
+    words = ["bench", "--measure", "forwards", *common, "--sweep", str(other)]
+    assert cli.main(words) == 2 and "another threads" in capsys.readouterr().err
     assert [(e["drafter"], e["gamma"], e["steps"]) for e in stored["cells"]] == [
         ("none", 1, 1), ("block", 2, 1), ("block", 4, 1), ("block", 4, 4),
     ]  # fmt: skip

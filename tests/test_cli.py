@@ -224,6 +224,11 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert process.wait(timeout=60) == 141
 
 
+def test_a_race_needs_a_turn(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, "race", "--prompt", "x", "--repeats", "0")
+    assert status == 2 and "--repeats" in err
+
+
 def test_training_without_text_says_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status, _, err = run(capsys, "train", "target", "--corpus", str(tmp_path))
     assert status == 2

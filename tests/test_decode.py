@@ -238,6 +238,22 @@ def test_stop_ends_the_run_before_the_next_pass() -> None:
     assert fold(events).rounds == events[-1].rounds
 
 
+def test_passes_of_a_draft_that_was_stopped_are_counted() -> None:
+    asked = 0
+
+    def after_two_steps() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 2
+
+    config = DecodeConfig(gamma=4, steps=4, max_new_tokens=100)
+    events = list(speculate(PROMPT, config, FakeTarget(), good_drafter(), FakeClock(), stopped=after_two_steps))
+    draft = next(event for event in events if isinstance(event, DraftReady))
+    steps = [event for event in events if isinstance(event, DenoiseStep)]
+    assert draft.ids == () and draft.nfe == len(steps) == 2
+    assert events[-1].reason == "stopped"
+
+
 def test_narration_changes_nothing_but_detail() -> None:
     config = DecodeConfig(gamma=4, steps=2, temperature=1.0, max_new_tokens=30)
     full, lean = run(config), run(config, narrate=False)

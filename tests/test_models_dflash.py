@@ -192,6 +192,26 @@ def test_damaged_and_foreign_folders_are_named(released: Path) -> None:
         from_folder(released)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"hidden_size": "wide"},
+        {"num_hidden_layers": -1},
+        {"num_attention_heads": 0},
+        {"layer_types": ["other", "full_attention"]},
+        {"block_size": 1},
+        {"block_size": "many"},
+        {"dflash_config": {"mask_token_id": None, "target_layer_ids": [0]}},
+        {"dflash_config": {"mask_token_id": 1, "target_layer_ids": 3}},
+        {"rope_scaling": {"rope_type": "unheard-of"}},
+    ],
+)
+def test_odd_configs_are_refused_in_words(released: Path, odd: dict[str, Any]) -> None:
+    (released / "config.json").write_text(json.dumps({**RELEASED, **odd}))
+    with pytest.raises(WeightsError, match=r"config\.json"):
+        from_folder(released)
+
+
 def context_of(ids: list[int], gamma: int, steps: int = 1, temperature: float = 0.0) -> Context:
     return Context(
         ids=ids,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specdiff_core.registry import ASSETS, EMBEDDED
-from specdiff_core.train.card import Card, render_card, training_facts
+from specdiff_core.train.card import Card, Training, read_history, training_facts, write_card
 from specdiff_core.train.cards import last_scores
 
 
@@ -27,23 +27,37 @@ def test_phases_are_added_up_and_the_last_scores_win(tmp_path: Path) -> None:
 
 
 def test_a_card_names_sources_licences_and_numbers(tmp_path: Path) -> None:
-    log(tmp_path / "run", 4, {})
     card = Card(
         name="Llama-Test",
         summary="A test.",
         shape="Small.",
-        run=tmp_path / "run",
+        history=[
+            Training(
+                steps=steps,
+                tokens=10 * steps,
+                seconds=60.0,
+                hardware="two threads",
+                commit="abc",
+                corpus="123",
+                seed=0,
+                command="python -m specdiff_core train target",
+            )
+            for steps in (4, 5)
+        ],
         scores={"math": 1.25, "mean": 1.25},
         score_name="Held-out loss",
-        command="python -m specdiff_core train target",
-        hardware="two threads",
-        commit="abc",
-        corpus="123",
-        seed=0,
         samples={"math": "2 + 2⟶ 4"},
     )
-    text = render_card(card)
-    for part in ("Built with Llama", "CC-BY-SA 4.0", "| math | 1.250 |", "4 steps, 40 tokens", "2 + 2⟶ 4"):
+    text = write_card(card, tmp_path).read_text(encoding="utf-8")
+    assert read_history(tmp_path) == tuple(card.history)
+    for part in (
+        "90 tokens of text seen",
+        "Built with Llama",
+        "CC-BY-SA 4.0",
+        "| math | 1.250 |",
+        "4 steps, 40 tokens",
+        "2 + 2⟶ 4",
+    ):
         assert part in text
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from specdiff_core.config import DecodeConfig
 
 T = TypeVar("T")
+SAME = ("device", "dtype", "threads", "target", "weights", "versions")
+"""What a sweep and the bare passes must share before one is held against the other."""
 MEASURES = {
     "sweep": "speed-up of every drafter × γ × T over vanilla",
     "generate": "the vanilla lane against transformers' generate()",
@@ -150,11 +152,20 @@ def measure_forwards(
     swept = {}
     if args.sweep is not None:
         stored = read_result(args.sweep)
+        if stored["kind"] != "sweep":
+            raise ConfigError(f"{args.sweep} is no sweep.", field="sweep", hint="Name a file of --measure sweep.")
         swept = {(entry["drafter"], entry["gamma"], entry["steps"]): entry for entry in stored["cells"]}
     drafters = [name for name in numbers(args.drafters, str, "drafters") if name != "none"]
     cells = grid(drafters, numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps"))[1:]
     if not cells:
         raise ConfigError("--measure forwards needs a drafter.", field="drafters", hint="Name one besides none.")
+    head = header("forwards", prompts, base, describe_run(engine, prompts[0].prompt, base), cells)
+    if swept and (other := [name for name in SAME if stored.get(name) != head[name]]):
+        raise ConfigError(
+            f"{args.sweep} was measured with another {', '.join(other)}.",
+            field="sweep",
+            hint="Measure both on one machine, with the same models and settings.",
+        )
     ids = typical_context(engine, prompts[0].prompt, base)
     entries = []
     for cell in cells:
@@ -162,7 +173,6 @@ def measure_forwards(
         if found := swept.get((cell.drafter, cell.gamma, cell.steps)):
             entry["efficiency"] = efficiency(entry, found)
         entries.append(entry)
-    head = header("forwards", prompts, base, describe_run(engine, prompts[0].prompt, base), cells)
     return {**head, "schema": 1, "provenance": provenance(args.argv), "cells": entries}
 
 

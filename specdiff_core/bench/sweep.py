@@ -20,6 +20,7 @@ from specdiff_core.config import DecodeConfig
 from specdiff_core.errors import ConfigError
 from specdiff_core.events import Event, RunStarted
 from specdiff_core.metrics import fold
+from specdiff_core.provenance import git_state
 from specdiff_core.registry import PAIRS
 from specdiff_core.summary import final
 
@@ -107,6 +108,7 @@ def header(
         "target": started.models.get("target", ""),
         "weights": weights_digest(base.pair),
         "versions": started.versions,
+        "commit": git_state()["commit"],
         **others,
     }
 

@@ -38,6 +38,8 @@ def sweep_section(result: Result) -> str:
     cells = result["cells"]
     flavours = list(cells[0]["speedup_by_flavour"])
     main, detail = [], []
+    settings = result["settings"]
+    settled = settings["temperature"] == 0 or settings["rule"] == "match"  # else two samples of one law
     for entry in cells:
         speed, by = entry["speedup"], entry["seconds_by"]
         spread = "baseline" if entry["drafter"] == "none" else f"{speed['low']:.2f}–{speed['high']:.2f}"
@@ -53,7 +55,7 @@ def sweep_section(result: Result) -> str:
                 number(entry["tau"]),
                 number(entry["alpha"]),
                 number(entry["tokens_per_second"], ".0f"),
-                f"{entry['same_text_as_vanilla']}/{entry['prompts']}",
+                f"{entry['same_text_as_vanilla']}/{entry['prompts']}" if settled else "–",
             ]
         )
         if entry["drafter"] != "none":
@@ -61,16 +63,16 @@ def sweep_section(result: Result) -> str:
             peak = f"{entry['peak_bytes'] / 1e6:.0f} MB"
             taus = [number(entry["tau_by_flavour"][name]) for name in flavours]
             detail.append([cell_name(entry), *taus, positions, *shares, peak])
-    settings = result["settings"]
     eos = "ignored" if settings["ignore_eos"] else "ends a run"
     head = ["cell", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s", "same text as vanilla"]
     more = ["cell", *(f"τ {name}" for name in flavours), "α by position", "draft", "verify", "prefill", "other", "peak"]
     counts = ", ".join(f"{name} {count}" for name, count in result["prompts"].items())
+    repeats = "1 repeat" if result["repeats"] == 1 else f"{result['repeats']} repeats"
     return "\n\n".join(
         [
             f"## Speed-up at temperature {settings['temperature']:g}, rule {settings['rule']}, "
             f"{settings['max_new_tokens']} new tokens",
-            f"Prompts: {counts}; {result['repeats']} repeats each, interleaved; reveal order {settings['order']}; end "
+            f"Prompts: {counts}; {repeats} each, interleaved; reveal order {settings['order']}; end "
             f"of text {eos}. Speed-up is vanilla's seconds per token over the cell's, on the decode clock, prefill "
             "included; the mean is over flavours, the interval a bootstrap over prompts. τ: tokens per target pass. "
             "α: accepted of tested tokens. Baseline and cells come from one run.",
@@ -93,7 +95,8 @@ def generate_section(result: Result) -> str:
         [
             "## The baseline is no straw man",
             f"Greedy, {result['settings']['max_new_tokens']} tokens, end of text ignored, both in turn on the same "
-            f"prompts and weights, {fold['turns']} turns: the vanilla lane reaches **{fold['ratio']:.2f}×** the "
+            f"prompts and weights, {fold['turns']} turns; ours by its "
+            f"decode clock, `generate` from call to return: the vanilla lane reaches **{fold['ratio']:.2f}×** the "
             f"tokens/s of `generate` (median of turns {fold['ratio_median']:.2f}×).",
             table(["loop", "tokens/s"], rows),
         ]
@@ -187,9 +190,10 @@ def section(result: Result) -> str:
     commit = (origin["commit"] or "no repository") + (" with local changes" if origin["dirty"] else "")
     versions = ", ".join(f"{name} {value}" for name, value in origin["versions"].items() if value)
     device = origin["gpu"] if result["device"].startswith("cuda") else origin["cpu"]
+    sittings = f" in {result['sessions']} sittings" if result.get("sessions", 1) > 1 else ""
     facts = (
         f"{device}, {origin['cores']} cores, {result['threads']} threads, {result['dtype']}, {origin['system']}; "
-        f"{versions}; target {result['target']}; {origin['date']}; commit {commit}."
+        f"{versions}; target {result['target']}; {origin['date']}{sittings}; commit {commit}."
     )
     return f"{SECTIONS[result['kind']](result)}\n\nMeasured on: {facts}\n\n```\n{origin['command']}\n```"
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from transformers import Qwen3Config  # transformers >= 4.51 brought Qwen3
 from transformers.modeling_outputs import BaseModelOutputWithPast
@@ -205,7 +206,20 @@ def read_config(values: dict[str, Any]) -> Qwen3Config:
             "config.json has no dflash_config with mask_token_id and target_layer_ids.",
             hint="Point the pair at a folder that holds a DFlash drafter.",
         )
+    try:
+        return _read_config(values, special)
+    except (TypeError, ValueError, KeyError, StrictDataclassError) as error:
+        raise WeightsError(
+            f"config.json is not the config of a DFlash drafter: {str(error).splitlines()[0][:120]}",
+            hint="Restore the released config.json of this drafter.",
+        ) from error
+
+
+def _read_config(values: dict[str, Any], special: dict[str, Any]) -> Qwen3Config:
     config = Qwen3Config(**values)
+    sizes = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+    if small := [name for name in (*sizes, "head_dim") if getattr(config, name) < 1]:
+        raise ValueError(f"{', '.join(small)} must be at least 1")
     config.layer_types = list(config.layer_types or ["full_attention"] * config.num_hidden_layers)
     if "sliding_attention" in config.layer_types:
         config.sliding_window = values.get("sliding_window")  # Qwen3Config drops it unless use_sliding_window is set
@@ -271,7 +285,14 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
         WeightsError: a file is missing or damaged, or the tensors do not fit the config.
     """
     folder = Path(folder)
-    model = DFlashDraftModel(files.read_config(folder))
+    config = files.read_config(folder)
+    try:
+        model = DFlashDraftModel(config)
+    except (ArithmeticError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise WeightsError(
+            f"No drafter can be built from {files.shown(folder)}/config.json: {str(error)[:120]}",
+            hint="Restore the released config.json of this drafter.",
+        ) from error
     stored = files.read_tensors(folder)
     files.check_shapes(stored, {name: tensor.shape for name, tensor in model.state_dict().items()})
     model.load_state_dict(stored.tensors)

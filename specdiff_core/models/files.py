@@ -36,9 +36,12 @@ def shown(path: str | Path) -> str:
 
 
 def is_local(source: str | Path) -> bool:
-    """Whether ``source`` means a folder (existing, or written as a path) rather than a hub repository."""
+    """Whether ``source`` is written as a path rather than as a hub repository (``owner/name``).
+
+    What happens to lie in the working folder decides nothing: write ``./owner/name`` to mean it.
+    """
     path = Path(source)
-    return path.is_dir() or path.is_absolute() or str(source).startswith(".") or len(path.parts) != 2
+    return path.is_absolute() or str(source).startswith(".") or len(path.parts) != 2
 
 
 def resolve(source: str | Path, revision: str = "") -> Path:
@@ -193,6 +196,8 @@ def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, 
     from huggingface_hub import save_torch_state_dict
 
     folder.mkdir(parents=True, exist_ok=True)
+    for stale in (*folder.glob("*.safetensors"), folder / INDEX):
+        stale.unlink(missing_ok=True)
     (folder / "config.json").write_text(json.dumps(dict(config), indent=2) + "\n", encoding="utf-8")
     stored = {name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in tensors.items()}
     save_torch_state_dict(stored, folder, max_shard_size=SHARD_BYTES)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from specdiff_core.errors import WeightsError
+
+HISTORY = "training.json"
 
 CREDITS = """\
 - **stories** (MIT; samples of TinyStories under CDLA-Sharing-1.0; picture-book texts under CC-BY 4.0):
@@ -25,20 +31,29 @@ invents facts, and must not be used for advice of any kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One run that shaped a model's weights."""
+
+    steps: int
+    tokens: int
+    seconds: float
+    hardware: str
+    commit: str
+    corpus: str  # fingerprint
+    seed: int
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """The facts of one trained model."""
 
     name: str
     summary: str
     shape: str
-    run: Path  # folder with metrics.jsonl
+    history: Sequence[Training]  # every run since the first weights, in order
     scores: dict[str, float]
     score_name: str
-    command: str
-    hardware: str
-    commit: str
-    corpus: str  # fingerprint
-    seed: int
     samples: dict[str, str]  # flavour -> text, prompt included
     tags: tuple[str, ...] = ()
 
@@ -56,18 +71,39 @@ def training_facts(run: Path) -> tuple[int, int, float]:
     return steps, tokens, seconds
 
 
+def read_history(folder: Path) -> tuple[Training, ...]:
+    """The runs behind the weights in ``folder``, as :func:`write_card` left them; none where it names none.
+
+    Raises:
+        WeightsError: the file cannot be read.
+    """
+    path = folder / HISTORY
+    if not path.is_file():
+        return ()
+    try:
+        return tuple(Training(**run) for run in json.loads(path.read_text(encoding="utf-8"))["runs"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise WeightsError(f"{path} is damaged.", hint="Remove it: the card then counts from this run.") from error
+
+
+def _told(run: Training) -> str:
+    return (
+        f"- {run.steps:,} steps, {run.tokens:,} tokens, {run.seconds / 60:.0f} minutes of training on {run.hardware}; "
+        f"seed {run.seed}, corpus fingerprint `{run.corpus}`, commit `{run.commit}`:\n  `{run.command}`"
+    )
+
+
 def render_card(card: Card) -> str:
     """The card as Markdown with hub front matter."""
-    steps, tokens, seconds = training_facts(card.run)
+    tokens = sum(run.tokens for run in card.history)
     tags = "\n".join(f"- {tag}" for tag in ("specdiff", "speculative-decoding", *card.tags))
     table = "\n".join(f"| {name} | {value:.3f} |" for name, value in card.scores.items())
     parts = [
         f"---\nlicense: other\nlicense_name: mixed-see-card\nlanguage: en\ntags:\n{tags}\n---",
         f"# {card.name}\n\n{card.summary}\n\n{NOTICE}",
         f"## Shape and training\n\n{card.shape}\n\n"
-        f"- {steps:,} steps, {tokens:,} tokens of text, {seconds / 60:.0f} minutes of training on {card.hardware}\n"
-        f"- seed {card.seed}, corpus fingerprint `{card.corpus}`, commit `{card.commit}`\n"
-        f"- command: `{card.command}`",
+        f"{tokens:,} tokens of text seen, in this order (a later run begins with the weights of the one before):\n\n"
+        + "\n".join(map(_told, card.history)),
         f"## {card.score_name}\n\n| flavour | value |\n|---|---|\n{table}",
         f"## Data and credits\n\n{CREDITS}",
     ]
@@ -78,7 +114,9 @@ def render_card(card: Card) -> str:
 
 
 def write_card(card: Card, folder: Path) -> Path:
-    """Put the card beside the weights."""
+    """Put the card and the runs it tells of beside the weights."""
+    runs = {"runs": [dataclasses.asdict(run) for run in card.history]}
+    (folder / HISTORY).write_text(json.dumps(runs, indent=2) + "\n", encoding="utf-8")
     path = folder / "README.md"
     path.write_text(render_card(card), encoding="utf-8")
     return path

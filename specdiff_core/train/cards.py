@@ -6,6 +6,7 @@ Scores are measured when the card is written, on the exported weights, over the 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from specdiff_core.provenance import provenance
-from specdiff_core.train.card import Card, write_card
+from specdiff_core.train.card import Card, Training, write_card
 from specdiff_core.train.corpus import Corpus, encode_documents
 from specdiff_core.train.target import held_out_loss
 
@@ -78,10 +78,8 @@ def card_of_target(
     corpus: Corpus,
     cache: Path,
     *,
-    run: Path,
+    history: Sequence[Training],
     folder: Path,
-    command: str,
-    seed: int,
 ) -> Path:
     """Measure and write the target's card."""
     held_out = held_out_tokens(corpus, tokenizer, cache)
@@ -100,22 +98,16 @@ def card_of_target(
         name=f"Llama-Tales-{size / 1e6:.0f}M",
         summary=summary,
         shape=shape,
-        run=run,
+        history=history,
         scores=with_mean({name: held_out_loss(target, tokens) for name, (tokens, _) in held_out.items()}),
         score_name="Held-out loss (nats per token, whole validation split, windows of 512)",
-        command=command,
-        corpus=corpus.fingerprint(),
-        seed=seed,
         samples=samples(target, tokenizer, held_out),
         tags=("llama",),
-        **_made(),
     )
     return write_card(card, folder)
 
 
-def card_of_drafter(
-    kind: str, model: nn.Module, corpus: Corpus, *, run: Path, folder: Path, command: str, seed: int
-) -> Path:
+def card_of_drafter(kind: str, model: nn.Module, *, run: Path, history: Sequence[Training], folder: Path) -> Path:
     """Write a drafter's card (``kind``: mdlm or block); its scores are those of the run's last evaluation."""
     size = sum(p.numel() for p in model.parameters())
     summary, prefix = DRAFTERS[kind]
@@ -123,14 +115,10 @@ def card_of_drafter(
         name=f"Llama-Tales-{kind}-{size / 1e6:.1f}M",
         summary=summary,
         shape=f"{size / 1e6:.1f} M parameters, stored in bf16; see config.json.",
-        run=run,
+        history=history,
         scores=last_scores(run, prefix),
         score_name="Simulated greedy tokens per round, γ = 8, T = 1, on text the target wrote after held-out prompts",
-        command=command,
-        corpus=corpus.fingerprint(),
-        seed=seed,
         samples={},
-        **_made(),
     )
     return write_card(card, folder)
 
@@ -151,8 +139,3 @@ DRAFTERS = {
     ),
 }
 """Drafter -> what it is, and how its held-out tokens per round are called in its metrics."""
-
-
-def _made() -> dict[str, str]:
-    facts = provenance()
-    return {"hardware": facts["gpu"] or f"{facts['threads']} threads of {facts['cpu']}", "commit": facts["commit"]}

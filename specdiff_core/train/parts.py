@@ -1,0 +1,309 @@
+"""The parts of a pair as training jobs: what each begins from, learns from, and leaves behind.
+
+Knows how models, text and cards come together; no objective, no optimiser, no flag's spelling.
+"""
+
+from __future__ import annotations
+
+import argparse
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from specdiff_core.device import choose_placement
+from specdiff_core.provenance import command, provenance
+from specdiff_core.registry import ASSETS
+from specdiff_core.train.card import Training, read_history, training_facts
+from specdiff_core.train.corpus import Corpus, encode_documents
+from specdiff_core.train.defaults import PARTS
+from specdiff_core.train.loop import Plan
+from specdiff_core.train.sources import load_target, load_tokenizer, written_stream
+
+if TYPE_CHECKING:
+    from specdiff_core.models.dflash import DFlashDraftModel
+    from specdiff_core.models.mdlm import Mdlm
+
+EMBEDDED = ASSETS / "embedded"
+
+
+class Job(ABC):
+    """One part to train: :meth:`events` until they end, then :meth:`finish`.
+
+    Args:
+        args: the flags of ``train``; see :func:`specdiff_core.train.command.add_train`.
+
+    Raises:
+        CorpusError: there is no text in ``--corpus``.
+        WeightsError: an earlier part is missing.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args, self._defaults = args, PARTS[args.part]
+        self.corpus = Corpus.open(args.corpus)
+        self.out: Path = args.out or EMBEDDED / args.part
+
+    @staticmethod
+    def of(args: argparse.Namespace) -> Job:
+        """The job of ``args.part``."""
+        return JOBS[args.part](args)
+
+    @property
+    def total(self) -> int:
+        """Steps of the progress bar."""
+        return int(self.args.steps or self._defaults.steps)
+
+    @abstractmethod
+    def events(self) -> Iterator[Any]:
+        """Train, and say what happens."""
+
+    @abstractmethod
+    def finish(self) -> Path:
+        """Leave the result in ``--out``; returns what to tell people."""
+
+    # What several parts begin from.
+
+    @property
+    def plan(self) -> Plan:
+        """How long and how fast, from the flags."""
+        args = self.args
+        return Plan(
+            steps=self.total,
+            run=args.run_folder or Path("runs") / args.part,
+            warmup=args.warmup or self._defaults.warmup,
+            decay_from=args.decay_from,
+            resume=args.resume,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Tokens per step."""
+        return int(self.args.batch_tokens or self._defaults.batch_tokens)
+
+    @property
+    def rows(self) -> int:
+        """Rows per step."""
+        return max(1, self.tokens // self.args.length)
+
+    @property
+    def device(self) -> torch.device:
+        return choose_placement(self.args.device).device
+
+    def history(self) -> tuple[Training, ...]:
+        """All runs behind the weights, this one last."""
+        facts = provenance()
+        steps, tokens, seconds = training_facts(self.plan.run)
+        this = Training(
+            steps=steps,
+            tokens=tokens,
+            seconds=seconds,
+            hardware=facts["gpu"] or f"{facts['threads']} threads of {facts['cpu']}",
+            commit=facts["commit"],
+            corpus=self.corpus.fingerprint(),
+            seed=self.args.seed,
+            command=command(self.args.argv),
+        )
+        return (*(read_history(self.args.start) if self.args.start else ()), this)
+
+
+class TokenizerJob(Job):
+    """The shared tokenizer; it has no steps."""
+
+    def events(self) -> Iterator[Any]:
+        return iter(())
+
+    def finish(self) -> Path:
+        from specdiff_core.train.tokenizer import train_tokenizer
+
+        return train_tokenizer(self.corpus, self.out, vocab_size=self.args.vocabulary)
+
+
+class TargetJob(Job):
+    """The target, on the corpus."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__(args)
+        from specdiff_core.train.target import new_target
+
+        self.tokenizer = load_tokenizer(args.tokenizer)
+        if args.start:
+            self.model = load_target(args.start, self.device).requires_grad_(True)
+            return
+        with torch.random.fork_rng():
+            torch.manual_seed(args.seed)  # transformers initialises from the global stream
+            model = new_target(len(self.tokenizer), layers=args.layers or self._defaults.layers, width=args.width)
+        self.model = model.to(self.device)
+
+    def events(self) -> Iterator[Any]:
+        from specdiff_core.train.target import train_target
+
+        args = self.args
+        yield from train_target(
+            self.model,
+            self.corpus,
+            self.tokenizer,
+            args.cache,
+            self.plan,
+            rows=self.rows,
+            length=args.length,
+            seed=args.seed,
+            compile=args.compile,
+        )
+
+    def finish(self) -> Path:
+        from specdiff_core.train.cards import card_of_target
+        from specdiff_core.train.target import export_target
+
+        export_target(self.model, self.tokenizer, self.out)
+        return card_of_target(
+            self.model, self.tokenizer, self.corpus, self.args.cache, history=self.history(), folder=self.out
+        )
+
+
+class DrafterJob(Job):
+    """What both drafters share: the tokenizer, the frozen target, the card."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__(args)
+        self.tokenizer = load_tokenizer(args.tokenizer)
+        self.target = load_target(args.target, self.device)
+
+    def card(self, model: nn.Module) -> Path:
+        from specdiff_core.train.cards import card_of_drafter
+
+        return card_of_drafter(self.args.part, model, run=self.plan.run, history=self.history(), folder=self.out)
+
+
+class MdlmJob(DrafterJob):
+    """The independent masked-diffusion drafter. Begun from a trained one, it goes straight to drafting."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__(args)
+        self.model = self._begin().to(self.device)
+
+    def _begin(self) -> Mdlm:
+        from specdiff_core.models.mdlm import load_mdlm
+        from specdiff_core.train.mdlm import freeze_constants, new_mdlm
+
+        args = self.args
+        if args.start:
+            return freeze_constants(load_mdlm(args.start).float())
+        with torch.random.fork_rng():
+            torch.manual_seed(args.seed)
+            return new_mdlm(
+                len(self.tokenizer),
+                self.tokenizer.mask_token_id,
+                blocks=args.layers or self._defaults.layers,
+                width=args.width,
+                target=self.target,
+            )
+
+    def events(self) -> Iterator[Any]:
+        from specdiff_core.train.mdlm import train_mdlm
+
+        args = self.args
+        yield from train_mdlm(
+            self.model,
+            self.target,
+            self.corpus,
+            self.tokenizer,
+            args.cache,
+            self.plan,
+            **({"subs_fraction": 0.0} if args.start else {}),
+            written=written_stream(args.written),
+            tokens=self.tokens,
+            seed=args.seed,
+            compile=args.compile,
+        )
+
+    def finish(self) -> Path:
+        from specdiff_core.train.mdlm import export
+
+        export(self.model, self.out)
+        return self.card(self.model)
+
+
+class BlockJob(DrafterJob):
+    """The target-conditioned block drafter."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__(args)
+        self.model = self._begin().to(self.device)
+
+    def _begin(self) -> DFlashDraftModel:
+        from specdiff_core.models.dflash import from_folder
+        from specdiff_core.train.block import drafter_config, new_drafter
+
+        if self.args.start:
+            return from_folder(self.args.start).requires_grad_(True)
+        layers = self.args.layers or self._defaults.layers
+        config = drafter_config(self.target, layers=layers, mask_id=self.tokenizer.mask_token_id)
+        return new_drafter(self.target, config, self.args.seed)
+
+    def events(self) -> Iterator[Any]:
+        from specdiff_core.train.block import train_block
+
+        args = self.args
+        yield from train_block(
+            self.model,
+            self.target,
+            self.corpus,
+            self.tokenizer,
+            args.cache,
+            self.plan,
+            written=args.written,
+            write_parts=args.parts,
+            rows=self.rows,
+            length=args.length,
+            seed=args.seed,
+            compile=args.compile,
+        )
+
+    def finish(self) -> Path:
+        from specdiff_core.train.block import export
+
+        export(self.model, self.out)
+        return self.card(self.model)
+
+
+class WrittenJob(DrafterJob):
+    """Text that the target writes, for its drafters to learn from."""
+
+    @property
+    def total(self) -> int:
+        return int(self.args.parts)
+
+    def events(self) -> Iterator[Any]:
+        from specdiff_core.train.written import write, writer_of
+
+        args, end = self.args, self.tokenizer.eos_token_id
+        coder = self.tokenizer.backend_tokenizer
+        documents = {
+            name: encode_documents(self.corpus, name, "train", coder, end, args.cache) for name in self.corpus.flavours
+        }
+        yield from write(
+            writer_of(self.target),
+            documents,
+            args.written / "train",
+            parts=args.parts,
+            temperatures=(0.0, 0.0, 0.7, 1.0),  # as train_block asks for, which then finds them here
+            end=end,
+            forbidden=(self.tokenizer.mask_token_id,),
+            seed=args.seed,
+        )
+
+    def finish(self) -> Path:
+        return Path(self.args.written)
+
+
+JOBS: dict[str, type[Job]] = {
+    "tokenizer": TokenizerJob,
+    "target": TargetJob,
+    "written": WrittenJob,
+    "mdlm": MdlmJob,
+    "block": BlockJob,
+}
+"""Part -> its job, in the order in which a pair is made."""

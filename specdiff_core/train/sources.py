@@ -1,0 +1,55 @@
+"""What a training begins from: tokenizer, frozen target, the text it wrote. Knows folders, no objective."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from specdiff_core import flags
+from specdiff_core.errors import WeightsError
+from specdiff_core.models.files import shown
+
+if TYPE_CHECKING:
+    import numpy as np
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    """The tokenizer that all models share.
+
+    Raises:
+        WeightsError: it has not been trained.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    if not (folder / "tokenizer.json").is_file():
+        raise WeightsError(
+            f"There is no tokenizer in {shown(folder)}.", hint="Run: python -m specdiff_core train tokenizer"
+        )
+    return PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def load_target(folder: Path, device: torch.device) -> LlamaForCausalLM:
+    """The frozen target that drafters learn from, fp32.
+
+    Raises:
+        WeightsError: it has not been trained.
+    """
+    from transformers import LlamaForCausalLM
+
+    if not (folder / "config.json").is_file():
+        raise WeightsError(f"There is no target in {shown(folder)}.", hint="Run: python -m specdiff_core train target")
+    return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device).eval().requires_grad_(False)
+
+
+def written_stream(folder: Path) -> list[np.ndarray]:
+    """Target-written text as one stream of tokens; none where nothing was written."""
+    from specdiff_core.train.windows import stream_of
+    from specdiff_core.train.written import Written
+
+    if not any((folder / "train").glob("part-*.npz")):
+        flags.say(f"no target-written text in {shown(folder)}: learning from the corpus only (see: train written)")
+        return []
+    return [stream_of(Written.load(folder / "train"))]
