@@ -5,14 +5,17 @@ A factory of this shape can be replaced (tests, demos): ``factory(pair, drafter,
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from app.gpu import is_lent
 from specdiff_core.config import DecodeConfig
 from specdiff_core.events import Event
 from specdiff_core.registry import PAIRS, find_pair
 
+LOG = logging.getLogger(__name__)
 Progress = Callable[[str], None]
 
 
@@ -41,6 +44,9 @@ class Engines:
         self._lock = threading.Lock()
         self._loaded: dict[str, Decoder] = {}
         self._warm: set[tuple[str, str]] = set()
+        self._listeners: list[Progress] = []  # all who wait hear how far it is
+        self._message = ""
+        self._preparing = False
 
     def __call__(self, pair: str, drafter: str, progress: Progress) -> Decoder:
         """The engine of ``pair``, with ``drafter`` warmed up.
@@ -49,17 +55,46 @@ class Engines:
             SpecDiffError: the pair, a weight file or the memory is missing; the message says which.
         """
         find_pair(pair).drafter(drafter)
-        with self._lock:
+        self._listeners.append(progress)
+        try:
+            if message := self._message:
+                progress(message)
+            with self._lock:
+                return self._ready(pair, drafter)
+        finally:
+            self._listeners.remove(progress)
+
+    def prepare(self, pair: str = "embedded", drafter: str = "block") -> None:
+        """Load and warm up in the background, once, so that the first run need not wait; returns at once."""
+        if not self._preparing and not is_lent():
+            self._preparing = True
+            threading.Thread(target=self._prepare, args=(pair, drafter), name="prepare", daemon=True).start()
+
+    def _prepare(self, pair: str, drafter: str) -> None:
+        try:
+            self(pair, drafter, LOG.info)
+        except Exception:  # whoever runs meets it again, and gets the card
+            LOG.exception("preparing %s failed", pair)
+
+    def _ready(self, pair: str, drafter: str) -> Decoder:
+        try:
             if pair not in self._loaded:
-                self._loaded[pair] = _load(pair, progress)
+                self._loaded[pair] = _load(pair, self._tell)
             engine = self._loaded[pair]
             if (pair, drafter) not in self._warm:
-                progress("Warming up: first passes are slower, so they are not measured")
+                self._tell("Warming up: first passes are slower, so they are not measured")
                 config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
                 for _ in engine.decode("Once upon a time", config, narrate=False):
                     pass
                 self._warm.add((pair, drafter))
-        return engine
+            return engine
+        finally:
+            self._message = ""
+
+    def _tell(self, message: str) -> None:
+        self._message = message
+        for listener in tuple(self._listeners):
+            listener(message)
 
 
 def _load(pair: str, progress: Progress) -> Decoder:

@@ -16,9 +16,14 @@ SECONDS = 60
 """The longest one run may hold a lent GPU."""
 
 
+def is_lent() -> bool:
+    """Whether this host lends its GPU run by run."""
+    return importlib.util.find_spec("spaces") is not None
+
+
 def on_gpu(function: F) -> F:
     """Decorate a synchronous generator that decodes."""
-    if importlib.util.find_spec("spaces") is None:
+    if not is_lent():
         return function
     spaces = importlib.import_module("spaces")
     decorated: F = spaces.GPU(duration=SECONDS)(function)

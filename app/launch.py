@@ -92,11 +92,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     from app.build import build
+    from app.engines import Engines
 
+    engines = Engines()
+    page = build(engines)
     serve(
-        build(),
+        page,
         server_name=options.host,
         server_port=options.port,
         share=options.share,
         root_path=options.root_path,
+        prevent_thread_lock=True,
     )
+    engines.prepare()  # the page is up and plays a recording; the models load behind it
+    page.block_thread()

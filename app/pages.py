@@ -43,8 +43,9 @@ LESSONS = (
             "clock counts prefill, drafting, scoring and verification. It does not count this page.",
             "τ, block efficiency: tokens per round, the target's own token included, so between 1 and γ + 1. "
             "α, acceptance rate: accepted tokens over tested ones.",
-            "Drafting pays if τ is larger than the cost of a round in target passes: 1 + c · NFE, where c is the cost "
-            "of a drafter pass. The page shows that quotient too, marked as predicted.",
+            "Drafting pays if τ is larger than the cost of a round in vanilla passes: v + c · NFE, where v is the cost "
+            "of a pass that verifies γ + 1 tokens and c that of a drafter pass. The page shows that quotient too, "
+            "marked as predicted.",
         ),
     ),
 )

@@ -144,11 +144,11 @@ def stream(
     yield last
     try:
         work.start()
-        told = clock()
+        told = float("-inf")  # the first news of a lane leaves at once
         while not work.done.wait(BEAT):
             measuring = bool(work.lanes)
             if work.news and (not measuring or clock() - told >= PACE):
-                seq, told = seq + 1, clock()
+                seq, told = seq + 1, clock() if measuring else told
                 last = frame(run, seq, **_news(work.drain(), list(work.lanes)))
             yield last  # an equal frame is a heartbeat: the browser does nothing with it
         yield _last_frame(run, seq + 1, work)

@@ -17,13 +17,13 @@ from specdiff_core.device import processor
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 
 
-def provenance(argv: Sequence[str] = ()) -> dict[str, Any]:
-    """Plain values for the head of a result."""
+def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> dict[str, Any]:
+    """Plain values for the head of a result; ``argv`` went to ``python -m module``."""
     import torch
 
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="minutes"),
-        "command": command(argv),
+        "command": command(argv, module),
         **git_state(),
         "cpu": processor(),
         "cores": os.cpu_count() or 0,
@@ -34,9 +34,9 @@ def provenance(argv: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def command(argv: Sequence[str]) -> str:
+def command(argv: Sequence[str], module: str = "specdiff_core") -> str:
     """The command to repeat; a path of this machine is cut to its file name."""
-    return shlex.join(["python", "-m", "specdiff_core", *map(_without_folders, argv)])
+    return shlex.join(["python", "-m", module, *map(_without_folders, argv)])
 
 
 def _without_folders(word: str) -> str:

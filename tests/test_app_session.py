@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from app_fakes import FakeDecoder
 
-from app import session
+from app import engines, session
 from app.errors import card
 from app.summary import summarise
 from specdiff_core.config import DecodeConfig
@@ -190,6 +190,35 @@ def test_a_failing_load_is_a_card_too() -> None:
         raise WeightsError("assets/target/model.safetensors is missing.", hint="Get the files again.")
 
     assert frames(session.stream(broken, "Once", SETTINGS))[-1]["card"]["code"] == "weights"
+
+
+def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go, loads = threading.Event(), threading.Event(), []
+
+    def load(pair: str, tell: Any) -> FakeDecoder:
+        loads.append(pair)
+        tell("Loading the target")
+        begun.set()
+        assert go.wait(10)
+        tell("Loading the drafter")
+        return FakeDecoder()
+
+    monkeypatch.setattr(engines, "_load", load)
+    loader = engines.Engines()
+    for _ in range(2):
+        loader.prepare()  # two visitors opened the page
+    assert begun.wait(10)
+    heard: list[str] = []
+    runner = threading.Thread(target=loader, args=("embedded", "block", heard.append))
+    runner.start()
+    while not heard:
+        time.sleep(0.01)
+    go.set()
+    runner.join(10)
+    assert heard[0] == "Loading the target" and "Loading the drafter" in heard and "Warming up" in heard[-1]
+    late: list[str] = []
+    assert loader("embedded", "block", late.append) is loader("embedded", "block", late.append)
+    assert loads == ["embedded"] and not late
 
 
 def test_opening_files(tmp_path: Path) -> None:

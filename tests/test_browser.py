@@ -133,6 +133,20 @@ def player(page: Any) -> dict[str, Any]:
     )
 
 
+def test_the_chosen_theme_is_kept(browser: Any, address: str) -> None:
+    """The Theme button's choice outlives a reload, against the system's own."""
+    dark = "document.body.classList.contains('dark')"
+    with visit(browser, address, dark=True) as page:
+        page.wait_for_function(dark)
+        page.click("#sd-theme")
+        page.wait_for_function(f"!{dark}")
+        page.reload()
+        page.wait_for_function(READY)
+        page.wait_for_function(f"!{dark}")
+        page.click("#sd-theme")
+        page.wait_for_function(dark)
+
+
 def test_first_paint(browser: Any, address: str) -> None:
     """It opens on a recording that says so, with clocks, numbers, window and three charts."""
     with visit(browser, address) as page:

@@ -41,7 +41,7 @@ export class RailView {
     text(this.law, !header ? '' : lossless ? '✓ Lossless rule: the text follows the target’s own law.'
       : '⚠ lossless: false. This rule changes the law of the text; it is here to be studied.');
     const guess = predicted(drafted, vanilla);
-    text(this.predicted, guess ? `Predicted, not measured: τ / (1 + c·NFE/round) = ${times(guess.value)} with c = ${ratio(guess.cost)}` : '');
+    text(this.predicted, guess ? `Predicted, not measured: τ / (v + c·NFE/round) = ${times(guess.value)} with v = ${ratio(guess.verify)}, c = ${ratio(guess.cost)}: what a verifying pass and a drafter pass cost here, in vanilla passes.` : '');
   }
 
   draw(states, clocks) {

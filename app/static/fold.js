@@ -221,17 +221,19 @@ export function compare(one, other) {
 }
 
 /**
- * τ / (1 + c · NFE per round): what τ would give if a drafter pass cost c target passes and nothing else cost time.
- * A prediction, never shown as a measurement. null where it is not defined.
+ * τ / (v + c · NFE per round): what τ would give if a verifying pass cost v and a drafter pass c of vanilla's passes,
+ * as they did in this run, and nothing else cost time. A prediction, never shown as a measurement. null where it is
+ * not defined.
  */
 export function predicted(drafted, vanilla) {
   const by = drafted && drafted.finished ? drafted.finished.seconds_by || {} : {};
   const base = vanilla && vanilla.finished ? vanilla.finished.seconds_by || {} : {};
   const sums = drafted ? stateAt(drafted, drafted.events.length).sums : null;
   const calls = vanilla ? stateAt(vanilla, vanilla.events.length).sums.calls : 0;
-  if (!sums || !sums.rounds || !sums.nfe || !calls || !base.score || !by.draft) return null;
+  if (!sums || !sums.rounds || !sums.nfe || !calls || !base.score || !by.draft || !by.score || !sums.calls) return null;
   const pass = base.score / calls;
   const cost = by.draft / sums.nfe / pass;
+  const verify = by.score / sums.calls / pass;
   const tau = sums.committed / sums.rounds;
-  return { cost, value: tau / (1 + cost * (sums.nfe / sums.rounds)) };
+  return { cost, verify, value: tau / (verify + cost * (sums.nfe / sums.rounds)) };
 }

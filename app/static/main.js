@@ -1,21 +1,13 @@
 // The player: holds the trace of this visitor in the browser, folds it to the playhead and draws. The server is asked
 // for nothing while it plays.
 
-import { CardView, SourceView, StatusView } from './draw_notes.js';
-import { BarView } from './draw_bar.js';
-import { Charts, acceptanceFigure, confidenceFigure, tokensFigure } from './charts.js';
-import { LaneView } from './draw_lanes.js';
 import { Player, autoSlow } from './player.js';
-import { RailView } from './draw_rail.js';
-import { RoundsView } from './draw_rounds.js';
-import { WindowView } from './draw_window.js';
-import { buildLane, countAt, stateAt, stopsOf } from './fold.js';
+import { buildLane, countAt, piece, stateAt, stopsOf } from './fold.js';
 import { gzip, serialise, unpack } from './trace.js';
 import { h, text } from './dom.js';
+import { layOut } from './layout.js';
 import { narrate } from './words.js';
-import { piece } from './fold.js';
 
-const LEGEND = [['draft', '✓', 'accepted draft'], ['residual', '↻', 'corrected by the target'], ['bonus', '+', 'bonus token'], ['guess', '▒', 'still a guess']];
 const QUIET_MS = 1600; // after Stop: how long to wait for the server's last frame
 
 class App {
@@ -34,41 +26,17 @@ class App {
   }
 
   build(plotly) {
-    const jump = (round) => this.jump(round);
-    this.views = { drafted: new LaneView('drafted', jump), vanilla: new LaneView('vanilla', jump) };
-    this.window = new WindowView();
-    this.rounds = new RoundsView(this.window.rounds, jump);
-    this.rail = new RailView();
-    this.source = new SourceView();
-    this.card = new CardView();
-    this.status = new StatusView();
-    this.bar = new BarView({
-      toggle: () => this.act(() => this.player.toggle()),
-      step: (count) => this.act(() => this.player.step(count)),
-      seek: (share) => this.act(() => { this.player.pause(); this.player.seek(share * this.player.duration); }),
-      slow: (factor) => this.act(() => { this.player.slow = factor ?? autoSlow(this.player.duration); }),
-      save: () => this.save(),
-    });
-    this.voice = h('div', { class: 'sd-voice', 'aria-live': 'polite' });
-    const chart = (title, hint) => {
-      const place = h('div', { class: 'sd-plot' });
-      return [place, h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint)), place)];
-    };
-    const [tokens, tokensPanel] = chart('Tokens over time', '─ drafted, ┄ vanilla');
-    const [acceptance, acceptancePanel] = chart('Acceptance by position', 'bars: run so far; ● accepted, ✕ refused, – draw u of this round');
-    const [confidence, confidencePanel] = chart('Denoising confidence', 'largest q, this round');
-    this.charts = new Charts({ tokens, acceptance, confidence }, { tokens: tokensFigure, acceptance: acceptanceFigure, confidence: confidenceFigure }, plotly);
-    const legend = h('ul', { class: 'sd-legend', 'aria-label': 'Legend' }, ...LEGEND.map(([kind, glyph, words]) =>
-      h('li', {}, h('span', { class: `sd-t sd-t-${kind}`, 'aria-hidden': 'true' }, glyph), ` ${words}`)));
-    this.source.element.append(legend);
-    this.root.append(this.card.element, this.source.element, this.status.element,
-      h('div', { class: 'sd-main' },
-        h('div', { class: 'sd-stage' },
-          h('section', { class: 'sd-panel sd-lanes', 'aria-label': 'Race' }, this.views.drafted.element, this.views.vanilla.element),
-          this.window.element),
-        h('aside', { class: 'sd-rail' }, this.rail.element, tokensPanel)),
-      h('div', { class: 'sd-charts' }, acceptancePanel, confidencePanel),
-      this.bar.element, this.voice);
+    Object.assign(this, layOut(this.root, {
+      plotly,
+      jump: (round) => this.jump(round),
+      actions: {
+        toggle: () => this.act(() => this.player.toggle()),
+        step: (count) => this.act(() => this.player.step(count)),
+        seek: (share) => this.act(() => { this.player.pause(); this.player.seek(share * this.player.duration); }),
+        slow: (factor) => this.act(() => { this.player.slow = factor ?? autoSlow(this.player.duration); }),
+        save: () => this.save(),
+      },
+    }));
     document.addEventListener('keydown', (event) => this.keys(event));
     document.addEventListener('input', (event) => {
       if (event.target.closest && event.target.closest('.sd-invalid')) this.card.hide();

@@ -166,11 +166,38 @@ def equality_section(result: Result) -> str:
     return "\n\n".join(parts)
 
 
+def page_section(result: Result) -> str:
+    """How soon the page is usable, and what it costs."""
+    first = result["first_event_seconds"]
+    waits = [
+        ["from the command to a page that plays its recording", f"{result['usable_seconds']:.1f} s"],
+        ["from Run to the first event on the page, pressed at once", f"{first['first']:.1f} s"],
+        ["the same, models loaded", f"{first['later']:.1f} s"],
+    ]
+    costs = [
+        [lane, f"{value['median']:.3f}×", f"{value['low']:.3f}–{value['high']:.3f}"]
+        for lane, value in result["attached"].items()
+    ]
+    settings = result["settings"]
+    return "\n\n".join(
+        [
+            "## The page",
+            "A real server and a real browser on the same machine.",
+            table(["wait", "measured"], waits),
+            "Decode clock with the page attached (every event told, the browser drawing) over the undisturbed clock "
+            f"of the same decode, {result['turns']} turns of both, {settings['max_new_tokens']} tokens, "
+            f"{settings['drafter']} γ={settings['gamma']} T={settings['steps']}:",
+            table(["lane", "median", "lowest–highest"], costs),
+        ]
+    )
+
+
 SECTIONS: dict[str, Callable[[Result], str]] = {
     "sweep": sweep_section,
     "generate": generate_section,
     "forwards": forwards_section,
     "equality": equality_section,
+    "page": page_section,
 }
 
 

@@ -77,7 +77,7 @@ test('compare finds the first difference', () => {
   assert.deepEqual(compare([1, 2], [1, 2, 3]), { same: false, first: 2 });
 });
 
-test('the prediction is τ / (1 + c·NFE/round), by hand', () => {
+test('the prediction is τ / (v + c·NFE/round), by hand', () => {
   const lane = (finished, sums) => {
     const events = [
       { kind: 'RoundStarted', round: 0, length: 1, anchor: 0 },
@@ -91,8 +91,8 @@ test('the prediction is τ / (1 + c·NFE/round), by hand', () => {
   };
   const drafted = lane({ seconds: 1.2, seconds_by: { draft: 0.2, score: 1 } }, { nfe: 2 });
   const vanilla = lane({ seconds: 1, seconds_by: { draft: 0, score: 0.5 } }, { nfe: 0 });
-  // one target pass 0.5 s, one drafter pass 0.1 s: c = 0.2; τ = 3; 3 / (1 + 0.2·2)
-  assert.ok(Math.abs(predicted(drafted, vanilla).value - 3 / 1.4) < 1e-12);
+  // vanilla's pass 0.5 s, a verifying one 1 s: v = 2; a drafter pass 0.1 s: c = 0.2; τ = 3; 3 / (2 + 0.2·2)
+  assert.ok(Math.abs(predicted(drafted, vanilla).value - 3 / 2.4) < 1e-12);
   assert.equal(predicted(drafted, null), null);
 });
 

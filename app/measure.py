@@ -1,0 +1,184 @@
+"""``python -m app.measure``: how soon the page is usable, and what it costs the clock. Knows a browser, no model.
+
+A real server, a real browser (Playwright's Python package and a Chromium on the PATH), the embedded pair. Undisturbed
+decodes in this process and runs on the page take turns, so that drift of the machine falls on both alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from app import controls
+from app.engines import Decoder, Engines
+from specdiff_core.config import DecodeConfig
+from specdiff_core.errors import PairUnavailable, SpecDiffError
+from specdiff_core.events import RunStarted
+from specdiff_core.provenance import provenance
+from specdiff_core.summary import final
+
+LANES = ("vanilla", "drafted")
+PATIENCE = 120_000  # milliseconds
+PLAYING = "window.specdiff && window.specdiff.trace && window.specdiff.player.t > 0"
+HEARD = "window.specdiff.live && Object.values(window.specdiff.live.events).some((events) => events.length)"
+HEADER = "window.specdiff.trace.lanes.drafted.find((event) => event.kind === 'RunStarted')"
+STARTED = f"{HEADER}.started_at"
+RESULT = """Object.fromEntries(Object.entries(window.specdiff.trace.lanes).map(([name, events]) => {
+    const last = events.find((event) => event.kind === 'Finished');
+    return [name, {seconds: last.seconds, ids: last.ids}];
+}))"""
+
+
+@contextmanager
+def server() -> Iterator[tuple[str, float]]:
+    """The page as people start it; yields its address and when it was asked to start (``time.monotonic``)."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    began = time.monotonic()
+    command = [sys.executable, "app.py", "--host", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(
+        command, cwd=Path(__file__).resolve().parent.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield f"http://127.0.0.1:{port}/", began
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@contextmanager
+def browser_page() -> Iterator[Any]:
+    """A fresh tab.
+
+    Raises:
+        PairUnavailable: there is no browser to drive.
+    """
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise PairUnavailable("Playwright is missing.", hint="pip install -r requirements-dev.txt") from error
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        raise PairUnavailable("No Chromium was found on the PATH.", hint="Install Chromium with your system's tools.")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=found, args=flags)
+        yield chromium.new_page(viewport={"width": 1440, "height": 900})
+        chromium.close()
+
+
+def open_page(page: Any, url: str) -> None:
+    """Go there as soon as the server answers, and wait until the recording plays."""
+    until = time.monotonic() + PATIENCE / 1000
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            break
+        except (urllib.error.URLError, ConnectionError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+    page.goto(url)
+    page.wait_for_function(PLAYING, timeout=PATIENCE)
+
+
+def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
+    """Press Run: seconds until an event of the run is on the page, and what its trace says at the end."""
+    before = page.evaluate(STARTED)
+    began = time.monotonic()
+    page.click("#sd-run")
+    page.wait_for_function(HEARD, timeout=PATIENCE, polling=10)
+    heard = time.monotonic() - began
+    page.wait_for_function(
+        f"!window.specdiff.live && {STARTED} !== {json.dumps(before)}",
+        timeout=PATIENCE,
+    )
+    page.evaluate("window.specdiff.player.pause()")  # the replay must not compete with the next measurement
+    return heard, page.evaluate(RESULT)
+
+
+def undisturbed(engine: Decoder, prompt: str, config: DecodeConfig) -> dict[str, Any]:
+    """Both lanes without narration, without a page."""
+    found = {}
+    for lane in LANES:
+        settings = dataclasses.replace(config, drafter="none") if lane == "vanilla" else config
+        last = final(engine.decode(prompt, settings, narrate=False, grain="phase"))
+        assert last is not None, "a decode ends with Finished or raises"
+        found[lane] = {"seconds": last.seconds, "ids": list(last.ids)}
+    return found
+
+
+def measure(repeats: int, argv: Sequence[str]) -> dict[str, Any]:
+    """All figures of the page, as one result for ``bench --report``."""
+    with browser_page() as page, server() as (url, began):
+        open_page(page, url)
+        usable = time.monotonic() - began
+        first, _ = run_on_page(page)  # pressed at once, while the models still load
+        asked = page.evaluate(HEADER)
+        prompt, config = asked["prompt"], controls.check_settings(asked["config"])
+        engine = Engines()(config.pair, config.drafter, lambda message: None)
+        header = next(event for event in engine.decode(prompt, config) if isinstance(event, RunStarted))
+        undisturbed(engine, prompt, config)
+        turns, later = [], []
+        for _ in range(repeats):
+            alone = undisturbed(engine, prompt, config)
+            heard, attached = run_on_page(page)
+            later.append(heard)
+            for lane in LANES:
+                assert attached[lane]["ids"] == alone[lane]["ids"], "both decode the same tokens"
+            turns.append({lane: attached[lane]["seconds"] / alone[lane]["seconds"] for lane in LANES})
+    return {
+        "kind": "page",
+        "schema": 1,
+        "provenance": provenance(argv, module="app.measure"),
+        "device": header.device,
+        "dtype": header.dtype,
+        "threads": header.threads,
+        "target": header.models.get("target", ""),
+        "settings": config.to_dict(),
+        "usable_seconds": usable,
+        "first_event_seconds": {"first": first, "later": median(later)},
+        "attached": {
+            lane: {"median": median(values), "low": min(values), "high": max(values)}
+            for lane in LANES
+            for values in [[turn[lane] for turn in turns]]
+        },
+        "turns": len(turns),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print, and keep."""
+    parser = argparse.ArgumentParser(prog="python -m app.measure", description="Measure the page in a real browser.")
+    parser.add_argument("--repeats", type=int, default=7, metavar="N", help="turns of both [default 7]")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the result there, for bench --report")
+    args = parser.parse_args(argv)
+    if args.repeats < 1:
+        parser.error("--repeats must be at least 1")
+    try:
+        result = measure(args.repeats, sys.argv[1:] if argv is None else argv)
+    except SpecDiffError as error:
+        parser.exit(2, f"{error}\n{error.hint}\n")
+    text = json.dumps(result, indent=1, ensure_ascii=False)
+    print(text)
+    if args.json is not None:
+        args.json.write_text(text + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
