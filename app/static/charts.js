@@ -99,8 +99,11 @@ export function confidenceFigure(scene, c) {
 }
 
 export class Charts {
-  /** @param {Record<string, HTMLElement>} places figure name -> element */
-  constructor(places, figures, address) {
+  /**
+   * @param {Record<string, HTMLElement>} places figure name -> element
+   * @param {() => void} wake asks for animation frames again
+   */
+  constructor(places, figures, address, wake) {
     this.places = places;
     this.figures = figures;
     this.visible = new Set();
@@ -116,12 +119,13 @@ export class Charts {
         else this.visible.delete(entry.target.dataset.figure);
       }
       this.last = 0;
+      wake();
     });
     for (const [name, element] of Object.entries(places)) {
       element.dataset.figure = name;
       watcher.observe(element);
     }
-    loadPlotly(address).then((plotly) => { this.plotly = plotly; }, (error) => {
+    loadPlotly(address).then((plotly) => { this.plotly = plotly; wake(); }, (error) => {
       this.failed = error;
       for (const element of Object.values(places)) element.textContent = 'The chart library could not be loaded; all numbers above are complete without it.';
     });
@@ -133,11 +137,15 @@ export class Charts {
     for (const name of Object.keys(this.places)) this.dirty.add(name); // keeps the order of those already waiting
   }
 
-  /** Called in every animation frame. */
+  /** The figure that waited longest among those on screen, if one has something new. */
+  get waiting() {
+    return this.plotly && this.scene ? [...this.dirty].find((one) => this.visible.has(one)) : undefined;
+  }
+
+  /** Called in animation frames, as long as one is waiting. */
   tick(now) {
-    if (!this.plotly || !this.scene || now - this.last < this.pause) return;
-    const name = [...this.dirty].find((one) => this.visible.has(one)); // the one that waited longest
-    if (!name) return;
+    const name = this.waiting;
+    if (!name || now - this.last < this.pause) return;
     this.dirty.delete(name);
     const element = this.places[name];
     const figure = this.figures[name](this.scene, colours(element));

@@ -17,10 +17,10 @@ function chart(title, hint) {
 }
 
 /**
- * Fill `root`. `jump(round)` is called by whatever shows a round, `actions` by the player bar.
+ * Fill `root`. `jump(round)` is called by whatever shows a round, `actions` by the player bar, `wake` by charts.
  * Returns {views: {drafted, vanilla}, window, rounds, rail, source, card, status, bar, charts, voice}.
  */
-export function layOut(root, { plotly, jump, actions }) {
+export function layOut(root, { plotly, jump, actions, wake }) {
   const views = { drafted: new LaneView('drafted', jump), vanilla: new LaneView('vanilla', jump) };
   const window = new WindowView();
   const rounds = new RoundsView(window.rounds, jump);
@@ -29,7 +29,7 @@ export function layOut(root, { plotly, jump, actions }) {
   const [tokens, tokensPanel] = chart('Tokens over time', '─ drafted, ┄ vanilla');
   const [acceptance, acceptancePanel] = chart('Acceptance by position', 'bars: run so far; ● accepted, ✕ refused, – draw u of this round');
   const [confidence, confidencePanel] = chart('Denoising confidence', 'largest q, this round');
-  const charts = new Charts({ tokens, acceptance, confidence }, { tokens: tokensFigure, acceptance: acceptanceFigure, confidence: confidenceFigure }, plotly);
+  const charts = new Charts({ tokens, acceptance, confidence }, { tokens: tokensFigure, acceptance: acceptanceFigure, confidence: confidenceFigure }, plotly, wake);
   source.element.append(h('ul', { class: 'sd-legend', 'aria-label': 'Legend' }, ...LEGEND.map(([kind, glyph, words]) =>
     h('li', {}, h('span', { class: `sd-t sd-t-${kind}`, 'aria-hidden': 'true' }, glyph), ` ${words}`))));
   root.append(card.element, source.element, status.element,

@@ -19,16 +19,18 @@ class App {
     this.live = null; // {run, lanes} while the server measures
     this.trace = null; // {title, lanes, bytes}
     this.dirty = true;
-    this.build(plotly);
     this.frame = this.frame.bind(this);
+    this.asked = 0; // the animation frame that was asked for; none while nothing moves
     this.last = 0;
-    requestAnimationFrame(this.frame);
+    this.build(plotly);
+    this.wake();
   }
 
   build(plotly) {
     Object.assign(this, layOut(this.root, {
       plotly,
       jump: (round) => this.jump(round),
+      wake: () => this.wake(),
       actions: {
         toggle: () => this.act(() => this.player.toggle()),
         step: (count) => this.act(() => this.player.step(count)),
@@ -42,9 +44,9 @@ class App {
       if (event.target.closest && event.target.closest('.sd-invalid')) this.card.hide();
     });
     const stop = document.getElementById('sd-stop');
-    if (stop) stop.addEventListener('click', () => this.stopped());
+    if (stop) stop.addEventListener('click', () => this.pressedStop());
     const run = document.getElementById('sd-run');
-    if (run) run.addEventListener('click', () => this.asked());
+    if (run) run.addEventListener('click', () => this.pressedRun());
     const queue = document.getElementById('sd-queue');
     if (queue) new MutationObserver(() => this.queued(queue)).observe(queue, { childList: true, characterData: true, subtree: true });
     new MutationObserver(() => this.repaint()).observe(document.body, { attributeFilter: ['class'] });
@@ -90,7 +92,7 @@ class App {
     this.redraw();
   }
 
-  asked() {
+  pressedRun() {
     this.card.hide();
     this.waiting = true;
     this.status.show('Waiting for a free place…');
@@ -109,7 +111,7 @@ class App {
   }
 
   /** Stop was pressed: if no last frame comes, keep what was heard. */
-  stopped() {
+  pressedStop() {
     this.waiting = false;
     if (!this.root.classList.contains('sd-busy')) {
       this.status.show('');
@@ -195,6 +197,12 @@ class App {
 
   redraw() {
     this.dirty = true;
+    this.wake();
+  }
+
+  /** Ask for one animation frame. While nothing changes there are none: a browser on the same machine leaves the decode clock alone. */
+  wake() {
+    if (!this.asked) this.asked = requestAnimationFrame(this.frame);
   }
 
   /** The theme changed: charts carry their colours with them. */
@@ -207,6 +215,7 @@ class App {
   }
 
   frame(now) {
+    this.asked = 0;
     if (!this.root.isConnected) return;
     const passed = this.last ? Math.min(250, now - this.last) : 0;
     this.last = now;
@@ -219,7 +228,9 @@ class App {
       if (wasPlaying && !this.player.playing) this.say();
     }
     this.charts.tick(now);
-    requestAnimationFrame(this.frame);
+    const moving = this.player.playing && !this.live;
+    if (moving || this.dirty || this.charts.waiting) this.wake();
+    else this.last = 0; // the next frame begins a new movement
   }
 
   /** How many events of a lane the playhead has passed. */
