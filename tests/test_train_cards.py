@@ -15,6 +15,7 @@ from specdiff_core.train.cards import last_scores
 def log(folder: Path, steps: int, scores: dict[str, float]) -> None:
     folder.mkdir(parents=True)
     lines = [{"kind": "TrainStep", "step": s, "tokens": 10 * s, "seconds": 2.0 * s} for s in range(1, steps + 1)]
+    lines.append({"kind": "Saved", "step": steps, "path": "checkpoint.pt"})
     lines.append({"kind": "EvalStep", "step": steps, "scores": scores, "seconds": 2.0 * steps})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -24,6 +25,13 @@ def test_phases_are_added_up_and_the_last_scores_win(tmp_path: Path) -> None:
     log(tmp_path / "b", 5, {"tau8/math": 2.5, "soft/math": 9.0})
     assert training_facts(tmp_path) == (8, 80, 16.0)
     assert last_scores(tmp_path, "tau8/") == {"math": 2.5}
+
+
+def test_steps_that_were_lost_do_not_count(tmp_path: Path) -> None:
+    log(tmp_path / "run", 4, {})
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"kind": "TrainStep", "step": 5, "tokens": 50, "seconds": 9.0}) + "\n")  # then cut off
+    assert training_facts(tmp_path / "run") == (4, 40, 8.0)
 
 
 def test_a_card_names_sources_licences_and_numbers(tmp_path: Path) -> None:

@@ -59,14 +59,18 @@ class Card:
 
 
 def training_facts(run: Path) -> tuple[int, int, float]:
-    """Steps, tokens and seconds from a run's ``metrics.jsonl`` (phases in subfolders are added up)."""
+    """Steps, tokens and seconds from a run's ``metrics.jsonl`` (phases in subfolders are added up).
+
+    Only what the last checkpoint holds counts: steps after it were lost if the run was cut off.
+    """
     steps = tokens = 0
     seconds = 0.0
     for log in sorted(run.rglob("metrics.jsonl")):
         lines = [json.loads(line) for line in log.read_text().splitlines()]
-        done = [line for line in lines if line["kind"] == "TrainStep"]
+        saved = [line["step"] for line in lines if line["kind"] == "Saved"]
+        done = [line for line in lines if line["kind"] == "TrainStep" and line["step"] in saved[-1:]]
         if done:
-            last = max(done, key=lambda line: line["step"])
+            last = done[-1]
             steps, tokens, seconds = steps + last["step"], tokens + last["tokens"], seconds + last["seconds"]
     return steps, tokens, seconds
 
