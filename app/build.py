@@ -66,6 +66,10 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
     def decode(prompt: str, values: dict[str, Any], visitor: str) -> Iterator[str]:
         yield from session.stream(decoders, prompt, values, stops=stops, session=visitor)
 
+    @on_gpu
+    def programs(prompt: str, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield from session.results(decoders, prompt, values)
+
     def run(request: gr.Request, prompt: str, *values: Any) -> Iterator[str]:
         yield from decode(prompt, dict(zip(NAMES, values, strict=True)), request.session_hash or "")
 
@@ -115,7 +119,7 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
         share.click(None, [prompt, *settings], None, js=scripts.share(NAMES))
         theme.click(None, None, None, js=scripts.THEME)
         _wire_settings(page, prompt, widgets, player, preset, drawer)
-        gr.api(race_endpoint(decoders), api_name="race", concurrency_id="decode", concurrency_limit=1)
+        gr.api(race_endpoint(programs), api_name="race", concurrency_id="decode", concurrency_limit=1)
     return page
 
 

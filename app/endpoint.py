@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gradio as gr
 
-from app import session
 from app.controls import FIELDS
-from app.engines import Factory
 from app.errors import card, new_run_id
 from app.summary import summarise
 
+Results = Callable[[str, dict[str, Any]], Iterator[dict[str, Any]]]
 
-def race_endpoint(decoders: Factory) -> Any:
-    """The typed function behind ``/race`` and the MCP tool of the same name."""
+
+def race_endpoint(results: Results) -> Any:
+    """The typed function behind ``/race`` and the MCP tool of the same name.
+
+    Args:
+        results: (prompt, settings) to what :func:`app.session.results` yields.
+    """
 
     def race(
         prompt: str,
@@ -60,7 +64,7 @@ def race_endpoint(decoders: Factory) -> Any:
         arguments = dict(locals())
         values = {name: arguments[name] for name in FIELDS}
         try:
-            for result in session.results(decoders, prompt, values):
+            for result in results(prompt, values):
                 yield summarise(result["lanes"], with_events=include_events) if result["finished"] else result
         except Exception as error:  # translated: programs get a sentence, the log gets the traceback
             told = card(error, new_run_id())

@@ -65,9 +65,18 @@ class Engines:
             self._listeners.remove(progress)
 
     def prepare(self, pair: str = "embedded", drafter: str = "block") -> None:
-        """Load and warm up in the background, once, so that the first run need not wait; returns at once."""
-        if not self._preparing and not is_lent():
-            self._preparing = True
+        """Load and warm up in the background, once, so that the first run need not wait; returns at once.
+
+        Where the GPU is lent, runs are forked from this process: they inherit what is loaded here, so loading comes
+        first, and passes, which need the GPU, are left to the runs.
+        """
+        if self._preparing:
+            return
+        self._preparing = True
+        if is_lent():
+            with self._lock:
+                self._loaded[pair] = _load(pair, LOG.info)
+        else:
             threading.Thread(target=self._prepare, args=(pair, drafter), name="prepare", daemon=True).start()
 
     def _prepare(self, pair: str, drafter: str) -> None:

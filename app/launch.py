@@ -93,8 +93,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     from app.build import build
     from app.engines import Engines
+    from app.gpu import is_lent
 
     engines = Engines()
+    if is_lent():
+        engines.prepare()
     page = build(engines)
     serve(
         page,
@@ -104,5 +107,5 @@ def main(argv: Sequence[str] | None = None) -> None:
         root_path=options.root_path,
         prevent_thread_lock=True,
     )
-    engines.prepare()  # the page is up and plays a recording; the models load behind it
+    engines.prepare()  # once; the page is up and plays a recording; the models load behind it
     page.block_thread()

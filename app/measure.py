@@ -91,7 +91,7 @@ def open_page(page: Any, url: str) -> None:
         except (urllib.error.URLError, ConnectionError):
             if time.monotonic() > until:
                 raise
-            time.sleep(0.02)
+            page.wait_for_timeout(20)
     page.goto(url)
     page.wait_for_function(PLAYING, timeout=PATIENCE)
 

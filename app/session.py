@@ -22,11 +22,12 @@ from app.engines import Factory
 from app.errors import card, new_run_id
 from specdiff_core.config import DecodeConfig
 from specdiff_core.errors import TraceError
-from specdiff_core.events import Committed, Event, Finished, PiecesSeen, RunStarted
+from specdiff_core.events import Committed, Event, Failed, Finished, PiecesSeen, RunStarted
 from specdiff_core.trace import dump_trace, event_to_dict, read_trace
 
 BEAT = 0.4
 """Seconds between heartbeats: a generator that never yields never hears that its tab was closed."""
+LANES = ("vanilla", "drafted")
 PACE = 1.0
 """Seconds between frames that carry something, while a clock is running."""
 TOLD_LIVE = (RunStarted, PiecesSeen, Committed, Finished)
@@ -141,8 +142,8 @@ def stream(
     if stops is not None and session:
         stops.add(session, work)
     last = frame(run, seq, phase="loading", message="Preparing the run", settings=config.to_dict())
-    yield last
     try:
+        yield last
         work.start()
         told = float("-inf")  # the first news of a lane leaves at once
         while not work.done.wait(BEAT):
@@ -173,7 +174,12 @@ def _news(news: Sequence[tuple[str, str | Event]], lanes: Sequence[str]) -> dict
 def _last_frame(run: str, seq: int, work: Work) -> str:
     content: dict[str, Any] = {"phase": "finished", "finished": True}
     if work.error is not None:
-        content |= {"phase": "failed", "card": card(work.error, run)}
+        told = card(work.error, run)
+        content |= {"phase": "failed", "card": told}
+        if any(isinstance(event, Committed) for lane in work.lanes.values() for event in lane):  # nothing is lost
+            failed = Failed(code=told["code"], message=told["message"], hint=told["hint"], run=run)
+            work.lanes[list(work.lanes)[-1]].append(failed)
+            content |= {"source": "failed", "trace": pack(work.lanes, "Failed run")}
     elif any(work.lanes.values()):
         stopped = work.stop.is_set()
         content |= {"source": "run", "trace": pack(work.lanes, "Stopped run" if stopped else "Live run")}
@@ -192,12 +198,12 @@ def results(factory: Factory, prompt: object, values: Mapping[str, Any]) -> Iter
     work.start()
     try:
         while not work.done.wait(BEAT):
-            yield {"finished": False, "events_so_far": {lane: len(events) for lane, events in work.lanes.items()}}
+            yield {"finished": False, "events_so_far": {lane: len(events) for lane, events in list(work.lanes.items())}}
     finally:
         work.stop.set()
     if work.error is not None:
         raise work.error
-    yield {"finished": True, "lanes": work.lanes}
+    yield {"finished": True, "lanes": dict(work.lanes)}
 
 
 def open_trace(path: str | None) -> str:
@@ -207,8 +213,10 @@ def open_trace(path: str | None) -> str:
         if path is None:
             raise TraceError("No file arrived.", hint="Choose a .jsonl or .jsonl.gz file.")
         trace = read_trace(path)
-        if not any(trace.lanes.values()):
-            raise TraceError("This trace holds no events.", hint="Choose another file.")
+        if not any(trace.lanes.get(lane) for lane in LANES):
+            raise TraceError(
+                "This trace holds no events of a race.", hint=f"Its lanes must be called {' and '.join(LANES)}."
+            )
         return frame(run, 1, phase="finished", finished=True, source="file", trace=pack(trace.lanes, trace.title))
     except Exception as error:  # shown as a card, logged by app/errors.py
         return refusal(error, run)

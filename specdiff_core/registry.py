@@ -79,7 +79,7 @@ EMBEDDED = PairSpec(
             module="block_diffusion",
             source=str(ASSETS / "embedded" / "block"),
             weights_format="dflash",
-            about="Denoises a block after the anchor, reading the target's own hidden states.",
+            about="Denoises a block after the anchor, reading the target's own hidden states; at most 16 tokens.",
         ),
         DrafterSpec(
             name="mdlm",

@@ -9,7 +9,10 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import partial
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -111,7 +114,7 @@ def test_nothing_on_the_page_points_outside() -> None:
 
 def test_the_endpoint_is_typed_and_documented() -> None:
     """Programs and agents see every setting, with a type, a default and a description."""
-    race = race_endpoint(lambda *_: FakeDecoder())
+    race = race_endpoint(partial(session.results, lambda *_: FakeDecoder()))
     signature = inspect.signature(race)
     assert set(signature.parameters) == {"prompt", "include_events", *build.NAMES}
     defaults = DecodeConfig().to_dict()
@@ -126,7 +129,7 @@ def test_the_endpoint_refuses_in_words() -> None:
     """A number out of range is named with its range; no traceback."""
     import gradio as gr
 
-    race = race_endpoint(lambda *_: FakeDecoder())
+    race = race_endpoint(partial(session.results, lambda *_: FakeDecoder()))
     for arguments, words in (
         ({"prompt": "a", "gamma": 99}, "between 1 and 32"),
         ({"prompt": "a", "steps": "x"}, "must be a number"),
@@ -166,3 +169,19 @@ def test_no_gpu_shim_without_spaces() -> None:
         """Nothing."""
 
     assert on_gpu(generate) is generate
+
+
+def test_a_lent_gpu_is_borrowed_for_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the host says so, the decorator is the host's; an installed package alone changes nothing."""
+    from app import gpu
+
+    borrowed: list[int] = []
+    spaces = ModuleType("spaces")
+    spaces.__spec__ = ModuleSpec("spaces", None)
+    spaces.GPU = lambda duration: lambda function: borrowed.append(duration) or function  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "spaces", spaces)
+    assert not gpu.is_lent()
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    assert gpu.is_lent()
+    gpu.on_gpu(build.served)
+    assert borrowed == [gpu.SECONDS]

@@ -20,7 +20,7 @@ from app.errors import card
 from app.summary import summarise
 from specdiff_core.config import DecodeConfig
 from specdiff_core.errors import ContextOverflow, OutOfMemory, WeightsError
-from specdiff_core.events import Finished, Verified
+from specdiff_core.events import Failed, Finished, Verified
 from specdiff_core.metrics import fold
 from specdiff_core.trace import dump_trace, read_trace, write_trace
 
@@ -181,6 +181,25 @@ def test_failures_become_cards_without_tracebacks(error: Exception, code: str, c
     assert f"run {shown['run']}" in caplog.text
     if code == "unexpected":
         assert "secret internals" in caplog.text and shown["run"] in shown["hint"]
+
+
+def test_what_was_measured_before_a_failure_is_not_lost() -> None:
+    """The vanilla lane is done when the drafted one runs out of memory: card and trace arrive together."""
+
+    class HalfWay(FakeDecoder):
+        def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Any]:
+            for event in super().decode(prompt, config, **options):
+                yield event
+                if config.drafter != "none" and isinstance(event, Verified):
+                    raise OutOfMemory("The device ran out of memory.", hint="Use a smaller γ.")
+
+    last = frames(session.stream(factory(HalfWay()), "Once", SETTINGS))[-1]
+    assert last["card"]["code"] == "memory" and last["source"] == "failed"
+    lanes = read_trace(base64.b64decode(last["trace"])).lanes
+    assert isinstance(lanes["vanilla"][-1], Finished)
+    assert lanes["drafted"][-1] == Failed(
+        code="memory", message="The device ran out of memory.", hint="Use a smaller γ.", run=last["run"]
+    )
 
 
 def test_a_failing_load_is_a_card_too() -> None:

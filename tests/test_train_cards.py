@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from specdiff_core.registry import ASSETS, EMBEDDED
-from specdiff_core.train.card import Card, Training, read_history, training_facts, write_card
+from specdiff_core.train.card import OWN_CORPUS, Card, Training, read_history, render_card, training_facts, write_card
 from specdiff_core.train.cards import last_scores
 
 
@@ -23,8 +24,8 @@ def log(folder: Path, steps: int, scores: dict[str, float]) -> None:
 def test_phases_are_added_up_and_the_last_scores_win(tmp_path: Path) -> None:
     log(tmp_path / "a", 3, {"tau8/math": 1.0})
     log(tmp_path / "b", 5, {"tau8/math": 2.5, "soft/math": 9.0})
-    assert training_facts(tmp_path) == (8, 80, 16.0)
-    assert last_scores(tmp_path, "tau8/") == {"math": 2.5}
+    assert training_facts(tmp_path / "a", tmp_path / "b") == (8, 80, 16.0)
+    assert last_scores([tmp_path / "a", tmp_path / "b"], "tau8/") == {"math": 2.5}
 
 
 def test_steps_that_were_lost_do_not_count(tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_steps_that_were_lost_do_not_count(tmp_path: Path) -> None:
 
 def test_a_card_names_sources_licences_and_numbers(tmp_path: Path) -> None:
     card = Card(
-        name="Llama-Test",
+        name="Llama-Tales-Test",
         summary="A test.",
         shape="Small.",
         history=[
@@ -46,7 +47,7 @@ def test_a_card_names_sources_licences_and_numbers(tmp_path: Path) -> None:
                 seconds=60.0,
                 hardware="two threads",
                 commit="abc",
-                corpus="123",
+                corpus=OWN_CORPUS,
                 seed=0,
                 command="python -m specdiff_core train target",
             )
@@ -67,6 +68,9 @@ def test_a_card_names_sources_licences_and_numbers(tmp_path: Path) -> None:
         "2 + 2⟶ 4",
     ):
         assert part in text
+    other = dataclasses.replace(card, history=[dataclasses.replace(run, corpus="123") for run in card.history])
+    told = render_card(other)
+    assert "Llama" not in told and "CC-BY" not in told and "name its sources" in told
 
 
 @pytest.mark.parametrize("role", ["target", "block", "mdlm"])

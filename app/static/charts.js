@@ -93,7 +93,7 @@ export function confidenceFigure(scene, c) {
     return id === null || id === undefined ? 'masked' : `“${cell(piece(scene.lanes.drafted, id))}”`;
   }));
   const data = [{ type: 'heatmap', x, y: Array.from({ length: total }, (_, s) => s + 1), z, text: words, zmin: 0, zmax: 1, xgap: 2, ygap: 2,
-    colorscale: [[0, c.raised], [0.02, c['draft-tint']], [1, c.draft]], hovertemplate: 'position %{x}, step %{y}<br>%{text}<br>largest q = %{z:.7~g}<extra></extra>',
+    colorscale: [[0, c.raised], [0.02, c['draft-tint']], [1, c.draft]], hovertemplate: 'position %{x}, step %{y}<br>%{text}<br>confidence %{z:.7~g}<extra></extra>',
     colorbar: { thickness: 8, len: 1, outlinewidth: 0, tickfont: { size: 10.5, color: c.muted }, tickvals: [0, 0.5, 1] } }];
   return { data, layout: layout(c, axis(c, 'position in the window', { dtick: size > 16 ? 4 : 1, showgrid: false, range: [0.5, Math.max(1, size) + 0.5] }), axis(c, 'denoising step', { autorange: 'reversed', dtick: total > 12 ? 4 : 1, showgrid: false })) };
 }

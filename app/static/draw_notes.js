@@ -18,11 +18,11 @@ export class SourceView {
     this.element = h('div', { class: 'sd-source' }, this.chip, this.words, this.open, this.dialog);
   }
 
-  /** @param {string} kind recording, run, file, live */
+  /** @param {string} kind recording, run, file, stopped, failed */
   reset(kind, race, title) {
     const lane = race.lanes.drafted || race.lanes.vanilla;
     const header = lane ? lane.header : null;
-    const names = { recording: '◉ Recording', run: '● Your run', file: '◎ Opened file', stopped: '■ Stopped run' };
+    const names = { recording: '◉ Recording', run: '● Your run', file: '◎ Opened file', stopped: '■ Stopped run', failed: '! Run that failed' };
     text(this.chip, names[kind] || kind);
     this.chip.dataset.kind = kind;
     text(this.words, header ? `${dateOf(header.started_at)} · ${placeOf(header)}${kind === 'recording' ? ' · press Run for your own' : ''}` : '');
@@ -43,13 +43,21 @@ const GRAINS = {
   total: 'the whole run only',
 };
 
+/** In which order the lanes ran, from when they began. */
+function orderOf({ lanes }) {
+  const begun = Object.entries(lanes).filter(([, lane]) => lane && lane.header).map(([name, lane]) => [lane.header.started_at, name]).sort();
+  if (begun.length < 2) return 'Only this lane was measured.';
+  const first = begun[0][0] && begun[0][0] !== begun[1][0] ? `, ${begun[0][1]} first,` : '';
+  return `The lanes were measured one after the other${first} so that neither disturbs the other. The player animates them together on one time axis.`;
+}
+
 function report(race, header, title) {
   const versions = Object.entries(header.versions).map(([name, version]) => `${name} ${version}`).join(', ');
   const models = Object.entries(header.models).map(([role, name]) => `${role}: ${name}`).join('; ');
   const config = Object.entries(header.config).map(([name, value]) => `${name} ${value === null ? '–' : value}`).join(', ');
   const facts = [
-    ['Order', 'The lanes were measured one after the other, vanilla first, so that neither disturbs the other. The player animates them together on one time axis.'],
-    ['Clock', 'Decode time: prefill, drafting, scoring, verification and the loop between them. Narration, the network and this page do not count; model loading and one warm-up do not count either.'],
+    ['Order', orderOf(race)],
+    ['Clock', 'Decode time: prefill, drafting, scoring, verification and the loop between them. Narration, the network and this page do not count; model loading does not count, nor does a warm-up where there was one.'],
     ['Slow motion', 'Playback stretches both lanes by the same factor. All times shown are real decode times.'],
     ['Timed', GRAINS[header.grain] || header.grain],
     ['Device', `${placeOf(header)} (${header.reason})`],

@@ -118,7 +118,7 @@ export class WindowView {
       const best = (event.candidates[position] || [])
         .map((candidate) => `${JSON.stringify(piece(lane, candidate.id))} ${exact(candidate.prob)}`).join(', ');
       const what = id === null ? 'masked' : fresh ? `revealed ${JSON.stringify(piece(lane, id))}` : `known ${JSON.stringify(piece(lane, id))}`;
-      attribute(element, 'title', `position ${position + 1}, step ${step + 1}: ${what}; largest q = ${exact(confidence)}${best ? `; best: ${best}` : ''}`);
+      attribute(element, 'title', `position ${position + 1}, step ${step + 1}: ${what}; confidence ${exact(confidence)}${best ? `; best: ${best}` : ''}`);
     });
   }
 
@@ -178,7 +178,7 @@ function noteOf(view) {
 }
 
 const KEY = () => h('p', { class: 'sd-key' },
-  h('span', { class: 'sd-c sd-fresh', 'data-heat': '4', 'aria-hidden': 'true' }), 'revealed now, shade: its q',
+  h('span', { class: 'sd-c sd-fresh', 'data-heat': '4', 'aria-hidden': 'true' }), 'revealed now, shade: confidence',
   h('span', { class: 'sd-c sd-kept', 'aria-hidden': 'true' }), 'known', h('span', { class: 'sd-c sd-mask', 'aria-hidden': 'true' }), 'mask or cut');
 
 const row = (kind, ...cells) => h('div', { class: `sd-row ${kind}`, role: 'row' }, ...cells);

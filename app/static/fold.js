@@ -31,6 +31,7 @@ export function buildLane(events) {
       current = { round: event.round, size: 0, steps: 0, accepted: 0, source: '', first: index, last: index, start: last };
       lane.rounds.push(current);
     }
+    if (event.kind === 'Committed') ids.push(...event.ids); // also in slim news, where no round is announced
     if (!current) return;
     if (event.kind === 'DenoiseStep') {
       current.steps += 1;
@@ -41,10 +42,7 @@ export function buildLane(events) {
       current.accepted = event.accepted;
       current.source = event.source;
     }
-    if (event.kind === 'Committed') {
-      ids.push(...event.ids);
-      current.last = index;
-    }
+    if (event.kind === 'Committed') current.last = index;
     current.end = last;
   });
   events.forEach((event, index) => {
@@ -53,6 +51,32 @@ export function buildLane(events) {
   lane.duration = last;
   lane.shown = joinPieces(ids.map((id) => piece(lane, id)));
   return lane;
+}
+
+/**
+ * Whether the events of a lane fit together, for traces of unknown origin: every field that drawing reads is there and
+ * of the right size. Throws a TypeError otherwise.
+ */
+export function check(lane) {
+  const need = (true_, words) => { if (!true_) throw new TypeError(words); };
+  let size = null;
+  for (const event of lane.events) {
+    if (event.kind === 'RoundStarted') size = null;
+    if (event.kind === 'DenoiseStep') {
+      need([event.confidence, event.candidates].every((list) => list.length === event.ids.length), 'a step of two sizes');
+      need(size === null || size === event.ids.length, 'a window that changes its size');
+      size = event.ids.length;
+    }
+    if (event.kind === 'DraftReady') size = event.ids.length;
+    if (event.kind === 'TargetScored') need(event.p.length === (size ?? 0), 'scores for another draft');
+    if (event.kind === 'Verified') {
+      need(event.tests.length <= (size ?? 0) && event.accepted <= event.tests.length, 'tests of another draft');
+      need(event.tests.every((test) => test.kind === 'match' || Number.isFinite(test.draw)), 'a test without its draw');
+      need(event.tests.every((test) => Number.isFinite(test.threshold)), 'a test without its threshold');
+    }
+    if (event.kind === 'Committed') need(event.sources.length === event.ids.length, 'tokens without an origin');
+  }
+  stateAt(lane, lane.events.length);
 }
 
 export function piece(lane, id) {

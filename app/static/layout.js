@@ -28,7 +28,7 @@ export function layOut(root, { plotly, jump, actions, wake }) {
   const voice = h('div', { class: 'sd-voice', 'aria-live': 'polite' });
   const [tokens, tokensPanel] = chart('Tokens over time', '─ drafted, ┄ vanilla');
   const [acceptance, acceptancePanel] = chart('Acceptance by position', 'bars: run so far; ● accepted, ✕ refused, – draw u of this round');
-  const [confidence, confidencePanel] = chart('Denoising confidence', 'largest q, this round');
+  const [confidence, confidencePanel] = chart('Denoising confidence', 'largest probability, this round; at temperature 0 that of the softmax at 1');
   const charts = new Charts({ tokens, acceptance, confidence }, { tokens: tokensFigure, acceptance: acceptanceFigure, confidence: confidenceFigure }, plotly, wake);
   source.element.append(h('ul', { class: 'sd-legend', 'aria-label': 'Legend' }, ...LEGEND.map(([kind, glyph, words]) =>
     h('li', {}, h('span', { class: `sd-t sd-t-${kind}`, 'aria-hidden': 'true' }, glyph), ` ${words}`))));

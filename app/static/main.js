@@ -2,7 +2,7 @@
 // for nothing while it plays.
 
 import { Player, autoSlow } from './player.js';
-import { buildLane, countAt, piece, stateAt, stopsOf } from './fold.js';
+import { buildLane, check, countAt, piece, stateAt, stopsOf } from './fold.js';
 import { gzip, serialise, unpack } from './trace.js';
 import { h, text } from './dom.js';
 import { layOut } from './layout.js';
@@ -58,9 +58,10 @@ class App {
     if (message.card) {
       this.live = null;
       this.status.show('');
-      this.card.show(message.card);
       this.busy(false);
-      this.restage();
+      if (message.trace) this.show(await unpack(message.trace), message.source); // what was measured before it failed
+      else this.restage();
+      this.card.show(message.card);
       return;
     }
     if (message.phase === 'loading') {
@@ -141,9 +142,11 @@ class App {
 
   /** Put a trace on the stage and play it. */
   show(trace, source) {
-    this.trace = trace;
     const known = (name) => (trace.lanes[name] && trace.lanes[name].length ? buildLane(trace.lanes[name]) : null);
-    this.lanes = { drafted: known('drafted'), vanilla: known('vanilla') };
+    const lanes = { drafted: known('drafted'), vanilla: known('vanilla') };
+    for (const lane of Object.values(lanes)) if (lane) check(lane); // before anything on the stage is touched
+    this.trace = trace;
+    this.lanes = lanes;
     const both = Object.values(this.lanes).filter(Boolean);
     this.states = { drafted: null, vanilla: null };
     this.player = new Player({ duration: Math.max(0, ...both.map((lane) => lane.duration)), stops: stopsOf(this.lanes) });

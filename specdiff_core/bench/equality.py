@@ -94,6 +94,8 @@ def check_equality(
     done = {(row["prompt"], row["temperature"]) for row in log.rows}
     todo = [(n, p, t) for n, p in enumerate(prompts) for t in temperatures if (p.id, t) not in done]
     total = len(done) + len(todo)
+    stock = min(generate_prompts, len(prompts))
+    with_generate = {i * len(prompts) // stock for i in range(stock)}  # of every flavour: they follow one another
     yield len(done), total, log
     for count, (number, prompt, temperature) in enumerate(todo, start=len(done) + 1):
         settings = dataclasses.replace(base, temperature=temperature, seed=number)
@@ -103,7 +105,7 @@ def check_equality(
             config = cell.config(settings)
             if found := difference(engine, prompt.prompt, new_ids(engine, prompt.prompt, config), vanilla, config):
                 differences.append({"cell": cell.key, **found})
-        with_stock = temperature == 0 and number < generate_prompts
+        with_stock = temperature == 0 and number in with_generate
         if with_stock and (found := _against_generate(engine, prompt.prompt, vanilla, settings)):
             differences.append({"cell": "generate", **found})
         log.append(

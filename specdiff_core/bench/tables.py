@@ -229,6 +229,6 @@ def benchmarks(results: Sequence[Result]) -> str:
     """The whole BENCHMARKS.md."""
     intro = (
         "# Benchmarks\n\nWritten by `python -m specdiff_core bench --report`, from stored results. Every number was "
-        "measured by the command beside it; nothing is estimated."
+        "measured by the command beside it, or is computed from such numbers as its caption says."
     )
     return "\n\n".join([intro, *(section(result) for result in results)]) + "\n"

@@ -110,7 +110,7 @@ def weight_files(folder: Path) -> list[Path]:
     if (folder / INDEX).exists():
         shards = _read_json(folder / INDEX).get("weight_map")
         if not isinstance(shards, dict) or not shards:
-            raise WeightsError(f"{folder / INDEX} names no weight files.", hint=AGAIN)
+            raise WeightsError(f"{shown(folder / INDEX)} names no weight files.", hint=AGAIN)
         paths = [folder / Path(str(name)).name for name in sorted(set(shards.values()))]
     else:
         paths = [folder / WEIGHTS]
@@ -169,7 +169,7 @@ def check_shapes(stored: StoredTensors, expected: Mapping[str, torch.Size], *, i
     """
     missing = [name for name in expected if name not in stored.tensors]
     if missing:
-        where = sorted({str(path) for path in stored.files.values()})
+        where = sorted({shown(path) for path in stored.files.values()})
         raise WeightsError(
             f"{len(missing)} tensors are missing in {', '.join(where) or 'an empty folder'}, first {missing[0]}.",
             hint=AGAIN,
@@ -180,12 +180,12 @@ def check_shapes(stored: StoredTensors, expected: Mapping[str, torch.Size], *, i
             continue
         if name not in expected:
             raise WeightsError(
-                f"{stored.files[name]} holds an unknown tensor {name}.",
+                f"{shown(stored.files[name])} holds an unknown tensor {name}.",
                 hint="The files belong to another kind of model; check the pair's source.",
             )
         if tensor.shape != expected[name]:
             raise WeightsError(
-                f"{name} in {stored.files[name]} has shape {tuple(tensor.shape)}, "
+                f"{name} in {shown(stored.files[name])} has shape {tuple(tensor.shape)}, "
                 f"config.json says {tuple(expected[name])}.",
                 hint="config.json and the weights do not belong together; " + AGAIN[0].lower() + AGAIN[1:],
             )

@@ -11,6 +11,10 @@ from pathlib import Path
 from specdiff_core.errors import WeightsError
 
 HISTORY = "training.json"
+FAMILY = "Llama-Tales"
+
+OWN_CORPUS = "a48bc272a7d6"
+"""Fingerprint of the text that this project's own models learned from: the credits below are those of no other."""
 
 CREDITS = """\
 - **stories** (MIT; samples of TinyStories under CDLA-Sharing-1.0; picture-book texts under CC-BY 4.0):
@@ -28,6 +32,9 @@ NOTICE = """\
 leading `Llama-` in the name. Story, dialogue and code sources ask for attribution (CC-BY), and parts for sharing alike
 (CC-BY-SA, CDLA-Sharing): keep this card with the weights. The text itself is not distributed. A toy of its size: it
 invents facts, and must not be used for advice of any kind."""
+
+
+OTHER_CREDITS = "Trained on a corpus of your own. Before you share these weights, name its sources and licences here."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +65,15 @@ class Card:
     tags: tuple[str, ...] = ()
 
 
-def training_facts(run: Path) -> tuple[int, int, float]:
-    """Steps, tokens and seconds from a run's ``metrics.jsonl`` (phases in subfolders are added up).
+def training_facts(*phases: Path) -> tuple[int, int, float]:
+    """Steps, tokens and seconds from the ``metrics.jsonl`` of a run's phases, added up.
 
     Only what the last checkpoint holds counts: steps after it were lost if the run was cut off.
     """
     steps = tokens = 0
     seconds = 0.0
-    for log in sorted(run.rglob("metrics.jsonl")):
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for phase in phases:
+        lines = [json.loads(line) for line in (phase / "metrics.jsonl").read_text().splitlines()]
         saved = [line["step"] for line in lines if line["kind"] == "Saved"]
         done = [line for line in lines if line["kind"] == "TrainStep" and line["step"] in saved[-1:]]
         if done:
@@ -98,18 +105,20 @@ def _told(run: Training) -> str:
 
 
 def render_card(card: Card) -> str:
-    """The card as Markdown with hub front matter."""
+    """The card as Markdown with hub front matter. Credits stand on it only where the text was this project's."""
+    own = all(run.corpus == OWN_CORPUS for run in card.history)
     tokens = sum(run.tokens for run in card.history)
     tags = "\n".join(f"- {tag}" for tag in ("specdiff", "speculative-decoding", *card.tags))
     table = "\n".join(f"| {name} | {value:.3f} |" for name, value in card.scores.items())
     parts = [
         f"---\nlicense: other\nlicense_name: mixed-see-card\nlanguage: en\ntags:\n{tags}\n---",
-        f"# {card.name}\n\n{card.summary}\n\n{NOTICE}",
+        f"# {card.name if own else card.name.replace(FAMILY, 'Own')}\n\n{card.summary}"
+        + (f"\n\n{NOTICE}" if own else ""),
         f"## Shape and training\n\n{card.shape}\n\n"
         f"{tokens:,} tokens of text seen, in this order (a later run begins with the weights of the one before):\n\n"
         + "\n".join(map(_told, card.history)),
         f"## {card.score_name}\n\n| flavour | value |\n|---|---|\n{table}",
-        f"## Data and credits\n\n{CREDITS}",
+        f"## Data and credits\n\n{CREDITS if own else OTHER_CREDITS}",
     ]
     if card.samples:
         shown = "\n\n".join(f"**{name}**\n\n```text\n{text}\n```" for name, text in card.samples.items())

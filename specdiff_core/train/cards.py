@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from specdiff_core.train.card import Card, Training, write_card
+from specdiff_core.train.card import FAMILY, Card, Training, write_card
 from specdiff_core.train.corpus import Corpus, encode_documents
 from specdiff_core.train.target import held_out_loss
 
@@ -48,7 +48,7 @@ def samples(
     texts = {}
     for name, (tokens, starts) in held_out.items():
         ends = [*starts[1:], len(tokens)]
-        first = next(s for s, e in zip(starts, ends, strict=True) if e - s > prompt)
+        first = next((s for s, e in zip(starts, ends, strict=True) if e - s > prompt), starts[0])
         ids = torch.from_numpy(tokens[first : first + prompt].astype(np.int64))[None].to(target.device)
         out = target.generate(
             ids,
@@ -62,11 +62,11 @@ def samples(
     return texts
 
 
-def last_scores(run: Path, prefix: str) -> dict[str, float]:
-    """The scores of the run's last evaluation whose names begin with ``prefix``, without it."""
+def last_scores(phases: Sequence[Path], prefix: str) -> dict[str, float]:
+    """The scores of a run's last evaluation whose names begin with ``prefix``, without it."""
     found: dict[str, float] = {}
-    for log in sorted(run.rglob("metrics.jsonl")):
-        for line in map(json.loads, log.read_text().splitlines()):
+    for phase in phases:
+        for line in map(json.loads, (phase / "metrics.jsonl").read_text().splitlines()):
             if line["kind"] == "EvalStep":
                 found = {k.removeprefix(prefix): v for k, v in line["scores"].items() if k.startswith(prefix)} or found
     return found
@@ -86,8 +86,8 @@ def card_of_target(
     config = target.config
     size = sum(p.numel() for p in target.parameters())
     summary = (
-        "A small, deep causal language model of four flavours of text (stories, task dialogues, worked problems, "
-        "Python functions): the target of the embedded pair of SpecDiff Lab."
+        f"A small, deep causal language model of {len(held_out)} flavours of text ({', '.join(held_out)}): the target "
+        "of a pair for SpecDiff Lab."
     )
     shape = (
         f"A stock `LlamaForCausalLM`: {config.num_hidden_layers} layers × {config.hidden_size}, "
@@ -95,7 +95,7 @@ def card_of_target(
         f"context {config.max_position_embeddings}, tied embedding; stored in bf16."
     )
     card = Card(
-        name=f"Llama-Tales-{size / 1e6:.0f}M",
+        name=f"{FAMILY}-{size / 1e6:.0f}M",
         summary=summary,
         shape=shape,
         history=history,
@@ -107,16 +107,18 @@ def card_of_target(
     return write_card(card, folder)
 
 
-def card_of_drafter(kind: str, model: nn.Module, *, run: Path, history: Sequence[Training], folder: Path) -> Path:
+def card_of_drafter(
+    kind: str, model: nn.Module, *, phases: Sequence[Path], history: Sequence[Training], folder: Path
+) -> Path:
     """Write a drafter's card (``kind``: mdlm or block); its scores are those of the run's last evaluation."""
     size = sum(p.numel() for p in model.parameters())
     summary, prefix = DRAFTERS[kind]
     card = Card(
-        name=f"Llama-Tales-{kind}-{size / 1e6:.1f}M",
+        name=f"{FAMILY}-{kind}-{size / 1e6:.1f}M",
         summary=summary,
         shape=f"{size / 1e6:.1f} M parameters, stored in bf16; see config.json.",
         history=history,
-        scores=last_scores(run, prefix),
+        scores=last_scores(phases, prefix),
         score_name="Simulated greedy tokens per round, γ = 8, T = 1, on text the target wrote after held-out prompts",
         samples={},
     )
@@ -125,13 +127,13 @@ def card_of_drafter(kind: str, model: nn.Module, *, run: Path, history: Sequence
 
 DRAFTERS = {
     "mdlm": (
-        "A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for Llama-Tales as in SpecDiff "
+        "A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for its target as in SpecDiff "
         "(arXiv 2408.05636): trained with the SUBS objective, then on windows of masks with the target's own "
         "distribution as labels, half of them on text the target wrote. Format of `kuleshov-group/mdlm-owt`.",
         "tokens_per_round/",
     ),
     "block": (
-        "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036) for Llama-Tales: it reads the "
+        "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036): it reads its "
         "target's hidden states and uses its embedding and head. Trained on random anchors and mask ratios with the "
         "target's own distribution as labels, mostly on text the target wrote. Format of the released DFlash "
         "checkpoints.",

@@ -105,8 +105,9 @@ def train_mdlm(
         written: token arrays that the target wrote.
     """
     first = round(plan.steps * subs_fraction)
-    subs = SubsTask(model, corpus, tokenizer, cache, tokens=tokens, seed=seed, compile=compile)
-    yield from train(subs, dataclasses.replace(plan, steps=first, run=plan.run / "subs", decay_from=1.0))
+    if first:
+        subs = SubsTask(model, corpus, tokenizer, cache, tokens=tokens, seed=seed, compile=compile)
+        yield from train(subs, dataclasses.replace(plan, steps=first, run=plan.run / "subs", decay_from=1.0))
     drafting = DraftTask(
         model,
         target,

@@ -44,6 +44,7 @@ class Job(ABC):
     def __init__(self, args: argparse.Namespace) -> None:
         self.args, self._defaults = args, PARTS[args.part]
         self.corpus = Corpus.open(args.corpus)
+        self._earlier = read_history(args.start) if args.start else ()  # told before hours of work, not after
         self.out: Path = args.out or EMBEDDED / args.part
 
     @staticmethod
@@ -92,21 +93,26 @@ class Job(ABC):
     def device(self) -> torch.device:
         return choose_placement(self.args.device).device
 
+    @property
+    def phases(self) -> tuple[Path, ...]:
+        """Where each phase of the run keeps its ``metrics.jsonl``, in order."""
+        return (self.plan.run,)
+
     def history(self) -> tuple[Training, ...]:
         """All runs behind the weights, this one last."""
         facts = provenance()
-        steps, tokens, seconds = training_facts(self.plan.run)
+        steps, tokens, seconds = training_facts(*self.phases)
         this = Training(
             steps=steps,
             tokens=tokens,
             seconds=seconds,
-            hardware=facts["gpu"] or f"{facts['threads']} threads of {facts['cpu']}",
-            commit=facts["commit"],
+            hardware=facts["gpu"] if self.device.type == "cuda" else f"{facts['threads']} threads of {facts['cpu']}",
+            commit=facts["commit"] + (" with local changes" if facts["dirty"] else ""),
             corpus=self.corpus.fingerprint(),
             seed=self.args.seed,
             command=command(self.args.argv),
         )
-        return (*(read_history(self.args.start) if self.args.start else ()), this)
+        return (*self._earlier, this)
 
 
 class TokenizerJob(Job):
@@ -174,7 +180,7 @@ class DrafterJob(Job):
     def card(self, model: nn.Module) -> Path:
         from specdiff_core.train.cards import card_of_drafter
 
-        return card_of_drafter(self.args.part, model, run=self.plan.run, history=self.history(), folder=self.out)
+        return card_of_drafter(self.args.part, model, phases=self.phases, history=self.history(), folder=self.out)
 
 
 class MdlmJob(DrafterJob):
@@ -200,6 +206,11 @@ class MdlmJob(DrafterJob):
                 width=args.width,
                 target=self.target,
             )
+
+    @property
+    def phases(self) -> tuple[Path, ...]:
+        both = (self.plan.run / "subs", self.plan.run / "draft")
+        return both[1:] if self.args.start else both
 
     def events(self) -> Iterator[Any]:
         from specdiff_core.train.mdlm import train_mdlm

@@ -59,7 +59,8 @@ def mixture(
 
 @torch.no_grad()
 def held_out_loss(model: LlamaForCausalLM, tokens: np.ndarray, *, length: int = 512, rows: int | None = None) -> float:
-    """Mean next-token loss in nats over consecutive windows of ``length`` tokens (``rows`` windows at most)."""
+    """Mean next-token loss in nats over consecutive whole windows of ``length`` tokens (``rows`` windows at most)."""
+    length = min(length, len(tokens) - 1)  # a held-out split shorter than one window is one window
     windows = [tokens[i : i + length + 1] for i in range(0, len(tokens) - length, length)][:rows]
     total = 0.0
     for first in range(0, len(windows), 8):

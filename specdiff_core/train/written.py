@@ -7,6 +7,7 @@ batch each, named by number; part n depends on the seed and n only, so an interr
 from __future__ import annotations
 
 import copy
+import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -135,6 +136,27 @@ def _batch(
     return prompts.astype(np.int64), np.array(chosen)
 
 
+def digest_of(model: LlamaForCausalLM) -> str:
+    """A short hash of a model's weights: text by another target is not what its drafters must predict."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        found.update(name.encode())
+        found.update(tensor.detach().to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy().tobytes())
+    return found.hexdigest()[:12]
+
+
+def _sign(folder: Path, digest: str) -> None:
+    """Say whose text ``folder`` holds, or find out that it is somebody else's."""
+    path = folder / "writer.txt"
+    if not path.is_file():
+        path.write_text(digest + "\n", encoding="utf-8")
+    elif (other := path.read_text(encoding="utf-8").strip()) != digest:
+        raise CorpusError(
+            f"The text in {folder.parent.name}/{folder.name} is of another target ({other}; this is {digest}).",
+            hint="Remove that folder, or name another one with --written.",
+        )
+
+
 def write(
     model: LlamaForCausalLM,
     documents: dict[str, tuple[np.ndarray, np.ndarray]],
@@ -157,8 +179,12 @@ def write(
 
     Yields:
         a :class:`Wrote` for each new part.
+
+    Raises:
+        CorpusError: the parts in ``folder`` were written by another target.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    _sign(folder, digest_of(model))
     for part in range(parts):
         path = folder / f"part-{part:05d}.npz"
         if path.exists():

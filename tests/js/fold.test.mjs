@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { buildLane, compare, countAt, joinPieces, predicted, stateAt, stopsOf } from '../../app/static/fold.js';
+import { buildLane, check, compare, countAt, joinPieces, predicted, stateAt, stopsOf } from '../../app/static/fold.js';
 import { parse, serialise, gzip, gunzip, fromBase64, toBase64 } from '../../app/static/trace.js';
 
 const fixture = JSON.parse(readFileSync(process.env.SPECDIFF_FIXTURE, 'utf8')); // written by tests/test_app_js.py
@@ -28,6 +28,31 @@ test('the folded sums are those of metrics.fold', () => {
 
 test('the text of a lane is the text of its Finished event', () => {
   for (const lane of Object.values(lanes)) assert.equal(lane.shown.join(''), lane.finished.text);
+});
+
+test('the slim news of a run being measured hold its whole text', () => {
+  for (const lane of Object.values(lanes)) {
+    const news = lane.events.filter((event) => ['RunStarted', 'PiecesSeen', 'Committed', 'Finished'].includes(event.kind));
+    const live = buildLane(news);
+    assert.equal(live.shown.join(''), lane.finished.text);
+    assert.equal(stateAt(live, news.length).tokens.length, lane.finished.ids.length);
+  }
+});
+
+test('a foreign trace whose events do not fit together is refused before it is drawn', () => {
+  for (const lane of Object.values(lanes)) check(lane);
+  const broken = [
+    ['TargetScored', (event) => ({ ...event, p: event.p.slice(1) })],
+    ['Verified', (event) => ({ ...event, tests: event.tests.map((test) => ({ ...test, kind: 'ratio', draw: null })) })],
+    ['Verified', (event) => ({ ...event, tests: [...event.tests, ...event.tests, ...event.tests] })],
+    ['DenoiseStep', (event) => ({ ...event, confidence: [] })],
+    ['DenoiseStep', (event) => ({ ...event, candidates: undefined })],
+    ['Committed', (event) => ({ ...event, sources: [] })],
+  ];
+  for (const [kind, change] of broken) {
+    const events = trace.lanes.drafted.map((event) => (event.kind === kind ? change(event) : event));
+    assert.throws(() => check(buildLane(events)), TypeError, kind);
+  }
 });
 
 test('time never runs backwards, and every prefix folds to the same state from scratch or step by step', () => {
