@@ -87,7 +87,7 @@ EMBEDDED = PairSpec(
             module="masked_diffusion",
             source=str(ASSETS / "embedded" / "mdlm"),
             weights_format="mdlm",
-            context=64,
+            context=32,
             about="A bidirectional masked denoiser that re-reads the last tokens at every step.",
         ),
         NONE,

@@ -1,20 +1,10 @@
 // Reads and writes the trace format of specdiff_core/trace.py: JSON lines, header first. Knows bytes, draws nothing.
 
-const BYTES_PER_CHUNK = 0x8000;
-
 export function fromBase64(text) {
   const binary = atob(text);
   const bytes = new Uint8Array(binary.length);
   for (let i = 0; i < binary.length; i += 1) bytes[i] = binary.charCodeAt(i);
   return bytes;
-}
-
-export function toBase64(bytes) {
-  let binary = '';
-  for (let i = 0; i < bytes.length; i += BYTES_PER_CHUNK) {
-    binary += String.fromCharCode(...bytes.subarray(i, i + BYTES_PER_CHUNK));
-  }
-  return btoa(binary);
 }
 
 async function through(bytes, stream) {

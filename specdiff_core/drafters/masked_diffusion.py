@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from specdiff_core.device import Placement
     from specdiff_core.registry import DrafterSpec, PairSpec
 
+KNOWN = 16
+"""Known tokens that stay in view however wide the window is."""
+
 
 class MaskedDiffusionSession:
     """One run. Its only state is what it is told with every draft."""
@@ -36,12 +39,12 @@ class MaskedDiffusionSession:
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Denoise a window behind the last tokens that fit the network's view."""
         drafter = self._drafter
-        gamma = min(context.gamma, drafter.view - 1)  # at least the anchor stays visible
+        gamma = min(context.gamma, drafter.model.config.model_length - 1)  # at least the anchor stays visible
         if gamma < 1:
             return Draft.empty()
         if gamma < context.gamma:
             context = dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma))
-        known = torch.tensor(list(context.ids[-(drafter.view - gamma) :]))
+        known = torch.tensor(list(context.ids[-drafter.known(gamma) :]))
         ids = torch.cat((known, torch.empty(gamma, dtype=torch.long))).to(drafter.device)
 
         def predict(window: Tensor) -> Tensor:
@@ -58,7 +61,7 @@ class MaskedDiffusionDrafter:
         name: as the pair calls it.
         model: prepared for inference.
         vocab_size: V of the target; ids beyond it (MDLM's extra mask token) are cut off before normalising.
-        view: how many tokens, window included, the network is shown.
+        view: how many tokens, window included, the network is shown (more where a wide window needs it).
         shift: 1 where slot i − 1 predicts token i (declared by the pair).
         forbidden: ids that the target never says.
     """
@@ -87,6 +90,10 @@ class MaskedDiffusionDrafter:
     def start(self) -> DraftSession:
         """A fresh session."""
         return MaskedDiffusionSession(self)
+
+    def known(self, gamma: int) -> int:
+        """How many known tokens are shown before a window of ``gamma``: a wide one does not crowd them out."""
+        return min(max(self.view - gamma, KNOWN), self.model.config.model_length - gamma)
 
     @torch.inference_mode()
     def logits(self, ids: Tensor, gamma: int) -> Tensor:

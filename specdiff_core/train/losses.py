@@ -74,21 +74,6 @@ def expected_embedding(hidden: Tensor, table: Tensor, *, rows: int = 512) -> Ten
     return torch.cat(chunks).float()
 
 
-def shared_head_cross_entropy(hidden: Tensor, expected: Tensor, table: Tensor) -> Tensor:
-    """Soft cross-entropy of a student and a teacher with one frozen head ``E = table``, without ``[n, V]`` tensors.
-
-    −Σ_v p(v) log q(v) = log Σ_v exp(h·e_v) − h·Σ_v p(v) e_v, and the last sum is ``expected``.
-
-    Args:
-        hidden: ``[n, W]`` the student's.
-        expected: ``[n, W]`` from :func:`expected_embedding` of the teacher.
-
-    Returns:
-        ``[n]`` nats, gradient to ``hidden`` only.
-    """
-    return log_normalizer(hidden, table) - (hidden.float() * expected).sum(-1)
-
-
 def streak(log_q: Tensor, known: Tensor) -> Tensor:
     """SpecDiff-2's expected accepted run (papers.md §2.2), negated for descent: −mean_blocks Σ_m Π_{j≤m} q_j(x_j).
 

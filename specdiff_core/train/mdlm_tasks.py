@@ -178,8 +178,8 @@ class DraftTask:
         """Held-out scores by flavour, and their means.
 
         ``soft_ce/…``: nats, fully masked windows of 8 on corpus text. ``tokens_per_round/…``: simulated greedy rounds
-        at γ = 8, T = 1 on text the target writes after held-out prompts; ``tokens_per_round@64/…`` the same with the
-        drafter's view cut to 64 tokens.
+        at γ = 8, T = 1 on text the target writes after held-out prompts; ``tokens_per_round@half/…`` the same with the
+        drafter's view cut to half.
         """
         scores: dict[str, float] = {}
         longest = self._model.config.model_length
@@ -198,7 +198,7 @@ class DraftTask:
             if name not in self._reference:
                 start = prompts_from(tokens, self._end, count=self._prompts, length=48)
                 self._reference[name] = greedy_text(self._target, start, 56, [self._model.config.mask_id])
-            for view, label in ((longest, "tokens_per_round"), (min(64, longest), "tokens_per_round@64")):
+            for view, label in ((longest, "tokens_per_round"), (max(16, longest // 2), "tokens_per_round@half")):
                 text = self._reference[name]
                 scores[f"{label}/{name}"] = greedy_tokens_per_round(self._proposer(view), text, 48, 8)
         for kind in sorted({key.split("/")[0] for key in scores}):
