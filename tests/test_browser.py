@@ -330,6 +330,15 @@ def test_files(browser: Any, address: str, tmp_path: Path, folder: Path) -> None
         assert page.locator(".sd-card").is_hidden()
 
 
+def test_a_recording_offers_its_settings(browser: Any, address: str) -> None:
+    with visit(browser, address) as page:
+        page.click("text=Use its settings")
+        page.wait_for_function("new URLSearchParams(location.search).get('gamma') === '6'")
+        page.wait_for_function("document.querySelector('#set-gamma input[type=number]')?.value === '6'")
+        page.wait_for_function("document.querySelector('#set-steps input[type=number]').value === '3'")
+        assert page.input_value("#set-prompt textarea") == "Once"
+
+
 def test_share_link_restores_every_setting(browser: Any, address: str) -> None:
     """Prompt and settings travel in the address."""
     with visit(browser, address) as page:

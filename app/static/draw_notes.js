@@ -1,6 +1,6 @@
 // What surrounds the race: where it comes from, how it was measured, what went wrong. Text nodes only.
 
-import { h, text } from './dom.js';
+import { attribute, h, text } from './dom.js';
 import { milliseconds, seconds } from './words.js';
 
 export class SourceView {
@@ -8,6 +8,7 @@ export class SourceView {
     this.chip = h('span', { class: 'sd-chip' });
     this.words = h('span', { class: 'sd-source-words' });
     this.open = h('button', { type: 'button', class: 'sd-link', 'aria-haspopup': 'dialog', onclick: () => this.dialog.showModal() }, 'How this was measured');
+    this.settings = h('a', { class: 'sd-link', title: 'Opens this page with the prompt and the settings of this race' }, 'Use its settings');
     this.title = h('h2', {}, 'How this was measured');
     this.body = h('div');
     this.dialog = h('dialog', { class: 'sd-dialog', 'aria-label': 'How this was measured' },
@@ -15,7 +16,7 @@ export class SourceView {
     this.dialog.addEventListener('click', (event) => {
       if (event.target === this.dialog) this.dialog.close();
     });
-    this.element = h('div', { class: 'sd-source' }, this.chip, this.words, this.open, this.dialog);
+    this.element = h('div', { class: 'sd-source' }, this.chip, this.words, this.open, this.settings, this.dialog);
   }
 
   /** @param {string} kind recording, run, file, stopped, failed */
@@ -27,9 +28,18 @@ export class SourceView {
     this.chip.dataset.kind = kind;
     text(this.words, header ? `${dateOf(header.started_at)} · ${placeOf(header)}${kind === 'recording' ? ' · press Run for your own' : ''}` : '');
     this.open.hidden = !header;
+    this.settings.hidden = !header || kind === 'run';
+    if (header) attribute(this.settings, 'href', linkTo(header));
     this.body.textContent = '';
     if (header) this.body.append(...report(race, header, title));
   }
+}
+
+/** This page with the prompt and the settings of a run, as the Share button writes it. */
+function linkTo(header) {
+  const query = new URLSearchParams({ prompt: header.prompt });
+  for (const [name, value] of Object.entries(header.config)) if (value !== null) query.set(name, value);
+  return `?${query}`;
 }
 
 const dateOf = (iso) => {
