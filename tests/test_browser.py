@@ -204,7 +204,7 @@ def test_the_window_shows_every_number(browser: Any, address: str) -> None:
         assert page.locator(".sd-steps .sd-mask").count() == page.locator(".sd-steps .sd-c").count() == 18
         stand(page, "DenoiseStep", 6)
         assert page.locator(".sd-fresh:visible").count() >= 2
-        assert "largest q = " in page.locator(".sd-steps .sd-fresh").first.get_attribute("title")
+        assert "confidence " in page.locator(".sd-steps .sd-fresh").first.get_attribute("title")
         stand(page, "Committed", 2)
         first = page.locator(".sd-tests .sd-v").first
         for word in ("p = ", "q = ", "min(1, p/q) = ", "u = "):
@@ -281,17 +281,17 @@ def test_a_closed_tab_ends_the_decode(browser: Any, address: str, folder: Path) 
 
 
 @pytest.mark.parametrize(
-    ("prompt", "title", "hint"),
+    ("prompt", "title", "hint", "stage"),
     [
-        ("", "The prompt needs a change", "take an example"),
-        ("x" * 100_000, "The prompt needs a change", "Shorten it"),
-        ("out of memory", "Out of memory", "smaller γ"),
-        ("something unexpected", "Something unexpected happened", "run "),
+        ("", "The prompt needs a change", "take an example", "Recording"),
+        ("x" * 100_000, "The prompt needs a change", "Shorten it", "Recording"),
+        ("out of memory", "Out of memory", "smaller γ", "Run that failed"),
+        ("something unexpected", "Something unexpected happened", "run ", "Run that failed"),
     ],
     ids=["empty", "long", "memory", "unexpected"],
 )
-def test_cards(browser: Any, address: str, prompt: str, title: str, hint: str) -> None:
-    """A card with what to do next; the prompt and the trace on screen stay; no traceback."""
+def test_cards(browser: Any, address: str, prompt: str, title: str, hint: str, stage: str) -> None:
+    """A card with what to do next; the prompt stays, and the trace on screen or what the failed run measured."""
     with visit(browser, address) as page:
         page.fill("#set-prompt textarea", prompt)
         page.click("#sd-run")
@@ -300,7 +300,7 @@ def test_cards(browser: Any, address: str, prompt: str, title: str, hint: str) -
         assert title in words and hint in words
         assert "Traceback" not in words and "secret" not in words
         assert page.evaluate("document.querySelector('#set-prompt textarea').value.length") == len(prompt)
-        assert "Recording" in page.text_content(".sd-chip")
+        assert stage in page.text_content(".sd-chip")
         page.click(".sd-card button")
         assert page.locator(".sd-card").is_hidden()
 
