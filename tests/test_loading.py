@@ -134,7 +134,7 @@ def test_drafts_keep_the_contract(pair: PairSpec, order: RevealOrder) -> None:
 
 
 def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
-    """Old tokens beyond the view change nothing, tokens inside it do; a window never pushes the anchor out."""
+    """Old tokens beyond the view change nothing, tokens inside it do; a wide window leaves 16 known tokens."""
     drafter = load_pair(pair, CPU).drafters["mdlm"]
     recent = [3 + i % 40 for i in range(28)]
 
@@ -143,7 +143,10 @@ def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
 
     assert torch.equal(q([1, 2, 3, *recent]), q([9, 8, *recent]))
     assert not torch.equal(q([1, *recent[1:]]), q([2, *recent[1:]]))
-    assert q(recent, gamma=32).shape[0] == 31
+    wide = q(recent, gamma=32)
+    assert wide.shape[0] == 32
+    assert torch.equal(q([*recent[:11], 1, *recent[12:]], gamma=32), wide)
+    assert not torch.equal(q([*recent[:12], 1, *recent[13:]], gamma=32), wide)
 
 
 def test_a_declared_shift_reads_the_slot_to_the_left(pair: PairSpec) -> None:
