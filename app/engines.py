@@ -19,6 +19,13 @@ LOG = logging.getLogger(__name__)
 Progress = Callable[[str], None]
 
 
+class Stop(Protocol):
+    """The part of an event, of a thread or a process, that a decode looks at."""
+
+    def is_set(self) -> bool:
+        """Whether the run shall end."""
+
+
 class Decoder(Protocol):
     """The part of ``specdiff_core.engine.Engine`` that the page uses."""
 
@@ -29,18 +36,24 @@ class Decoder(Protocol):
         *,
         narrate: bool = True,
         grain: str = "step",
-        stop: threading.Event | None = None,
+        stop: Stop | None = None,
     ) -> Iterator[Event]:
         """Yield the events of one decode."""
 
 
+Loader = Callable[[str, Progress], Decoder]
 Factory = Callable[[str, str, Progress], Decoder]
 
 
 class Engines:
-    """The default factory. Weights are shared between runs and never change; a lock keeps loads from racing."""
+    """The default factory. Weights are shared between runs and never change; a lock keeps loads from racing.
 
-    def __init__(self) -> None:
+    Args:
+        load: loads a pair, in this process by default (:class:`app.remote.Remote` offers another).
+    """
+
+    def __init__(self, load: Loader | None = None) -> None:
+        self._load = load or load_engine
         self._lock = threading.Lock()
         self._loaded: dict[str, Decoder] = {}
         self._warm: set[tuple[str, str]] = set()
@@ -75,9 +88,14 @@ class Engines:
         self._preparing = True
         if is_lent():
             with self._lock:
-                self._loaded[pair] = _load(pair, LOG.info)
+                self._loaded[pair] = self._load(pair, LOG.info)
         else:
             threading.Thread(target=self._prepare, args=(pair, drafter), name="prepare", daemon=True).start()
+
+    def forget(self) -> None:
+        """Whatever was loaded is gone: the next run loads again."""
+        self._loaded.clear()
+        self._warm.clear()
 
     def _prepare(self, pair: str, drafter: str) -> None:
         try:
@@ -88,7 +106,7 @@ class Engines:
     def _ready(self, pair: str, drafter: str) -> Decoder:
         try:
             if pair not in self._loaded:
-                self._loaded[pair] = _load(pair, self._tell)
+                self._loaded[pair] = self._load(pair, self._tell)
             engine = self._loaded[pair]
             if (pair, drafter) not in self._warm:
                 self._tell("Warming up: first passes are slower, so they are not measured")
@@ -106,7 +124,12 @@ class Engines:
             listener(message)
 
 
-def _load(pair: str, progress: Progress) -> Decoder:
+def load_engine(pair: str, progress: Progress) -> Decoder:
+    """Load all of ``pair`` into this process; ``progress`` hears what is under way.
+
+    Raises:
+        SpecDiffError: a file, the memory or the pair itself is missing.
+    """
     progress("Starting the numerical library")
     from specdiff_core.device import choose_placement
     from specdiff_core.engine import Engine

@@ -91,13 +91,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    from app.build import build
     from app.engines import Engines
     from app.gpu import is_lent
+    from app.remote import engines_elsewhere
 
-    engines = Engines()
-    if is_lent():
-        engines.prepare()
+    engines = Engines() if is_lent() else engines_elsewhere()
+    engines.prepare()  # the models load while the page is built, shown, and plays a recording
+    from app.build import build  # imports Gradio, which takes seconds
+
     page = build(engines)
     serve(
         page,
@@ -105,7 +106,4 @@ def main(argv: Sequence[str] | None = None) -> None:
         server_port=options.port,
         share=options.share,
         root_path=options.root_path,
-        prevent_thread_lock=True,
     )
-    engines.prepare()  # once; the page is up and plays a recording; the models load behind it
-    page.block_thread()

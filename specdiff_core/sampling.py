@@ -32,15 +32,14 @@ def process(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -
     if forbidden:
         logits = logits.clone()
         logits[..., list(forbidden)] = -torch.inf
-    if not bool(torch.isfinite(logits.amax(-1)).all()):  # a NaN anywhere makes the maximum NaN
+    top = logits.max(-1, keepdim=True)
+    if not bool(torch.isfinite(top.values).all()):  # a NaN anywhere makes the maximum NaN
         raise SpecDiffError(
             "A model returned logits that are not numbers.",
             hint="Its weights may be damaged; try fp32, or download them again.",
         )
     if sampling.temperature == 0:
-        return torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(
-            -1, logits.argmax(-1, keepdim=True), 1.0
-        )
+        return torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(-1, top.indices, 1.0)
     scaled = logits.to(torch.float64) / sampling.temperature
     if sampling.top_k and sampling.top_k < scaled.shape[-1]:
         kept = torch.full_like(scaled, -torch.inf)

@@ -211,7 +211,7 @@ def test_a_failing_load_is_a_card_too() -> None:
     assert frames(session.stream(broken, "Once", SETTINGS))[-1]["card"]["code"] == "weights"
 
 
-def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it() -> None:
     begun, go, loads = threading.Event(), threading.Event(), []
 
     def load(pair: str, tell: Any) -> FakeDecoder:
@@ -222,8 +222,7 @@ def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it(monkeypatch: p
         tell("Loading the drafter")
         return FakeDecoder()
 
-    monkeypatch.setattr(engines, "_load", load)
-    loader = engines.Engines()
+    loader = engines.Engines(load)
     for _ in range(2):
         loader.prepare()  # two visitors opened the page
     assert begun.wait(10)

@@ -149,8 +149,11 @@ def plain_forward(features: Tensor, block: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("context", [1, 4, 12])  # within and beyond the sliding window of 7
-def test_forward_is_the_published_network(released: Path, context: int) -> None:
+@pytest.mark.parametrize("prepared", [False, True])  # q, k and v as three products or as one
+def test_forward_is_the_published_network(released: Path, context: int, prepared: bool) -> None:
     model = from_folder(released)
+    if prepared:
+        model.prepare()
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(context, FEATURES * WIDTH, generator=generator)
     block = torch.randn(5, WIDTH, generator=generator)
@@ -158,8 +161,28 @@ def test_forward_is_the_published_network(released: Path, context: int) -> None:
     torch.testing.assert_close(out.double(), plain_forward(features, block), atol=2e-4, rtol=2e-4)
 
 
-def test_names_and_config_survive_a_round_trip(released: Path, tmp_path: Path) -> None:
-    again = save_to_folder(from_folder(released), tmp_path / "again")
+@pytest.mark.parametrize("biased", [False, True])
+def test_one_product_equals_three(released: Path, biased: bool) -> None:
+    """What inference joins is what training keeps apart, biases included."""
+    (released / "config.json").write_text(json.dumps(RELEASED | {"attention_bias": biased}))
+    attention = DFlashDraftModel(json.loads((released / "config.json").read_text())).layers[0].self_attn
+    generator = torch.Generator().manual_seed(2)
+    for parameter in attention.parameters():
+        torch.nn.init.normal_(parameter, std=0.5, generator=generator)
+    hidden = torch.randn(2, 3, WIDTH, generator=generator)
+    rope = (torch.randn(1, 1, 3, HEAD_DIM, generator=generator), torch.randn(1, 1, 3, HEAD_DIM, generator=generator))
+    apart = attention.project(hidden, rope)
+    attention.join()
+    for one, three in zip(attention.project(hidden, rope), apart, strict=True):
+        torch.testing.assert_close(one, three)
+    for one, three in zip(attention.keys_values(hidden, rope), apart[1:], strict=True):
+        torch.testing.assert_close(one, three)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_names_and_config_survive_a_round_trip(released: Path, tmp_path: Path, prepared: bool) -> None:
+    model = from_folder(released)
+    again = save_to_folder(model.prepare() if prepared else model, tmp_path / "again")
     stored = load_file(again / "model.safetensors")
     original = released_tensors()
     assert stored.keys() == original.keys()

@@ -126,15 +126,19 @@ export class CardView {
   }
 }
 
-/** The line that says what the server is doing. */
+/** The line that says what the server is doing. Its mark turns with each news and never by itself: an endless animation
+ *  would take a core from the decode that is being measured. */
 export class StatusView {
   constructor() {
     this.words = h('span');
-    this.element = h('div', { class: 'sd-status', role: 'status', hidden: true }, h('i', { 'aria-hidden': 'true' }), this.words);
+    this.mark = h('i', { 'aria-hidden': 'true' });
+    this.news = 0;
+    this.element = h('div', { class: 'sd-status', role: 'status', hidden: true }, this.mark, this.words);
   }
 
   show(words) {
     text(this.words, words);
     this.element.hidden = !words;
+    if (words) this.mark.style.rotate = `${45 * (this.news += 1)}deg`;
   }
 }

@@ -177,7 +177,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, p
         WeightsError: its files are missing, damaged, or do not fit their config.
         PairUnavailable: it was made for another target.
     """
-    network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device)
+    network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device).prepare()
     config, theirs = network.config, target.config
     embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings().weight
     if (

@@ -1,40 +1,50 @@
 """The DFlash network (arXiv 2602.06036): Qwen3-style layers denoise a block, reading a target's hidden states.
 
-It knows parameters, their released names, config.json and the forward pass (also the one that transformers' own
-DFlash candidate generator calls). It refuses to know masks to draw, embeddings, heads, caches and training.
+It knows parameters, their released names and the forward pass (also the one that transformers' own DFlash candidate
+generator calls). It refuses to know masks to draw, embeddings, heads, caches and training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from transformers import Qwen3Config  # transformers >= 4.51 brought Qwen3
 from transformers.modeling_outputs import BaseModelOutputWithPast
-from transformers.models.qwen3.modeling_qwen3 import (
-    Qwen3MLP,
-    Qwen3RMSNorm,
-    Qwen3RotaryEmbedding,
-    rotate_half,
-)
+from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
 from specdiff_core.errors import WeightsError
 from specdiff_core.models import files
+from specdiff_core.models.dflash_config import read_config
 
-Rope = tuple[Tensor, Tensor]  # cos, sin: [B or 1, n, head_dim]
+Rope = tuple[Tensor, Tensor]  # cos, and sin with its first half negated: [B or 1, 1, n, head_dim]
 # (layer, q [B, H, n, D], k [B, Hkv, n, D], v [B, Hkv, n, D] of the block) -> [B, H, n, D]
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
+class RMSNorm(nn.RMSNorm):
+    """In the weight's precision: under autocast, states arrive in a lower one."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        return super().forward(states.to(self.weight.dtype))
+
+
+class Joined(NamedTuple):
+    """q, k and v of one layer as one product."""
+
+    weight: Tensor  # [(H + 2·Hkv)·D, W]
+    bias: Tensor | None  # [(H + 2·Hkv)·D]
+    norms: Tensor  # [H + Hkv, 1, D]: each head's norm weight
+
+
 def _rotate(states: Tensor, rope: Rope) -> Tensor:
-    """Rotary embedding of ``states [B, heads, n, D]``."""
+    """Rotary embedding of ``states [B, heads, n, D]``: x·cos + roll(x, D/2)·sin, the sine's first half negated."""
     cos, sin = rope
-    return states * cos.unsqueeze(1) + rotate_half(states) * sin.unsqueeze(1)
+    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin)
 
 
 class DFlashAttention(nn.Module):
@@ -42,21 +52,38 @@ class DFlashAttention(nn.Module):
 
     def __init__(self, config: Qwen3Config, index: int) -> None:
         super().__init__()
-        width, heads, self.head_dim = config.hidden_size, config.num_attention_heads, config.head_dim
-        groups = config.num_key_value_heads
-        self.q_proj = nn.Linear(width, heads * self.head_dim, bias=config.attention_bias)
-        self.k_proj = nn.Linear(width, groups * self.head_dim, bias=config.attention_bias)
-        self.v_proj = nn.Linear(width, groups * self.head_dim, bias=config.attention_bias)
-        self.o_proj = nn.Linear(heads * self.head_dim, width, bias=config.attention_bias)
-        self.q_norm = Qwen3RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-        self.k_norm = Qwen3RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-        self.grouped = heads != groups
+        width, self.head_dim = config.hidden_size, config.head_dim
+        self.heads, self.groups = config.num_attention_heads, config.num_key_value_heads
+        self.q_proj = nn.Linear(width, self.heads * self.head_dim, bias=config.attention_bias)
+        self.k_proj = nn.Linear(width, self.groups * self.head_dim, bias=config.attention_bias)
+        self.v_proj = nn.Linear(width, self.groups * self.head_dim, bias=config.attention_bias)
+        self.o_proj = nn.Linear(self.heads * self.head_dim, width, bias=config.attention_bias)
+        self.q_norm = RMSNorm(self.head_dim, eps=config.rms_norm_eps)
+        self.k_norm = RMSNorm(self.head_dim, eps=config.rms_norm_eps)
         self.window = config.sliding_window if config.layer_types[index] == "sliding_attention" else None
+        self._joined: Joined | None = None
 
-    def queries(self, hidden: Tensor, rope: Rope) -> Tensor:
-        """``hidden [B, n, W]`` -> normed, rotated queries ``[B, H, n, D]``."""
-        split = self.q_proj(hidden).view(*hidden.shape[:-1], -1, self.head_dim)
-        return _rotate(self.q_norm(split).transpose(1, 2), rope)
+    def join(self) -> None:
+        """Lay q, k and v side by side for one product instead of three; the parameters become views of it."""
+        parts = (self.q_proj, self.k_proj, self.v_proj)
+        weight = torch.cat([part.weight.detach() for part in parts])
+        for part, rows in zip(parts, weight.split([part.out_features for part in parts]), strict=True):
+            part.weight = nn.Parameter(rows, requires_grad=False)
+        bias = None if self.q_proj.bias is None else torch.cat([part.bias.detach() for part in parts])
+        norms = [self.q_norm.weight.expand(self.heads, -1), self.k_norm.weight.expand(self.groups, -1)]
+        self._joined = Joined(weight, bias, torch.cat(norms).detach()[:, None])
+
+    def project(self, hidden: Tensor, rope: Rope) -> tuple[Tensor, Tensor, Tensor]:
+        """``hidden [B, n, W]`` of a block -> q ``[B, H, n, D]`` and k, v ``[B, Hkv, n, D]``, normed and rotated."""
+        split = (*hidden.shape[:-1], -1, self.head_dim)
+        if self._joined is None:
+            q = self.q_norm(self.q_proj(hidden).view(split)).transpose(1, 2)
+            return _rotate(q, rope), *self.keys_values(hidden, rope)
+        both = self.heads + self.groups
+        states = F.linear(hidden, self._joined.weight, self._joined.bias).view(split).transpose(1, 2)
+        normed = F.rms_norm(states[:, :both], (self.head_dim,), eps=self.q_norm.eps)
+        qk = _rotate(normed * self._joined.norms, rope)
+        return qk[:, : self.heads], qk[:, self.heads :], states[:, both:]
 
     def keys_values(self, hidden: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
         """``hidden [B, n, W]`` (block states or context features) -> k, v, each ``[B, Hkv, n, D]``."""
@@ -66,7 +93,7 @@ class DFlashAttention(nn.Module):
 
     def scores(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Attention of ``q [B, H, n, D]`` over ``k, v [B, Hkv, m, D]``, not causal; mask True = may be read."""
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=self.grouped)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=self.heads != self.groups)
 
 
 class DFlashLayer(nn.Module):
@@ -77,12 +104,12 @@ class DFlashLayer(nn.Module):
         self.index = index
         self.self_attn = DFlashAttention(config, index)
         self.mlp = Qwen3MLP(config)
-        self.input_layernorm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.post_attention_layernorm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.input_layernorm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
     def forward(self, hidden: Tensor, rope: Rope, attend: Attend) -> Tensor:
         normed = self.input_layernorm(hidden)
-        mixed = attend(self.index, self.self_attn.queries(normed, rope), *self.self_attn.keys_values(normed, rope))
+        mixed = attend(self.index, *self.self_attn.project(normed, rope))
         hidden = hidden + self.self_attn.o_proj(mixed.transpose(1, 2).flatten(2))
         return hidden + self.mlp(self.post_attention_layernorm(hidden))
 
@@ -101,9 +128,9 @@ class DFlashDraftModel(nn.Module):
         self.config = config = read_config(released)
         features = len(config.target_layer_ids) * config.hidden_size
         self.fc = nn.Linear(features, config.hidden_size, bias=False)
-        self.hidden_norm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.hidden_norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.layers = nn.ModuleList(DFlashLayer(config, index) for index in range(config.num_hidden_layers))
-        self.norm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.rotary_emb = Qwen3RotaryEmbedding(config=config)
 
     def initialize(self, generator: torch.Generator) -> None:
@@ -125,10 +152,18 @@ class DFlashDraftModel(nn.Module):
         return self.hidden_norm(self.fc(features))
 
     def rope(self, positions: Tensor, dtype: torch.dtype | None = None) -> Rope:
-        """cos and sin at absolute ``positions [B, n]``."""
+        """cos and signed sin at absolute ``positions [B, n]``, for all heads."""
         like = torch.empty(0, device=positions.device, dtype=dtype or self.dtype)
         cos, sin = self.rotary_emb(like, positions)
-        return cos, sin
+        first, second = sin.chunk(2, -1)
+        return cos[:, None], torch.cat([-first, second], -1)[:, None]
+
+    def prepare(self) -> DFlashDraftModel:
+        """Freeze for inference: eval mode, no gradients, fewer and larger products. Call after moving the model."""
+        self.eval().requires_grad_(False)
+        for layer in self.layers:
+            layer.self_attn.join()
+        return self
 
     def denoise(self, embeddings: Tensor, rope: Rope, attend: Attend) -> Tensor:
         """One pass over a block: ``embeddings [B, n, W]`` -> final hidden states for the target's head.
@@ -172,8 +207,8 @@ class DFlashDraftModel(nn.Module):
             seen = past_key_values.get_seq_length() if past_key_values is not None else 0
             position_ids = torch.arange(seen, seen + fresh + block, device=context.device)[None]
         cos, sin = self.rope(position_ids, noise_embeds.dtype)
-        context_rope = (cos[:, :fresh], sin[:, :fresh])
-        block_rope = (cos[:, fresh:], sin[:, fresh:])
+        context_rope = (cos[:, :, :fresh], sin[:, :, :fresh])
+        block_rope = (cos[:, :, fresh:], sin[:, :, fresh:])
         places = position_ids[0, fresh:]
 
         def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -192,90 +227,6 @@ class DFlashDraftModel(nn.Module):
 
         hidden = self.denoise(noise_embeds, block_rope, attend)
         return BaseModelOutputWithPast(last_hidden_state=hidden, past_key_values=past_key_values)
-
-
-def read_config(values: dict[str, Any]) -> Qwen3Config:
-    """A released ``config.json`` -> Qwen3 config with ``block_size``, ``mask_token_id``, ``target_layer_ids`` on top.
-
-    Raises:
-        WeightsError: it is not the config of a DFlash drafter.
-    """
-    special = values.get("dflash_config")
-    if not isinstance(special, dict) or not {"mask_token_id", "target_layer_ids"} <= special.keys():
-        raise WeightsError(
-            "config.json has no dflash_config with mask_token_id and target_layer_ids.",
-            hint="Point the pair at a folder that holds a DFlash drafter.",
-        )
-    try:
-        return _read_config(values, special)
-    except (TypeError, ValueError, KeyError, StrictDataclassError) as error:
-        raise WeightsError(
-            f"config.json is not the config of a DFlash drafter: {str(error).splitlines()[0][:120]}",
-            hint="Restore the released config.json of this drafter.",
-        ) from error
-
-
-def _read_config(values: dict[str, Any], special: dict[str, Any]) -> Qwen3Config:
-    config = Qwen3Config(**values)
-    sizes = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
-    if small := [name for name in (*sizes, "head_dim") if getattr(config, name) < 1]:
-        raise ValueError(f"{', '.join(small)} must be at least 1")
-    config.layer_types = list(config.layer_types or ["full_attention"] * config.num_hidden_layers)
-    if "sliding_attention" in config.layer_types:
-        config.sliding_window = values.get("sliding_window")  # Qwen3Config drops it unless use_sliding_window is set
-    config.block_size = int(values.get("block_size", 16))
-    if config.block_size < 2:
-        raise WeightsError(
-            f"config.json says block_size {config.block_size}: an anchor without a single mask.",
-            hint="Restore the released config.json of this drafter.",
-        )
-    config.mask_token_id = int(special["mask_token_id"])
-    config.target_layer_ids = [int(layer) for layer in special["target_layer_ids"]]
-    return config
-
-
-def make_config(
-    *,
-    width: int,
-    layers: int,
-    heads: int,
-    intermediate: int,
-    vocab_size: int,
-    context: int,
-    block_size: int,
-    mask_token_id: int,
-    target_layer_ids: list[int],
-    num_target_layers: int,
-    rope_theta: float = 10_000.0,
-) -> dict[str, Any]:
-    """The ``config.json`` of a new drafter, in the released format."""
-    return {
-        "architectures": ["DFlashDraftModel"],
-        "model_type": "qwen3",
-        "attention_bias": False,
-        "attention_dropout": 0.0,
-        "block_size": block_size,
-        "dflash_config": {"mask_token_id": mask_token_id, "target_layer_ids": target_layer_ids},
-        "dtype": "bfloat16",
-        "head_dim": width // heads,
-        "hidden_act": "silu",
-        "hidden_size": width,
-        "initializer_range": 0.02,
-        "intermediate_size": intermediate,
-        "layer_types": ["full_attention"] * layers,
-        "max_position_embeddings": context,
-        "num_attention_heads": heads,
-        "num_hidden_layers": layers,
-        "num_key_value_heads": heads,
-        "num_target_layers": num_target_layers,
-        "rms_norm_eps": 1e-6,
-        "rope_scaling": None,
-        "rope_theta": rope_theta,
-        "sliding_window": None,
-        "tie_word_embeddings": False,
-        "use_sliding_window": False,
-        "vocab_size": vocab_size,
-    }
 
 
 def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlashDraftModel:

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specdiff_core.models.dflash import DFlashDraftModel, make_config, save_to_folder
+from specdiff_core.models.dflash import DFlashDraftModel, save_to_folder
+from specdiff_core.models.dflash_config import make_config
 from specdiff_core.train import losses
 from specdiff_core.train.block_pass import Reading, block_hidden, read_target
 from specdiff_core.train.blocks import MixedRows, Rows, RowSource, cut_blocks, draw_blocks

@@ -6,6 +6,7 @@ Torch is imported only when a training starts, so that the command line's help s
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def add_train(commands: Any) -> None:
     add("--decay-from", type=float, default=0.5, metavar="F", help="fraction after which it falls [default 0.5]")
     add("--batch-tokens", type=int, metavar="N", help=f"tokens per step {told('batch_tokens')}")
     add("--length", type=int, default=LENGTH, metavar="N", help=f"tokens per row, target, block [default {LENGTH}]")
+    add("--streak", type=float, default=0.0, metavar="W", help="weight of the expected accepted run, block [default 0]")
     add("--resume", action="store_true", help="go on from the checkpoint in --run")
     add("--start", type=Path, metavar="DIR", help="begin with the weights of this exported model, not with new ones")
     add("--run", type=Path, dest="run_folder", metavar="DIR", help="checkpoints and metrics.jsonl [default runs/PART]")
@@ -78,6 +80,8 @@ def run_train(args: argparse.Namespace) -> None:
             raise ConfigError(
                 f"--{name.replace('_', '-')} must be at least 1, not {value}.", field=name, hint="Give a larger number."
             )
+    if not 0 <= args.streak < math.inf:
+        raise ConfigError(f"--streak must be 0 or more, not {args.streak}.", field="streak", hint="0 leaves it out.")
     from specdiff_core.train.parts import Job
 
     flags.set_threads(args.threads)

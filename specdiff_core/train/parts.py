@@ -269,6 +269,7 @@ class BlockJob(DrafterJob):
             write_parts=args.parts,
             rows=self.rows,
             length=args.length,
+            streak=args.streak,
             seed=args.seed,
             compile=args.compile,
         )

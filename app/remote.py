@@ -1,0 +1,231 @@
+"""Decodes in a process of its own, so that serving the page and measuring never share an interpreter.
+
+While the page is being built the other process already loads; while it decodes, nothing the server does can hold up
+its clock; and if it dies, the page lives on and the next run starts another. Knows pipes, no model and no widget.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import multiprocessing
+import pickle
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from app.engines import Decoder, Engines, Loader, Progress, Stop, load_engine
+from specdiff_core.config import DecodeConfig
+from specdiff_core.errors import SpecDiffError
+from specdiff_core.events import Event
+
+STOP = "stop"
+"""Ends the call under way; where none is, nothing happens."""
+GLANCE = 0.05
+"""Seconds between looks at the visitor's stop event."""
+PACE = 0.25
+"""Seconds between parcels of events: each wakes the server, which needs a core that the decode may be using."""
+
+
+if TYPE_CHECKING:
+    Pipe = Connection[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What the server asks for: a loaded pair, or (with a prompt) the events of one decode."""
+
+    pair: str
+    prompt: str = ""
+    config: DecodeConfig | None = None
+    narrate: bool = True
+    grain: str = "step"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a call ended that did not end well."""
+
+    error: Exception
+    details: str  # the other process's traceback
+
+
+class RemoteTraceback(Exception):
+    """Carries the traceback of the other process into the log of this one."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class Remote:
+    """A process that holds loaded pairs and serves one call at a time. It starts with the first :meth:`load`.
+
+    Args:
+        load: loads pairs over there; must be importable by name.
+    """
+
+    def __init__(self, load: Loader = load_engine) -> None:
+        self.died: Callable[[], None] = lambda: None  # told when the process, and all it held, is gone
+        self._load = load
+        self._turn = threading.Lock()
+        self._context = multiprocessing.get_context("spawn")  # a fork would inherit the server's threads and sockets
+        self._process: Any = None
+        self._connection: Pipe | None = None
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """End the process, and a decode in it at its next pass; the next :meth:`load` starts another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._process.join(2)
+            self._connection = None
+
+    def load(self, pair: str, progress: Progress) -> Decoder:
+        """Load ``pair`` over there: a :class:`~app.engines.Loader`."""
+        for message in self._ask(Call(pair)):
+            progress(message)
+        return RemoteDecoder(self, pair)
+
+    def decode(self, call: Call, stop: Stop | None) -> Iterator[Event]:
+        """The events of a call, in parcels; ``stop`` ends it at its next pass."""
+        for parcel in self._ask(call, stop):
+            yield from parcel
+
+    def _start(self) -> Pipe:
+        self._connection, theirs = self._context.Pipe()
+        self._process = self._context.Process(target=_serve, args=(theirs, self._load), name="decode", daemon=True)
+        self._process.start()
+        theirs.close()  # so that its death ends our reading
+        return self._connection
+
+    def _ask(self, call: Call, stop: Stop | None = None) -> Iterator[Any]:
+        """Send ``call`` and yield what comes back.
+
+        Raises:
+            Exception: whatever ended the call over there, with its traceback as the cause.
+            SpecDiffError: the process died.
+        """
+        with self._turn:
+            answer: Any = None
+            try:
+                connection = self._connection or self._start()
+                connection.send(call)
+                answer = ()
+                while not _is_last(answer := self._next(connection, stop)):
+                    yield answer
+            except (EOFError, OSError) as error:
+                answer, self._connection = None, None
+                self.died()
+                raise SpecDiffError(
+                    "The process that decodes ended without a word; often the system was short of memory.",
+                    hint="Run again: a new one starts.",
+                ) from error
+            finally:
+                if not _is_last(answer):  # whoever listened has gone
+                    with contextlib.suppress(EOFError, OSError):  # the next call meets them
+                        connection.send(STOP)
+                        while not _is_last(connection.recv()):
+                            pass
+        if answer is not None:
+            raise answer.error from RemoteTraceback(answer.details)
+
+    def _next(self, connection: Pipe, stop: Stop | None) -> Any:
+        """The next answer, with an eye on the visitor's stop event."""
+        while not connection.poll(GLANCE):
+            if stop is not None and stop.is_set():
+                connection.send(STOP)
+                break
+        return connection.recv()
+
+
+class RemoteDecoder:
+    """A pair in the other process; a :class:`~app.engines.Decoder`."""
+
+    def __init__(self, remote: Remote, pair: str) -> None:
+        self._remote, self._pair = remote, pair
+
+    def decode(
+        self,
+        prompt: str,
+        config: DecodeConfig,
+        *,
+        narrate: bool = True,
+        grain: str = "step",
+        stop: Stop | None = None,
+    ) -> Iterator[Event]:
+        """Yield the events of one decode."""
+        return self._remote.decode(Call(self._pair, prompt, config, narrate, grain), stop)
+
+
+def engines_elsewhere(load: Loader = load_engine) -> Engines:
+    """The default factory with its pairs in another process; if that dies, the next run loads and warms up again."""
+    remote = Remote(load)
+    engines = Engines(remote.load)
+    remote.died = engines.forget
+    return engines
+
+
+def _is_last(answer: Any) -> bool:
+    return answer is None or isinstance(answer, Failure)
+
+
+def _serve(connection: Pipe, load: Loader) -> None:
+    """The other process: answer calls until the server is gone. Each ends with None or a :class:`Failure`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, and its end ends this
+    calls: SimpleQueue[Call | None] = SimpleQueue()
+    stop = threading.Event()
+    threading.Thread(target=_listen, args=(connection, calls, stop), name="listen", daemon=True).start()
+    loaded: dict[str, Decoder] = {}
+    with contextlib.suppress(OSError):  # nobody reads any more
+        while (call := calls.get()) is not None:
+            last: Failure | None = None
+            try:
+                _answer(call, connection, stop, load, loaded)
+            except Exception as error:  # raised again over there
+                last = Failure(_portable(error), traceback.format_exc())
+            connection.send(last)
+
+
+def _listen(connection: Pipe, calls: SimpleQueue[Call | None], stop: threading.Event) -> None:
+    """Hear calls, and :data:`STOP` while one is answered; the order in the pipe says which call it means."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            heard = connection.recv()
+            if heard == STOP:
+                stop.set()
+            else:
+                stop.clear()
+                calls.put(heard)
+    stop.set()
+    calls.put(None)
+
+
+def _answer(call: Call, connection: Pipe, stop: threading.Event, load: Loader, loaded: dict[str, Decoder]) -> None:
+    """Messages while a pair loads, then the events of a decode, in parcels."""
+    if call.config is None:
+        loaded[call.pair] = load(call.pair, connection.send)
+        return
+    parcel: list[Event] = []
+    sent = float("-inf")
+    events = loaded[call.pair].decode(call.prompt, call.config, narrate=call.narrate, grain=call.grain, stop=stop)
+    for event in events:
+        parcel.append(event)
+        if time.monotonic() - sent >= PACE:
+            connection.send(parcel)
+            parcel, sent = [], time.monotonic()
+    connection.send(parcel)
+
+
+def _portable(error: Exception) -> Exception:
+    """``error`` without what no pipe can carry."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception as reason:  # an exception may refuse in any way it likes
+        return RuntimeError(f"{error!r} (not passed on: {reason})")
+    return error
