@@ -7,38 +7,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable
 
 from app.gpu import is_lent
 from specdiff_core.config import DecodeConfig
-from specdiff_core.events import Event
+from specdiff_core.decoder import Decoder
 from specdiff_core.registry import PAIRS, find_pair
 
 LOG = logging.getLogger(__name__)
 Progress = Callable[[str], None]
-
-
-class Stop(Protocol):
-    """The part of an event, of a thread or a process, that a decode looks at."""
-
-    def is_set(self) -> bool:
-        """Whether the run shall end."""
-
-
-class Decoder(Protocol):
-    """The part of ``specdiff_core.engine.Engine`` that the page uses."""
-
-    def decode(
-        self,
-        prompt: str,
-        config: DecodeConfig,
-        *,
-        narrate: bool = True,
-        grain: str = "step",
-        stop: Stop | None = None,
-    ) -> Iterator[Event]:
-        """Yield the events of one decode."""
 
 
 Loader = Callable[[str, Progress], Decoder]

@@ -23,8 +23,9 @@ from statistics import median
 from typing import Any
 
 from app import controls
-from app.engines import Decoder, Engines
+from app.engines import Engines
 from specdiff_core.config import DecodeConfig
+from specdiff_core.decoder import Decoder
 from specdiff_core.errors import PairUnavailable, SpecDiffError
 from specdiff_core.events import RunStarted
 from specdiff_core.provenance import provenance

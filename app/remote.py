@@ -20,8 +20,9 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from app.engines import Decoder, Engines, Loader, Progress, Stop, load_engine
+from app.engines import Engines, Loader, Progress, load_engine
 from specdiff_core.config import DecodeConfig
+from specdiff_core.decoder import Decoder, Stop
 from specdiff_core.errors import SpecDiffError
 from specdiff_core.events import Event
 
@@ -145,7 +146,7 @@ class Remote:
 
 
 class RemoteDecoder:
-    """A pair in the other process; a :class:`~app.engines.Decoder`."""
+    """A pair in the other process; a :class:`~specdiff_core.decoder.Decoder`."""
 
     def __init__(self, remote: Remote, pair: str) -> None:
         self._remote, self._pair = remote, pair

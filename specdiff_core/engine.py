@@ -7,7 +7,6 @@ import datetime
 import platform
 import resource
 import sys
-import threading
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import torch
 from specdiff_core.clock import DeviceClock
 from specdiff_core.config import DecodeConfig
 from specdiff_core.decode import speculate
+from specdiff_core.decoder import Stop
 from specdiff_core.device import device_name
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.errors import ConfigError, ContextOverflow, OutOfMemory
@@ -89,7 +89,7 @@ class Engine:
         *,
         narrate: bool = True,
         grain: str = "step",
-        stop: threading.Event | None = None,
+        stop: Stop | None = None,
         clock: DeviceClock | None = None,
     ) -> Iterator[Event]:
         """Decode ``prompt``: RunStarted, the loop's events with the text of their ids, Finished.

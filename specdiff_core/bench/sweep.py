@@ -8,36 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from specdiff_core.bench.prompts import Prompt, digest
 from specdiff_core.bench.rows import Row, RowLog
 from specdiff_core.config import DecodeConfig
+from specdiff_core.decoder import Decoder
 from specdiff_core.errors import ConfigError
-from specdiff_core.events import Event, RunStarted
+from specdiff_core.events import RunStarted
 from specdiff_core.metrics import fold
 from specdiff_core.provenance import git_state
 from specdiff_core.registry import PAIRS
 from specdiff_core.summary import final
-
-
-class Decoder(Protocol):
-    """The part of ``specdiff_core.engine.Engine`` that a sweep needs."""
-
-    def decode(
-        self,
-        prompt: str,
-        config: DecodeConfig,
-        *,
-        narrate: bool = True,
-        grain: str = "step",
-        stop: threading.Event | None = None,
-    ) -> Iterator[Event]:
-        """Yield the events of one decode."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -18,7 +18,7 @@ from specdiff_core.models.dflash_config import make_config
 from specdiff_core.train import losses
 from specdiff_core.train.block_pass import Reading, block_hidden, read_target
 from specdiff_core.train.blocks import MixedRows, Rows, RowSource, cut_blocks, draw_blocks
-from specdiff_core.train.corpus import Corpus, encode_documents
+from specdiff_core.train.corpus import Corpus, encode_split
 from specdiff_core.train.loop import Plan, TrainEvent, train
 from specdiff_core.train.target import mixture
 from specdiff_core.train.written import Written, Wrote, write, writer_of
@@ -241,25 +241,20 @@ def train_block(
         a :class:`Wrote` for each part written, then the events of :func:`specdiff_core.train.loop.train`.
     """
     end, mask_id = tokenizer.eos_token_id, model.config.mask_token_id
-
-    def documents(split: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        coder = tokenizer.backend_tokenizer
-        return {name: encode_documents(corpus, name, split, coder, end, cache) for name in corpus.flavours}
-
+    coder = tokenizer.backend_tokenizer
     writer = writer_of(target)
     same: dict[str, Any] = {"end": end, "forbidden": (mask_id,), "seed": seed}
     yield from write(
         writer,
-        documents("train"),
+        encode_split(corpus, "train", coder, end, cache),
         written / "train",
         parts=write_parts,
         new_tokens=new_tokens,
-        temperatures=(0.0, 0.0, 0.7, 1.0),
         **same,
     )
     yield from write(
         writer,
-        documents("valid"),
+        encode_split(corpus, "valid", coder, end, cache),
         written / "valid",
         parts=1,
         rows=10 * len(corpus.flavours),

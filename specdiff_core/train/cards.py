@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from specdiff_core.train.card import FAMILY, Card, Training, write_card
-from specdiff_core.train.corpus import Corpus, encode_documents
+from specdiff_core.train.corpus import Corpus, encode_split
 from specdiff_core.train.target import held_out_loss
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ def held_out_tokens(
     corpus: Corpus, tokenizer: PreTrainedTokenizerFast, cache: Path
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Validation tokens and document starts by flavour."""
-    coder, end = tokenizer.backend_tokenizer, tokenizer.eos_token_id
-    return {name: encode_documents(corpus, name, "valid", coder, end, cache) for name in corpus.flavours}
+    return encode_split(corpus, "valid", tokenizer.backend_tokenizer, tokenizer.eos_token_id, cache)
 
 
 def with_mean(scores: dict[str, float]) -> dict[str, float]:
@@ -129,7 +128,8 @@ DRAFTERS = {
     "mdlm": (
         "A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for its target as in SpecDiff "
         "(arXiv 2408.05636): trained with the SUBS objective, then on windows of masks with the target's own "
-        "distribution as labels, half of them on text the target wrote. Format of `kuleshov-group/mdlm-owt`.",
+        "distribution as labels, half of them, where it had any, in text that the target wrote. Format of "
+        "`kuleshov-group/mdlm-owt`.",
         "tokens_per_round/",
     ),
     "block": (

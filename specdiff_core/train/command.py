@@ -13,10 +13,8 @@ from typing import Any
 
 from specdiff_core import flags
 from specdiff_core.errors import ConfigError
-from specdiff_core.registry import ASSETS
-from specdiff_core.train.defaults import PARTS, told
+from specdiff_core.train.defaults import EMBEDDED, PARTS, told
 
-EMBEDDED = ASSETS / "embedded"
 LENGTH = 256  # tokens per row of a target or block batch
 
 

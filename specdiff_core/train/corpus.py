@@ -103,6 +103,13 @@ def encode_documents(
     return tokens, starts
 
 
+def encode_split(
+    corpus: Corpus, split: str, tokenizer: Tokenizer, end: int, cache: Path
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """:func:`encode_documents` for all flavours: name -> ``(tokens, starts)``."""
+    return {name: encode_documents(corpus, name, split, tokenizer, end, cache) for name in corpus.flavours}
+
+
 class Stream:
     """An endless, seeded stream of token rows from one flavour: documents reshuffled every epoch, packed end to end."""
 

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdiff_core.registry import ASSETS
+
+EMBEDDED = ASSETS / "embedded"
+"""Where the embedded pair lies, part by part."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:

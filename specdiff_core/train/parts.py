@@ -16,18 +16,15 @@ from torch import nn
 
 from specdiff_core.device import choose_placement
 from specdiff_core.provenance import command, provenance
-from specdiff_core.registry import ASSETS
 from specdiff_core.train.card import Training, read_history, training_facts
-from specdiff_core.train.corpus import Corpus, encode_documents
-from specdiff_core.train.defaults import PARTS
+from specdiff_core.train.corpus import Corpus, encode_split
+from specdiff_core.train.defaults import EMBEDDED, PARTS
 from specdiff_core.train.loop import Plan
 from specdiff_core.train.sources import load_target, load_tokenizer, written_stream
 
 if TYPE_CHECKING:
     from specdiff_core.models.dflash import DFlashDraftModel
     from specdiff_core.models.mdlm import Mdlm
-
-EMBEDDED = ASSETS / "embedded"
 
 
 class Job(ABC):
@@ -292,16 +289,11 @@ class WrittenJob(DrafterJob):
         from specdiff_core.train.written import write, writer_of
 
         args, end = self.args, self.tokenizer.eos_token_id
-        coder = self.tokenizer.backend_tokenizer
-        documents = {
-            name: encode_documents(self.corpus, name, "train", coder, end, args.cache) for name in self.corpus.flavours
-        }
         yield from write(
             writer_of(self.target),
-            documents,
+            encode_split(self.corpus, "train", self.tokenizer.backend_tokenizer, end, args.cache),
             args.written / "train",
             parts=args.parts,
-            temperatures=(0.0, 0.0, 0.7, 1.0),  # as train_block asks for, which then finds them here
             end=end,
             forbidden=(self.tokenizer.mask_token_id,),
             seed=args.seed,

@@ -23,6 +23,8 @@ from specdiff_core.errors import CorpusError
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
+TEMPERATURES = (0.0, 0.0, 0.7, 1.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrote:
@@ -166,7 +168,7 @@ def write(
     rows: int = 64,
     prompt_tokens: tuple[int, int] = (16, 64),
     new_tokens: int = 160,
-    temperatures: Sequence[float] = (0.0, 0.7, 1.0),
+    temperatures: Sequence[float] = TEMPERATURES,
     end: int = 0,
     forbidden: Sequence[int] = (1,),
     seed: int = 0,
@@ -175,7 +177,7 @@ def write(
 
     Args:
         documents: ``(tokens, starts)`` by flavour, as :func:`specdiff_core.train.corpus.encode_documents` returns.
-        temperatures: rows take them in turn.
+        temperatures: rows take them in turn; by default greedily twice as often as each of the others.
 
     Yields:
         a :class:`Wrote` for each new part.
