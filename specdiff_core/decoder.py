@@ -1,0 +1,31 @@
+"""What decodes, as the tools see it: prompt in, events out. A protocol, so that tests can script it without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from specdiff_core.config import DecodeConfig
+from specdiff_core.events import Event
+
+
+class Stop(Protocol):
+    """An event, of a thread or of something else, that a decode looks at before each pass."""
+
+    def is_set(self) -> bool:
+        """Whether the run shall end."""
+
+
+class Decoder(Protocol):
+    """What ``specdiff_core.engine.Engine`` offers to the page and to benchmarks."""
+
+    def decode(
+        self,
+        prompt: str,
+        config: DecodeConfig,
+        *,
+        narrate: bool = True,
+        grain: str = "step",
+        stop: Stop | None = None,
+    ) -> Iterator[Event]:
+        """Yield the events of one decode: RunStarted, the loop's, Finished."""
