@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ TRACES = Path(__file__).resolve().parent.parent / "assets" / "traces"
 PLOTLY = Path(plotly.__file__).resolve().parent / "package_data" / "plotly.min.js"
 TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
 NAMES = tuple(controls.FIELDS)
+QUIET = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
+"""Events that answer at once and are nobody's business: no spinner, no queue, not in the API."""
 
 
 def served(path: Path) -> str:
@@ -59,6 +61,7 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
         traces: folder of recorded traces; the page opens on one of them.
     """
     decoders = factory or Engines()
+    look = decoders.unavailable if isinstance(decoders, Engines) else unavailable
     stops = session.Stops()
     gr.set_static_paths([STATIC, PLOTLY.parent])
 
@@ -118,7 +121,8 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
         upload.upload(session.open_trace, upload, player, show_progress="hidden", api_visibility="private")
         share.click(None, [prompt, *settings], None, js=scripts.share(NAMES))
         theme.click(None, None, None, js=scripts.THEME)
-        _wire_settings(page, prompt, widgets, player, preset, drawer)
+        _wire_settings(page, prompt, widgets, player, preset)
+        _wire_pairs(page, widgets, drawer, look)
         gr.api(race_endpoint(programs), api_name="race", concurrency_id="decode", concurrency_limit=1)
     return page
 
@@ -171,24 +175,13 @@ def _wire_settings(
     widgets: dict[str, Any],
     player: gr.HTML,
     preset: gr.Dropdown,
-    drawer: gr.Accordion,
 ) -> None:
-    """Presets and the bond T ≤ γ live in the browser; pairs, drafters and share links ask the server."""
-    pairs = next(block for block in page.blocks.values() if getattr(block, "elem_id", "") == "sd-pairs")
+    """Presets and the bond T ≤ γ live in the browser; share links ask the server."""
     options = [controls.preset_values(item) for item in controls.PRESETS]
     preset.input(None, preset, [widgets[name] for name in options[0]], js=scripts.choose(options))
     gamma, steps = widgets["gamma"], widgets["steps"]
     gamma.input(None, [gamma, steps], steps, js=scripts.KEEP_STEPS_BELOW_GAMMA)
     steps.input(None, [gamma, steps], gamma, js=scripts.KEEP_GAMMA_ABOVE_STEPS)
-    quiet = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
-
-    def drafters_of(pair: str, drafter: str) -> Any:
-        choices = controls.drafter_choices(pair)
-        names = [name for _, name in choices]
-        return gr.update(choices=choices, value=drafter if drafter in names else names[0])
-
-    widgets["pair"].change(drafters_of, [widgets["pair"], widgets["drafter"]], widgets["drafter"], **quiet)
-    drawer.expand(look_for_pairs, None, [widgets["pair"], pairs], **quiet)
 
     def from_link(request: gr.Request) -> Sequence[Any]:
         skip = [gr.skip()] * (len(NAMES) + 2)
@@ -203,13 +196,28 @@ def _wire_settings(
             gr.skip(),
         ]
 
-    page.load(from_link, None, [prompt, *(widgets[name] for name in NAMES), player], **quiet)
+    page.load(from_link, None, [prompt, *(widgets[name] for name in NAMES), player], **QUIET)
 
 
-def look_for_pairs() -> tuple[Any, str]:
+def _wire_pairs(
+    page: gr.Blocks, widgets: dict[str, Any], drawer: gr.Accordion, look: Callable[[], dict[str, str]]
+) -> None:
+    """A pair brings its drafters; the open drawer asks which pairs can be used here."""
+    reasons = next(block for block in page.blocks.values() if getattr(block, "elem_id", "") == "sd-pairs")
+
+    def drafters_of(pair: str, drafter: str) -> Any:
+        choices = controls.drafter_choices(pair)
+        names = [name for _, name in choices]
+        return gr.update(choices=choices, value=drafter if drafter in names else names[0])
+
+    widgets["pair"].change(drafters_of, [widgets["pair"], widgets["drafter"]], widgets["drafter"], **QUIET)
+    drawer.expand(lambda: look_for_pairs(look), None, [widgets["pair"], reasons], **QUIET)
+
+
+def look_for_pairs(look: Callable[[], dict[str, str]]) -> tuple[Any, str]:
     """Which pairs can be chosen here, and a disabled line with the reason for each that cannot."""
     try:
-        missing = unavailable()
+        missing = look()
     except Exception as error:  # the page works without the answer; the log has the cause
         told = card(error, new_run_id())
         missing = {name: told["message"] for name in PAIRS if name != "embedded"}

@@ -26,11 +26,20 @@ class Engines:
     """The default factory. Weights are shared between runs and never change; a lock keeps loads from racing.
 
     Args:
-        load: loads a pair, in this process by default (:class:`app.remote.Remote` offers another).
+        load: loads a pair, by default in this process (:class:`app.remote.Remote` offers another).
+        alive: whether what was loaded is still there; where not, the next run loads and warms up again.
+        look: which pairs cannot be used, and why.
     """
 
-    def __init__(self, load: Loader | None = None) -> None:
-        self._load = load or load_engine
+    def __init__(
+        self,
+        load: Loader | None = None,
+        *,
+        alive: Callable[[], bool] = lambda: True,
+        look: Callable[[], dict[str, str]] | None = None,
+    ) -> None:
+        self.unavailable = look or unavailable
+        self._load, self._alive = load or load_engine, alive
         self._lock = threading.Lock()
         self._loaded: dict[str, Decoder] = {}
         self._warm: set[tuple[str, str]] = set()
@@ -69,11 +78,6 @@ class Engines:
         else:
             threading.Thread(target=self._prepare, args=(pair, drafter), name="prepare", daemon=True).start()
 
-    def forget(self) -> None:
-        """Whatever was loaded is gone: the next run loads again."""
-        self._loaded.clear()
-        self._warm.clear()
-
     def _prepare(self, pair: str, drafter: str) -> None:
         try:
             self(pair, drafter, LOG.info)
@@ -82,6 +86,9 @@ class Engines:
 
     def _ready(self, pair: str, drafter: str) -> Decoder:
         try:
+            if not self._alive():
+                self._loaded.clear()
+                self._warm.clear()
             if pair not in self._loaded:
                 self._loaded[pair] = self._load(pair, self._tell)
             engine = self._loaded[pair]

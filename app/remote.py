@@ -1,31 +1,34 @@
 """Decodes in a process of its own, so that serving the page and measuring never share an interpreter.
 
-While the page is being built the other process already loads; while it decodes, nothing the server does can hold up
-its clock; and if it dies, the page lives on and the next run starts another. Knows pipes, no model and no widget.
+While the page is being built the other process already loads; while it decodes, nothing the server does can hold its
+interpreter; and if it dies, the page lives on and the next run starts another. Knows pipes, no model and no widget.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import multiprocessing
 import pickle
 import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from app.engines import Engines, Loader, Progress, load_engine
+from app.engines import Engines, Loader, Progress, load_engine, unavailable
 from specdiff_core.config import DecodeConfig
 from specdiff_core.decoder import Decoder, Stop
 from specdiff_core.errors import SpecDiffError
 from specdiff_core.events import Event
 
+SURVEY = "survey"
+"""Asks which pairs cannot be used, and why."""
 STOP = "stop"
 """Ends the call under way; where none is, nothing happens."""
 GLANCE = 0.05
@@ -54,7 +57,7 @@ class Failure:
     """How a call ended that did not end well."""
 
     error: Exception
-    details: str  # the other process's traceback
+    details: str  # the other process's traceback; empty where the error's own words say all
 
 
 class RemoteTraceback(Exception):
@@ -65,91 +68,102 @@ class RemoteTraceback(Exception):
 
 
 class Remote:
-    """A process that holds loaded pairs and serves one call at a time. It starts with the first :meth:`load`.
+    """A process that holds loaded pairs and serves one call at a time. It starts when first asked to load.
 
     Args:
         load: loads pairs over there; must be importable by name.
     """
 
     def __init__(self, load: Loader = load_engine) -> None:
-        self.died: Callable[[], None] = lambda: None  # told when the process, and all it held, is gone
         self._load = load
         self._turn = threading.Lock()
         self._context = multiprocessing.get_context("spawn")  # a fork would inherit the server's threads and sockets
         self._process: Any = None
-        self._connection: Pipe | None = None
+        self._pipe: Pipe | None = None
         atexit.register(self.close)
+
+    def alive(self) -> bool:
+        """Whether the process, and all that it loaded, is there."""
+        return self._pipe is not None and self._process.is_alive()
 
     def close(self) -> None:
         """End the process, and a decode in it at its next pass; the next :meth:`load` starts another."""
-        if self._connection is not None:
-            self._connection.close()
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.close()
             self._process.join(2)
-            self._connection = None
+            self._process.terminate()
 
     def load(self, pair: str, progress: Progress) -> Decoder:
         """Load ``pair`` over there: a :class:`~app.engines.Loader`."""
-        for message in self._ask(Call(pair)):
+        pipe = self._pipe if self.alive() else self._start()
+        for message in self._ask(Call(pair), pipe):
             progress(message)
-        return RemoteDecoder(self, pair)
+        return RemoteDecoder(self, pipe, pair)
 
-    def decode(self, call: Call, stop: Stop | None) -> Iterator[Event]:
+    def decode(self, call: Call, pipe: Pipe, stop: Stop | None) -> Iterator[Event]:
         """The events of a call, in parcels; ``stop`` ends it at its next pass."""
-        for parcel in self._ask(call, stop):
+        for parcel in self._ask(call, pipe, stop):
             yield from parcel
 
+    def unavailable(self) -> dict[str, str]:
+        """:func:`app.engines.unavailable` over there, where torch is; waits while a lane is measured."""
+        (answer,) = self._ask(SURVEY, self._pipe if self.alive() else self._start())
+        return dict(answer)
+
     def _start(self) -> Pipe:
-        self._connection, theirs = self._context.Pipe()
+        self.close()
+        self._pipe, theirs = self._context.Pipe()
         self._process = self._context.Process(target=_serve, args=(theirs, self._load), name="decode", daemon=True)
         self._process.start()
         theirs.close()  # so that its death ends our reading
-        return self._connection
+        return self._pipe
 
-    def _ask(self, call: Call, stop: Stop | None = None) -> Iterator[Any]:
-        """Send ``call`` and yield what comes back.
+    def _ask(self, call: Call | str, pipe: Pipe, stop: Stop | None = None) -> Iterator[Any]:
+        """Send ``call`` through ``pipe`` and yield what comes back.
 
         Raises:
             Exception: whatever ended the call over there, with its traceback as the cause.
-            SpecDiffError: the process died.
+            SpecDiffError: the process at the other end has died.
         """
         with self._turn:
             answer: Any = None
             try:
-                connection = self._connection or self._start()
-                connection.send(call)
+                pipe.send(call)
                 answer = ()
-                while not _is_last(answer := self._next(connection, stop)):
+                while not _is_last(answer := self._next(pipe, stop)):
                     yield answer
             except (EOFError, OSError) as error:
-                answer, self._connection = None, None
-                self.died()
+                answer = None
+                if pipe is self._pipe:
+                    self.close()
                 raise SpecDiffError(
                     "The process that decodes ended without a word; often the system was short of memory.",
                     hint="Run again: a new one starts.",
                 ) from error
             finally:
                 if not _is_last(answer):  # whoever listened has gone
-                    with contextlib.suppress(EOFError, OSError):  # the next call meets them
-                        connection.send(STOP)
-                        while not _is_last(connection.recv()):
+                    with contextlib.suppress(EOFError, OSError):  # the next call finds it dead
+                        pipe.send(STOP)
+                        while not _is_last(pipe.recv()):
                             pass
         if answer is not None:
-            raise answer.error from RemoteTraceback(answer.details)
+            raise answer.error from (RemoteTraceback(answer.details) if answer.details else None)
 
-    def _next(self, connection: Pipe, stop: Stop | None) -> Any:
+    def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
         """The next answer, with an eye on the visitor's stop event."""
-        while not connection.poll(GLANCE):
+        while not pipe.poll(GLANCE):
             if stop is not None and stop.is_set():
-                connection.send(STOP)
+                pipe.send(STOP)
                 break
-        return connection.recv()
+        return pipe.recv()
 
 
 class RemoteDecoder:
     """A pair in the other process; a :class:`~specdiff_core.decoder.Decoder`."""
 
-    def __init__(self, remote: Remote, pair: str) -> None:
-        self._remote, self._pair = remote, pair
+    def __init__(self, remote: Remote, pipe: Pipe, pair: str) -> None:
+        self._remote, self._pipe, self._pair = remote, pipe, pair
 
     def decode(
         self,
@@ -161,15 +175,13 @@ class RemoteDecoder:
         stop: Stop | None = None,
     ) -> Iterator[Event]:
         """Yield the events of one decode."""
-        return self._remote.decode(Call(self._pair, prompt, config, narrate, grain), stop)
+        return self._remote.decode(Call(self._pair, prompt, config, narrate, grain), self._pipe, stop)
 
 
 def engines_elsewhere(load: Loader = load_engine) -> Engines:
     """The default factory with its pairs in another process; if that dies, the next run loads and warms up again."""
     remote = Remote(load)
-    engines = Engines(remote.load)
-    remote.died = engines.forget
-    return engines
+    return Engines(remote.load, alive=remote.alive, look=remote.unavailable)
 
 
 def _is_last(answer: Any) -> bool:
@@ -179,7 +191,7 @@ def _is_last(answer: Any) -> bool:
 def _serve(connection: Pipe, load: Loader) -> None:
     """The other process: answer calls until the server is gone. Each ends with None or a :class:`Failure`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, and its end ends this
-    calls: SimpleQueue[Call | None] = SimpleQueue()
+    calls: SimpleQueue[Any] = SimpleQueue()
     stop = threading.Event()
     threading.Thread(target=_listen, args=(connection, calls, stop), name="listen", daemon=True).start()
     loaded: dict[str, Decoder] = {}
@@ -189,11 +201,12 @@ def _serve(connection: Pipe, load: Loader) -> None:
             try:
                 _answer(call, connection, stop, load, loaded)
             except Exception as error:  # raised again over there
-                last = Failure(_portable(error), traceback.format_exc())
+                foreseen = isinstance(error, SpecDiffError) and error.__cause__ is None
+                last = Failure(_portable(error), "" if foreseen else traceback.format_exc())
             connection.send(last)
 
 
-def _listen(connection: Pipe, calls: SimpleQueue[Call | None], stop: threading.Event) -> None:
+def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) -> None:
     """Hear calls, and :data:`STOP` while one is answered; the order in the pipe says which call it means."""
     with contextlib.suppress(EOFError, OSError):
         while True:
@@ -207,20 +220,25 @@ def _listen(connection: Pipe, calls: SimpleQueue[Call | None], stop: threading.E
     calls.put(None)
 
 
-def _answer(call: Call, connection: Pipe, stop: threading.Event, load: Loader, loaded: dict[str, Decoder]) -> None:
-    """Messages while a pair loads, then the events of a decode, in parcels."""
+def _answer(call: Any, connection: Pipe, stop: threading.Event, load: Loader, loaded: dict[str, Decoder]) -> None:
+    """A survey of pairs, messages while one loads, or the events of a decode, in parcels."""
+    if call == SURVEY:
+        connection.send(unavailable())
+        return
     if call.config is None:
         loaded[call.pair] = load(call.pair, connection.send)
         return
     parcel: list[Event] = []
-    sent = float("-inf")
+    sent = -math.inf
     events = loaded[call.pair].decode(call.prompt, call.config, narrate=call.narrate, grain=call.grain, stop=stop)
-    for event in events:
-        parcel.append(event)
-        if time.monotonic() - sent >= PACE:
-            connection.send(parcel)
-            parcel, sent = [], time.monotonic()
-    connection.send(parcel)
+    try:
+        for event in events:
+            parcel.append(event)
+            if time.monotonic() - sent >= PACE:
+                connection.send(parcel)
+                parcel, sent = [], time.monotonic()
+    finally:
+        connection.send(parcel)  # nothing that was measured is lost, whatever ended it
 
 
 def _portable(error: Exception) -> Exception:

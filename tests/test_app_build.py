@@ -13,7 +13,6 @@ from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from app_fakes import FakeDecoder
@@ -141,18 +140,16 @@ def test_the_endpoint_refuses_in_words() -> None:
     assert list(race(prompt="Once"))[-1]["speedup"] > 1
 
 
-def test_pairs_that_cannot_run_are_shown_disabled_with_the_reason(monkeypatch: Any) -> None:
+def test_pairs_that_cannot_run_are_shown_disabled_with_the_reason() -> None:
     """And a broken check never breaks the page."""
-    monkeypatch.setattr(build, "unavailable", lambda: {"gpt2-mdlm": "<no> files here"})
-    update, line = build.look_for_pairs()
+    update, line = build.look_for_pairs(lambda: {"gpt2-mdlm": "<no> files here"})
     assert [name for _, name in update["choices"]] == ["embedded"]
     assert "disabled" in line and "&lt;no&gt; files here" in line
 
     def broken() -> dict[str, str]:
         raise PairUnavailable("The hub cannot be reached.", hint="Go on with the embedded pair.")
 
-    monkeypatch.setattr(build, "unavailable", broken)
-    assert "The hub cannot be reached." in build.look_for_pairs()[1]
+    assert "The hub cannot be reached." in build.look_for_pairs(broken)[1]
 
 
 def test_presets_fill_their_widgets_in_order() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from app_fakes import FakeDecoder
 
+from app.engines import Engines, unavailable
 from app.errors import card
 from app.remote import Remote, RemoteTraceback, engines_elsewhere
 from specdiff_core.config import DecodeConfig
@@ -34,6 +36,8 @@ def load(pair: str, progress: Callable[[str], None]) -> Any:
         raise ConfigError("No such pair.", field="pair", hint="Choose another.")
     if pair == "embedded":
         return Deadly()
+    if pair == "who":
+        progress(str(os.getpid()))
     errors = {"broken": RuntimeError("a bug"), "odd": Odd(1, 2), "io": OSError("disk")}
     return FakeDecoder(pace=0.02 if pair == "slow" else 0.0, fail=errors.get(pair))
 
@@ -99,9 +103,12 @@ def test_errors_keep_their_words_and_their_traceback(remote: Remote, caplog: pyt
     with pytest.raises(ConfigError) as refused:
         decoder(remote, "absent")
     assert refused.value.field == "pair" and refused.value.hint == "Choose another."
+    assert refused.value.__cause__ is None, "an ordinary refusal brings no traceback into the log"
     for pair, kind, words in (("broken", RuntimeError, "a bug"), ("io", OSError, "disk"), ("odd", RuntimeError, "odd")):
+        seen: list[Event] = []
         with pytest.raises(kind, match=words) as raised:
-            list(decoder(remote, pair).decode("Once", CONFIG))
+            seen.extend(decoder(remote, pair).decode("Once", CONFIG))
+        assert sum(isinstance(event, Committed) for event in seen) == 3, "what was measured before is here"
         assert isinstance(raised.value.__cause__, RemoteTraceback)
         caplog.clear()
         assert card(raised.value, "r123")["code"] == "unexpected"
@@ -122,3 +129,29 @@ def test_a_dead_process_is_told_and_replaced() -> None:
             list(far.decode("die", CONFIG))
         assert "Run again" in died.value.hint
         heard.clear()
+
+
+def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
+    """The next run finds it dead, starts another, loads and warms up; an old decoder says that it is orphaned."""
+    remote = Remote(load)
+    engines = Engines(remote.load, alive=remote.alive)
+    heard: list[str] = []
+    old = engines("embedded", "block", heard.append)
+    remote.load("who", heard.append)
+    os.kill(int(heard[-1]), signal.SIGKILL)
+    while remote.alive():
+        time.sleep(0.01)
+    heard.clear()
+    again = engines("embedded", "block", heard.append)
+    assert heard[0] == "Loading embedded"
+    assert list(again.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
+    with pytest.raises(SpecDiffError, match="ended without a word"):
+        list(old.decode("Once", CONFIG))
+    assert list(again.decode("Once", CONFIG)), "the orphan's failure leaves the new process alone"
+    remote.close()
+    assert not remote.alive()
+
+
+def test_pairs_are_surveyed_over_there(remote: Remote) -> None:
+    """The answer is that of the function; torch stays out of the server."""
+    assert remote.unavailable() == unavailable()
