@@ -69,7 +69,7 @@ PRESETS = (
     Preset(label="Sampling, exact ratio test", values={"temperature": 1.0, "gamma": 8, "steps": 4}),
     Preset(label="Same noise as vanilla", values={"rule": "match", "temperature": 1.0, "gamma": 8, "steps": 4}),
     Preset(
-        label="Published shortcut (not lossless)",
+        label="Naive p/q (not lossless)",
         values={"rule": "naive", "temperature": 1.0, "gamma": 8, "steps": 4, "order": "random"},
     ),
 )

@@ -9,7 +9,7 @@ import logging
 import uuid
 from typing import TypedDict
 
-from specdiff_core.errors import ConfigError, OutOfMemory, SpecDiffError
+from specdiff_core.errors import ConfigError, SpecDiffError, is_memory, no_memory
 
 logger = logging.getLogger("specdiff.page")
 
@@ -50,12 +50,7 @@ def known(error: BaseException) -> SpecDiffError | None:
     """The error in the project's own words, or None if nobody foresaw it."""
     if isinstance(error, SpecDiffError):
         return error
-    # torch's class is recognised by name: this module must not import torch.
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return OutOfMemory(
-            "The device ran out of memory.", hint="Use a smaller γ, a shorter prompt, or a smaller model pair."
-        )
-    return None
+    return no_memory() if is_memory(error) else None
 
 
 def card(error: BaseException, run: str) -> Card:

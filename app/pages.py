@@ -32,8 +32,8 @@ LESSONS = (
             "denoising steps that holds for left-to-right reveals; for other orders the page falls back to a stricter "
             "test and says so under the window.",
             "The rule “match” shares one stream of noise between drafter and target: the text is then the same as "
-            "vanilla's, token by token. The rule “naive” is the published shortcut for several steps. It is marked "
-            "lossless: false, because it changes the law of the text.",
+            "vanilla's, token by token. The rule “naive” tests p/q in any order, one reading of the published method. "
+            "It is marked lossless: false, because with several steps it can change the law of the text.",
         ),
     ),
     (

@@ -52,7 +52,7 @@ RULE_WORDS = {
     Rule.RATIO: "Ratio: accept with min(1, p/q), exact",
     Rule.MATCH: "Match: same noise as vanilla, identical text",
     Rule.DELTA: "Delta: accept with p, exact for any draft",
-    Rule.NAIVE: "Naive: as published for T > 1, NOT lossless",
+    Rule.NAIVE: "Naive: p/q in any order, NOT lossless for T > 1",
 }
 
 
@@ -102,7 +102,14 @@ class DecodeConfig:
     pair: str = setting("embedded", "Model pair", "Target and drafters that share one tokenizer.")
     drafter: str = setting("block", "Drafter", "The diffusion model that proposes tokens; 'none' is vanilla decoding.")
     gamma: int = setting(
-        8, "Draft window", "Tokens drafted per round.", symbol="γ", unit="tokens", low=1, high=32, step=1
+        8,
+        "Draft window",
+        "Tokens drafted per round. A drafter takes no more than it was trained for (block: 16).",
+        symbol="γ",
+        unit="tokens",
+        low=1,
+        high=32,
+        step=1,
     )
     steps: int = setting(
         1,
@@ -129,7 +136,7 @@ class DecodeConfig:
     draft_temperature: float | None = setting(
         None,
         "Drafter temperature",
-        "Of the drafter; empty means the target's. Never changes the output law, only the acceptance.",
+        "Of the drafter; empty means the target's. Under an exact rule it changes the acceptance only, never the law.",
         low=0.0,
         high=2.0,
         step=0.1,

@@ -36,7 +36,7 @@ def speculate(
         prompt: token ids, at least one; the last is the first anchor.
         ends: ids that end the text.
         narrate: emit every denoising step and the candidates behind each number; without, only what metrics need.
-        stopped: asked before each drafter pass and each target pass.
+        stopped: asked before each drafter pass and each scoring pass.
 
     Yields:
         Prefilled; per round RoundStarted, DenoiseStep*, DraftReady, TargetScored, Verified, Committed; Finished

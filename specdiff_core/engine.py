@@ -19,7 +19,7 @@ from specdiff_core.decode import speculate
 from specdiff_core.decoder import Stop
 from specdiff_core.device import device_name
 from specdiff_core.drafters.base import Drafter
-from specdiff_core.errors import ConfigError, ContextOverflow, OutOfMemory
+from specdiff_core.errors import ConfigError, ContextOverflow, is_memory, no_memory
 from specdiff_core.events import Event, Finished, RunStarted
 from specdiff_core.target import Target
 from specdiff_core.text import with_pieces
@@ -105,6 +105,8 @@ class Engine:
         """
         ids = self.encode(prompt)
         drafter = self.drafter(config.drafter)
+        gamma = self.pair.spec.drafter(config.drafter).fit(config.gamma)  # the header says what really ran
+        config = dataclasses.replace(config, gamma=gamma, steps=min(config.steps, gamma))
         clock = clock or DeviceClock(self.pair.placement.device, grain)
         end = self.pair.tokenizer.eos_token_id
         loop = speculate(
@@ -121,11 +123,9 @@ class Engine:
         events = self._worded(header, loop)
         try:
             yield from with_pieces(events, self.pair.tokenizer) if narrate else events
-        except torch.cuda.OutOfMemoryError as error:
-            raise _no_memory() from error
-        except RuntimeError as error:
-            if "not enough memory" in str(error) or "can't allocate memory" in str(error):
-                raise _no_memory() from error
+        except (MemoryError, RuntimeError) as error:
+            if is_memory(error):
+                raise no_memory() from error
             raise
 
     def _header(self, prompt: str, ids: tuple[int, ...], config: DecodeConfig, clock: DeviceClock) -> RunStarted:
@@ -159,12 +159,6 @@ class Engine:
                 peak = torch.cuda.max_memory_allocated() if cuda else _resident_peak()
                 event = dataclasses.replace(event, text=text, peak_bytes=peak)
             yield event
-
-
-def _no_memory() -> OutOfMemory:
-    return OutOfMemory(
-        "The device ran out of memory.", hint="Use a smaller γ, a shorter prompt, or a smaller model pair."
-    )
 
 
 def _resident_peak() -> int:

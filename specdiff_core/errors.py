@@ -66,7 +66,7 @@ class TokenizerMismatch(SpecDiffError):
 
 
 class DraftContractError(SpecDiffError):
-    """A drafter broke its contract: wrong shapes, ids out of range, or a q that does not sum to 1."""
+    """A drafter broke its contract: wrong shapes, ids out of range, or a q that cannot have drawn its tokens."""
 
     code = "draft"
 
@@ -81,6 +81,24 @@ class OutOfMemory(SpecDiffError):
     """The device ran out of memory."""
 
     code = "memory"
+
+
+def is_memory(error: BaseException) -> bool:
+    """Whether ``error`` says that memory is exhausted, in any of the ways in which Python and torch say it.
+
+    torch's class is known by its name, since this module must not import torch; on a CPU it raises RuntimeError.
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    words = ("not enough memory", "can't allocate memory", "out of memory")
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
+def no_memory() -> OutOfMemory:
+    """What to say when a decode ran out of memory."""
+    return OutOfMemory(
+        "The device ran out of memory.", hint="Use a smaller γ, a shorter prompt, or a smaller model pair."
+    )
 
 
 class TraceError(SpecDiffError):

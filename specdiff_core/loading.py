@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specdiff_core.errors import OutOfMemory, PairUnavailable, SpecDiffError, TokenizerMismatch, WeightsError
+from specdiff_core.errors import (
+    OutOfMemory,
+    PairUnavailable,
+    SpecDiffError,
+    TokenizerMismatch,
+    WeightsError,
+    is_memory,
+)
 from specdiff_core.models.files import (
     AGAIN,
     INDEX,
@@ -137,10 +144,8 @@ def _load_target(folder: Path, spec: PairSpec, placement: Placement) -> PreTrain
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except torch.cuda.OutOfMemoryError:
-        raise
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        if _is_memory(error):
+        if is_memory(error):
             raise
         raise WeightsError(
             f"The target in {shown(folder)} cannot be loaded ({type(error).__name__}).", hint=AGAIN
@@ -170,18 +175,13 @@ def _load_drafter(spec: DrafterSpec, placement: Placement, target: PreTrainedMod
     return drafter
 
 
-def _is_memory(error: Exception) -> bool:
-    text = str(error)
-    return "not enough memory" in text or "can't allocate memory" in text or "out of memory" in text
-
-
 @contextmanager
 def _memory_errors(spec: PairSpec) -> Iterator[None]:
     """Translate every way in which torch says that memory is exhausted."""
     try:
         yield
-    except (MemoryError, torch.cuda.OutOfMemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not _is_memory(error):
+    except (MemoryError, RuntimeError) as error:
+        if not is_memory(error):
             raise
         raise OutOfMemory(
             f"The pair {spec.name!r} does not fit into memory; it needs about {spec.memory_bytes / 1e9:.1f} GB.",

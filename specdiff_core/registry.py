@@ -20,9 +20,14 @@ class DrafterSpec:
     source: str = ""
     revision: str = ""
     weights_format: str = ""  # how its state dict is named: "mdlm" or "dflash"
-    context: int | None = None  # crop the context it re-reads to this many tokens
+    context: int | None = None  # tokens that it re-reads at every step, window included
+    window: int | None = None  # the longest block that it was trained to denoise
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
     about: str = ""
+
+    def fit(self, gamma: int) -> int:
+        """γ, or the window that it was trained for where that is shorter."""
+        return gamma if self.window is None else min(gamma, self.window)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +84,7 @@ EMBEDDED = PairSpec(
             module="block_diffusion",
             source=str(ASSETS / "embedded" / "block"),
             weights_format="dflash",
+            window=16,
             about="Denoises a block after the anchor, reading the target's own hidden states; at most 16 tokens.",
         ),
         DrafterSpec(

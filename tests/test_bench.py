@@ -105,8 +105,11 @@ def test_only_complete_turns_count() -> None:
 def test_grid_leaves_out_more_steps_than_tokens() -> None:
     cells = grid(["none", "block"], [2, 4], [1, 4])
     assert cells == (BASELINE, Cell("block", 2, 1), Cell("block", 4, 1), Cell("block", 4, 4))
-    with pytest.raises(ConfigError, match="nothing to measure"):
-        grid(["block"], [2], [4])
+    wide = grid(["block", "mdlm"], [16, 17], [1])
+    assert wide == (BASELINE, Cell("block", 16, 1), Cell("mdlm", 16, 1), Cell("mdlm", 17, 1))
+    for nothing in (([2], [4]), ([17], [1])):
+        with pytest.raises(ConfigError, match="nothing to measure"):
+            grid(["block"], *nothing)
 
 
 def test_plan_interleaves_and_turns_the_order() -> None:

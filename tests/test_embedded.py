@@ -17,7 +17,7 @@ from specdiff_core.bench.equality import difference
 from specdiff_core.config import DecodeConfig, RevealOrder, Rule
 from specdiff_core.device import choose_placement
 from specdiff_core.engine import Engine
-from specdiff_core.events import RunStarted, Verified
+from specdiff_core.events import DraftReady, RunStarted, Verified
 from specdiff_core.loading import load_pair
 from specdiff_core.metrics import fold
 from specdiff_core.registry import EMBEDDED
@@ -142,6 +142,9 @@ def test_every_setting_decodes(engine: Engine) -> None:
         events = list(engine.decode(PROMPTS[number % 20]["prompt"], config))
         assert events[-1].reason in {"length", "end_of_text"}
         assert all(e.lossless == rule.lossless for e in events if isinstance(e, Verified))
+        (header,) = (e for e in events if isinstance(e, RunStarted))
+        assert header.config["gamma"] == min(config.gamma, 16 if config.drafter == "block" else 32)
+        assert max(len(e.ids) for e in events if isinstance(e, DraftReady)) <= header.config["gamma"]
 
 
 def test_a_typed_mask_is_text(engine: Engine) -> None:

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from specdiff_core.registry import ASSETS, EMBEDDED
-from specdiff_core.train.card import OWN_CORPUS, Card, Training, read_history, render_card, training_facts, write_card
+from specdiff_core.train.card import (
+    HISTORY,
+    OWN_CORPUS,
+    Card,
+    Training,
+    read_history,
+    render_card,
+    training_facts,
+    write_card,
+)
 from specdiff_core.train.cards import last_scores
 
 
@@ -58,7 +67,7 @@ def test_a_card_names_sources_licences_and_numbers(tmp_path: Path) -> None:
         samples={"math": "2 + 2⟶ 4"},
     )
     text = write_card(card, tmp_path).read_text(encoding="utf-8")
-    assert read_history(tmp_path) == tuple(card.history)
+    assert read_history(tmp_path / HISTORY) == tuple(card.history)
     for part in (
         "90 tokens of text seen",
         "Built with Llama",

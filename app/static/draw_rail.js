@@ -39,7 +39,7 @@ export class RailView {
     const lossless = header ? header.lossless : true;
     this.element.classList.toggle('sd-lossy', !lossless);
     text(this.law, !header ? '' : lossless ? '✓ Lossless rule: the text follows the target’s own law.'
-      : '⚠ lossless: false. This rule changes the law of the text; it is here to be studied.');
+      : '⚠ lossless: false. With several steps this rule can change the law of the text; it is here to be studied.');
     const guess = predicted(drafted, vanilla);
     text(this.predicted, guess ? `Predicted, not measured: τ / (v + c·NFE/round) = ${times(guess.value)} with v = ${ratio(guess.verify)}, c = ${ratio(guess.cost)}: what a verifying pass and a drafter pass cost here, in vanilla passes.` : '');
   }

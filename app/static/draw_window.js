@@ -173,7 +173,7 @@ const figuresOf = (test) => (test.kind === 'match' ? (test.accepted ? 'same' : '
 
 function noteOf(view) {
   if (!view.verified) return '';
-  if (!view.verified.lossless) return '⚠ Not lossless: this rule changes the law of the text.';
+  if (!view.verified.lossless) return '⚠ Not lossless: with several steps this rule can change the law of the text.';
   return view.verified.fallback ? `Note: ${view.verified.fallback}` : '';
 }
 

@@ -105,10 +105,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     drafters = numbers(args.drafters, str, "drafters")
     base = flags.read_settings(args)
-    cells = grid(drafters, numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps"))
+    cells = grid(drafters, numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps"), base.pair)
     for cell in cells:
         cell.config(base)  # out of range is told before anything is loaded
     prompts = first_of_each(read_prompts(args.prompts), args.first)
+    facts = provenance(args.argv)  # of the code that measures, not of what the repository holds later
     engine = flags.open_engine(args, base.pair, drafters)
     path = args.json.with_suffix(".rows.jsonl") if args.json is not None else None
     if args.measure == "sweep":
@@ -130,11 +131,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         log = follow(steps)
         body = {"result": fold_equality(log.rows)}
     else:
-        return measure_forwards(args, engine, prompts, base)
+        return measure_forwards(args, engine, prompts, base, facts)
     return {
         **log.header,
         "schema": 1,
-        "provenance": provenance(args.argv),
+        "provenance": facts,
         "sessions": 1 + max((row["session"] for row in log.rows), default=0),
         "prompts": count_flavours(prompts),
         **body,
@@ -142,12 +143,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_forwards(
-    args: argparse.Namespace, engine: Any, prompts: Sequence[Prompt], base: DecodeConfig
+    args: argparse.Namespace, engine: Any, prompts: Sequence[Prompt], base: DecodeConfig, facts: dict[str, Any]
 ) -> dict[str, Any]:
     """Bare passes for every cell of the grid; with ``--sweep`` the share of the limit that the loop reached there."""
     from specdiff_core.bench.forwards import efficiency, measure_cell, typical_context
     from specdiff_core.bench.sweep import describe_run, grid, header
-    from specdiff_core.provenance import provenance
 
     swept = {}
     if args.sweep is not None:
@@ -156,7 +156,7 @@ def measure_forwards(
             raise ConfigError(f"{args.sweep} is no sweep.", field="sweep", hint="Name a file of --measure sweep.")
         swept = {(entry["drafter"], entry["gamma"], entry["steps"]): entry for entry in stored["cells"]}
     drafters = [name for name in numbers(args.drafters, str, "drafters") if name != "none"]
-    cells = grid(drafters, numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps"))[1:]
+    cells = grid(drafters, numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps"), base.pair)[1:]
     if not cells:
         raise ConfigError("--measure forwards needs a drafter.", field="drafters", hint="Name one besides none.")
     head = header("forwards", prompts, base, describe_run(engine, prompts[0].prompt, base), cells)
@@ -173,7 +173,7 @@ def measure_forwards(
         if found := swept.get((cell.drafter, cell.gamma, cell.steps)):
             entry["efficiency"] = efficiency(entry, found)
         entries.append(entry)
-    return {**head, "schema": 1, "provenance": provenance(args.argv), "cells": entries}
+    return {**head, "schema": 1, "provenance": facts, "cells": entries}
 
 
 def follow(steps: Iterable[tuple[int, int, RowLog]]) -> RowLog:

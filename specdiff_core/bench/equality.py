@@ -123,9 +123,8 @@ def check_equality(
 
 def _against_generate(engine: Engine, prompt: str, vanilla: Sequence[int], settings: DecodeConfig) -> Row | None:
     ids = engine.encode(prompt)
-    count = min(settings.max_new_tokens, engine.target.context - len(ids))
     options: dict[str, Any] = {"suppress_tokens": list(engine.target.suppress)} if engine.target.suppress else {}
-    theirs = generate(engine, ids, count, ignore_eos=settings.ignore_eos, **options)
+    theirs = generate(engine, ids, settings.max_new_tokens, ignore_eos=settings.ignore_eos, **options)
     return difference(engine, prompt, vanilla, theirs, settings)
 
 

@@ -40,13 +40,17 @@ def endless(model: Any) -> Iterator[None]:
 
 
 def generate(engine: Engine, ids: Sequence[int], tokens: int, *, ignore_eos: bool, **options: Any) -> tuple[int, ...]:
-    """Greedy new tokens by transformers' own loop."""
+    """Greedy new tokens by transformers' own loop: ``tokens``, or as many as the context allows.
+
+    The last one needs no place in it, as in our own loop.
+    """
     model = engine.target.model
+    count = min(tokens, engine.target.context - len(ids) + 1)
     given = torch.tensor([list(ids)], device=model.device)
 
     def call() -> torch.Tensor:
         out: torch.Tensor = model.generate(
-            given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=tokens, **options
+            given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=count, **options
         )
         return out
 
@@ -84,11 +88,10 @@ def _both(engine: Engine, prompt: str, base: DecodeConfig, first: bool) -> Row:
             row |= {"seconds": ours["seconds"], "tokens": ours["committed"]}
             continue
         ids = engine.encode(prompt)
-        count = min(base.max_new_tokens, engine.target.context - len(ids))
         wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
         wait()
         began = time.perf_counter()
-        said = generate(engine, ids, count, ignore_eos=True)
+        said = generate(engine, ids, base.max_new_tokens, ignore_eos=True)
         wait()
         row |= {"stock_seconds": time.perf_counter() - began, "stock_tokens": len(said)}
     return row

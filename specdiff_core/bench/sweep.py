@@ -21,7 +21,7 @@ from specdiff_core.errors import ConfigError
 from specdiff_core.events import RunStarted
 from specdiff_core.metrics import fold
 from specdiff_core.provenance import git_state
-from specdiff_core.registry import PAIRS
+from specdiff_core.registry import PAIRS, find_pair
 from specdiff_core.summary import final
 
 
@@ -45,23 +45,28 @@ class Cell:
 BASELINE = Cell("none", 1, 1)
 
 
-def grid(drafters: Sequence[str], gammas: Sequence[int], steps: Sequence[int]) -> tuple[Cell, ...]:
-    """The baseline, then every drafter × γ × T with T ≤ γ.
+def grid(
+    drafters: Sequence[str], gammas: Sequence[int], steps: Sequence[int], pair: str = "embedded"
+) -> tuple[Cell, ...]:
+    """The baseline, then every drafter × γ × T with T ≤ γ ≤ the drafter's window.
 
     Raises:
-        ConfigError: no cell is left besides the baseline.
+        ConfigError: no cell is left besides the baseline, or ``pair`` has no such drafter.
     """
+    spec = find_pair(pair)
     cells = [
         Cell(drafter, gamma, count)
         for drafter in dict.fromkeys(drafters)
         if drafter != "none"
         for gamma in dict.fromkeys(gammas)
         for count in dict.fromkeys(steps)
-        if count <= gamma
+        if count <= gamma and gamma == spec.drafter(drafter).fit(gamma)
     ]
     if not cells and any(drafter != "none" for drafter in drafters):
         raise ConfigError(
-            "Every T is larger than every γ: there is nothing to measure.", field="steps", hint="Choose T at most γ."
+            "Every T is larger than every γ, or every γ than the drafters' windows: there is nothing to measure.",
+            field="steps",
+            hint="Choose T at most γ, and γ at most 16 for block.",
         )
     return (BASELINE, *cells)
 

@@ -165,7 +165,7 @@ class BlockSession:
         if network.layers[layer].self_attn.window is not None:
             places = torch.arange(end, device=q.device)
             mask = network.window_mask(layer, places[self._cached :], places)
-        return network.layers[layer].self_attn.scores(
+        return network.layers[layer].self_attn.mix(
             q, self._keys[layer][:, :, :end], self._values[layer][:, :, :end], mask
         )
 

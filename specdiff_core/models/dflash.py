@@ -53,10 +53,10 @@ class DFlashAttention(nn.Module):
     def __init__(self, config: Qwen3Config, index: int) -> None:
         super().__init__()
         width, self.head_dim = config.hidden_size, config.head_dim
-        self.heads, self.groups = config.num_attention_heads, config.num_key_value_heads
+        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.q_proj = nn.Linear(width, self.heads * self.head_dim, bias=config.attention_bias)
-        self.k_proj = nn.Linear(width, self.groups * self.head_dim, bias=config.attention_bias)
-        self.v_proj = nn.Linear(width, self.groups * self.head_dim, bias=config.attention_bias)
+        self.k_proj = nn.Linear(width, self.kv_heads * self.head_dim, bias=config.attention_bias)
+        self.v_proj = nn.Linear(width, self.kv_heads * self.head_dim, bias=config.attention_bias)
         self.o_proj = nn.Linear(self.heads * self.head_dim, width, bias=config.attention_bias)
         self.q_norm = RMSNorm(self.head_dim, eps=config.rms_norm_eps)
         self.k_norm = RMSNorm(self.head_dim, eps=config.rms_norm_eps)
@@ -64,13 +64,16 @@ class DFlashAttention(nn.Module):
         self._joined: Joined | None = None
 
     def join(self) -> None:
-        """Lay q, k and v side by side for one product instead of three; the parameters become views of it."""
+        """Lay q, k and v side by side for one product instead of three; their weights become views of it.
+
+        Biases and norms are copied: load weights before, not after.
+        """
         parts = (self.q_proj, self.k_proj, self.v_proj)
         weight = torch.cat([part.weight.detach() for part in parts])
         for part, rows in zip(parts, weight.split([part.out_features for part in parts]), strict=True):
             part.weight = nn.Parameter(rows, requires_grad=False)
         bias = None if self.q_proj.bias is None else torch.cat([part.bias.detach() for part in parts])
-        norms = [self.q_norm.weight.expand(self.heads, -1), self.k_norm.weight.expand(self.groups, -1)]
+        norms = [self.q_norm.weight.expand(self.heads, -1), self.k_norm.weight.expand(self.kv_heads, -1)]
         self._joined = Joined(weight, bias, torch.cat(norms).detach()[:, None])
 
     def project(self, hidden: Tensor, rope: Rope) -> tuple[Tensor, Tensor, Tensor]:
@@ -79,7 +82,7 @@ class DFlashAttention(nn.Module):
         if self._joined is None:
             q = self.q_norm(self.q_proj(hidden).view(split)).transpose(1, 2)
             return _rotate(q, rope), *self.keys_values(hidden, rope)
-        both = self.heads + self.groups
+        both = self.heads + self.kv_heads
         states = F.linear(hidden, self._joined.weight, self._joined.bias).view(split).transpose(1, 2)
         normed = F.rms_norm(states[:, :both], (self.head_dim,), eps=self.q_norm.eps)
         qk = _rotate(normed * self._joined.norms, rope)
@@ -91,9 +94,9 @@ class DFlashAttention(nn.Module):
         keys = self.k_norm(self.k_proj(hidden).view(split)).transpose(1, 2)
         return _rotate(keys, rope), self.v_proj(hidden).view(split).transpose(1, 2)
 
-    def scores(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Attention of ``q [B, H, n, D]`` over ``k, v [B, Hkv, m, D]``, not causal; mask True = may be read."""
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=self.heads != self.groups)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=self.heads != self.kv_heads)
 
 
 class DFlashLayer(nn.Module):
@@ -223,7 +226,7 @@ class DFlashDraftModel(nn.Module):
             if attention_mask is not None and not bool(attention_mask.all()):
                 readable = attention_mask[:, None, None, -k.shape[2] :].bool()
                 mask = readable if mask is None else readable & mask
-            return attention.scores(q, k, v, mask)
+            return attention.mix(q, k, v, mask)
 
         hidden = self.denoise(noise_embeds, block_rope, attend)
         return BaseModelOutputWithPast(last_hidden_state=hidden, past_key_values=past_key_values)

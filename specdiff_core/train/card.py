@@ -82,19 +82,25 @@ def training_facts(*phases: Path) -> tuple[int, int, float]:
     return steps, tokens, seconds
 
 
-def read_history(folder: Path) -> tuple[Training, ...]:
-    """The runs behind the weights in ``folder``, as :func:`write_card` left them; none where it names none.
+def read_history(path: Path) -> tuple[Training, ...]:
+    """The runs behind weights, from the :data:`HISTORY` that :func:`write_card` left beside them; none without it.
 
     Raises:
         WeightsError: the file cannot be read.
     """
-    path = folder / HISTORY
     if not path.is_file():
         return ()
     try:
         return tuple(Training(**run) for run in json.loads(path.read_text(encoding="utf-8"))["runs"])
     except (ValueError, TypeError, KeyError) as error:
         raise WeightsError(f"{path} is damaged.", hint="Remove it: the card then counts from this run.") from error
+
+
+def write_history(path: Path, runs: Sequence[Training]) -> None:
+    """Keep ``runs`` for :func:`read_history`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    told = {"runs": [dataclasses.asdict(run) for run in runs]}
+    path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
 def _told(run: Training) -> str:
@@ -128,8 +134,7 @@ def render_card(card: Card) -> str:
 
 def write_card(card: Card, folder: Path) -> Path:
     """Put the card and the runs it tells of beside the weights."""
-    runs = {"runs": [dataclasses.asdict(run) for run in card.history]}
-    (folder / HISTORY).write_text(json.dumps(runs, indent=2) + "\n", encoding="utf-8")
+    write_history(folder / HISTORY, card.history)
     path = folder / "README.md"
     path.write_text(render_card(card), encoding="utf-8")
     return path

@@ -39,7 +39,7 @@ def add_train(commands: Any) -> None:
     add("--decay-from", type=float, default=0.5, metavar="F", help="fraction after which it falls [default 0.5]")
     add("--batch-tokens", type=int, metavar="N", help=f"tokens per step {told('batch_tokens')}")
     add("--length", type=int, default=LENGTH, metavar="N", help=f"tokens per row, target, block [default {LENGTH}]")
-    add("--streak", type=float, default=0.0, metavar="W", help="weight of the expected accepted run, block [default 0]")
+    add("--streak", type=float, default=0.0, metavar="W", help="weight of the streak cross-entropy, block [default 0]")
     add("--resume", action="store_true", help="go on from the checkpoint in --run")
     add("--start", type=Path, metavar="DIR", help="begin with the weights of this exported model, not with new ones")
     add("--run", type=Path, dest="run_folder", metavar="DIR", help="checkpoints and metrics.jsonl [default runs/PART]")

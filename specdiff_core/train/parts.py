@@ -16,7 +16,7 @@ from torch import nn
 
 from specdiff_core.device import choose_placement
 from specdiff_core.provenance import command, provenance
-from specdiff_core.train.card import Training, read_history, training_facts
+from specdiff_core.train.card import HISTORY, Training, read_history, training_facts, write_history
 from specdiff_core.train.corpus import Corpus, encode_split
 from specdiff_core.train.defaults import EMBEDDED, PARTS
 from specdiff_core.train.loop import Plan
@@ -41,7 +41,8 @@ class Job(ABC):
     def __init__(self, args: argparse.Namespace) -> None:
         self.args, self._defaults = args, PARTS[args.part]
         self.corpus = Corpus.open(args.corpus)
-        self._earlier = read_history(args.start) if args.start else ()  # told before hours of work, not after
+        self._facts = provenance()  # of the code that trains, not of what the repository holds hours later
+        self._earlier = self._runs_before()
         self.out: Path = args.out or EMBEDDED / args.part
 
     @staticmethod
@@ -61,6 +62,15 @@ class Job(ABC):
     @abstractmethod
     def finish(self) -> Path:
         """Leave the result in ``--out``; returns what to tell people."""
+
+    def _runs_before(self) -> tuple[Training, ...]:
+        """What is behind ``--start``; kept in the run's folder, since a finished run may have replaced it there."""
+        kept = self.plan.run / "before.json"
+        if not self.args.start:
+            return ()
+        if not (self.args.resume and kept.is_file()):
+            write_history(kept, read_history(self.args.start / HISTORY))
+        return read_history(kept)
 
     # What several parts begin from.
 
@@ -97,7 +107,7 @@ class Job(ABC):
 
     def history(self) -> tuple[Training, ...]:
         """All runs behind the weights, this one last."""
-        facts = provenance()
+        facts = self._facts
         steps, tokens, seconds = training_facts(*self.phases)
         this = Training(
             steps=steps,
