@@ -61,7 +61,6 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
         traces: folder of recorded traces; the page opens on one of them.
     """
     decoders = factory or Engines()
-    look = decoders.unavailable if isinstance(decoders, Engines) else unavailable
     stops = session.Stops()
     gr.set_static_paths([STATIC, PLOTLY.parent])
 
@@ -122,7 +121,7 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
         share.click(None, [prompt, *settings], None, js=scripts.share(NAMES))
         theme.click(None, None, None, js=scripts.THEME)
         _wire_settings(page, prompt, widgets, player, preset)
-        _wire_pairs(page, widgets, drawer, look)
+        _wire_pairs(page, widgets, drawer)
         gr.api(race_endpoint(programs), api_name="race", concurrency_id="decode", concurrency_limit=1)
     return page
 
@@ -199,9 +198,7 @@ def _wire_settings(
     page.load(from_link, None, [prompt, *(widgets[name] for name in NAMES), player], **QUIET)
 
 
-def _wire_pairs(
-    page: gr.Blocks, widgets: dict[str, Any], drawer: gr.Accordion, look: Callable[[], dict[str, str]]
-) -> None:
+def _wire_pairs(page: gr.Blocks, widgets: dict[str, Any], drawer: gr.Accordion) -> None:
     """A pair brings its drafters; the open drawer asks which pairs can be used here."""
     reasons = next(block for block in page.blocks.values() if getattr(block, "elem_id", "") == "sd-pairs")
 
@@ -211,10 +208,10 @@ def _wire_pairs(
         return gr.update(choices=choices, value=drafter if drafter in names else names[0])
 
     widgets["pair"].change(drafters_of, [widgets["pair"], widgets["drafter"]], widgets["drafter"], **QUIET)
-    drawer.expand(lambda: look_for_pairs(look), None, [widgets["pair"], reasons], **QUIET)
+    drawer.expand(look_for_pairs, None, [widgets["pair"], reasons], **QUIET)
 
 
-def look_for_pairs(look: Callable[[], dict[str, str]]) -> tuple[Any, str]:
+def look_for_pairs(look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
     """Which pairs can be chosen here, and a disabled line with the reason for each that cannot."""
     try:
         missing = look()

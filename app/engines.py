@@ -10,8 +10,10 @@ import threading
 from collections.abc import Callable
 
 from app.gpu import is_lent
+from specdiff_core.availability import availability
 from specdiff_core.config import DecodeConfig
 from specdiff_core.decoder import Decoder
+from specdiff_core.errors import PairUnavailable
 from specdiff_core.registry import PAIRS, find_pair
 
 LOG = logging.getLogger(__name__)
@@ -28,17 +30,9 @@ class Engines:
     Args:
         load: loads a pair, by default in this process (:class:`app.remote.Remote` offers another).
         alive: whether what was loaded is still there; where not, the next run loads and warms up again.
-        look: which pairs cannot be used, and why.
     """
 
-    def __init__(
-        self,
-        load: Loader | None = None,
-        *,
-        alive: Callable[[], bool] = lambda: True,
-        look: Callable[[], dict[str, str]] | None = None,
-    ) -> None:
-        self.unavailable = look or unavailable
+    def __init__(self, load: Loader | None = None, *, alive: Callable[[], bool] = lambda: True) -> None:
         self._load, self._alive = load or load_engine, alive
         self._lock = threading.Lock()
         self._loaded: dict[str, Decoder] = {}
@@ -114,6 +108,9 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
     Raises:
         SpecDiffError: a file, the memory or the pair itself is missing.
     """
+    usable, reason = availability(find_pair(pair))
+    if not usable:  # told at once: the hub's own client tries for half a minute, while everybody waits
+        raise PairUnavailable(reason, hint="Choose another pair; the embedded one needs no network.")
     progress("Starting the numerical library")
     from specdiff_core.device import choose_placement
     from specdiff_core.engine import Engine
@@ -123,8 +120,6 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
 
 
 def unavailable() -> dict[str, str]:
-    """Pair name -> why it cannot be used here. May import torch: never call it before the first paint."""
-    from specdiff_core.loading import availability
-
+    """Pair name -> why it cannot be used here. May take seconds where the hub does not answer."""
     answers = {name: availability(spec) for name, spec in PAIRS.items()}
     return {name: reason for name, (usable, reason) in answers.items() if not usable}

@@ -21,18 +21,18 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from app.engines import Engines, Loader, Progress, load_engine, unavailable
+from app.engines import Engines, Loader, Progress, load_engine
 from specdiff_core.config import DecodeConfig
 from specdiff_core.decoder import Decoder, Stop
 from specdiff_core.errors import SpecDiffError
 from specdiff_core.events import Event
 
-SURVEY = "survey"
-"""Asks which pairs cannot be used, and why."""
 STOP = "stop"
 """Ends the call under way; where none is, nothing happens."""
 GLANCE = 0.05
 """Seconds between looks at the visitor's stop event."""
+PATIENCE = 20.0
+"""Seconds that a stopped call may take to end (its pass of the model ends first); then its process is killed."""
 PACE = 0.25
 """Seconds between parcels of events: each wakes the server, which needs a core that the decode may be using."""
 
@@ -80,7 +80,12 @@ class Remote:
         self._context = multiprocessing.get_context("spawn")  # a fork would inherit the server's threads and sockets
         self._process: Any = None
         self._pipe: Pipe | None = None
-        atexit.register(self.close)
+        self._over = False
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._over = True
+        self.close()
 
     def alive(self) -> bool:
         """Whether the process, and all that it loaded, is there."""
@@ -92,7 +97,7 @@ class Remote:
         if pipe is not None:
             pipe.close()
             self._process.join(2)
-            self._process.terminate()
+            self._process.kill()  # what does not end by itself does not listen either
 
     def load(self, pair: str, progress: Progress) -> Decoder:
         """Load ``pair`` over there: a :class:`~app.engines.Loader`."""
@@ -106,11 +111,6 @@ class Remote:
         for parcel in self._ask(call, pipe, stop):
             yield from parcel
 
-    def unavailable(self) -> dict[str, str]:
-        """:func:`app.engines.unavailable` over there, where torch is; waits while a lane is measured."""
-        (answer,) = self._ask(SURVEY, self._pipe if self.alive() else self._start())
-        return dict(answer)
-
     def _start(self) -> Pipe:
         self.close()
         self._pipe, theirs = self._context.Pipe()
@@ -119,7 +119,7 @@ class Remote:
         theirs.close()  # so that its death ends our reading
         return self._pipe
 
-    def _ask(self, call: Call | str, pipe: Pipe, stop: Stop | None = None) -> Iterator[Any]:
+    def _ask(self, call: Call, pipe: Pipe, stop: Stop | None = None) -> Iterator[Any]:
         """Send ``call`` through ``pipe`` and yield what comes back.
 
         Raises:
@@ -138,25 +138,36 @@ class Remote:
                 if pipe is self._pipe:
                     self.close()
                 raise SpecDiffError(
-                    "The process that decodes ended without a word; often the system was short of memory.",
-                    hint="Run again: a new one starts.",
+                    "The server is shutting down."
+                    if self._over
+                    else "The process that decodes ended without a word; often the system was short of memory.",
+                    hint="Reload the page when it is back." if self._over else "Run again: a new one starts.",
                 ) from error
             finally:
                 if not _is_last(answer):  # whoever listened has gone
-                    with contextlib.suppress(EOFError, OSError):  # the next call finds it dead
-                        pipe.send(STOP)
-                        while not _is_last(pipe.recv()):
-                            pass
+                    self._drain(pipe)
         if answer is not None:
             raise answer.error from (RemoteTraceback(answer.details) if answer.details else None)
 
     def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
         """The next answer, with an eye on the visitor's stop event."""
+        asked = math.inf
         while not pipe.poll(GLANCE):
-            if stop is not None and stop.is_set():
+            if asked == math.inf and stop is not None and stop.is_set():
                 pipe.send(STOP)
-                break
+                asked = time.monotonic()
+            if time.monotonic() - asked > PATIENCE:
+                raise EOFError("it does not stop")
         return pipe.recv()
+
+    def _drain(self, pipe: Pipe) -> None:
+        """Stop the call under way and hear it out, so that the next one hears its own answers."""
+        with contextlib.suppress(EOFError, OSError):  # dead: the next call finds out
+            pipe.send(STOP)
+            while pipe.poll(PATIENCE):
+                if _is_last(pipe.recv()):
+                    return
+        self.close()
 
 
 class RemoteDecoder:
@@ -181,7 +192,7 @@ class RemoteDecoder:
 def engines_elsewhere(load: Loader = load_engine) -> Engines:
     """The default factory with its pairs in another process; if that dies, the next run loads and warms up again."""
     remote = Remote(load)
-    return Engines(remote.load, alive=remote.alive, look=remote.unavailable)
+    return Engines(remote.load, alive=remote.alive)
 
 
 def _is_last(answer: Any) -> bool:
@@ -221,10 +232,7 @@ def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) ->
 
 
 def _answer(call: Any, connection: Pipe, stop: threading.Event, load: Loader, loaded: dict[str, Decoder]) -> None:
-    """A survey of pairs, messages while one loads, or the events of a decode, in parcels."""
-    if call == SURVEY:
-        connection.send(unavailable())
-        return
+    """Messages while a pair loads, or the events of a decode, in parcels."""
     if call.config is None:
         loaded[call.pair] = load(call.pair, connection.send)
         return

@@ -150,7 +150,7 @@ def run_replay(args: argparse.Namespace) -> None:
 
 def run_pairs(args: argparse.Namespace) -> None:
     """``pairs``: the registry, and what can be used here."""
-    from specdiff_core.loading import availability
+    from specdiff_core.availability import availability
 
     rows = []
     for pair in PAIRS.values():

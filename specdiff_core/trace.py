@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import gzip
 import json
+import re
 import sys
 import types
 import typing
@@ -119,6 +120,8 @@ def _lines(raw: bytes) -> Iterator[dict[str, Any]]:
                 line = json.loads(text)
                 if not isinstance(line, dict):
                     raise TraceError("This file is not a trace: a line is no object.", hint=_HINT)
+                if "\\ud" in text.lower() and _SURROGATE.search(json.dumps(line, ensure_ascii=False)):
+                    raise TraceError("This file is not a trace: it holds characters that are no text.", hint=_HINT)
                 yield line
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise TraceError("This file is not a trace, or it was cut off.", hint=_HINT) from error
@@ -130,6 +133,7 @@ def _migrate(line: dict[str, Any], schema: int) -> dict[str, Any]:
     return line
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a UTF-16 pair, which no file can be written with
 _HINT = "Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace."
 
 

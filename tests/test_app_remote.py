@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from app_fakes import FakeDecoder
 
-from app.engines import Engines, unavailable
+from app import remote as remote_module
+from app.engines import Engines
 from app.errors import card
 from app.remote import Remote, RemoteTraceback, engines_elsewhere
 from specdiff_core.config import DecodeConfig
@@ -152,6 +153,19 @@ def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
     assert not remote.alive()
 
 
-def test_pairs_are_surveyed_over_there(remote: Remote) -> None:
-    """The answer is that of the function; torch stays out of the server."""
-    assert remote.unavailable() == unavailable()
+def test_what_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen process costs its visitor a card and nobody else anything."""
+    monkeypatch.setattr(remote_module, "PATIENCE", 0.5)
+    far, heard, stop = Remote(load), [], threading.Event()
+    engines = Engines(far.load, alive=far.alive)
+    decoder = engines("embedded", "block", lambda message: None)
+    far.load("who", heard.append)
+    events = decoder.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400), stop=stop)
+    os.kill(int(heard[-1]), signal.SIGSTOP)
+    stop.set()
+    with pytest.raises(SpecDiffError, match="ended without a word"):
+        list(events)
+    assert not far.alive()
+    again = engines("embedded", "block", lambda message: None)
+    assert list(again.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
+    far.close()

@@ -252,6 +252,7 @@ def test_opening_files(tmp_path: Path) -> None:
         "text.txt": b"hello",
         "picture.png": bytes(range(256)),
         "empty": b"",
+        "half.jsonl": b'{"kind":"Trace","schema":1,"lanes":["drafted"],"title":"\\ud800"}\n',
         "other.jsonl": b'{"kind":"Trace","schema":99,"lanes":[]}\n',
         "none.jsonl": b'{"kind":"Trace","schema":1,"lanes":["drafted"]}\n',
         "wrong.jsonl": b'{"kind":"Trace","schema":1,"lanes":["a"]}\n{"kind":"Finished","lane":"a","reason":1}\n',

@@ -405,6 +405,8 @@ def test_the_python_client(address: str) -> None:
     told = client.predict(prompt="Once", gamma=4, max_new_tokens=12, api_name="/race")
     assert told["speedup"] > 1 and told["lossless"] is True and told["events"] is None
     assert told["drafted"]["new_tokens"] == 12
+    whole = client.predict(prompt="Once", gamma=4, max_new_tokens=12, include_events=True, api_name="/race")
+    assert {event["kind"] for event in whole["events"]["drafted"]} >= {"PiecesSeen", "Verified", "Finished"}
     for arguments, words in (({"gamma": 99}, "between 1 and 32"), ({"gamma": "many"}, "must be a number")):
         with pytest.raises(Exception, match=words) as caught:
             client.predict(prompt="Once", api_name="/race", **arguments)

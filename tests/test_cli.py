@@ -190,9 +190,9 @@ def test_text_cannot_steer_the_terminal() -> None:
 def test_pairs_are_listed_with_their_reasons(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from specdiff_core import loading
+    from specdiff_core import availability as here
 
-    monkeypatch.setattr(loading, "availability", lambda spec: (spec.offline, "" if spec.offline else "no network here"))
+    monkeypatch.setattr(here, "availability", lambda spec: (spec.offline, "" if spec.offline else "no network here"))
     status, out, _ = run(capsys, "pairs", "--json")
     assert status == 0
     found = {pair["name"]: pair for pair in json.loads(out.splitlines()[-1])["pairs"]}

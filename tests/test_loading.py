@@ -11,7 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
+from specdiff_core import availability as here
 from specdiff_core import loading
+from specdiff_core.availability import availability
 from specdiff_core.config import DecodeConfig, RevealOrder, Rule, Sampling
 from specdiff_core.device import choose_placement
 from specdiff_core.drafters.base import Context
@@ -19,7 +21,7 @@ from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.errors import ConfigError, OutOfMemory, PairUnavailable, TokenizerMismatch, WeightsError
 from specdiff_core.events import Finished
-from specdiff_core.loading import availability, load_pair
+from specdiff_core.loading import load_pair
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
 from specdiff_core.models.mdlm_config import MdlmConfig
 from specdiff_core.registry import GPT2_MDLM, NONE, PAIRS, DrafterSpec, PairSpec
@@ -259,18 +261,18 @@ def test_availability_of_local_files(pair: PairSpec, monkeypatch: pytest.MonkeyP
 
 
 def test_availability_of_hub_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "_free_memory", lambda: 10**12)
-    monkeypatch.setattr(loading, "_is_cached", lambda repo, revision: False)
-    monkeypatch.setattr(loading, "_is_offline", lambda: True)
+    monkeypatch.setattr(here, "_free_memory", lambda: 10**12)
+    monkeypatch.setattr(here, "_is_cached", lambda repo, revision: False)
+    monkeypatch.setattr(here, "_is_offline", lambda: True)
     usable, reason = availability(GPT2_MDLM)
     assert not usable and "kuleshov-group/mdlm-owt" in reason and "offline" in reason
-    monkeypatch.setattr(loading, "_is_offline", lambda: False)
-    monkeypatch.setattr(loading, "_hub_answers", lambda: False)
+    monkeypatch.setattr(here, "_is_offline", lambda: False)
+    monkeypatch.setattr(here, "_hub_answers", lambda: False)
     assert "cannot be reached" in availability(GPT2_MDLM)[1]
-    monkeypatch.setattr(loading, "_hub_answers", lambda: True)
+    monkeypatch.setattr(here, "_hub_answers", lambda: True)
     assert availability(GPT2_MDLM) == (True, "")
-    monkeypatch.setattr(loading, "_hub_answers", lambda: pytest.fail("a cached pair needs no hub"))
-    monkeypatch.setattr(loading, "_is_cached", lambda repo, revision: True)
+    monkeypatch.setattr(here, "_hub_answers", lambda: pytest.fail("a cached pair needs no hub"))
+    monkeypatch.setattr(here, "_is_cached", lambda repo, revision: True)
     assert availability(GPT2_MDLM) == (True, "")
 
 
@@ -278,8 +280,8 @@ def test_availability_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> int:
         raise OSError("no such device")
 
-    monkeypatch.setattr(loading, "_free_memory", broken)
-    monkeypatch.setattr(loading, "_is_cached", lambda repo, revision: True)
+    monkeypatch.setattr(here, "_free_memory", broken)
+    monkeypatch.setattr(here, "_is_cached", lambda repo, revision: True)
     usable, reason = availability(GPT2_MDLM)
     assert not usable and "no such device" in reason
 

@@ -17,7 +17,7 @@ from specdiff_core.denoise import denoise
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, Need
 from specdiff_core.errors import DraftContractError, PairUnavailable
 from specdiff_core.models.dflash import DFlashDraftModel, Rope, from_folder
-from specdiff_core.models.files import resolve
+from specdiff_core.models.folders import resolve
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

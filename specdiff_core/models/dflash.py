@@ -18,7 +18,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
 from specdiff_core.errors import WeightsError
-from specdiff_core.models import files
+from specdiff_core.models import files, folders
 from specdiff_core.models.dflash_config import read_config
 
 Rope = tuple[Tensor, Tensor]  # cos, and sin with its first half negated: [B or 1, 1, n, head_dim]
@@ -239,12 +239,12 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
         WeightsError: a file is missing or damaged, or the tensors do not fit the config.
     """
     folder = Path(folder)
-    config = files.read_config(folder)
+    config = folders.read_config(folder)
     try:
         model = DFlashDraftModel(config)
     except (ArithmeticError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise WeightsError(
-            f"No drafter can be built from {files.shown(folder)}/config.json: {str(error)[:120]}",
+            f"No drafter can be built from {folders.shown(folder)}/config.json: {str(error)[:120]}",
             hint="Restore the released config.json of this drafter.",
         ) from error
     stored = files.read_tensors(folder)

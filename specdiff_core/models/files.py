@@ -1,6 +1,6 @@
-"""Reads and writes folders of ``config.json`` + safetensors, local or from the hub. Knows no network's meaning.
+"""Reads and writes the tensors of a model folder. Knows no network's meaning.
 
-Only safetensors are ever read and no code from a repository is ever run; a damaged file is named in the error.
+Only safetensors are ever read; a damaged file is named in the error.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.errors import PairUnavailable, WeightsError
+from specdiff_core.errors import WeightsError
+from specdiff_core.models.folders import AGAIN, INDEX, shown, weight_files
 
-WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 SHARD_BYTES = 8_900_000  # every shipped file stays below 9 MB
-AGAIN = "Download the files again, or copy them from a clean checkout."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,96 +26,6 @@ class StoredTensors:
 
     tensors: dict[str, Tensor]
     files: dict[str, Path]
-
-
-def shown(path: str | Path) -> str:
-    """A file or folder as people may see it: the last two names, never where somebody keeps them."""
-    return "/".join(Path(path).parts[-2:])
-
-
-def is_local(source: str | Path) -> bool:
-    """Whether ``source`` is written as a path rather than as a hub repository (``owner/name``).
-
-    What happens to lie in the working folder decides nothing: write ``./owner/name`` to mean it.
-    """
-    path = Path(source)
-    return path.is_absolute() or str(source).startswith(".") or len(path.parts) != 2
-
-
-def resolve(source: str | Path, revision: str = "") -> Path:
-    """The folder that holds ``source``: itself, or the hub snapshot at ``revision`` (downloaded if need be).
-
-    Raises:
-        WeightsError: a local folder does not exist.
-        PairUnavailable: the hub repository is neither cached nor reachable.
-    """
-    if is_local(source):
-        folder = Path(source)
-        if not folder.is_dir():
-            raise WeightsError(f"The model folder {shown(folder)} does not exist.", hint=AGAIN)
-        return folder
-    import httpx  # what the hub client speaks through
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
-
-    try:
-        return Path(
-            snapshot_download(
-                str(source), revision=revision or None, allow_patterns=["*.json", "*.safetensors", "merges.txt"]
-            )
-        )
-    except (
-        HfHubHTTPError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-        httpx.HTTPError,
-        OSError,
-        ValueError,
-    ) as error:
-        raise PairUnavailable(
-            f"{source} is not in the local cache and could not be downloaded.",
-            hint="Check the network connection, or choose the embedded pair, which needs none.",
-        ) from error
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """``config.json`` of a folder.
-
-    Raises:
-        WeightsError: it is missing or not a JSON object.
-    """
-    return _read_json(folder / "config.json")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise WeightsError(f"{shown(path)} is missing.", hint=AGAIN) from None
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"{shown(path)} is not readable JSON ({error}).", hint=AGAIN) from error
-    if not isinstance(value, dict):
-        raise WeightsError(f"{shown(path)} does not hold a JSON object.", hint=AGAIN)
-    return value
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that make up one model: a single file, or every shard its index names.
-
-    Raises:
-        WeightsError: there are none, the index is damaged, or a shard is missing.
-    """
-    if (folder / INDEX).exists():
-        shards = _read_json(folder / INDEX).get("weight_map")
-        if not isinstance(shards, dict) or not shards:
-            raise WeightsError(f"{shown(folder / INDEX)} names no weight files.", hint=AGAIN)
-        paths = [folder / Path(str(name)).name for name in sorted(set(shards.values()))]
-    else:
-        paths = [folder / WEIGHTS]
-    for path in paths:
-        if not path.is_file():
-            raise WeightsError(f"The weight file {shown(path)} is missing.", hint=AGAIN)
-    return paths
 
 
 def check_files(folder: Path) -> None:

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdiff_core.models.files import check_shapes, read_config, read_tensors, resolve, write_folder
+from specdiff_core.models.files import check_shapes, read_tensors, write_folder
+from specdiff_core.models.folders import read_config, resolve
 from specdiff_core.models.mdlm_config import MdlmConfig
 
 FREQUENCIES = 256  # width of the timestep embedding

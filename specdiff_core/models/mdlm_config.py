@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specdiff_core.errors import WeightsError
-from specdiff_core.models.files import shown
+from specdiff_core.models.folders import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

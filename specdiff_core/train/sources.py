@@ -9,7 +9,7 @@ import torch
 
 from specdiff_core import flags
 from specdiff_core.errors import WeightsError
-from specdiff_core.models.files import shown
+from specdiff_core.models.folders import shown
 
 if TYPE_CHECKING:
     import numpy as np

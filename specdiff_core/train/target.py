@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdiff_core.models.files import INDEX
+from specdiff_core.models.folders import INDEX
 from specdiff_core.train.corpus import Corpus, Mixture, Stream, balanced_weights, encode_documents
 from specdiff_core.train.loop import Plan, TrainEvent, train
 

@@ -1,0 +1,106 @@
+"""Finds model folders, local or from the hub, and reads their JSON. Knows no tensor, so it needs no torch.
+
+No code from a repository is ever run; a damaged file is named in the error.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from specdiff_core.errors import PairUnavailable, WeightsError
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+AGAIN = "Download the files again, or copy them from a clean checkout."
+
+
+def shown(path: str | Path) -> str:
+    """A file or folder as people may see it: the last two names, never where somebody keeps them."""
+    return "/".join(Path(path).parts[-2:])
+
+
+def is_local(source: str | Path) -> bool:
+    """Whether ``source`` is written as a path rather than as a hub repository (``owner/name``).
+
+    What happens to lie in the working folder decides nothing: write ``./owner/name`` to mean it.
+    """
+    path = Path(source)
+    return path.is_absolute() or str(source).startswith(".") or len(path.parts) != 2
+
+
+def resolve(source: str | Path, revision: str = "") -> Path:
+    """The folder that holds ``source``: itself, or the hub snapshot at ``revision`` (downloaded if need be).
+
+    Raises:
+        WeightsError: a local folder does not exist.
+        PairUnavailable: the hub repository is neither cached nor reachable.
+    """
+    if is_local(source):
+        folder = Path(source)
+        if not folder.is_dir():
+            raise WeightsError(f"The model folder {shown(folder)} does not exist.", hint=AGAIN)
+        return folder
+    import httpx  # what the hub client speaks through
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    try:
+        return Path(
+            snapshot_download(
+                str(source), revision=revision or None, allow_patterns=["*.json", "*.safetensors", "merges.txt"]
+            )
+        )
+    except (
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        httpx.HTTPError,
+        OSError,
+        ValueError,
+    ) as error:
+        raise PairUnavailable(
+            f"{source} is not in the local cache and could not be downloaded.",
+            hint="Check the network connection, or choose the embedded pair, which needs none.",
+        ) from error
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """``config.json`` of a folder.
+
+    Raises:
+        WeightsError: it is missing or not a JSON object.
+    """
+    return _read_json(folder / "config.json")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise WeightsError(f"{shown(path)} is missing.", hint=AGAIN) from None
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"{shown(path)} is not readable JSON ({error}).", hint=AGAIN) from error
+    if not isinstance(value, dict):
+        raise WeightsError(f"{shown(path)} does not hold a JSON object.", hint=AGAIN)
+    return value
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that make up one model: a single file, or every shard its index names.
+
+    Raises:
+        WeightsError: there are none, the index is damaged, or a shard is missing.
+    """
+    if (folder / INDEX).exists():
+        shards = _read_json(folder / INDEX).get("weight_map")
+        if not isinstance(shards, dict) or not shards:
+            raise WeightsError(f"{shown(folder / INDEX)} names no weight files.", hint=AGAIN)
+        paths = [folder / Path(str(name)).name for name in sorted(set(shards.values()))]
+    else:
+        paths = [folder / WEIGHTS]
+    for path in paths:
+        if not path.is_file():
+            raise WeightsError(f"The weight file {shown(path)} is missing.", hint=AGAIN)
+    return paths
