@@ -165,18 +165,22 @@ def test_forward_is_the_published_network(released: Path, context: int, prepared
 def test_one_product_equals_three(released: Path, biased: bool) -> None:
     """What inference joins is what training keeps apart, biases included."""
     (released / "config.json").write_text(json.dumps(RELEASED | {"attention_bias": biased}))
-    attention = DFlashDraftModel(json.loads((released / "config.json").read_text())).layers[0].self_attn
+    model = DFlashDraftModel(json.loads((released / "config.json").read_text()))
+    attention = model.layers[0].self_attn
     generator = torch.Generator().manual_seed(2)
-    for parameter in attention.parameters():
+    for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5, generator=generator)
     hidden = torch.randn(2, 3, WIDTH, generator=generator)
     rope = (torch.randn(1, 1, 3, HEAD_DIM, generator=generator), torch.randn(1, 1, 3, HEAD_DIM, generator=generator))
-    apart = attention.project(hidden, rope)
-    attention.join()
+    apart, context = attention.project(hidden, rope), model.context_keys_values(hidden, rope)
+    model.prepare()
     for one, three in zip(attention.project(hidden, rope), apart, strict=True):
         torch.testing.assert_close(one, three)
     for one, three in zip(attention.keys_values(hidden, rope), apart[1:], strict=True):
         torch.testing.assert_close(one, three)
+    assert len(context) == LAYERS
+    for joined, separate in zip(model.context_keys_values(hidden, rope), context, strict=True):
+        torch.testing.assert_close(joined, separate)
 
 
 @pytest.mark.parametrize("prepared", [False, True])

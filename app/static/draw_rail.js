@@ -5,7 +5,7 @@ import { compare, predicted, speedup } from './fold.js';
 import { dash, percent, ratio, seconds, times } from './words.js';
 
 const NUMBERS = [
-  ['tau', 'τ', 'block efficiency', 'tokens per round', 'Tokens committed per round, the target’s own token included: between 1 and γ + 1.'],
+  ['tau', 'τ', 'block efficiency', 'tokens/round', 'Tokens committed per round, the target’s own token included: between 1 and γ + 1.'],
   ['alpha', 'α', 'acceptance rate', '', 'Accepted tokens divided by positions that the verifier reached.'],
   ['calls', 'N', 'target passes', '', 'Passes of the target model after the prompt was read: drafted lane, then vanilla lane.'],
   ['nfe', 'NFE', 'draft steps', 'passes', 'Passes of the drafter: denoising steps, all rounds together.'],

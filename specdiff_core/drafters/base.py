@@ -77,7 +77,7 @@ class Draft:
             raise DraftContractError(
                 f"q has shape {tuple(self.probs.shape)}, the target's vocabulary needs {(size, vocab_size)}."
             )
-        if self.probs is not None and size and not bool(torch.isfinite(self.probs).all()):
+        if self.probs is not None and size and not bool(torch.isfinite(self.probs.sum())):
             raise DraftContractError("The drafter's q is not finite.", hint="Its weights may be damaged.")
         if self.probs is not None and not bool((self.probs[range(size), self.ids.tolist()] > 0).all()):
             raise DraftContractError("The drafter drew a token to which its own q gives no probability.")

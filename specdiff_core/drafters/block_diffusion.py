@@ -67,6 +67,7 @@ class BlockSession:
         self._cached = 0  # of them, those whose keys and values are in the cache
         self._keys: list[Tensor] = []  # per layer [1, Hkv, room, D]
         self._values: list[Tensor] = []
+        self._rope: Rope
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         """Keep the features ``[n, F·W]`` of committed tokens until the next draft reads them.
@@ -116,10 +117,14 @@ class BlockSession:
     @torch.inference_mode()
     def _prepare(self, anchor: int, gamma: int) -> tuple[Rope, Tensor, Tensor]:
         """What all passes of one block share: rotary factors, the anchor ``[1]``, the masked window ``[g]``."""
-        network = self._drafter.network
-        places = torch.arange(self._cached, self._cached + gamma + 1, device=network.device)
-        masks = torch.full((gamma,), self._drafter.mask_id, device=network.device)
-        return network.rope(places[None]), torch.tensor([anchor], device=network.device), masks
+        device = self._drafter.network.device
+        masks = torch.full((gamma,), self._drafter.mask_id, device=device)
+        return self._rope_at(self._cached, self._cached + gamma + 1), torch.tensor([anchor], device=device), masks
+
+    def _rope_at(self, first: int, end: int) -> Rope:
+        """Rotary factors of the positions ``first .. end − 1``."""
+        cos, sin = self._rope
+        return cos[:, :, first:end], sin[:, :, first:end]
 
     @torch.inference_mode()
     def _absorb(self, block: int) -> None:
@@ -131,18 +136,19 @@ class BlockSession:
         features = self._pending[0] if len(self._pending) == 1 else torch.cat(self._pending)
         self._pending.clear()
         context = network.read_features(features[None].to(network.dtype))
-        rope = network.rope(torch.arange(self._cached, self._observed, device=network.device)[None])
-        for index, layer in enumerate(network.layers):
-            self._put(index, *layer.self_attn.keys_values(context, rope))
+        rope = self._rope_at(self._cached, self._observed)
+        for index, (k, v) in enumerate(network.context_keys_values(context, rope)):
+            self._put(index, k, v)
         self._cached = self._observed
 
     def _reserve(self, size: int) -> None:
-        """Grow the buffers to hold ``size`` positions."""
+        """Grow the buffers, and the table of rotary factors, to hold ``size`` positions."""
         network = self._drafter.network
         room = self._keys[0].shape[2] if self._keys else 0
         if size <= room:
             return
         room = max(2 * room, -(-size // ROOM) * ROOM)
+        self._rope = network.rope(torch.arange(room, device=network.device)[None])
         shape = (1, network.config.num_key_value_heads, room, network.config.head_dim)
         for buffers in (self._keys, self._values):
             grown = [torch.empty(shape, dtype=network.dtype, device=network.device) for _ in network.layers]

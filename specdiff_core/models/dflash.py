@@ -6,7 +6,7 @@ generator calls). It refuses to know masks to draw, embeddings, heads, caches an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,11 +34,28 @@ class RMSNorm(nn.RMSNorm):
 
 
 class Joined(NamedTuple):
-    """q, k and v of one layer as one product."""
+    """Several projections as one product: first the heads that are normed and rotated, then the values."""
 
-    weight: Tensor  # [(H + 2·Hkv)·D, W]
-    bias: Tensor | None  # [(H + 2·Hkv)·D]
-    norms: Tensor  # [H + Hkv, 1, D]: each head's norm weight
+    weight: Tensor  # [heads·D, W]
+    bias: Tensor | None  # [heads·D]
+    norms: Tensor  # [heads to norm, 1, D]: each one's norm weight
+    epsilon: float
+
+    @classmethod
+    def of(cls, parts: Sequence[nn.Linear], norms: Sequence[RMSNorm]) -> Joined:
+        """``parts`` side by side; ``norms`` belong to the first of them, one each."""
+        size = norms[0].weight.numel()
+        heads = [norm.weight.expand(part.out_features // size, -1) for part, norm in zip(parts, norms, strict=False)]
+        bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts]).detach()
+        weight = torch.cat([part.weight for part in parts]).detach()
+        return cls(weight, bias, torch.cat(heads).detach()[:, None], norms[0].eps or 0.0)
+
+    def __call__(self, hidden: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+        """``hidden [B, n, W]`` -> normed, rotated heads and values, ``[B, heads, n, D]`` each."""
+        count, _, size = self.norms.shape
+        states = F.linear(hidden, self.weight, self.bias).view(*hidden.shape[:-1], -1, size).transpose(1, 2)
+        normed = F.rms_norm(states[:, :count], (size,), eps=self.epsilon)
+        return _rotate(normed * self.norms, rope), states[:, count:]
 
 
 def _rotate(states: Tensor, rope: Rope) -> Tensor:
@@ -69,24 +86,17 @@ class DFlashAttention(nn.Module):
         Biases and norms are copied: load weights before, not after.
         """
         parts = (self.q_proj, self.k_proj, self.v_proj)
-        weight = torch.cat([part.weight.detach() for part in parts])
-        for part, rows in zip(parts, weight.split([part.out_features for part in parts]), strict=True):
+        self._joined = Joined.of(parts, (self.q_norm, self.k_norm))
+        for part, rows in zip(parts, self._joined.weight.split([part.out_features for part in parts]), strict=True):
             part.weight = nn.Parameter(rows, requires_grad=False)
-        bias = None if self.q_proj.bias is None else torch.cat([part.bias.detach() for part in parts])
-        norms = [self.q_norm.weight.expand(self.heads, -1), self.k_norm.weight.expand(self.kv_heads, -1)]
-        self._joined = Joined(weight, bias, torch.cat(norms).detach()[:, None])
 
     def project(self, hidden: Tensor, rope: Rope) -> tuple[Tensor, Tensor, Tensor]:
         """``hidden [B, n, W]`` of a block -> q ``[B, H, n, D]`` and k, v ``[B, Hkv, n, D]``, normed and rotated."""
-        split = (*hidden.shape[:-1], -1, self.head_dim)
         if self._joined is None:
-            q = self.q_norm(self.q_proj(hidden).view(split)).transpose(1, 2)
+            q = self.q_norm(self.q_proj(hidden).view(*hidden.shape[:-1], -1, self.head_dim)).transpose(1, 2)
             return _rotate(q, rope), *self.keys_values(hidden, rope)
-        both = self.heads + self.kv_heads
-        states = F.linear(hidden, self._joined.weight, self._joined.bias).view(split).transpose(1, 2)
-        normed = F.rms_norm(states[:, :both], (self.head_dim,), eps=self.q_norm.eps)
-        qk = _rotate(normed * self._joined.norms, rope)
-        return qk[:, : self.heads], qk[:, self.heads :], states[:, both:]
+        qk, v = self._joined(hidden, rope)
+        return qk[:, : self.heads], qk[:, self.heads :], v
 
     def keys_values(self, hidden: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
         """``hidden [B, n, W]`` (block states or context features) -> k, v, each ``[B, Hkv, n, D]``."""
@@ -135,6 +145,7 @@ class DFlashDraftModel(nn.Module):
         self.layers = nn.ModuleList(DFlashLayer(config, index) for index in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.rotary_emb = Qwen3RotaryEmbedding(config=config)
+        self._joined: Joined | None = None  # k and v of all layers
 
     def initialize(self, generator: torch.Generator) -> None:
         """Draw the matrices of an untrained network: normal, ``config.initializer_range``; norms stay one."""
@@ -164,9 +175,19 @@ class DFlashDraftModel(nn.Module):
     def prepare(self) -> DFlashDraftModel:
         """Freeze for inference: eval mode, no gradients, fewer and larger products. Call after moving the model."""
         self.eval().requires_grad_(False)
-        for layer in self.layers:
-            layer.self_attn.join()
+        attentions = [layer.self_attn for layer in self.layers]
+        for attention in attentions:
+            attention.join()
+        parts = [attention.k_proj for attention in attentions] + [attention.v_proj for attention in attentions]
+        self._joined = Joined.of(parts, [attention.k_norm for attention in attentions])
         return self
+
+    def context_keys_values(self, context: Tensor, rope: Rope) -> list[tuple[Tensor, Tensor]]:
+        """Every layer's k and v ``[B, Hkv, n, D]`` of what :meth:`read_features` returned, ``context [B, n, W]``."""
+        if self._joined is None:
+            return [layer.self_attn.keys_values(context, rope) for layer in self.layers]
+        keys, values = (part.chunk(len(self.layers), 1) for part in self._joined(context, rope))
+        return list(zip(keys, values, strict=True))
 
     def denoise(self, embeddings: Tensor, rope: Rope, attend: Attend) -> Tensor:
         """One pass over a block: ``embeddings [B, n, W]`` -> final hidden states for the target's head.
