@@ -6,6 +6,7 @@ It knows how all blocks of a batch are laid out for one pass and scored; it refu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ class BlockTask:
         anchors: blocks per row.
         decay: g of the position weights, in slots.
         streak: weight of the expected-run term on fully masked blocks (papers.md §2.2), 0 leaves it out.
+        whole: fraction of the blocks that are fully masked, as in drafting with T = 1.
+        short: fraction of the steps whose blocks have half the slots: late slots are rarely reached and cost as much.
         held_out: target-written greedy rows that :meth:`evaluate` replays.
     """
 
@@ -49,6 +52,8 @@ class BlockTask:
         anchors: int = 32,
         decay: float = 4.0,
         streak: float = 0.0,
+        whole: float = 0.5,
+        short: float = 0.0,
         held_out: Written | None = None,
         end: int = 0,
         seed: int = 0,
@@ -57,11 +62,12 @@ class BlockTask:
         self._target = target.eval().requires_grad_(False)
         self._drafter, self._rows = drafter, rows
         self._anchors, self._decay, self._streak = anchors, decay, streak
+        self._whole, self._short = whole, short
         self._held_out, self._end = held_out, end
         self.tokens_per_step = tokens_per_step
         self._seed, self._step = seed, 0
         self._table = target.lm_head.weight.detach().to(torch.bfloat16)
-        wrap: Callable[[Any], Any] = torch.compile if compile else lambda function: function
+        wrap: Callable[[Any], Any] = partial(torch.compile, dynamic=False) if compile else lambda function: function
         self._read: Callable[..., Reading] = read_target
         self._hidden: Callable[..., Tensor] = wrap(block_hidden)
 
@@ -82,9 +88,9 @@ class BlockTask:
     def loss_on(self, rows: Rows, generator: torch.Generator) -> Tensor:
         """The loss of one batch, nats per masked slot (weighted)."""
         config = self._drafter.config
-        size = config.block_size
+        size = self._size(generator)
         reading = self._read(self._target, rows.tokens, config.target_layer_ids)
-        blocks = draw_blocks(rows, self._anchors, size, config.mask_token_id, self._end, generator)
+        blocks = draw_blocks(rows, self._anchors, size, config.mask_token_id, self._end, generator, whole=self._whole)
         embeddings = self._target.get_input_embeddings()(blocks.ids.flatten(1)).detach()
         with torch.autocast(rows.tokens.device.type, torch.bfloat16):
             hidden = self._hidden(self._drafter, reading.features, embeddings, blocks.anchors, size)
@@ -108,6 +114,14 @@ class BlockTask:
         )
         full = blocks.masked[:, :, 1:].all(-1)
         return loss + self._streak * losses.cross_entropy_streak(log_q[full], counted[full])
+
+    def _size(self, generator: torch.Generator) -> int:
+        """Slots of this step's blocks, the anchor included."""
+        size = int(self._drafter.config.block_size)
+        if not self._short:
+            return size
+        short = torch.rand((), generator=generator, device=generator.device) < self._short
+        return size // 2 + 1 if short else size
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
@@ -223,6 +237,9 @@ def train_block(
     anchors: int = 48,
     decay: float = 4.0,
     streak: float = 0.0,
+    greedy: float | None = None,
+    whole: float = 0.5,
+    short: float = 0.0,
     seed: int = 0,
     compile: bool = True,
 ) -> Iterator[TrainEvent | Wrote]:
@@ -233,9 +250,9 @@ def train_block(
             greedy, for :meth:`BlockTask.evaluate`); parts that exist are used as they are.
         write_parts: how many parts of 64 rows ``train`` must have.
         new_tokens: per row of ``train``; ``valid`` has 96 at most.
-        share: of the rows, how many are target-written.
+        share, greedy: see :class:`MixedRows`.
         rows, length, anchors: rows per step, tokens per row, blocks per row.
-        decay, streak: see :class:`BlockTask`.
+        decay, streak, whole, short: see :class:`BlockTask`.
 
     Yields:
         a :class:`Wrote` for each part written, then the events of :func:`specdiff_core.train.loop.train`.
@@ -267,7 +284,7 @@ def train_block(
     target.set_attn_implementation("sdpa")
     packed, _ = mixture(corpus, tokenizer, cache, seed)
     own = Written.load(written / "train") if write_parts else None
-    source = MixedRows(packed, own, rows=rows, length=length, share=share, seed=seed)
+    source = MixedRows(packed, own, rows=rows, length=length, share=share, greedy=greedy, seed=seed)
     task = BlockTask(
         target,
         model,
@@ -276,6 +293,8 @@ def train_block(
         anchors=anchors,
         decay=decay,
         streak=streak,
+        whole=whole,
+        short=short,
         held_out=Written.load(written / "valid"),
         end=end,
         seed=seed,

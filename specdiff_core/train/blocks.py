@@ -38,13 +38,27 @@ class RowSource(Protocol):
 
 
 class MixedRows:
-    """Rows from packed corpus text and from text that the target wrote, in a fixed ratio."""
+    """Rows from packed corpus text and from text that the target wrote, in a fixed ratio.
+
+    Args:
+        share: of the rows, how many are target-written.
+        greedy: of those, how many were written at temperature 0; None takes the rows as often as they were written.
+    """
 
     def __init__(
-        self, corpus: Mixture, written: Written | None, *, rows: int, length: int, share: float, seed: int
+        self,
+        corpus: Mixture,
+        written: Written | None,
+        *,
+        rows: int,
+        length: int,
+        share: float,
+        seed: int,
+        greedy: float | None = None,
     ) -> None:
         self._corpus, self._written = corpus, written
         self._own = round(rows * share) if written is not None else 0
+        self._odds = None if written is None else _odds(written.temperatures == 0, greedy)
         self._packed, self._length = rows - self._own, length
         self._rng = np.random.default_rng([seed, 0xB10C])
 
@@ -56,7 +70,7 @@ class MixedRows:
         if self._packed:
             tokens[: self._packed] = self._corpus.batch(self._packed, length)
         if self._written is not None and self._own:
-            chosen = self._rng.integers(len(self._written.tokens), size=self._own)
+            chosen = self._rng.choice(len(self._written.tokens), size=self._own, p=self._odds)
             piece = self._written.tokens[chosen, :length].astype(np.int64)
             tokens[self._packed :, : piece.shape[1]] = piece
             sizes[self._packed :] = np.minimum(self._written.lengths[chosen], length)
@@ -71,6 +85,14 @@ class MixedRows:
 
     def skip(self) -> None:
         self.batch()
+
+
+def _odds(chosen: np.ndarray, share: float | None) -> np.ndarray | None:
+    """Probability of each row such that those ``chosen`` make up ``share`` of the draws; None is uniform."""
+    if share is None or chosen.all() or not chosen.any():
+        return None
+    odds: np.ndarray = np.where(chosen, share / chosen.sum(), (1 - share) / (~chosen).sum())
+    return odds
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +117,11 @@ def cut_blocks(rows: Rows, anchors: Tensor, size: int, end: int) -> tuple[Tensor
     return truth, (places < rows.lengths[:, None, None]) & (before == 0)
 
 
-def draw_blocks(rows: Rows, count: int, size: int, mask_id: int, end: int, generator: torch.Generator) -> Blocks:
-    """Random anchors and masks: half of the blocks fully masked, 3 in 10 at a uniform random ratio, 2 in 10 with a
-    random clean beginning (what left-to-right denoising with T > 1 meets)."""
+def draw_blocks(
+    rows: Rows, count: int, size: int, mask_id: int, end: int, generator: torch.Generator, *, whole: float = 0.5
+) -> Blocks:
+    """Random anchors and masks: ``whole`` of the blocks fully masked; of the rest, 3 in 5 at a uniform random ratio,
+    2 in 5 with a random clean beginning (what left-to-right denoising with T > 1 meets)."""
     batch = rows.tokens.shape[0]
 
     def uniform(*shape: int) -> Tensor:
@@ -110,7 +134,8 @@ def draw_blocks(rows: Rows, count: int, size: int, mask_id: int, end: int, gener
     slots = torch.arange(size, device=anchors.device)
     scattered = uniform(batch, count, size) < uniform(batch, count, 1)
     beginning = slots > (uniform(batch, count, 1) * (size - 1)).long()
-    masked = torch.where(kind < 0.5, torch.ones_like(known), torch.where(kind < 0.8, scattered, beginning))
+    masked = torch.where(kind < whole + 0.6 * (1 - whole), scattered, beginning)
+    masked = (kind < whole) | masked
     masked = masked | ~known  # what lies behind the text's end is never shown
     masked[..., 0] = False
     return Blocks(torch.where(masked, mask_id, truth), anchors, masked, known, truth)

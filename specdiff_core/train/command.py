@@ -16,6 +16,12 @@ from specdiff_core.errors import ConfigError
 from specdiff_core.train.defaults import EMBEDDED, PARTS, told
 
 LENGTH = 256  # tokens per row of a target or block batch
+FRACTIONS = (  # flag, default, what it is a fraction of
+    ("share", 0.7, "rows that the target wrote"),
+    ("greedy", None, "those written at temperature 0"),
+    ("whole", 0.5, "blocks fully masked, as with T = 1"),
+    ("short", 0.0, "steps with blocks of half the slots"),
+)
 
 
 def add_train(commands: Any) -> None:
@@ -40,6 +46,9 @@ def add_train(commands: Any) -> None:
     add("--batch-tokens", type=int, metavar="N", help=f"tokens per step {told('batch_tokens')}")
     add("--length", type=int, default=LENGTH, metavar="N", help=f"tokens per row, target, block [default {LENGTH}]")
     add("--streak", type=float, default=0.0, metavar="W", help="weight of the streak cross-entropy, block [default 0]")
+    for name, default, about in FRACTIONS:
+        shown = "as written" if default is None else f"{default:g}"
+        add(f"--{name}", type=float, default=default, metavar="F", help=f"fraction of {about}, block [default {shown}]")
     add("--resume", action="store_true", help="go on from the checkpoint in --run")
     add("--start", type=Path, metavar="DIR", help="begin with the weights of this exported model, not with new ones")
     add("--run", type=Path, dest="run_folder", metavar="DIR", help="checkpoints and metrics.jsonl [default runs/PART]")
@@ -80,6 +89,10 @@ def run_train(args: argparse.Namespace) -> None:
             )
     if not 0 <= args.streak < math.inf:
         raise ConfigError(f"--streak must be 0 or more, not {args.streak}.", field="streak", hint="0 leaves it out.")
+    for name, _, _ in FRACTIONS:
+        value = getattr(args, name)
+        if value is not None and not 0 <= value <= 1:
+            raise ConfigError(f"--{name} is a fraction, not {value}.", field=name, hint="Give a number from 0 to 1.")
     from specdiff_core.train.parts import Job
 
     flags.set_threads(args.threads)
