@@ -268,6 +268,25 @@ def test_stop_keeps_what_was_measured(browser: Any, address: str, folder: Path) 
         page.wait_for_selector(".sd-chip:has-text('Your run')")
 
 
+def test_a_measured_lane_is_not_disturbed_by_animations(browser: Any, address: str) -> None:
+    """While a lane is measured the whole page, Gradio included, draws a few frames a second; afterwards all it asks."""
+    frames = """() => new Promise((done) => {
+        let count = 0, over = false;
+        const tick = () => { count += 1; if (!over) requestAnimationFrame(tick); };
+        tick();
+        setTimeout(() => { over = true; done(count); }, 1000);
+    })"""
+    with visit(browser, address) as page:
+        page.fill("#set-prompt textarea", "A slow run, calmly")
+        page.click("#sd-run")
+        page.wait_for_selector(".sd-status:has-text('Measuring')")
+        measured = page.evaluate(frames)
+        assert page.evaluate("Boolean(window.specdiff.live)"), "the lane was measured all the while"
+        page.click("#sd-stop")
+        page.wait_for_selector(".sd-chip:has-text('Stopped run')")
+        assert measured <= 5 < page.evaluate(frames)
+
+
 def test_a_closed_tab_ends_the_decode(browser: Any, address: str, folder: Path) -> None:
     """Nobody listens any more: the worker stops at its next step."""
     with visit(browser, address) as page:

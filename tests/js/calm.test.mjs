@@ -1,0 +1,64 @@
+// The head's script that holds frames back while a lane is measured, on a page whose time stands still.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import test from 'node:test';
+
+const SOURCE = readFileSync(new URL('../../app/static/calm.js', import.meta.url), 'utf8');
+
+/** A window with the script in it; `frames` and `timers` are what it asked the browser for. */
+function page(live) {
+  const frames = new Map();
+  const timers = new Map();
+  let next = 0;
+  const window = {
+    specdiff: { live },
+    requestAnimationFrame: (callback) => { frames.set(next += 1, callback); return next; },
+    cancelAnimationFrame: (number) => frames.delete(number),
+    setTimeout: (callback, wait) => { timers.set(next += 1, { callback, wait }); return next; },
+    clearTimeout: (number) => timers.delete(number),
+  };
+  new Function('window', SOURCE)(window);
+  const fire = (map, get) => { for (const [key, value] of [...map]) { map.delete(key); get(value)(7); } };
+  return { window, frames, timers, draw: () => fire(frames, (v) => v), wait: () => fire(timers, (v) => v.callback) };
+}
+
+test('frames pass untouched while nothing is measured', () => {
+  const { window, frames, timers, draw } = page(null);
+  const seen = [];
+  window.requestAnimationFrame((now) => seen.push(now));
+  assert.equal(frames.size, 1);
+  assert.equal(timers.size, 0);
+  draw();
+  assert.deepEqual(seen, [7]);
+});
+
+test('while a lane is measured a frame waits a quarter of a second, and is drawn once', () => {
+  const { window, frames, timers, draw, wait } = page({ run: 'a' });
+  const seen = [];
+  window.requestAnimationFrame((now) => seen.push(now));
+  assert.equal(frames.size, 0);
+  assert.deepEqual([...timers.values()].map((timer) => timer.wait), [250]);
+  wait();
+  assert.deepEqual(seen, []);
+  draw();
+  assert.deepEqual(seen, [7]);
+});
+
+test('a frame can be taken back before its timer and after it', () => {
+  for (const late of [false, true]) {
+    const { window, frames, timers, draw, wait } = page({ run: 'a' });
+    const number = window.requestAnimationFrame(() => assert.fail('was cancelled'));
+    if (late) wait();
+    window.cancelAnimationFrame(number);
+    assert.equal(frames.size + timers.size, 0);
+    draw();
+  }
+});
+
+test('a frame asked for before the measurement can still be taken back', () => {
+  const { window, frames } = page(null);
+  const number = window.requestAnimationFrame(() => assert.fail('was cancelled'));
+  window.specdiff.live = { run: 'a' };
+  window.cancelAnimationFrame(number);
+  assert.equal(frames.size, 0);
+});
