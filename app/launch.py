@@ -94,9 +94,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     from app.engines import Engines
     from app.gpu import is_lent
     from app.remote import engines_elsewhere
+    from app.stubs import skip_stubs
 
     engines = Engines() if is_lent() else engines_elsewhere()
     engines.prepare()  # the models load while the page is built, shown, and plays a recording
+    skip_stubs()
     from app.build import build  # imports Gradio, which takes seconds
 
     page = build(engines)

@@ -54,6 +54,22 @@ def test_no_torch_before_a_run(tmp_path: Path) -> None:
     assert done.stdout.strip().splitlines()[-1] == "[]"
 
 
+def test_gradio_is_imported_without_writing_its_stubs() -> None:
+    """The launcher leaves that chore out; every component is there all the same."""
+    code = (
+        "from app.stubs import skip_stubs; skip_stubs(); skip_stubs();"
+        "import sys; print(sum(type(f).__module__ == 'app.stubs' for f in sys.meta_path));"
+        "import gradio; from gradio import component_meta;"
+        "print(component_meta.create_or_modify_pyi.__module__);"
+        "print(gradio.Textbox(label='a').label, hasattr(gradio.Textbox, 'submit'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:3] == ["1", "app.stubs", "a True"]
+
+
 def test_the_launcher_runs_by_path_and_explains_itself() -> None:
     """``import app`` is the package; the launcher is a script without logic."""
     done = subprocess.run(
