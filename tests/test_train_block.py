@@ -121,6 +121,49 @@ def test_drawn_blocks_hide_what_is_scored() -> None:
     assert 0.4 < float(fully) < 0.75  # half by design, some of the rest by chance; 200 draws
 
 
+@pytest.mark.parametrize(("whole", "low", "high"), [(1.0, 1.0, 1.0), (0.0, 0.02, 0.3)])
+def test_whole_is_the_fraction_of_fully_masked_blocks(whole: float, low: float, high: float) -> None:
+    """With none by design a few are left by chance: a ratio near one, or a clean beginning of no token."""
+    tokens = torch.arange(2, 42).repeat(2, 1)
+    ends = torch.full((2,), 40)
+    rows = Rows(tokens=tokens, lengths=ends, first=torch.ones(2, dtype=torch.long), last=torch.full((2,), 30))
+    blocks = draw_blocks(rows, 300, 9, MASK, END, torch.Generator().manual_seed(0), whole=whole)
+    assert low <= float(blocks.masked[..., 1:].all(-1).float().mean()) <= high
+
+
+@pytest.mark.parametrize(("greedy", "share"), [(None, 0.25), (1.0, 1.0), (0.0, 0.0), (0.6, 0.6)])
+def test_greedy_is_the_fraction_of_rows_written_at_temperature_zero(greedy: float | None, share: float) -> None:
+    """None takes the rows as they come: one in four here."""
+    count = 40
+    temperatures = np.array([0.0, 1.0, 1.0, 1.0] * (count // 4))
+    marked = np.where(temperatures == 0, 7, 9)[:, None].repeat(12, 1).astype(np.uint16)
+    size = np.full(count, 12)
+    own = Written(marked, np.full(count, 4), size, np.array(["a"] * count), temperatures)
+    mixture = Mixture({"count": Stream(*documents(), (0,))}, {"count": 1.0}, 0)
+    source = MixedRows(mixture, own, rows=50, length=12, share=1.0, greedy=greedy, seed=0)
+    seen = torch.cat([source.batch().tokens[:, 0] for _ in range(20)])
+    assert set(seen.tolist()) <= {7, 9}
+    assert float((seen == 7).float().mean()) == pytest.approx(share, abs=0.05)
+
+
+@pytest.mark.parametrize(("short", "sizes"), [(0.0, {BLOCK}), (0.5, {3, BLOCK}), (1.0, {3})])
+def test_short_steps_have_half_the_slots(
+    target: Any, short: float, sizes: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The anchor and half of the masks; which steps are short depends on the seed and the step alone."""
+    seen: list[int] = []
+
+    def drawn(rows: Rows, count: int, size: int, *rest: Any, **options: Any) -> Any:
+        seen.append(size)
+        return draw_blocks(rows, count, size, *rest, **options)
+
+    monkeypatch.setattr("specdiff_core.train.block.draw_blocks", drawn)
+    for _ in range(2):
+        task = task_for(target, drafter_for(target), short=short)
+        assert all(math.isfinite(float(task.loss().detach())) for _ in range(8))
+    assert set(seen) == sizes and seen[:8] == seen[8:]
+
+
 def test_layers_are_spread_as_published() -> None:
     assert feature_layers(5, 36) == [1, 9, 17, 25, 33]
     assert feature_layers(3, 16) == [1, 7, 13]
