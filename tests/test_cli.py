@@ -240,3 +240,6 @@ def test_training_without_text_says_what_to_do(capsys: pytest.CaptureFixture[str
     assert status == 2
     assert "train tokenizer" in err
     assert run(capsys, "train", "target", "--steps", "0", *words)[0] == 2
+    for fraction in ("1.5", "-0.1", "nan"):
+        status, _, err = run(capsys, "train", "block", "--whole", fraction, *words)
+        assert status == 2 and "--whole is a fraction" in err
