@@ -15,6 +15,7 @@ from specdiff_core import cli, flags
 from specdiff_core.bench import command, tables
 from specdiff_core.bench.equality import check_equality, difference, fold_equality, top_two
 from specdiff_core.bench.forwards import efficiency, measure_cell
+from specdiff_core.bench.goals import goals_section, outcomes
 from specdiff_core.bench.prompts import Prompt, cut, make_prompts, read_prompts, write_prompts
 from specdiff_core.bench.report import interval, ratio, report
 from specdiff_core.bench.rows import Row, RowLog
@@ -322,6 +323,64 @@ def test_bare_passes_are_timed_and_leave_no_trace(engine: Engine) -> None:
     assert all(found[name] > 0 for name in ("target_one", "target_verify", "draft"))
     assert 0 <= found["draft_network"] <= found["draft"]
     assert found["context"] == 6
+
+
+def sweep_of(*cells: tuple[str, int, float, float], temperature: float = 0.0) -> dict[str, Any]:
+    """A stored sweep: drafter, γ, speed-up on two flavours whose τ are 4 and 2."""
+    entries = [
+        {
+            "drafter": drafter,
+            "gamma": gamma,
+            "steps": 1,
+            "speedup": {"mean": (dialogue + code) / 2},
+            "speedup_by_flavour": {"dialogue": {"value": dialogue}, "code": {"value": code}},
+            "tau": 3.0,
+            "tau_by_flavour": {"dialogue": 4.0, "code": 2.0},
+            "seconds": 2.0,
+            "seconds_by": {"draft": 0.5, "verify": 1.5},
+        }
+        for drafter, gamma, dialogue, code in cells
+    ]
+    return {"kind": "sweep", "settings": {"temperature": temperature}, "cells": entries}
+
+
+def test_goals_are_held_against_the_best_cell() -> None:
+    """One γ for all rows of a drafter, the one with the best mean, though another is better on dialogue."""
+    found = list(outcomes([sweep_of(("none", 1, 1.0, 1.0), ("block", 4, 2.5, 2.3), ("block", 8, 3.1, 1.0))]))
+    assert [(outcome.figure, outcome.measured, outcome.met) for outcome in found] == [
+        ("block γ=4 T=1 over vanilla, mean", "2.40×", True),
+        ("block γ=4 T=1 over vanilla, dialogue", "2.50×", False),
+    ]
+    assert found[0].why == ""
+    # A round costs 4 / 2.5 vanilla tokens, so three times as fast needs τ = 3 · 1.6.
+    assert "draft 25 %, verify 75 %" in found[1].why and "needs τ = 4.80; measured τ = 4.00" in found[1].why
+    section = goals_section([sweep_of(("block", 4, 2.5, 2.3))])
+    assert "| NO " in section and "- block γ=4 T=1 over vanilla, dialogue: " in section
+
+
+def test_goals_of_every_kind_of_result() -> None:
+    """Each result speaks about its own goals; at temperature 1, and of strangers, none is claimed."""
+    sweep = sweep_of(("mdlm", 4, 1.3, 1.0))
+    entry = {"drafter": "mdlm", "gamma": 4, "steps": 1, "efficiency": {"of_speedup": 0.84}}
+    page = {"kind": "page", "usable_seconds": 5.1, "first_event_seconds": {"first": 2.9}}
+    results = [
+        {"kind": "generate", "result": {"ratio": 1.02}},
+        sweep,
+        {"kind": "forwards", "cells": [entry, {**entry, "gamma": 8}]},
+        {**page, "attached": {"vanilla": {"median": 1.04}, "drafted": {"median": 1.06}}},
+        {"kind": "equality", "result": {"compared": 9, "unexplained": 1}},
+    ]
+    assert [(outcome.measured, outcome.met) for outcome in outcomes(results)] == [
+        ("1.02×", True),
+        ("1.15×", False),
+        ("84 %", False),
+        ("5.1 s", False),
+        ("2.9 s", True),
+        ("1.040×", True),
+        ("1.060×", False),
+        ("1", False),
+    ]
+    assert goals_section([sweep_of(("block", 4, 9.0, 9.0), temperature=1.0), {"kind": "other"}]) == ""
 
 
 def test_generate_is_given_back_its_end(engine: Engine) -> None:

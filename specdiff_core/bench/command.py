@@ -76,13 +76,14 @@ def run_bench(args: argparse.Namespace) -> None:
         write_prompts(args.make_prompts, prompts)
         print(f"{len(prompts)} prompts: {args.make_prompts}")
         return
+    from specdiff_core.bench.goals import goals_section
     from specdiff_core.bench.tables import benchmarks, section
 
     if args.report is not None:
         results = [read_result(path) for path in args.results]
         if not results:
             raise ConfigError("--report needs results.", field="report", hint="Name them: --from sweep.json …")
-        args.report.write_text(benchmarks(results), encoding="utf-8")
+        args.report.write_text(benchmarks(results, goals_section(results)), encoding="utf-8")
         print(args.report)
         return
     result = measure(args)

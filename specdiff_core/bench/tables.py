@@ -226,10 +226,11 @@ def section(result: Result) -> str:
     return f"{SECTIONS[result['kind']](result)}\n\nMeasured on: {facts}\n\n```\n{origin['command']}\n```"
 
 
-def benchmarks(results: Sequence[Result]) -> str:
-    """The whole BENCHMARKS.md."""
+def benchmarks(results: Sequence[Result], summary: str = "") -> str:
+    """The whole BENCHMARKS.md; ``summary`` stands before the results."""
     intro = (
         "# Benchmarks\n\nWritten by `python -m specdiff_core bench --report`, from stored results. Every number was "
         "measured by the command beside it, or is computed from such numbers as its caption says."
     )
-    return "\n\n".join([intro, *(section(result) for result in results)]) + "\n"
+    parts = [intro, summary, *(section(result) for result in results)]
+    return "\n\n".join(part for part in parts if part) + "\n"

@@ -1,0 +1,141 @@
+"""Holds stored results against what this project set out to reach. Knows the goals and arithmetic, no measuring.
+
+A goal that is missed says what the measured profile would need to meet it; no goal is moved here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from specdiff_core.bench.tables import Result, cell_name, number, table
+
+MEANS = {"block": 2.2, "mdlm": 1.2}
+"""Drafter -> speed-up over vanilla, mean of the flavours, greedy, at its best single γ and T."""
+DIALOGUE = ("block", "dialogue", 3.0)
+"""Drafter, flavour and speed-up, at the same γ and T as the mean."""
+OF_GENERATE, OF_LIMIT, ATTACHED = 1.0, 0.85, 1.05
+USABLE, FIRST_EVENT = 5.0, 3.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One goal and what was measured for it."""
+
+    figure: str
+    goal: str
+    measured: str
+    met: bool
+    why: str = ""  # what a missed goal would have needed, from the profile
+
+    def row(self) -> list[str]:
+        return [self.figure, self.goal, self.measured, "yes" if self.met else "NO"]
+
+
+def best_cell(sweep: Result, drafter: str) -> Result | None:
+    """The γ and T with the best mean speed-up of ``drafter``; None if the sweep has none of it."""
+    own = [cell for cell in sweep["cells"] if cell["drafter"] == drafter]
+    return max(own, key=lambda cell: cell["speedup"]["mean"], default=None)
+
+
+def speedup_outcome(cell: Result, of: str, speed: float, tau: float, goal: float) -> Outcome:
+    """Speed-up is τ over the cost of a round, so at the same cost a missed goal needs a larger τ: how large?"""
+    parts = cell["seconds_by"]
+    shares = ", ".join(f"{name} {100 * parts[name] / cell['seconds']:.0f} %" for name in parts)
+    why = (
+        f"with the prefill's share a round costs {tau / speed:.2f} vanilla tokens ({shares} of the clock), so "
+        f"{goal:g}× needs τ = {goal * tau / speed:.2f}; measured τ = {tau:.2f}."
+    )
+    figure = f"{cell_name(cell)} over vanilla, {of}"
+    return Outcome(figure, f"≥ {goal:g}×", f"{speed:.2f}×", speed >= goal, "" if speed >= goal else why)
+
+
+def outcomes(results: Sequence[Result]) -> Iterator[Outcome]:
+    """Each goal that the results can speak about, in the order of the results."""
+    for result in results:
+        if kind := OUTCOMES.get(result.get("kind", "")):
+            yield from kind(result, results)
+
+
+def _of_sweep(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
+    if result["settings"]["temperature"] != 0:
+        return
+    for drafter, goal in MEANS.items():
+        cell = best_cell(result, drafter)
+        if cell is None:
+            continue
+        yield speedup_outcome(cell, "mean", cell["speedup"]["mean"], cell["tau"], goal)
+        name, flavour, own_goal = DIALOGUE
+        if name == drafter and flavour in cell["speedup_by_flavour"]:
+            speed, tau = cell["speedup_by_flavour"][flavour]["value"], cell["tau_by_flavour"][flavour]
+            yield speedup_outcome(cell, flavour, speed, tau, own_goal)
+
+
+def _of_generate(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
+    value = result["result"]["ratio"]
+    yield Outcome(
+        "vanilla lane over transformers' generate", f"≥ {OF_GENERATE:g}×", f"{value:.2f}×", value >= OF_GENERATE
+    )
+
+
+def _of_forwards(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
+    """At the best cell of each drafter with a goal: the figure is about the loop that is recommended."""
+    sweeps = [other for other in results if other.get("kind") == "sweep" and other["settings"]["temperature"] == 0]
+    best = [cell_name(cell) for sweep in sweeps for name in MEANS if (cell := best_cell(sweep, name)) is not None]
+    for entry in result["cells"]:
+        if cell_name(entry) in best and entry.get("efficiency"):
+            value = entry["efficiency"]["of_speedup"]
+            yield Outcome(
+                f"{cell_name(entry)}, speed-up over its limit τ·t₁/(t_draft + t_verify)",
+                f"≥ {100 * OF_LIMIT:g} %",
+                f"{100 * value:.0f} %",
+                value >= OF_LIMIT,
+            )
+
+
+def _of_page(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
+    usable, first = result["usable_seconds"], result["first_event_seconds"]["first"]
+    yield Outcome("page usable after the command", f"≤ {USABLE:g} s", f"{usable:.1f} s", usable <= USABLE)
+    yield Outcome("first event after Run", f"≤ {FIRST_EVENT:g} s", f"{first:.1f} s", first <= FIRST_EVENT)
+    for lane, value in result["attached"].items():
+        yield Outcome(
+            f"clock with the page attached, {lane} lane",
+            f"≤ {ATTACHED:g}×",
+            f"{number(value['median'], '.3f')}×",
+            value["median"] <= ATTACHED,
+        )
+
+
+def _of_equality(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
+    fold = result["result"]
+    yield Outcome(
+        f"unexplained differences in {fold['compared']} comparisons of texts",
+        "0",
+        str(fold["unexplained"]),
+        fold["unexplained"] == 0,
+    )
+
+
+OUTCOMES: dict[str, Callable[[Result, Sequence[Result]], Iterator[Outcome]]] = {
+    "sweep": _of_sweep,
+    "generate": _of_generate,
+    "forwards": _of_forwards,
+    "page": _of_page,
+    "equality": _of_equality,
+}
+
+
+def goals_section(results: Sequence[Result]) -> str:
+    """The goals as Markdown, each missed one explained; empty where no result speaks about one."""
+    found = list(outcomes(results))
+    if not found:
+        return ""
+    missed = [f"- {outcome.figure}: {outcome.why}" for outcome in found if outcome.why]
+    parts = [
+        "## Against the goals",
+        "What this project set out to reach, held against the results below. A drafter's best γ and T is the one "
+        "with the best mean over the flavours, and serves for all its rows.",
+        table(["figure", "goal", "measured", "met"], [outcome.row() for outcome in found]),
+        "\n".join(missed),
+    ]
+    return "\n\n".join(part for part in parts if part)
