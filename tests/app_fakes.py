@@ -44,7 +44,8 @@ SCRIPT = [IDS[f" {word}" if word not in ".," else word] for word in WORDS]
 
 
 class FakeDecoder:
-    """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``fail`` is raised after some rounds."""
+    """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``fail`` is raised after some rounds of a
+    narrated run (the page's warm-up is none)."""
 
     def __init__(self, *, pace: float = 0.0, fail: Exception | None = None, fail_after: int = 3) -> None:
         self.pace, self.fail, self.fail_after = pace, fail, fail_after
@@ -84,7 +85,7 @@ class FakeDecoder:
         total, round, anchor, reason, out = 0, -1, SCRIPT[0], "", []
         while not reason:
             round += 1
-            if self.fail is not None and round == self.fail_after:
+            if self.fail is not None and narrate and round == self.fail_after:
                 raise self.fail
             if self.pace:
                 time.sleep(self.pace)

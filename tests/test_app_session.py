@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import json
 import logging
@@ -58,7 +59,10 @@ def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
     assert last["finished"] and last["source"] == "run"
     trace = unpack(last["trace"])
     assert list(trace.lanes) == ["vanilla", "drafted"]
-    assert [config.drafter for _, config in decoder.calls] == ["none", "block"]
+    warm, vanilla, drafted = (config for _, config in decoder.calls)
+    assert (vanilla.drafter, drafted.drafter) == ("none", "block")
+    assert warm == dataclasses.replace(vanilla, max_new_tokens=session.WARM_UP)  # shown to nobody, counted nowhere
+    assert trace.lanes["vanilla"] == list(FakeDecoder().decode("Once", vanilla))
     assert all(isinstance(events[-1], Finished) for events in trace.lanes.values())
     assert any(isinstance(event, Verified) for event in trace.lanes["drafted"])
     assert gzip.decompress(base64.b64decode(last["trace"])) == dump_trace(dict(trace.lanes), title=trace.title)
