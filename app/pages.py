@@ -18,8 +18,7 @@ LESSONS = (
             "shade is more confidence. Below, each bar is the chance that a token is accepted and the tick is the "
             "draw u: bar above tick, the token stays. The first ✕ cuts the window.",
             "Both lanes were measured one after the other, after a short warm-up that is not counted. The player shows "
-            "them together on one axis of decode "
-            "time, slowed by the same factor.",
+            "them together on one axis of decode time, slowed by the same factor.",
         ),
     ),
     (

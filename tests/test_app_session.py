@@ -62,7 +62,7 @@ def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
     warm, vanilla, drafted = (config for _, config in decoder.calls)
     assert (vanilla.drafter, drafted.drafter) == ("none", "block")
     assert warm == dataclasses.replace(vanilla, max_new_tokens=session.WARM_UP)  # shown to nobody, counted nowhere
-    assert trace.lanes["vanilla"] == list(FakeDecoder().decode("Once", vanilla))
+    assert list(trace.lanes["vanilla"]) == list(FakeDecoder().decode("Once", vanilla))
     assert all(isinstance(events[-1], Finished) for events in trace.lanes.values())
     assert any(isinstance(event, Verified) for event in trace.lanes["drafted"])
     assert gzip.decompress(base64.b64decode(last["trace"])) == dump_trace(dict(trace.lanes), title=trace.title)
