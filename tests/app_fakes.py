@@ -45,7 +45,7 @@ SCRIPT = [IDS[f" {word}" if word not in ".," else word] for word in WORDS]
 
 class FakeDecoder:
     """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``fail`` is raised after some rounds of a
-    narrated run (the page's warm-up is none)."""
+    narrated run, or of any run if it is after none (the page's warm-up is not narrated)."""
 
     def __init__(self, *, pace: float = 0.0, fail: Exception | None = None, fail_after: int = 3) -> None:
         self.pace, self.fail, self.fail_after = pace, fail, fail_after
@@ -85,7 +85,7 @@ class FakeDecoder:
         total, round, anchor, reason, out = 0, -1, SCRIPT[0], "", []
         while not reason:
             round += 1
-            if self.fail is not None and narrate and round == self.fail_after:
+            if self.fail is not None and round == self.fail_after and (narrate or not round):
                 raise self.fail
             if self.pace:
                 time.sleep(self.pace)
