@@ -28,7 +28,7 @@ from specdiff_core.train.block import (
     train_block,
 )
 from specdiff_core.train.block_pass import block_hidden, read_target
-from specdiff_core.train.blocks import MixedRows, Rows, cut_blocks, draw_blocks
+from specdiff_core.train.blocks import Blocks, MixedRows, Rows, cut_blocks, draw_blocks
 from specdiff_core.train.corpus import Corpus, Mixture, Stream
 from specdiff_core.train.loop import EvalStep, Plan, TrainStep, train
 from specdiff_core.train.target import new_target
@@ -253,6 +253,21 @@ def test_a_resumed_run_is_the_same_run(target: Any, tmp_path: Path) -> None:
     assert [e.step for e in events if isinstance(e, TrainStep)] == [4, 5, 6]
     for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_streak_without_a_fully_masked_block_adds_nothing(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mean over no block is no number, and must not reach the weights."""
+
+    def drawn(rows: Rows, count: int, size: int, mask_id: int, end: int, *rest: Any, **options: Any) -> Any:
+        anchors = torch.full((rows.tokens.shape[0], count), 3)
+        truth, known = cut_blocks(rows, anchors, size, end)
+        masked = torch.zeros_like(known)
+        masked[..., 2:] = True  # the first slot is always known
+        return Blocks(torch.where(masked, mask_id, truth), anchors, masked, known, truth)
+
+    monkeypatch.setattr("specdiff_core.train.block.draw_blocks", drawn)
+    plain, streaked = (float(task_for(target, drafter_for(target), streak=w).loss().detach()) for w in (0.0, 1.0))
+    assert math.isfinite(plain) and streaked == plain
 
 
 def test_streak_term_reaches_the_weights(target: Any) -> None:

@@ -106,13 +106,13 @@ class BlockTask:
         normalizer = losses.log_normalizer(hidden[where], self._table)
         nats = normalizer - (hidden[where] * expected).sum(-1)
         loss = losses.weighted_mean(nats, losses.position_weights(rank[where], self._decay))
-        if not self._streak:
+        full = blocks.masked[:, :, 1:].all(-1)
+        if not self._streak or not bool(full.any()):
             return loss
         own = self._table[blocks.truth[:, :, 1:][where]].float()
         log_q = torch.zeros(counted.shape, device=hidden.device).index_put(
             where, (hidden[where] * own).sum(-1) - normalizer
         )
-        full = blocks.masked[:, :, 1:].all(-1)
         return loss + self._streak * losses.cross_entropy_streak(log_q[full], counted[full])
 
     def _size(self, generator: torch.Generator) -> int:
