@@ -58,10 +58,10 @@ class TargetSession:
     """One run's key-value cache."""
 
     def __init__(self, target: Target, layers: tuple[int, ...]) -> None:
-        from transformers import DynamicCache
+        from specdiff_core.cache import new_cache
 
         self._target, self._layers = target, layers
-        self._cache = DynamicCache(config=target.model.config)
+        self._cache = new_cache(target.model.config)
         self._length = 0
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 
 from specdiff_core import flags
 from specdiff_core.errors import ConfigError
-from specdiff_core.train.defaults import EMBEDDED, PARTS, told
+from specdiff_core.train.defaults import EMBEDDED, PARTS, TEMPERATURES, told
 
 LENGTH = 256  # tokens per row of a target or block batch
 FRACTIONS = (  # flag, default, what it is a fraction of
@@ -62,7 +62,16 @@ def add_train(commands: Any) -> None:
         metavar="DIR",
         help="target-written text [default runs/written]",
     )
-    add("--parts", type=int, default=100, metavar="N", help="parts of 64 target-written texts [default 100]")
+    add("--parts", type=int, default=100, metavar="N", help="parts of target-written text [default 100]")
+    add("--texts", type=int, default=64, metavar="N", help="texts in each new part, written [default 64]")
+    add(
+        "--temperatures",
+        type=float,
+        nargs="+",
+        default=TEMPERATURES,
+        metavar="F",
+        help=f"which the texts of a part take in turn, written [default {' '.join(f'{t:g}' for t in TEMPERATURES)}]",
+    )
     add("--cache", type=Path, default=Path("runs/cache"), metavar="DIR", help="encoded text [default runs/cache]")
     add("--layers", type=int, metavar="N", help=f"layers of a new model {told('layers')}")
     add("--width", type=int, default=256, metavar="N", help="width of a new target or mdlm drafter [default 256]")
@@ -81,7 +90,7 @@ def run_train(args: argparse.Namespace) -> None:
         WeightsError: an earlier part is missing.
         ConfigError: a number is out of range, or torch is too old to train.
     """
-    for name in ("steps", "warmup", "batch_tokens", "length", "layers", "parts", "width", "vocabulary"):
+    for name in ("steps", "warmup", "batch_tokens", "length", "layers", "parts", "texts", "width", "vocabulary"):
         value = getattr(args, name)
         if value is not None and value < 1:
             raise ConfigError(
@@ -93,6 +102,11 @@ def run_train(args: argparse.Namespace) -> None:
         value = getattr(args, name)
         if value is not None and not 0 <= value <= 1:
             raise ConfigError(f"--{name} is a fraction, not {value}.", field=name, hint="Give a number from 0 to 1.")
+    for value in args.temperatures:
+        if not 0 <= value <= 2:
+            raise ConfigError(
+                f"--temperatures lie in 0 to 2; {value} does not.", field="temperatures", hint="0 is greedy."
+            )
     from specdiff_core.train.parts import Job
 
     flags.set_threads(args.threads)

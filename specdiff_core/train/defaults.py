@@ -9,6 +9,9 @@ from specdiff_core.registry import ASSETS
 EMBEDDED = ASSETS / "embedded"
 """Where the embedded pair lies, part by part."""
 
+TEMPERATURES = (0.0, 0.0, 0.7, 1.0)
+"""Which the texts that the target writes take in turn: greedily twice as often as each of the others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:

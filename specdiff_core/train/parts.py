@@ -308,6 +308,8 @@ class WrittenJob(DrafterJob):
             encode_split(self.corpus, "train", self.tokenizer.backend_tokenizer, end, args.cache),
             args.written / "train",
             parts=args.parts,
+            rows=args.texts,
+            temperatures=args.temperatures,
             end=end,
             forbidden=(self.tokenizer.mask_token_id,),
             seed=args.seed,

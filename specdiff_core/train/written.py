@@ -19,11 +19,10 @@ import torch
 from torch import Tensor
 
 from specdiff_core.errors import CorpusError
+from specdiff_core.train.defaults import TEMPERATURES
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
-
-TEMPERATURES = (0.0, 0.0, 0.7, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +97,9 @@ def continue_prompts(
     Returns:
         ``[B, P + n]`` int64, n ≤ ``new_tokens``.
     """
-    from transformers import DynamicCache
+    from specdiff_core.cache import new_cache
 
-    cache = DynamicCache(config=model.config)
+    cache = new_cache(model.config)
     greedy = temperatures <= 0
     scale = torch.where(greedy, torch.ones_like(temperatures), temperatures)[:, None]
     banned = torch.tensor(list(forbidden), dtype=torch.long, device=prompts.device)
@@ -177,7 +176,7 @@ def write(
 
     Args:
         documents: ``(tokens, starts)`` by flavour, as :func:`specdiff_core.train.corpus.encode_documents` returns.
-        temperatures: rows take them in turn; by default greedily twice as often as each of the others.
+        temperatures: rows take them in turn, flavour by flavour.
 
     Yields:
         a :class:`Wrote` for each new part.
