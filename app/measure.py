@@ -124,55 +124,85 @@ def undisturbed(engine: Decoder, prompt: str, config: DecodeConfig) -> dict[str,
     return found
 
 
-def measure(repeats: int, argv: Sequence[str]) -> dict[str, Any]:
-    """All figures of the page, as one result for ``bench --report``."""
-    with browser_page() as page, server() as (url, began):
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """What a reader needs of repeated measurements."""
+    return {"median": median(values), "low": min(values), "high": max(values)}
+
+
+@contextmanager
+def started(page: Any) -> Iterator[tuple[float, float]]:
+    """A server of its own for one cold start: seconds until the page plays, and from Run, pressed at once while the
+    models still load, to the first event."""
+    with server() as (url, began):
         open_page(page, url)
         usable = time.monotonic() - began
-        first, _ = run_on_page(page)  # pressed at once, while the models still load
-        asked = page.evaluate(HEADER)
-        prompt, config = asked["prompt"], controls.check_settings(asked["config"])
-        engine = Engines()(config.pair, config.drafter, lambda message: None)
-        header = next(event for event in engine.decode(prompt, config) if isinstance(event, RunStarted))
-        undisturbed(engine, prompt, config)
-        turns, later = [], []
-        for _ in range(repeats):
-            alone = undisturbed(engine, prompt, config)
-            heard, attached = run_on_page(page)
-            later.append(heard)
-            for lane in LANES:
-                assert attached[lane]["ids"] == alone[lane]["ids"], "both decode the same tokens"
-            turns.append({lane: attached[lane]["seconds"] / alone[lane]["seconds"] for lane in LANES})
+        first, _ = run_on_page(page)
+        yield usable, first
+
+
+def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
+    """All figures of the page, as one result for ``bench --report``. The last of ``starts`` servers serves the turns
+    of both clocks."""
+    with browser_page() as page:
+        waits = []
+        for _ in range(starts - 1):
+            with started(page) as wait:
+                waits.append(wait)
+        with started(page) as wait:
+            waits.append(wait)
+            header, config, later, turns = attached_turns(page, repeats)
+    usable, first = zip(*waits, strict=True)
     return {
         "kind": "page",
-        "schema": 1,
+        "schema": 2,
         "provenance": provenance(argv, module="app.measure"),
         "device": header.device,
         "dtype": header.dtype,
         "threads": header.threads,
         "target": header.models.get("target", ""),
         "settings": config.to_dict(),
-        "usable_seconds": usable,
-        "first_event_seconds": {"first": first, "later": median(later)},
-        "attached": {
-            lane: {"median": median(values), "low": min(values), "high": max(values)}
-            for lane in LANES
-            for values in [[turn[lane] for turn in turns]]
-        },
+        "starts": starts,
+        "usable_seconds": spread(usable),
+        "first_event_seconds": {"first": spread(first), "later": spread(later)},
+        "attached": {lane: spread([turn[lane] for turn in turns]) for lane in LANES},
         "turns": len(turns),
     }
+
+
+def attached_turns(page: Any, repeats: int) -> tuple[RunStarted, DecodeConfig, list[float], list[dict[str, float]]]:
+    """Decodes alone and on the page in turns, with the settings of the page's last run.
+
+    Returns:
+        what the decodes ran on, their settings, seconds from each Run to its first event, and for each turn the
+        clock on the page over the clock alone, by lane.
+    """
+    asked = page.evaluate(HEADER)
+    prompt, config = asked["prompt"], controls.check_settings(asked["config"])
+    engine = Engines()(config.pair, config.drafter, lambda message: None)
+    header = next(event for event in engine.decode(prompt, config) if isinstance(event, RunStarted))
+    undisturbed(engine, prompt, config)
+    turns, later = [], []
+    for _ in range(repeats):
+        alone = undisturbed(engine, prompt, config)
+        heard, attached = run_on_page(page)
+        later.append(heard)
+        for lane in LANES:
+            assert attached[lane]["ids"] == alone[lane]["ids"], "both decode the same tokens"
+        turns.append({lane: attached[lane]["seconds"] / alone[lane]["seconds"] for lane in LANES})
+    return header, config, later, turns
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print, and keep."""
     parser = argparse.ArgumentParser(prog="python -m app.measure", description="Measure the page in a real browser.")
     parser.add_argument("--repeats", type=int, default=7, metavar="N", help="turns of both [default 7]")
+    parser.add_argument("--starts", type=int, default=5, metavar="N", help="cold starts of the server [default 5]")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the result there, for bench --report")
     args = parser.parse_args(argv)
-    if args.repeats < 1:
-        parser.error("--repeats must be at least 1")
+    if min(args.repeats, args.starts) < 1:
+        parser.error("--repeats and --starts must be at least 1")
     try:
-        result = measure(args.repeats, sys.argv[1:] if argv is None else argv)
+        result = measure(args.repeats, args.starts, sys.argv[1:] if argv is None else argv)
     except SpecDiffError as error:
         parser.exit(2, f"{error}\n{error.hint}\n")
     text = json.dumps(result, indent=1, ensure_ascii=False)

@@ -362,7 +362,8 @@ def test_goals_of_every_kind_of_result() -> None:
     """Each result speaks about its own goals; at temperature 1, and of strangers, none is claimed."""
     sweep = sweep_of(("mdlm", 4, 1.3, 1.0))
     entry = {"drafter": "mdlm", "gamma": 4, "steps": 1, "efficiency": {"of_speedup": 0.84}}
-    page = {"kind": "page", "usable_seconds": 5.1, "first_event_seconds": {"first": 2.9}}
+    waits = ({"median": 5.1, "low": 3.0, "high": 7.0}, {"median": 2.9, "low": 2.0, "high": 9.0})
+    page = {"kind": "page", "starts": 5, "usable_seconds": waits[0], "first_event_seconds": {"first": waits[1]}}
     results = [
         {"kind": "generate", "result": {"ratio": 1.02}},
         sweep,
@@ -374,13 +375,33 @@ def test_goals_of_every_kind_of_result() -> None:
         ("1.02×", True),
         ("1.15×", False),
         ("84 %", False),
-        ("5.1 s", False),
-        ("2.9 s", True),
+        ("5.1 s (3.0–7.0)", False),
+        ("2.9 s (2.0–9.0)", True),
         ("1.040×", True),
         ("1.060×", False),
         ("1", False),
     ]
     assert goals_section([sweep_of(("block", 4, 9.0, 9.0), temperature=1.0), {"kind": "other"}]) == ""
+
+
+def test_the_page_is_told_with_its_spread_and_an_old_form_is_refused(tmp_path: Path) -> None:
+    spread = {"median": 2.0, "low": 1.5, "high": 3.25}
+    origin = {"commit": "c", "dirty": False, "versions": {}, "cpu": "CPU", "gpu": None, "cores": 2, "system": "S"}
+    page = {
+        "kind": "page", "schema": 2, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
+        "target": "T", "settings": DecodeConfig().to_dict(), "usable_seconds": spread,
+        "first_event_seconds": {"first": spread, "later": spread}, "attached": {"vanilla": spread, "drafted": spread},
+        "provenance": {**origin, "date": "today", "command": "python -m app.measure"},
+    }  # fmt: skip
+    path = tmp_path / "page.json"
+    path.write_text(json.dumps(page))
+    told = tables.section(command.read_result(path))
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in told.splitlines() if line.startswith("|")]
+    assert [row[1:] for row in rows[2:5]] == [[n, "2.00 s", "1.50–3.25 s"] for n in ("5", "5", "30")]
+    assert rows[-1] == ["drafted", "2.000×", "1.500–3.250"]
+    path.write_text(json.dumps({**page, "schema": 1}))
+    with pytest.raises(ConfigError, match="another version"):
+        command.read_result(path)
 
 
 def test_generate_is_given_back_its_end(engine: Engine) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from specdiff_core.config import DecodeConfig
 
 T = TypeVar("T")
+SCHEMAS = {"page": 2}
+"""Kind of result -> version of its form, where it is not 1."""
 SAME = ("device", "dtype", "threads", "target", "weights", "versions")
 """What a sweep and the bare passes must share before one is held against the other."""
 MEASURES = {
@@ -236,4 +238,6 @@ def read_result(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not readable JSON ({error}).", field="from", hint="Name a result.") from error
     if not isinstance(value, dict) or "kind" not in value:
         raise ConfigError(f"{path} is no result of bench.", field="from", hint="Name a file written by --json.")
+    if value.get("schema") != SCHEMAS.get(value["kind"], 1):
+        raise ConfigError(f"{path} is a result of another version.", field="from", hint="Measure it again.")
     return value

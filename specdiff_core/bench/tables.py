@@ -170,10 +170,14 @@ def equality_section(result: Result) -> str:
 def page_section(result: Result) -> str:
     """How soon the page is usable, and what it costs."""
     first = result["first_event_seconds"]
+    starts, turns = result["starts"], result["turns"]
     waits = [
-        ["from the command to a page that plays its recording", f"{result['usable_seconds']:.1f} s"],
-        ["from Run to the first event on the page, pressed at once", f"{first['first']:.1f} s"],
-        ["the same, models loaded", f"{first['later']:.1f} s"],
+        [wait, str(count), f"{value['median']:.2f} s", f"{value['low']:.2f}–{value['high']:.2f} s"]
+        for wait, count, value in (
+            ("from the command to a page that plays its recording", starts, result["usable_seconds"]),
+            ("from Run to the first event on the page, pressed at once", starts, first["first"]),
+            ("the same, models loaded", turns, first["later"]),
+        )
     ]
     costs = [
         [lane, f"{value['median']:.3f}×", f"{value['low']:.3f}–{value['high']:.3f}"]
@@ -183,10 +187,10 @@ def page_section(result: Result) -> str:
     return "\n\n".join(
         [
             "## The page",
-            "A real server and a real browser on the same machine.",
-            table(["wait", "measured"], waits),
+            "A real server and a real browser on the same machine, which had read the files before.",
+            table(["wait", "times", "median", "lowest–highest"], waits),
             "Decode clock with the page attached (every event told, the browser drawing) over the undisturbed clock "
-            f"of the same decode, {result['turns']} turns of both, {settings['max_new_tokens']} tokens, "
+            f"of the same decode, {turns} turns of both, {settings['max_new_tokens']} tokens, "
             f"{settings['drafter']} γ={settings['gamma']} T={settings['steps']}:",
             table(["lane", "median", "lowest–highest"], costs),
         ]
