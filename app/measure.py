@@ -118,7 +118,7 @@ def undisturbed(engine: Decoder, prompt: str, config: DecodeConfig) -> dict[str,
     found = {}
     for lane in LANES:
         settings = dataclasses.replace(config, drafter="none") if lane == "vanilla" else config
-        last = final(engine.decode(prompt, settings, narrate=False, grain="phase"))
+        last = final(engine.decode(prompt, settings, narrate=False))
         assert last is not None, "a decode ends with Finished or raises"
         found[lane] = {"seconds": last.seconds, "ids": list(last.ids)}
     return found

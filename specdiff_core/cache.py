@@ -4,14 +4,29 @@ rolled back, and when, is :mod:`specdiff_core.target`'s business alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import DynamicCache, PretrainedConfig
 from transformers.cache_utils import DynamicLayer
 
 ROOM = 256  # buffers are allocated in multiples of this many positions
+
+
+def with_room(buffers: Sequence[Tensor], held: int, size: int) -> list[Tensor]:
+    """``buffers [B, H, room, D]`` with room for ``size`` positions, the first ``held`` kept.
+
+    Where the room does not do, all are allocated anew, twice as long at least, so that this stays rare.
+    """
+    room = buffers[0].shape[2]
+    if size <= room:
+        return list(buffers)
+    room = max(2 * room, -(-size // ROOM) * ROOM)
+    grown = [buffer.new_empty((*buffer.shape[:2], room, buffer.shape[3])) for buffer in buffers]
+    for old, new in zip(buffers, grown, strict=True):
+        new[:, :, :held] = old[:, :, :held]
+    return grown
 
 
 class RoomyLayer(DynamicLayer):
@@ -29,24 +44,14 @@ class RoomyLayer(DynamicLayer):
         """Append ``[B, Hkv, n, D]`` each; returns all that is held, ``[B, Hkv, m, D]`` each."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-            self._buffers = (key_states[:, :, :0], value_states[:, :, :0])
+            self._buffers = [key_states[:, :, :0], value_states[:, :, :0]]
         held = self.get_seq_length()
         end = held + key_states.shape[-2]
-        if end > self._buffers[0].shape[-2]:
-            self._grow(held, end)
+        self._buffers = with_room(self._buffers, held, end)
         for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
             buffer[:, :, held:end] = new
         self.keys, self.values = (buffer[:, :, :end] for buffer in self._buffers)
         return self.keys, self.values
-
-    def _grow(self, held: int, size: int) -> None:
-        """Move what is held into buffers of at least ``size`` positions; they double, so this stays rare."""
-        old = self._buffers
-        room = max(2 * old[0].shape[-2], -(-size // ROOM) * ROOM)
-        keys, values = (torch.empty(*b.shape[:2], room, b.shape[-1], dtype=b.dtype, device=b.device) for b in old)
-        for new, buffer in zip((keys, values), old, strict=True):
-            new[:, :, :held] = buffer[:, :, :held]
-        self._buffers = (keys, values)
 
 
 def new_cache(config: PretrainedConfig) -> DynamicCache:

@@ -94,7 +94,7 @@ def run_decode(args: argparse.Namespace) -> None:
     """``decode``: one lane."""
     config = flags.read_settings(args)
     engine = flags.open_engine(args, config.pair, [config.drafter])
-    run = list(engine.decode(args.prompt, config, narrate=args.trace is not None, grain=_grain(args)))
+    run = list(engine.decode(args.prompt, config, narrate=args.trace is not None))
     summary = run_summary(run)
     print(args.prompt + plain(summary["text"]))
     print("\n" + "\n".join(describe(summary)))
@@ -113,12 +113,12 @@ def run_race(args: argparse.Namespace) -> None:
     lanes = {"vanilla": dataclasses.replace(config, drafter="none"), "drafted": config}
     for settings in lanes.values():  # first passes allocate and compile; they are not measured
         warm = dataclasses.replace(settings, max_new_tokens=min(16, config.max_new_tokens))
-        list(engine.decode(args.prompt, warm, narrate=False, grain=_grain(args)))
+        list(engine.decode(args.prompt, warm, narrate=False))
     runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
     for repeat in range(args.repeats):
         for lane in sorted(lanes, reverse=repeat % 2 == 0):  # vanilla first, then drafted first
             flags.say(f"measuring {lane}, {repeat + 1} of {args.repeats}")
-            events = engine.decode(args.prompt, lanes[lane], narrate=args.trace is not None, grain=_grain(args))
+            events = engine.decode(args.prompt, lanes[lane], narrate=args.trace is not None)
             runs[lane].append(list(events))
     summary = race_summary(runs["vanilla"], runs["drafted"])
     print(args.prompt + plain(summary["text"]))
@@ -227,8 +227,3 @@ def speed_line(summary: dict[str, Any], config: DecodeConfig) -> str:
 def plain(text: str) -> str:
     """Text that cannot steer a terminal: control characters are shown, line breaks and tabs kept."""
     return "".join(char if char in "\n\t" or char.isprintable() else repr(char)[1:-1] for char in text)
-
-
-def _grain(args: argparse.Namespace) -> str:
-    """A trace wants every step timed; without one, phases are enough and disturb less."""
-    return "step" if args.trace is not None else "phase"

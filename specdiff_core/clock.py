@@ -14,7 +14,7 @@ import torch
 
 from specdiff_core.events import Span
 
-GRAINS = ("step", "phase", "total")
+GRAINS = ("step", "total")
 
 
 class Timer:
@@ -31,7 +31,7 @@ class DeviceClock:
 
     Args:
         device: whose queue to wait for.
-        grain: ``step`` times every denoising step (the page), ``phase`` draft/score/verify (the bench), ``total``
+        grain: ``step`` times every denoising step, every pass of the target and every verification; ``total``
             synchronises only when the whole run ends.
     """
 

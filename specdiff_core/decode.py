@@ -71,7 +71,7 @@ def speculate(
             sampling=config.draft_sampling,
             chance=streams.draft(round),
         )
-        draft, drafting = yield from _draft(draft_run, context, target.vocab_size, clock, round, narrate, stopped)
+        draft, drafting = yield from _draft(draft_run, context, target.vocab_size, ends, clock, round, narrate, stopped)
         seconds["draft"] += drafting.seconds
         if stopped():
             reason = "stopped"
@@ -129,6 +129,7 @@ def _draft(
     session: DraftSession,
     context: Context,
     vocab_size: int,
+    ends: Sequence[int],
     clock: DeviceClock,
     round: int,
     narrate: bool,
@@ -145,6 +146,7 @@ def _draft(
             except StopIteration as done:
                 draft, drafting = done.value, None
                 draft.check(context.gamma, vocab_size)
+                draft = draft.until(ends)
         spans.append(timer.span)
         if drafting is not None and narrate:
             with clock.off():

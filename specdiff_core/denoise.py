@@ -41,7 +41,7 @@ def denoise(
     """
     size = context.gamma
     ids = torch.full((size,), mask_id, dtype=torch.long) if window is None else window.clone()
-    banned = tuple(dict.fromkeys((mask_id, *forbidden)))
+    never = tuple(dict.fromkeys((mask_id, *forbidden)))
     masked = list(range(size))
     reveal_steps = [0] * size
     first = len(context.ids)  # absolute position of window slot 0
@@ -49,9 +49,9 @@ def denoise(
     plan = schedule(size, context.steps)
     for step, count in enumerate(plan):
         logits = predict(ids)
-        allowed = tuple(token for token in banned if token < logits.shape[-1])
-        probs = process(logits, context.sampling, allowed)  # [g, V]
-        belief = _belief(logits, probs, context.sampling, allowed)
+        banned = tuple(token for token in never if token < logits.shape[-1])
+        probs = process(logits, context.sampling, banned)  # [g, V]
+        belief = _belief(logits, probs, context.sampling, banned)
         if context.order is RevealOrder.VALUE_CONFIDENCE:
             values = context.chance.pick(probs[masked], [first + i for i in masked])
             drawn = belief()[masked, values.to(probs.device)]

@@ -96,7 +96,7 @@ class Engine:
 
         Args:
             narrate: emit every step, or only what metrics need.
-            grain: how finely the clock synchronises (``step``, ``phase``, ``total``).
+            grain: how finely the clock synchronises (``step`` or ``total``).
             stop: when set, the run ends with reason ``stopped`` before the next pass.
             clock: replaces the device clock (golden traces).
 

@@ -44,7 +44,7 @@ class RunStarted:
     reason: str  # why this device and dtype
     threads: int
     versions: dict[str, str]
-    grain: str  # how finely the clock synchronised: step, phase or total
+    grain: str  # how finely the clock synchronised: step or total
     lossless: bool  # what the rule claims for this run
     started_at: str = ""  # UTC, ISO 8601
 

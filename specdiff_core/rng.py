@@ -1,4 +1,4 @@
-"""The one source of randomness: named, seeded streams. Knows no model; nothing else in the core may draw or seed.
+"""The one source of randomness: named, seeded streams. Knows no model; nothing else that decodes may draw or seed.
 
 Named streams mean that a change in the drafter cannot move the target's draws. Noise keyed by absolute position
 depends on (seed, position) only, which is what makes ``match`` return vanilla's text (papers.md §7.3, 2408.07978).
@@ -28,6 +28,8 @@ class Chance(Protocol):
 
 
 def _seed(*parts: int | str) -> int:
+    """A seed for each name. torch's CPU generator keeps its lower 32 bits: that any two of 500 positions of a text
+    share their noise has a probability below 3e-5."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 

@@ -40,7 +40,8 @@ def process(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -
         )
     if sampling.temperature == 0:
         return torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(-1, top.indices, 1.0)
-    scaled = logits.to(torch.float64) / sampling.temperature
+    # Less the maximum first: the law is the same, and no small temperature makes it overflow.
+    scaled = (logits.to(torch.float64) - top.values.to(torch.float64)) / sampling.temperature
     if sampling.top_k and sampling.top_k < scaled.shape[-1]:
         kept = torch.full_like(scaled, -torch.inf)
         best = scaled.sort(dim=-1, descending=True, stable=True)

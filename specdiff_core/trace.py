@@ -28,6 +28,13 @@ KINDS: dict[str, type] = {kind.__name__: kind for kind in typing.get_args(Event)
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """Schema n -> a function that turns one line of schema n into schema n + 1."""
 
+PARALLEL = {
+    "Committed": ("ids", "sources"),
+    "DraftReady": ("ids", "q", "reveal_steps", "soft"),
+    "DenoiseStep": ("ids", "confidence", "candidates"),
+}
+"""Kind of event -> its fields with one entry for each token."""
+
 MAX_BYTES = 64_000_000  # of unpacked text: a hostile file must not fill the memory
 
 
@@ -49,12 +56,14 @@ def event_from_dict(line: dict[str, Any]) -> Event:
     """The event of one line; unknown fields of a newer writer are ignored.
 
     Raises:
-        TraceError: the kind is unknown, a field is missing or has the wrong type.
+        TraceError: the kind is unknown, a field is missing or has the wrong type, or lists do not fit together.
     """
     kind = line.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise TraceError(f"The trace holds an unknown event {str(kind)[:40]!r}.", hint=_HINT)
     event: Event = _build(KINDS[kind], line)
+    if len({len(getattr(event, name)) for name in PARALLEL.get(kind, ())}) > 1:
+        raise TraceError(f"The trace holds a {kind} whose lists differ in length.", hint=_HINT)
     return event
 
 

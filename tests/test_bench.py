@@ -118,9 +118,27 @@ def test_plan_interleaves_and_turns_the_order() -> None:
     size = len(CELLS)
     turns = [order[i : i + size] for i in range(0, len(order), size)]
     for turn in turns:
-        assert len({(prompt.id, repeat) for prompt, repeat, _ in turn}) == 1
-        assert {cell for _, _, cell in turn} == set(CELLS)
-    assert [turn[0][2] for turn in turns] == [CELLS[0], CELLS[1], CELLS[2], CELLS[0]]
+        assert len({(run.prompt.id, run.repeat, run.turn) for run in turn}) == 1
+        assert {run.cell for run in turn} == set(CELLS)
+    assert [turn[0].cell for turn in turns] == [CELLS[0], CELLS[1], CELLS[2], CELLS[0]]
+    assert [turn[0].turn for turn in turns] == [0, 1, 2, 3]
+
+
+def test_each_turn_of_a_sweep_has_a_seed_of_its_own_and_its_cells_share_it() -> None:
+    """With one seed for all, every text at temperature 1 would be decided by the same draws."""
+    engine = FakeDecoder()
+    list(sweep(engine, PROMPTS[:2], CELLS, dataclasses.replace(BASE, seed=40), repeats=2))
+    seeds = [config.seed for _, config in engine.calls[1 + len(CELLS) :]]  # after the header and the warm-up
+    assert seeds == [40 + turn for turn in range(4) for _ in CELLS]
+
+
+def test_a_text_is_the_same_as_vanillas_only_if_it_is_in_every_repeat() -> None:
+    engine = FakeDecoder()
+    *_, (_, _, log) = sweep(engine, PROMPTS[:2], CELLS, BASE, repeats=2)
+    before = report(log.rows)[1]["same_text_as_vanilla"]
+    odd = next(r for r in log.rows if r["repeat"] == 0 and r["cell"] == CELLS[1].key)
+    odd["text"] = "another"
+    assert report(log.rows)[1]["same_text_as_vanilla"] == before - 1
 
 
 def test_sweep_measures_undisturbed_and_marks_the_warm_up(tmp_path: Path) -> None:
@@ -220,9 +238,10 @@ def test_efficiency_by_hand() -> None:
     """τ = 3, t₁ = 10 ms, t_draft + t_verify = 2 + 13 ms: the limit is 2× and 200 tokens/s."""
     forwards = {"draft_network": 0.002, "target_verify": 0.013, "target_one": 0.010}
     entry = {
-        "tau": 3.0, "new_tokens": 90, "seconds": 0.55, "seconds_by": {"prefill": 0.05}, "speedup": {"mean": 1.8}
+        "tau": 3.0, "new_tokens": 90, "seconds": 0.55, "seconds_by": {"prefill": 0.05}, "tokens_per_second": 162.0,
+        "speedup": {"mean": 1.99},
     }  # fmt: skip
-    found = efficiency(forwards, entry)
+    found = efficiency(forwards, entry, {"tokens_per_second": 90.0})
     assert found["limit_speedup"] == pytest.approx(2.0)
     assert found["limit_tokens_per_second"] == pytest.approx(200)
     assert found["of_speedup"] == pytest.approx(0.9)

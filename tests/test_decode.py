@@ -181,7 +181,9 @@ def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
     )
     assert events[-1].reason == "end_of_text"
     assert events[-1].ids == (5, 5, 5, END)
-    assert fold(events).rounds == 1
+    sums = fold(events)
+    assert (sums.rounds, sums.drafted, sums.tested, sums.accepted, sums.committed) == (1, 4, 4, 4, 4)
+    assert [event.sources for event in events if isinstance(event, Committed)] == [("draft",) * 4]
 
 
 @pytest.mark.parametrize("gamma", [1, 6])

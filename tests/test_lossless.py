@@ -27,7 +27,7 @@ V, LENGTH, TOLERANCE = 3, 3, 1e-12
 MASK = V  # the drafter's vocabulary has one id more than the target's law ever uses
 WARM = Sampling(temperature=1.0)
 ORDERS = list(RevealOrder)
-EXACT_RULES = [Rule.RATIO, Rule.DELTA]
+EXACT_RULES = [Rule.RATIO, Rule.DELTA, Rule.MATCH]
 
 
 class Tables:
@@ -125,6 +125,31 @@ def test_exact_rules_keep_the_joint_law_of_three_drafted_tokens(rule: Rule, orde
     """γ = 3 over two words: every order and T, the joint law of three tokens."""
     tables = Tables(seed=72 + steps, size=2)
     assert distance(tables, production(tables, rule, order, gamma=3, steps=steps)) < TOLERANCE
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("rule", EXACT_RULES)
+def test_cutting_drafts_behind_the_end_of_the_text_keeps_the_joint_law(rule: Rule, order: RevealOrder) -> None:
+    """decode.py drops what was drafted behind an end-of-text token; the law of whole texts stays the target's."""
+    tables, end = Tables(seed=21), 1
+
+    def whole(text: tuple[int, ...]) -> tuple[int, ...]:
+        return (*text[: text.index(end)], *[end] * (len(text) - text.index(end))) if end in text else text
+
+    def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+        def play(chance: Branches) -> tuple[int, ...]:
+            if end in prefix:
+                return (end,)
+            draft = drafted(tables, prefix, chance, order, 3, 2).until([end])
+            verdict = verify(draft, tables.scores(prefix, draft), rule, chance, positions(prefix, draft.ids.numel()))
+            return whole((*draft.ids.tolist()[: verdict.accepted], verdict.extra))
+
+        return outcomes(play)
+
+    expected: dict[tuple[int, ...], float] = {}
+    for text, weight in tables.target_law(LENGTH).items():
+        expected[whole(text)] = expected.get(whole(text), 0.0) + weight
+    assert total_variation(chain(round_law, LENGTH), expected) < TOLERANCE
 
 
 @pytest.mark.parametrize("order", [o for o in ORDERS if o is not RevealOrder.LEFT_TO_RIGHT])

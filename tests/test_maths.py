@@ -78,6 +78,13 @@ def test_process_by_hand() -> None:
         process(torch.tensor([1.0, math.nan]), Sampling())
 
 
+@pytest.mark.parametrize("temperature", [1e-3, 1e-12, 1e-310])
+def test_no_temperature_is_too_small_for_a_law(temperature: float) -> None:
+    """Logits over 1e-310 overflow; a p that is no number would pass every ratio test."""
+    probs = process(torch.tensor([40.0, -30.0, 39.0]), Sampling(temperature=temperature), forbidden=(1,))
+    assert probs.tolist() == pytest.approx([1.0, 0.0, 0.0])
+
+
 @given(st.integers(1, 32), st.integers(1, 40))
 def test_schedule_splits_evenly(window, steps) -> None:
     plan = schedule(window, steps)

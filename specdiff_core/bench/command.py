@@ -6,6 +6,7 @@ The measurements themselves are imported only when one runs, so that the command
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -150,7 +151,7 @@ def measure_forwards(
 ) -> dict[str, Any]:
     """Bare passes for every cell of the grid; with ``--sweep`` the share of the limit that the loop reached there."""
     from specdiff_core.bench.forwards import efficiency, measure_cell, typical_context
-    from specdiff_core.bench.sweep import describe_run, grid, header
+    from specdiff_core.bench.sweep import BASELINE, describe_run, grid, header
 
     swept = {}
     if args.sweep is not None:
@@ -174,7 +175,7 @@ def measure_forwards(
     for cell in cells:
         entry = measure_cell(engine, ids, cell, base)
         if found := swept.get((cell.drafter, cell.gamma, cell.steps)):
-            entry["efficiency"] = efficiency(entry, found)
+            entry["efficiency"] = efficiency(entry, found, swept[dataclasses.astuple(BASELINE)])
         entries.append(entry)
     return {**head, "schema": 1, "provenance": facts, "cells": entries}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 from specdiff_core.bench.tables import Result, cell_name, number, table
 
@@ -64,11 +65,12 @@ def _of_sweep(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
         cell = best_cell(result, drafter)
         if cell is None:
             continue
-        yield speedup_outcome(cell, "mean", cell["speedup"]["mean"], cell["tau"], goal)
+        taus = cell["tau_by_flavour"]
+        yield speedup_outcome(cell, "mean", cell["speedup"]["mean"], mean(taus.values()), goal)
         name, flavour, own_goal = DIALOGUE
         if name == drafter and flavour in cell["speedup_by_flavour"]:
-            speed, tau = cell["speedup_by_flavour"][flavour]["value"], cell["tau_by_flavour"][flavour]
-            yield speedup_outcome(cell, flavour, speed, tau, own_goal)
+            speed = cell["speedup_by_flavour"][flavour]["value"]
+            yield speedup_outcome(cell, flavour, speed, taus[flavour], own_goal)
 
 
 def _of_generate(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:

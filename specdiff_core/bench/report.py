@@ -109,12 +109,20 @@ def _costs(rows: Sequence[Row]) -> dict[str, tuple[float, int]]:
     return sums
 
 
-def _texts(rows: Sequence[Row], cell: str) -> dict[str, str]:
-    return {row["prompt"]: row["text"] for row in rows if row["cell"] == cell}
+def _texts(rows: Sequence[Row], cell: str) -> dict[str, tuple[str, ...]]:
+    """Prompt -> its text in every repeat."""
+    texts: dict[str, tuple[str, ...]] = {}
+    for row in sorted(rows, key=lambda row: int(row["repeat"])):
+        if row["cell"] == cell:
+            texts[row["prompt"]] = (*texts.get(row["prompt"], ()), row["text"])
+    return texts
 
 
 def _entry(
-    name: str, rows: Sequence[Row], speed: Mapping[str, tuple[float, float, float]], baseline_texts: Mapping[str, str]
+    name: str,
+    rows: Sequence[Row],
+    speed: Mapping[str, tuple[float, float, float]],
+    baseline_texts: Mapping[str, tuple[str, ...]],
 ) -> dict[str, Any]:
     """A cell's numbers, as JSON."""
     total = sum((metrics_of(row) for row in rows), Metrics())

@@ -71,15 +71,25 @@ def grid(
     return (BASELINE, *cells)
 
 
-def plan(prompts: Sequence[Prompt], cells: Sequence[Cell], repeats: int) -> Iterator[tuple[Prompt, int, Cell]]:
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One decode of a sweep."""
+
+    prompt: Prompt
+    repeat: int
+    cell: Cell
+    turn: int  # counts (prompt, repeat) pairs
+
+
+def plan(prompts: Sequence[Prompt], cells: Sequence[Cell], repeats: int) -> Iterator[Run]:
     """All measurements in their order: prompt, repeat, and the cells turned by one each time."""
     turn = 0
     for prompt in prompts:
         for repeat in range(repeats):
             first = turn % len(cells)
-            turn += 1
             for cell in (*cells[first:], *cells[:first]):
-                yield prompt, repeat, cell
+                yield Run(prompt, repeat, cell, turn)
+            turn += 1
 
 
 def header(
@@ -130,8 +140,8 @@ def describe_run(engine: Decoder, prompt: str, base: DecodeConfig) -> RunStarted
 
 
 def measure(engine: Decoder, prompt: str, cell: Cell, base: DecodeConfig) -> Row:
-    """One decode, undisturbed: no narration, the clock synchronised at phases."""
-    events = list(engine.decode(prompt, cell.config(base), narrate=False, grain="phase"))
+    """One decode, undisturbed: no narration."""
+    events = list(engine.decode(prompt, cell.config(base), narrate=False))
     last = final(events)
     assert last is not None, "a decode ends with Finished or raises"
     ids = ",".join(map(str, last.ids))
@@ -154,6 +164,9 @@ def sweep(
 ) -> Iterator[tuple[int, int, RowLog]]:
     """Measure everything that is not measured yet.
 
+    All cells of a turn share one seed, ``base.seed`` + turn: with one seed for all prompts the same draws would decide
+    every text, and an interval over prompts would be far too narrow.
+
     Args:
         base: the settings that all cells share.
         path: where rows are kept; an interrupted sweep with the same path goes on.
@@ -161,17 +174,17 @@ def sweep(
     Yields:
         (rows done, rows in all, the log) after each row, once at the start as well.
     """
-    log = RowLog(
-        path, header("sweep", prompts, base, describe_run(engine, prompts[0].prompt, base), cells, repeats=repeats)
-    )
+    started = describe_run(engine, prompts[0].prompt, base)
+    log = RowLog(path, header("sweep", prompts, base, started, cells, repeats=repeats, seeds="seed + turn"))
     done = {(row["prompt"], row["repeat"], row["cell"]) for row in log.rows if not row["warmup"]}
-    todo = [item for item in plan(prompts, cells, repeats) if (item[0].id, item[1], item[2].key) not in done]
+    todo = [run for run in plan(prompts, cells, repeats) if (run.prompt.id, run.repeat, run.cell.key) not in done]
     total = len(done) + len(todo)
     yield len(done), total, log
     if todo:
         for row in warm_up(engine, prompts[0].prompt, cells, base):
             log.append({"prompt": prompts[0].id, "flavour": prompts[0].flavour, "repeat": -1, **row})
-    for count, (prompt, repeat, cell) in enumerate(todo, start=len(done) + 1):
-        row = measure(engine, prompt.prompt, cell, base)
-        log.append({"prompt": prompt.id, "flavour": prompt.flavour, "repeat": repeat, "warmup": False, **row})
+    for count, run in enumerate(todo, start=len(done) + 1):
+        prompt, settings = run.prompt, dataclasses.replace(base, seed=base.seed + run.turn)
+        row = measure(engine, prompt.prompt, run.cell, settings)
+        log.append({"prompt": prompt.id, "flavour": prompt.flavour, "repeat": run.repeat, "warmup": False, **row})
         yield count, total, log

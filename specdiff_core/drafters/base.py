@@ -6,9 +6,9 @@ window after each denoising step and returns the finished draft, so animation co
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 import torch
@@ -17,12 +17,6 @@ from torch import Tensor
 from specdiff_core.config import RevealOrder, Sampling
 from specdiff_core.errors import DraftContractError
 from specdiff_core.rng import Chance
-
-
-class Need(Enum):
-    """What a drafter wants from the target's passes."""
-
-    HIDDEN_STATES = "hidden_states"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +55,20 @@ class Draft:
     @classmethod
     def empty(cls) -> Draft:
         return cls(ids=torch.empty(0, dtype=torch.long), probs=None, reveal_steps=(), soft=(), nfe=0)
+
+    def until(self, ends: Sequence[int]) -> Draft:
+        """Cut behind the first id of ``ends``: what follows the end of the text can never be emitted, so it is not
+        asked about. The law stays the target's, because the cut tokens could change no text."""
+        cut = next((i + 1 for i, token in enumerate(self.ids.tolist()) if token in ends), None)
+        if cut is None:
+            return self
+        return dataclasses.replace(
+            self,
+            ids=self.ids[:cut],
+            probs=None if self.probs is None else self.probs[:cut],
+            reveal_steps=self.reveal_steps[:cut],
+            soft=self.soft[:cut],
+        )
 
     def check(self, gamma: int, vocab_size: int) -> None:
         """Raise :class:`DraftContractError` unless the draft can be verified."""
@@ -102,8 +110,7 @@ class Drafter(Protocol):
     """Shared weights with a name."""
 
     name: str
-    needs: frozenset[Need]
-    layers: tuple[int, ...]  # target layers whose outputs it reads (0 = after the first layer); empty without needs
+    layers: tuple[int, ...]  # target layers whose outputs it reads (0 = after the first layer); none for many
 
     def start(self) -> DraftSession:
         """A fresh session; two sessions never interfere."""

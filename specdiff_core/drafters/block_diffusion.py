@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdiff_core.cache import with_room
 from specdiff_core.denoise import denoise
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, Need
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.errors import DraftContractError, PairUnavailable
 from specdiff_core.models.dflash import DFlashDraftModel, Rope, from_folder
 from specdiff_core.models.folders import resolve
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from specdiff_core.device import Placement
     from specdiff_core.registry import DrafterSpec, PairSpec
 
-ROOM = 256  # keys and values are allocated in multiples of this many positions
-
 
 class BlockDrafter:
     """Shared weights: the DFlash network between the target's frozen embedding and head.
@@ -34,8 +33,6 @@ class BlockDrafter:
     Args:
         forbidden: ids that the target never says, besides the mask.
     """
-
-    needs: frozenset[Need] = frozenset({Need.HIDDEN_STATES})
 
     def __init__(
         self, name: str, network: DFlashDraftModel, embedding: Tensor, head: Tensor, *, forbidden: Sequence[int] = ()
@@ -65,8 +62,11 @@ class BlockSession:
         self._pending: list[Tensor] = []
         self._observed = 0  # tokens that the target has read
         self._cached = 0  # of them, those whose keys and values are in the cache
-        self._keys: list[Tensor] = []  # per layer [1, Hkv, room, D]
-        self._values: list[Tensor] = []
+        network = drafter.network
+        shape = (1, network.config.num_key_value_heads, 0, network.config.head_dim)
+        empty = torch.empty(shape, dtype=network.dtype, device=network.device)
+        self._keys = [empty] * len(network.layers)  # per layer [1, Hkv, room, D]
+        self._values = list(self._keys)
         self._rope: Rope
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
@@ -144,17 +144,11 @@ class BlockSession:
     def _reserve(self, size: int) -> None:
         """Grow the buffers, and the table of rotary factors, to hold ``size`` positions."""
         network = self._drafter.network
-        room = self._keys[0].shape[2] if self._keys else 0
-        if size <= room:
-            return
-        room = max(2 * room, -(-size // ROOM) * ROOM)
-        self._rope = network.rope(torch.arange(room, device=network.device)[None])
-        shape = (1, network.config.num_key_value_heads, room, network.config.head_dim)
-        for buffers in (self._keys, self._values):
-            grown = [torch.empty(shape, dtype=network.dtype, device=network.device) for _ in network.layers]
-            for old, new in zip(buffers, grown, strict=False):
-                new[:, :, : self._cached] = old[:, :, : self._cached]
-            buffers[:] = grown
+        before = self._keys[0].shape[2]
+        self._keys = with_room(self._keys, self._cached, size)
+        self._values = with_room(self._values, self._cached, size)
+        if (room := self._keys[0].shape[2]) > before:
+            self._rope = network.rope(torch.arange(room, device=network.device)[None])
 
     def _put(self, layer: int, k: Tensor, v: Tensor) -> int:
         """Write ``k, v [1, Hkv, n, D]`` behind the cached positions; returns where they end."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from specdiff_core.denoise import denoise
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, Need
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.errors import TokenizerMismatch, WeightsError
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
 
@@ -66,7 +66,6 @@ class MaskedDiffusionDrafter:
         forbidden: ids that the target never says.
     """
 
-    needs: frozenset[Need] = frozenset()
     layers: tuple[int, ...] = ()
 
     def __init__(

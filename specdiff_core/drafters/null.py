@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, Need
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -32,7 +32,6 @@ class NullDrafter:
     """The baseline of every race."""
 
     name = "none"
-    needs: frozenset[Need] = frozenset()
     layers: tuple[int, ...] = ()
 
     def start(self) -> DraftSession:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from torch import Tensor
 
 from specdiff_core.denoise import denoise
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, Need
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 
 Script = Callable[[tuple[int, ...], Tensor], Tensor]
 """(committed ids, window ids [g]) -> logits [g, V]."""
@@ -37,7 +37,6 @@ class ScriptedDrafter:
     """Weights: a function."""
 
     name = "scripted"
-    needs: frozenset[Need] = frozenset()
     layers: tuple[int, ...] = ()
 
     def __init__(self, script: Script, *, mask_id: int) -> None:

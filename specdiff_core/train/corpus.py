@@ -99,7 +99,10 @@ def encode_documents(
     tokens = np.concatenate(pieces)
     starts = np.cumsum([0, *(len(p) for p in pieces[:-1])])
     cache.mkdir(parents=True, exist_ok=True)
-    np.savez(path, tokens=tokens, starts=starts)
+    partial = path.with_suffix(".partial")  # renamed when it is whole: an interrupt leaves no half file
+    with partial.open("wb") as file:
+        np.savez(file, tokens=tokens, starts=starts)
+    partial.replace(path)
     return tokens, starts
 
 

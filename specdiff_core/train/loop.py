@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from specdiff_core.errors import ConfigError
+from specdiff_core.errors import ConfigError, SpecDiffError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,10 @@ def train(task: Task, plan: Plan) -> Iterator[TrainEvent]:
                 optimizer.zero_grad(set_to_none=False)
             value = float(loss.detach())
             if value != value:
-                raise FloatingPointError(f"The loss became NaN at step {step}; resume with a lower learning rate.")
+                raise SpecDiffError(
+                    f"The loss became NaN at step {step}.",
+                    hint="Begin again with a longer --warmup; --start DIR begins with weights that are good.",
+                )
             took = time.perf_counter() - began
             seconds += took
             tokens += task.tokens_per_step

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from specdiff_core.errors import CorpusError
 from specdiff_core.models.mdlm import Mdlm
 from specdiff_core.train.corpus import Corpus
 from specdiff_core.train.losses import position_weights, soft_cross_entropy, subs_loss, weighted_mean
@@ -124,6 +125,12 @@ class DraftTask:
         self._written = [np.asarray(part).reshape(-1) for part in written]
         self._end = int(tokenizer.eos_token_id)
         self._mixture, self._held_out = mixture(corpus, tokenizer, cache, seed + 1)
+        for name, found in self._held_out.items():
+            if len(found) < row_length:
+                raise CorpusError(
+                    f"{name}.valid has {len(found)} tokens; at least {row_length} are needed to measure drafting.",
+                    hint="Move more documents of this flavour from train to valid.",
+                )
         self._objective = _compiled(self._nats, compile)
         self._reference: dict[str, Tensor] = {}
 

@@ -231,7 +231,7 @@ class MdlmJob(DrafterJob):
             args.cache,
             self.plan,
             **({"subs_fraction": 0.0} if args.start else {}),
-            written=written_stream(args.written),
+            written=written_stream(args.written, self.target),
             tokens=self.tokens,
             seed=args.seed,
             compile=args.compile,

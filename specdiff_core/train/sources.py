@@ -44,12 +44,17 @@ def load_target(folder: Path, device: torch.device) -> LlamaForCausalLM:
     return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device).eval().requires_grad_(False)
 
 
-def written_stream(folder: Path) -> list[np.ndarray]:
-    """Target-written text as one stream of tokens; none where nothing was written."""
+def written_stream(folder: Path, target: LlamaForCausalLM) -> list[np.ndarray]:
+    """What ``target`` wrote, as one stream of tokens; none where nothing was written.
+
+    Raises:
+        CorpusError: the text in ``folder`` is of another target.
+    """
     from specdiff_core.train.windows import stream_of
-    from specdiff_core.train.written import Written
+    from specdiff_core.train.written import Written, sign
 
     if not any((folder / "train").glob("part-*.npz")):
         flags.say(f"no target-written text in {shown(folder)}: learning from the corpus only (see: train written)")
         return []
+    sign(folder / "train", target)
     return [stream_of(Written.load(folder / "train"))]

@@ -146,9 +146,13 @@ def digest_of(model: LlamaForCausalLM) -> str:
     return found.hexdigest()[:12]
 
 
-def _sign(folder: Path, digest: str) -> None:
-    """Say whose text ``folder`` holds, or find out that it is somebody else's."""
-    path = folder / "writer.txt"
+def sign(folder: Path, model: LlamaForCausalLM) -> None:
+    """Say that ``folder`` holds text of ``model``, or find out that it is somebody else's.
+
+    Raises:
+        CorpusError: it is.
+    """
+    path, digest = folder / "writer.txt", digest_of(model)
     if not path.is_file():
         path.write_text(digest + "\n", encoding="utf-8")
     elif (other := path.read_text(encoding="utf-8").strip()) != digest:
@@ -185,7 +189,7 @@ def write(
         CorpusError: the parts in ``folder`` were written by another target.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    _sign(folder, digest_of(model))
+    sign(folder, model)
     for part in range(parts):
         path = folder / f"part-{part:05d}.npz"
         if path.exists():
