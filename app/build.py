@@ -21,6 +21,8 @@ from specdiff_core.registry import PAIRS
 STATIC = Path(__file__).resolve().parent / "static"
 TRACES = Path(__file__).resolve().parent.parent / "assets" / "traces"
 PLOTLY = Path(plotly.__file__).resolve().parent / "package_data" / "plotly.min.js"
+CUSTOM = "custom"
+"""What the list of presets says once a setting differs from the chosen one."""
 TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
 NAMES = tuple(controls.FIELDS)
 QUIET = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
@@ -38,9 +40,14 @@ def head() -> str:
     return f"<style>{css()}\n{style}</style><script>{script}</script>"
 
 
-def player_script() -> str:
+def player_script(traces: Path) -> str:
     """What the player component runs when it appears: import the modules, mount once."""
-    options = json_for_script({"plotly": served(PLOTLY)})
+    help = {f"set-{name}": str(controls.FIELDS[name].metadata["help"]) for name in controls.MAIN}
+    recordings = [
+        {"title": " ".join(session.title_of(path).split())[:46], "url": served(path)}
+        for path in sorted(traces.glob("*.jsonl.gz"))
+    ]
+    options = json_for_script({"plotly": served(PLOTLY), "help": help, "recordings": recordings})
     return (
         f"import(new URL({json_for_script(served(STATIC / 'main.js'))}, document.baseURI))"
         f".then((player) => player.mount(element, props, watch, {options}));"
@@ -63,7 +70,7 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
     """
     decoders = factory or Engines()
     stops = session.Stops()
-    gr.set_static_paths([STATIC, PLOTLY.parent])
+    gr.set_static_paths([STATIC, PLOTLY.parent, traces])
 
     @on_gpu
     def decode(prompt: str, values: dict[str, Any], visitor: str) -> Iterator[str]:
@@ -93,7 +100,7 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
                     "",
                     recording=opening_trace(traces),
                     html_template=TEMPLATE,
-                    js_on_load=player_script(),
+                    js_on_load=player_script(traces),
                     apply_default_css=False,
                     elem_id="sd-player",
                 )
@@ -148,7 +155,7 @@ def _controls() -> tuple[gr.Textbox, dict[str, Any], gr.Button, gr.Button, gr.Ac
                         )
                         chip.click(None, None, prompt, js=scripts.constant(example.prompt))
             preset = gr.Dropdown(
-                [(item.label, str(i)) for i, item in enumerate(controls.PRESETS)],
+                [*((item.label, str(i)) for i, item in enumerate(controls.PRESETS)), ("Your own settings", CUSTOM)],
                 value="0",
                 label="Preset",
                 filterable=False,
@@ -178,13 +185,19 @@ def _wire_settings(
 ) -> None:
     """Presets and the bond T ≤ γ live in the browser; share links ask the server."""
     options = [controls.preset_values(item) for item in controls.PRESETS]
-    preset.input(None, preset, [widgets[name] for name in options[0]], js=scripts.choose(options))
+    drafters = {pair: [drafter.name for drafter in spec.drafters] for pair, spec in PAIRS.items()}
+    chosen = [widgets[name] for name in options[0]]
+    preset.input(None, [preset, widgets["pair"], *chosen], chosen, js=scripts.choose(options, drafters))
+    own = [  # a list tells of input also when somebody only passes by
+        widget.select if isinstance(widget, gr.Dropdown) else widget.input for widget in (*chosen, widgets["pair"])
+    ]
+    gr.on(own, None, None, preset, js=scripts.constant(CUSTOM))
     gamma, steps = widgets["gamma"], widgets["steps"]
-    gamma.input(None, [gamma, steps], steps, js=scripts.KEEP_STEPS_BELOW_GAMMA)
-    steps.input(None, [gamma, steps], gamma, js=scripts.KEEP_GAMMA_ABOVE_STEPS)
+    gr.on([gamma.input, gamma.release], None, [gamma, steps], steps, js=scripts.KEEP_STEPS_BELOW_GAMMA)
+    gr.on([steps.input, steps.release], None, [gamma, steps], gamma, js=scripts.KEEP_GAMMA_ABOVE_STEPS)
 
     def from_link(request: gr.Request) -> Sequence[Any]:
-        skip = [gr.skip()] * (len(NAMES) + 2)
+        skip = [gr.skip()] * (len(NAMES) + 3)
         try:
             text, config = controls.from_query(dict(request.query_params))
         except Exception as error:  # shown as a card, logged by app/errors.py
@@ -193,10 +206,11 @@ def _wire_settings(
         return [
             text if text is not None else gr.skip(),
             *(controls.shown(chosen[name]) if chosen else gr.skip() for name in NAMES),
+            CUSTOM if chosen else gr.skip(),
             gr.skip(),
         ]
 
-    page.load(from_link, None, [prompt, *(widgets[name] for name in NAMES), player], **QUIET)
+    page.load(from_link, None, [prompt, *(widgets[name] for name in NAMES), preset, player], **QUIET)
 
 
 def _wire_pairs(page: gr.Blocks, widgets: dict[str, Any], drawer: gr.Accordion) -> None:

@@ -16,7 +16,8 @@ LESSONS = (
             "then the target reads the whole window in one pass.",
             "In the draft window, rows are denoising steps and columns are positions. Hatching is a mask, a darker "
             "shade is more confidence. Below, each bar is the chance that a token is accepted and the tick is the "
-            "draw u: bar above tick, the token stays. The first ✕ cuts the window.",
+            "draw u: bar above tick, the token stays. The first ✕ cuts the window, and ↻ is what the target writes "
+            "instead.",
             "Both lanes were measured one after the other, after a short warm-up that is not counted. The player shows "
             "them together on one axis of decode time, slowed by the same factor.",
         ),
@@ -128,6 +129,7 @@ def parameters() -> str:
         limits = "true or false" if isinstance(item.default, bool) else limits
         default = getattr(item.default, "value", item.default)
         rows.append((item.name, limits, "the target's" if default is None else str(default), meta["help"]))
+    rows.append(("include_events", "true or false", "False", "Add every event of both lanes to the result (large)."))
     head = element(
         "thead",
         element("tr", *(element("th", text=t, scope="col") for t in ("parameter", "values", "default", "meaning"))),

@@ -5,7 +5,7 @@ The player itself is ``app/static``; what stands here must be a string, because 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.html import json_for_script
@@ -22,8 +22,13 @@ element.querySelectorAll('code').forEach((code) => {
   code.textContent = code.textContent.replaceAll('http://127.0.0.1:7860/', own);
 });"""
 
-KEEP_STEPS_BELOW_GAMMA = "(gamma, steps) => Math.min(gamma, steps)"
-KEEP_GAMMA_ABOVE_STEPS = "(gamma, steps) => Math.max(gamma, steps)"
+_BOND = """(gamma, steps) => {
+  const typing = document.activeElement && document.activeElement.type === 'number';
+  return typing || !(gamma >= 1) || !(steps >= 1) ? OWN : Math.BOUND(gamma, steps);
+}"""
+"""While somebody types a number, 16 passes through 1 and through nothing: the other knob waits for the end."""
+KEEP_STEPS_BELOW_GAMMA = _BOND.replace("OWN", "steps").replace("BOUND", "min")
+KEEP_GAMMA_ABOVE_STEPS = _BOND.replace("OWN", "gamma").replace("BOUND", "max")
 
 _SHARE = """(prompt, ...values) => {
   const names = NAMES;
@@ -54,6 +59,19 @@ def share(names: Sequence[str]) -> str:
     return _SHARE.replace("NAMES", json_for_script(list(names)))
 
 
-def choose(options: Sequence[dict[str, Any]]) -> str:
-    """From the index of an option to its values, in order."""
-    return f"(index) => Object.values({json_for_script(list(options))}[+index])"
+_CHOOSE = """(index, pair, ...values) => {
+  const chosen = OPTIONS[index];
+  if (!chosen) return values;
+  const fits = (DRAFTERS[pair] || []).includes(chosen.drafter);
+  return Object.keys(chosen).map((name, i) => (name === 'drafter' && !fits ? values[i] : chosen[name]));
+}"""
+
+
+def choose(options: Sequence[dict[str, Any]], drafters: Mapping[str, Sequence[str]]) -> str:
+    """From the index of an option, the pair, and the values on the page to the option's values, in order.
+
+    No option of that index, or a drafter that the pair has not: what is on the page stays. Gradio tells of a choice
+    also when somebody only passes by the list; that is harmless, because a setting that is changed takes the list's
+    own value away (see :data:`app.build.CUSTOM`).
+    """
+    return _CHOOSE.replace("OPTIONS", json_for_script(list(options))).replace("DRAFTERS", json_for_script(drafters))

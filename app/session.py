@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from app.controls import check_prompt, check_settings
@@ -236,6 +237,12 @@ def open_trace(path: str | None) -> str:
         return frame(run, 1, phase="finished", finished=True, source="file", trace=pack(trace.lanes, trace.title))
     except Exception as error:  # shown as a card, logged by app/errors.py
         return refusal(error, run)
+
+
+def title_of(path: Path) -> str:
+    """The title of a recording that ships with the page; only its first line is read."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return str(json.loads(lines.readline())["title"])
 
 
 def recording(path: str) -> str:

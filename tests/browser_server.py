@@ -55,6 +55,8 @@ def main() -> None:
         "drafted": list(FakeDecoder().decode("Once", config)),
     }
     write_trace(folder / "opening.jsonl.gz", lanes, title="A test recording")
+    second = {"drafted": list(FakeDecoder().decode("Twice", config))}
+    write_trace(folder / "another.jsonl.gz", second, title="A second recording")
 
     def factory(pair: str, drafter: str, progress: Any) -> Scripted:
         progress("Loading a pretend model")

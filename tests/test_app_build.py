@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import json
+import shutil
 import subprocess
 import sys
 import warnings
@@ -120,7 +121,7 @@ def test_nothing_on_the_page_points_outside() -> None:
     """Head, script and pages name no other host (fonts are the system's own)."""
     from app.pages import api, brand, learn
 
-    sources = [build.head(), build.player_script(), api(), brand(), learn()]
+    sources = [build.head(), build.player_script(build.TRACES), api(), brand(), learn()]
     sources += [path.read_text(encoding="utf-8") for path in build.STATIC.glob("*.js")]
     for source in sources:
         cleaned = source.replace("http://127.0.0.1", "").replace("http://www.w3.org/2000/svg", "")
@@ -170,8 +171,31 @@ def test_pairs_that_cannot_run_are_shown_disabled_with_the_reason() -> None:
 
 def test_presets_fill_their_widgets_in_order() -> None:
     """Object.values keeps the order of the keys, which is the order of the outputs."""
-    script = scripts.choose([{"gamma": 8, "steps": 1}, {"gamma": 16, "steps": 4}])
-    assert script == '(index) => Object.values([{"gamma":8,"steps":1},{"gamma":16,"steps":4}][+index])'
+    options = [{"gamma": 8, "drafter": "block"}, {"gamma": 16, "drafter": "mdlm"}]
+    chosen = scripts.choose(options, {"embedded": ["block", "mdlm"], "other": ["mdlm"]})
+    asked = [[1, "embedded"], [0, "embedded"], [0, "other"], ["custom", "embedded"], [0, "nothing"]]
+    program = f"const f = {chosen}; console.log(JSON.stringify({asked}.map(([i, p]) => f(i, p, 5, 'own'))))"
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node on the PATH")
+    told = subprocess.run([node, "-e", program], capture_output=True, text=True, check=True).stdout
+    assert json.loads(told) == [[16, "mdlm"], [8, "block"], [8, "own"], [5, "own"], [8, "own"]]
+
+
+def test_the_knobs_keep_t_below_gamma_but_not_while_somebody_types() -> None:
+    """Typing 16 passes through 1; an emptied box is no number."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node on the PATH")
+    program = f"""
+        let focus = 'range';
+        globalThis.document = {{ get activeElement() {{ return {{ type: focus }}; }} }};
+        const below = {scripts.KEEP_STEPS_BELOW_GAMMA}, above = {scripts.KEEP_GAMMA_ABOVE_STEPS};
+        const told = [below(4, 9), above(4, 9), below(null, 9), above(4, 0)];
+        focus = 'number';
+        console.log(JSON.stringify([...told, below(1, 9), above(4, 9)]));"""
+    told = subprocess.run([node, "-e", program], capture_output=True, text=True, check=True).stdout
+    assert json.loads(told) == [4, 9, 9, 4, 9, 4]
 
 
 def test_no_gpu_shim_without_spaces() -> None:

@@ -5,6 +5,7 @@ Skipped where Playwright's Python package or a Chromium is missing. Times are ge
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import shutil
@@ -18,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import parse_qs, urlencode, urlparse
 
 import pytest
 
@@ -194,7 +195,8 @@ def test_playback(browser: Any, address: str) -> None:
         assert player(page)["slow"] == 100
         page.click(".sd-play")
         page.wait_for_function("window.specdiff.player.playing")
-        assert not [url for url in calls if "queue" in url], "the player works alone"
+        asked = [url for url in calls if "gradio_api/" in url and "file=" not in url]
+        assert not asked, "the player works alone"
 
 
 def test_the_window_shows_every_number(browser: Any, address: str) -> None:
@@ -234,6 +236,28 @@ def test_settings(browser: Any, address: str) -> None:
         page.wait_for_function("document.querySelector('#set-gamma input[type=number]').value === '16'")
 
 
+def test_nobody_loses_settings_by_passing_the_presets_or_by_typing(browser: Any, address: str) -> None:
+    """Gradio's list tells of input when it loses the focus, its number box at every key."""
+    with visit(browser, address) as page:
+        gamma = page.locator("#set-gamma input[type=number]")
+        steps = page.locator("#set-steps input[type=number]")
+        steps.fill("4")
+        steps.press("Tab")
+        gamma.fill("")
+        gamma.press_sequentially("16", delay=60)
+        gamma.press("Tab")
+        page.wait_for_function("document.querySelector('#sd-preset input').value === 'Your own settings'")
+        page.locator("#sd-preset input").focus()
+        page.keyboard.press("Escape")
+        page.keyboard.press("Tab")
+        page.wait_for_timeout(400)
+        assert (gamma.input_value(), steps.input_value()) == ("16", "4")
+        page.click("#sd-preset input")
+        page.click("[role=option]:has-text('Balanced')")
+        page.wait_for_function("document.querySelector('#set-gamma input[type=number]').value === '8'")
+        page.wait_for_function("document.querySelector('#set-steps input[type=number]').value === '1'")
+
+
 def test_run_and_download(browser: Any, address: str, tmp_path: Path) -> None:
     """A run replaces the recording; the file that is offered is a trace of it."""
     with visit(browser, address) as page:
@@ -259,7 +283,9 @@ def test_stop_keeps_what_was_measured(browser: Any, address: str, folder: Path) 
         page.fill("#set-prompt textarea", "A slow run that is stopped")
         page.click("#sd-run")
         page.wait_for_selector(".sd-status:has-text('Measuring')")
-        assert page.locator(".sd").get_attribute("aria-busy") == "true"
+        assert page.locator(".sd-main").get_attribute("aria-busy") == "true"
+        assert "Measuring" in page.text_content(".sd-chip")
+        assert page.text_content(".sd-speed") == "–", "no number of the race before"
         page.click("#sd-stop")
         page.wait_for_selector(".sd-chip:has-text('Stopped run')")
         assert "that is stopped" in (folder / "stopped").read_text(encoding="utf-8")
@@ -358,19 +384,37 @@ def test_a_recording_offers_its_settings(browser: Any, address: str) -> None:
         assert page.input_value("#set-prompt textarea") == "Once"
 
 
-def test_share_link_restores_every_setting(browser: Any, address: str) -> None:
-    """Prompt and settings travel in the address."""
+def test_another_recording_plays_without_a_run(browser: Any, address: str) -> None:
+    """The list names what ships with the page; a choice is fetched from this server and says that it is a recording."""
     with visit(browser, address) as page:
-        page.fill("#set-prompt textarea", "Shared & <kept> 🦊")
-        page.locator("#set-gamma input[type=number]").fill("11")
-        page.locator("#set-gamma input[type=number]").press("Tab")
-        page.click("#sd-share")
-        page.wait_for_function("location.search.includes('gamma=11')")
-        link = page.url
-    assert "prompt=Shared" in link and "draft_temperature=" in link
-    with visit(browser, link) as page:
+        options = page.locator(".sd-more option")
+        assert options.all_text_contents() == ["Another recording…", "A second recording", "A test recording"]
+        page.select_option(".sd-more", label="A second recording")
+        page.wait_for_function("window.specdiff.trace.title === 'A second recording'")
+        assert "Recording" in page.text_content(".sd-chip")
+        assert page.text_content(".sd-drafted .sd-prompt").startswith("Twice")
+
+
+def test_share_link_restores_every_setting(browser: Any, address: str) -> None:
+    """Prompt and settings travel in the address: each that differs from its default comes back in its own widget."""
+    chosen = {
+        "pair": "embedded", "drafter": "mdlm", "gamma": "11", "steps": "3", "order": "entropy", "rule": "match",
+        "temperature": "0.7", "draft_temperature": "0.9", "top_k": "50", "top_p": "0.95", "seed": "17",
+        "max_new_tokens": "33", "ignore_eos": "true",
+    }  # fmt: skip
+    with visit(browser, f"{address}?{urlencode({'prompt': 'Shared & <kept> 🦊', **chosen})}") as page:
         page.wait_for_function("document.querySelector('#set-gamma input[type=number]').value === '11'")
+        page.click("#sd-drawer button")
+        page.wait_for_selector("#set-seed input")
+        page.click("#sd-share")
+        page.wait_for_function("document.querySelector('#sd-share').textContent !== 'Share link'")
+        link = page.url
         assert page.input_value("#set-prompt textarea") == "Shared & <kept> 🦊"
+        assert page.input_value("#set-seed input") == "17" and page.input_value("#set-top_k input") == "50"
+        assert page.is_checked("#set-ignore_eos input")
+        assert page.input_value("#sd-preset input") == "Your own settings"
+    told = {name: values[0] for name, values in parse_qs(urlparse(link).query).items()}
+    assert told == {"prompt": "Shared & <kept> 🦊", **chosen}
 
 
 def test_two_visitors_and_the_queue(browser: Any, address: str) -> None:
@@ -451,4 +495,5 @@ def test_the_mcp_tool(address: str) -> None:
         tools, (tool, result) = thread.submit(asyncio.run, call()).result(60)
     assert len(tools) == 1, "only the race is public"
     assert "Tokens drafted per round" in json.dumps(tool.inputSchema)
-    assert '"speedup"' in result.content[0].text or "speedup" in result.content[0].text
+    told = ast.literal_eval(result.content[0].text)  # Gradio writes a dict as Python does
+    assert told["speedup"] > 1 and told["drafted"]["new_tokens"] == 8

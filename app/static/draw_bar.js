@@ -42,7 +42,7 @@ export class BarView {
     this.shown = playing;
     attribute(this.play, 'aria-label', playing ? 'Pause (space)' : 'Play (space)');
     const share = duration ? t / duration : 0;
-    if (document.activeElement !== this.scrub || playing) this.scrub.value = String(Math.round(share * STEPS));
+    this.scrub.value = String(Math.round(share * STEPS));
     this.scrub.style.setProperty('--share', `${(100 * share).toFixed(2)}%`);
     attribute(this.scrub, 'aria-valuetext', `${seconds(t)} of ${seconds(duration)} seconds of decode time`);
     text(this.time, `${seconds(t)} / ${seconds(duration)} s`);

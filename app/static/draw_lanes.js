@@ -51,9 +51,11 @@ export class LaneView {
   }
 
   /** A new trace: forget everything drawn. */
-  reset(lane) {
+  reset(lane, absent = '') {
     this.lane = lane;
+    this.absent = absent; // why there is none, where it is known
     this.drawn = 0;
+    this.lit = [];
     this.body.textContent = '';
     this.guess.textContent = '';
     for (const [element, words] of [[this.clock, '0.000'], [this.rate, '–'], [this.state, ''], [this.count, '']]) text(element, words);
@@ -73,7 +75,7 @@ export class LaneView {
   draw(state, t, total, view) {
     const { lane } = this;
     if (!lane) {
-      text(this.count, this.vanilla ? 'This trace has no vanilla lane.' : 'No drafter: only vanilla ran.');
+      text(this.count, this.absent || (this.vanilla ? 'This trace has no vanilla lane.' : 'No drafter: only vanilla ran.'));
       return null;
     }
     const clock = clockOf(lane, state, t);
@@ -106,18 +108,19 @@ export class LaneView {
       span.dataset.round = token.round;
       body.append(span);
     }
-    if (this.marked !== undefined || view) this.mark(view && view.committed ? view.round : -1, state);
+    this.mark(view && view.committed ? view.round : -1);
     if (grew) this.text.scrollTop = this.text.scrollHeight;
   }
 
   /** Light up the tokens of the round on screen. */
-  mark(round, state) {
+  mark(round) {
     if (this.vanilla) return;
-    const last = state.tokens.length;
-    for (let i = Math.max(0, last - 80); i < last; i += 1) {
-      this.body.children[i].classList.toggle('sd-now', state.tokens[i].round === round);
+    for (const span of this.lit) span.classList.remove('sd-now');
+    this.lit = [];
+    for (let i = this.drawn - 1; i >= 0 && Number(this.body.children[i].dataset.round) >= round && round >= 0; i -= 1) {
+      if (Number(this.body.children[i].dataset.round) === round) this.lit.push(this.body.children[i]);
     }
-    this.marked = round;
+    for (const span of this.lit) span.classList.add('sd-now');
   }
 
   guesses(view) {

@@ -4,7 +4,14 @@ import { attribute, h, text } from './dom.js';
 import { milliseconds, seconds } from './words.js';
 
 export class SourceView {
-  constructor() {
+  /** @param {{title: string, url: string}[]} recordings that ship with the page @param {(url: string) => void} replay */
+  constructor(recordings, replay) {
+    this.more = h('select', { class: 'sd-pick sd-more', 'aria-label': 'Another recording' },
+      h('option', { value: '' }, 'Another recording…'), ...recordings.map(({ title, url }) => h('option', { value: url }, title)));
+    this.more.addEventListener('change', () => {
+      if (this.more.value) replay(this.more.value);
+      this.more.value = '';
+    });
     this.chip = h('span', { class: 'sd-chip' });
     this.words = h('span', { class: 'sd-source-words' });
     this.open = h('button', { type: 'button', class: 'sd-link', 'aria-haspopup': 'dialog', onclick: () => this.dialog.showModal() }, 'How this was measured');
@@ -16,7 +23,15 @@ export class SourceView {
     this.dialog.addEventListener('click', (event) => {
       if (event.target === this.dialog) this.dialog.close();
     });
-    this.element = h('div', { class: 'sd-source' }, this.chip, this.words, this.open, this.settings, this.dialog);
+    this.element = h('div', { class: 'sd-source' }, this.chip, this.words, this.open, this.settings, this.more, this.dialog);
+  }
+
+  /** While the server measures: what is on the stage is no longer the race before. */
+  measuring() {
+    text(this.chip, '● Measuring');
+    this.chip.dataset.kind = 'run';
+    text(this.words, 'your run, on this clock; the numbers follow when both lanes are done');
+    for (const element of [this.open, this.settings, this.more]) element.hidden = true;
   }
 
   /** @param {string} kind recording, run, file, stopped, failed */
@@ -29,6 +44,7 @@ export class SourceView {
     text(this.words, header ? `${dateOf(header.started_at)} · ${placeOf(header)}${kind === 'recording' ? ' · press Run for your own' : ''}` : '');
     this.open.hidden = !header;
     this.settings.hidden = !header || kind === 'run';
+    this.more.hidden = kind !== 'recording' || this.more.options.length < 3;
     if (header) attribute(this.settings, 'href', linkTo(header));
     this.body.textContent = '';
     if (header) this.body.append(...report(race, header, title));
@@ -49,7 +65,6 @@ const dateOf = (iso) => {
 const placeOf = (header) => `${header.device}, ${header.dtype}, ${header.threads} thread${header.threads === 1 ? '' : 's'}`;
 const GRAINS = {
   step: 'every denoising step (on a GPU the clock waits for it at both ends)',
-  phase: 'draft, score and verify',
   total: 'the whole run only',
 };
 

@@ -2,7 +2,7 @@
 
 import { h, text } from './dom.js';
 import { compare, predicted, speedup } from './fold.js';
-import { dash, percent, ratio, seconds, times } from './words.js';
+import { dash, percent, rate, ratio, seconds, times } from './words.js';
 
 const NUMBERS = [
   ['tau', 'τ', 'block efficiency', 'tokens/round', 'Tokens committed per round, the target’s own token included: between 1 and γ + 1.'],
@@ -10,6 +10,9 @@ const NUMBERS = [
   ['calls', 'N', 'target passes', '', 'Passes of the target model after the prompt was read: drafted lane, then vanilla lane.'],
   ['nfe', 'NFE', 'draft steps', 'passes', 'Passes of the drafter: denoising steps, all rounds together.'],
 ];
+
+const PREDICTED = 'v: seconds of one verifying pass of the target over those of one vanilla pass. c: seconds of one drafter pass over those '
+  + 'of one vanilla pass. Both are means of this race. What a round costs besides is left out, so it is a bound, not a result.';
 
 export class RailView {
   constructor() {
@@ -27,7 +30,7 @@ export class RailView {
       list.append(h('div', { tabindex: '0', 'aria-describedby': `sd-def-${key}` },
         h('dt', {}, h('b', { class: 'sd-symbol' }, symbol), ` ${name}`), h('dd', {}, this.values[key], ' ', this.units[key]), tip));
     }
-    this.predicted = h('p', { class: 'sd-predicted' });
+    this.predicted = h('p', { class: 'sd-predicted', title: PREDICTED });
     this.element = h('section', { class: 'sd-panel sd-score', 'aria-label': 'Result' },
       h('div', { class: 'sd-big' }, this.speed, this.speedWords), this.same, this.law, list, this.predicted);
   }
@@ -44,6 +47,12 @@ export class RailView {
     text(this.predicted, guess ? `Predicted, not measured: τ / (v + c·NFE/round) = ${times(guess.value)} with v = ${ratio(guess.verify)}, c = ${ratio(guess.cost)}: what a verifying pass and a drafter pass cost here, in vanilla passes.` : '');
   }
 
+  /** No number of the race before stays while another is measured. */
+  blank() {
+    for (const element of [this.speed, ...Object.values(this.values)]) text(element, dash);
+    for (const element of [this.speedWords, this.same, this.predicted]) text(element, '');
+  }
+
   draw(states, clocks) {
     const { drafted, vanilla } = states;
     const { lanes } = this;
@@ -51,8 +60,7 @@ export class RailView {
     const over = clocks.drafted && clocks.vanilla && clocks.drafted.done && clocks.vanilla.done;
     text(this.speed, times(value));
     text(this.speedWords, value === null ? 'speed-up, when both lanes have tokens'
-      : over ? `as fast as vanilla, measured: ${seconds(clocks.drafted.seconds)} s against ${seconds(clocks.vanilla.seconds)} s`
-        : 'vanilla’s tokens per second, so far');
+      : over ? speedWords(states, clocks, lanes) : 'vanilla’s tokens per second, so far');
     this.sameText(drafted, vanilla, over, lanes);
     const sums = drafted ? drafted.sums : null;
     text(this.values.tau, sums && sums.rounds ? ratio(sums.committed / sums.rounds) : dash);
@@ -78,4 +86,13 @@ export class RailView {
     else if (config.temperature > 0 && config.rule !== 'match') text(this.same, `≠ Another draw${lanes.drafted.header.lossless ? ' from the same law' : ''}: the texts part at token ${first + 1}.`);
     else text(this.same, `≠ The texts part at token ${first + 1}.`);
   }
+}
+
+/** Seconds compare only where both lanes have as many tokens; otherwise the ratio is of tokens per second. */
+function speedWords({ drafted, vanilla }, clocks, lanes) {
+  if (drafted.tokens.length === vanilla.tokens.length) {
+    return `as fast as vanilla, measured: ${seconds(clocks.drafted.seconds)} s against ${seconds(clocks.vanilla.seconds)} s`;
+  }
+  const cut = Object.values(lanes).some((lane) => lane && lane.finished && lane.finished.reason === 'stopped');
+  return `vanilla’s tokens per second, measured${cut ? ' on the part that ran' : ''}: ${rate(clocks.drafted.rate)} against ${rate(clocks.vanilla.rate)}`;
 }

@@ -19,8 +19,8 @@ export class RoundsView {
     const tallest = Math.max(1, ...lane.rounds.map((round) => round.size));
     for (const round of lane.rounds) {
       if (!round.size) continue;
-      const full = round.accepted === round.size;
-      const words = `round ${round.round + 1}: ${round.accepted} of ${round.size} accepted${full ? ', and a bonus token' : ''}`;
+      const full = round.accepted > 0 && round.accepted === round.drafted;
+      const words = `round ${round.round + 1}: ${round.accepted} of ${round.drafted} accepted${full && round.extra ? ', and a bonus token' : ''}`;
       const button = h('button', { type: 'button', class: `sd-rd${full ? ' sd-rd-full' : ''}`, title: words, 'aria-label': words, tabindex: '-1',
         onclick: () => this.onRound(round.round) },
       h('i', { style: `height:${(100 * round.size) / tallest}%` }, h('b', { style: `height:${(100 * round.accepted) / round.size}%` })));

@@ -5,14 +5,20 @@ import { attribute, h, text } from './dom.js';
 import { piece } from './fold.js';
 import { cell, exact, milliseconds, testWords } from './words.js';
 
-const PHASES = [['draft', 'Draft'], ['score', 'Score'], ['verify', 'Verify']];
+const PHASES = [
+  ['draft', 'Draft', 'The drafter fills the window of masks, one pass of its network per denoising step. Milliseconds on the decode clock.'],
+  ['score', 'Score', 'One pass of the target reads the anchor and all drafted tokens. Milliseconds on the decode clock.'],
+  ['verify', 'Verify', 'The acceptance tests, from left to right, and the target’s own token. Milliseconds on the decode clock.'],
+];
+const ACCEPT = 'One test per drafted token: bar, the probability to accept it; line, the draw u. Below the bar it passes.';
+const EXTRA = 'The token that the target itself adds: a correction after a refusal, a bonus after a full window.';
 
 export class WindowView {
   constructor() {
     this.round = h('span', { class: 'sd-sub' });
     this.phases = Object.fromEntries(PHASES.map(([key]) => [key, h('span', { class: 'sd-phase-time' })]));
-    this.pills = Object.fromEntries(PHASES.map(([key, name], i) =>
-      [key, h('li', { class: 'sd-phase' }, h('b', {}, String(i + 1)), ` ${name} `, this.phases[key])]));
+    this.pills = Object.fromEntries(PHASES.map(([key, name, title], i) =>
+      [key, h('li', { class: 'sd-phase', title }, h('b', {}, String(i + 1)), ` ${name} `, this.phases[key])]));
     this.table = h('div', { class: 'sd-grid', role: 'table', 'aria-label': 'Denoising steps by position, then the acceptance tests' });
     this.scroll = h('div', { class: 'sd-gridwrap', tabindex: '0', role: 'region', 'aria-label': 'Draft window, scrollable' }, this.table);
     this.say = h('p', { class: 'sd-say' });
@@ -31,6 +37,16 @@ export class WindowView {
     this.drawn = null;
     this.shape = '';
     this.table.textContent = '';
+    this.silence();
+  }
+
+  /** No round with a draft is on screen: no time and no note of another one stays. */
+  silence() {
+    for (const [key] of PHASES) {
+      this.pills[key].classList.remove('sd-on');
+      text(this.phases[key], '');
+    }
+    text(this.note, '');
   }
 
   /** Draw one view (see fold.js `window`); `lane` knows the words. */
@@ -41,6 +57,7 @@ export class WindowView {
     this.drawn = key;
     if (!view || !view.size) {
       text(this.round, view ? `round ${view.round + 1}` : '');
+      this.silence();
       this.build(0, 0);
       return;
     }
@@ -82,7 +99,7 @@ export class WindowView {
     this.anchor = h('div', { class: 'sd-anchor', role: 'cell' });
     const head = row('sd-head', h('div', { class: 'sd-label', role: 'columnheader' }, 'anchor'), this.anchor);
     for (let i = 0; i < size; i += 1) head.append(h('div', { class: 'sd-col', role: 'columnheader' }, String(i + 1)));
-    head.append(h('div', { class: 'sd-col', role: 'columnheader' }, 'extra'));
+    head.append(h('div', { class: 'sd-col', role: 'columnheader', title: EXTRA }, 'extra'));
     this.table.append(head);
     const body = h('div', { class: 'sd-steps', role: 'rowgroup' });
     for (let step = 0; step < steps; step += 1) {
@@ -92,7 +109,7 @@ export class WindowView {
     }
     this.table.append(body);
     for (let i = 0; i <= size; i += 1) this.tests.push(testCell());
-    this.table.append(row('sd-tests', label('accept?'), blank(), ...this.tests.map((test) => test.element)));
+    this.table.append(row('sd-tests', label('accept?', ACCEPT), blank(), ...this.tests.map((test) => test.element)));
   }
 
   /** One row; it changes once per round, when its step has happened. */
@@ -125,7 +142,7 @@ export class WindowView {
   /** One acceptance test; the last column is the token that the target adds. */
   test(view, lane, position) {
     const { element, bar, tick, glyph, word, numbers } = this.tests[position];
-    const { verified, scored, size } = view;
+    const { verified, scored, size, drafted } = view;
     const set = (kind, mark, shown, title, height, draw, figures) => {
       element.className = `sd-v sd-v-${kind}`;
       glyph.textContent = mark;
@@ -137,24 +154,26 @@ export class WindowView {
       if (!tick.hidden) tick.style.bottom = `${(100 * draw).toFixed(2)}%`;
     };
     if (position === size) {
-      if (verified && verified.accepted === size) {
-        set('bonus', '+', cell(piece(lane, verified.extra)), `bonus token ${JSON.stringify(piece(lane, verified.extra))}, drawn from the target`, null, null, 'bonus');
-      } else set('none', '', '', verified ? 'no bonus: the run was cut' : 'a bonus token, if all are accepted', null, null);
+      const extra = verified && piece(lane, verified.extra);
+      if (!verified) set('none', '', '', EXTRA, null, null);
+      else if (!view.extra) set('none', '', '', 'nothing is added: an accepted token ended the text', null, null);
+      else if (verified.accepted === drafted) set('bonus', '+', cell(extra), `bonus token ${JSON.stringify(extra)}, drawn from the target`, null, null, 'bonus');
+      else set('fix', '↻', cell(extra), `the target writes ${JSON.stringify(extra)} instead`, null, null, 'instead');
       return;
     }
     if (!verified) {
-      if (scored) set('scored', '', '', `the target gives p = ${exact(scored.p[position])}`, scored.p[position], null, `p ${short(scored.p[position])}`);
+      if (scored && position < drafted) set('scored', '', '', `the target gives p = ${exact(scored.p[position])}`, scored.p[position], null, `p ${short(scored.p[position])}`);
       else set('none', '', '', 'not scored yet', 0, null);
       return;
     }
     const test = verified.tests[position];
     if (!test) {
-      set('cut', '', '', 'cut: never tested, because an earlier token was refused', 0, null, 'not tested');
+      const why = position < drafted ? 'because an earlier token was refused' : 'because the text ends before it';
+      set('cut', '', '', `cut: never tested, ${why}`, 0, null, 'not tested');
     } else if (test.accepted) {
       set('ok', '✓', cell(piece(lane, test.id)), testWords(test), test.threshold, test.draw, figuresOf(test));
     } else {
-      const extra = cell(piece(lane, verified.extra));
-      set('no', '✕', extra, `${JSON.stringify(piece(lane, test.id))} refused: ${testWords(test)}; the target writes ${JSON.stringify(piece(lane, verified.extra))}`, test.threshold, test.draw, figuresOf(test));
+      set('no', '✕', cell(piece(lane, test.id)), `${JSON.stringify(piece(lane, test.id))} refused: ${testWords(test)}; the target writes ${JSON.stringify(piece(lane, verified.extra))}`, test.threshold, test.draw, figuresOf(test));
     }
   }
 
@@ -182,8 +201,8 @@ const KEY = () => h('p', { class: 'sd-key' },
   h('span', { class: 'sd-c sd-kept', 'aria-hidden': 'true' }), 'known', h('span', { class: 'sd-c sd-mask', 'aria-hidden': 'true' }), 'mask or cut');
 
 const row = (kind, ...cells) => h('div', { class: `sd-row ${kind}`, role: 'row' }, ...cells);
-const label = (words) => h('div', { class: 'sd-label', role: 'rowheader' }, words);
-const blank = () => h('div', { class: 'sd-blank', role: 'cell', 'aria-hidden': 'true' });
+const label = (words, title) => h('div', { class: 'sd-label', role: 'rowheader', title }, words);
+const blank = () => h('div', { class: 'sd-blank', role: 'cell' });
 
 function testCell() {
   const bar = h('i', { class: 'sd-bar-fill' });

@@ -28,7 +28,7 @@ export function buildLane(events) {
     if (event.kind === 'Finished') lane.finished = event;
     if (event.kind === 'Failed') lane.failed = event;
     if (event.kind === 'RoundStarted') {
-      current = { round: event.round, size: 0, steps: 0, accepted: 0, source: '', first: index, last: index, start: last };
+      current = { round: event.round, size: 0, steps: 0, drafted: 0, accepted: 0, extra: false };
       lane.rounds.push(current);
     }
     if (event.kind === 'Committed') ids.push(...event.ids); // also in slim news, where no round is announced
@@ -37,13 +37,12 @@ export function buildLane(events) {
       current.steps += 1;
       current.size = event.ids.length;
     }
-    if (event.kind === 'DraftReady') current.size = event.ids.length;
-    if (event.kind === 'Verified') {
-      current.accepted = event.accepted;
-      current.source = event.source;
+    if (event.kind === 'DraftReady') {
+      current.drafted = event.ids.length; // fewer than the window where the text ends in it
+      current.size = Math.max(current.size, event.ids.length);
     }
-    if (event.kind === 'Committed') current.last = index;
-    current.end = last;
+    if (event.kind === 'Verified') current.accepted = event.accepted;
+    if (event.kind === 'Committed') current.extra = event.ids.length > current.accepted;
   });
   events.forEach((event, index) => {
     if (['RoundStarted', 'DenoiseStep', 'TargetScored', 'Committed'].includes(event.kind)) lane.stops.push(index);
@@ -71,6 +70,7 @@ export function check(lane) {
     if (event.kind === 'TargetScored') need(event.p.length === (size ?? 0), 'scores for another draft');
     if (event.kind === 'Verified') {
       need(event.tests.length <= (size ?? 0) && event.accepted <= event.tests.length, 'tests of another draft');
+      need(event.accepted === (size ?? 0) || event.tests.length === event.accepted + 1, 'no test that ended the run');
       need(event.tests.every((test) => test.kind === 'match' || Number.isFinite(test.draw)), 'a test without its draw');
       need(event.tests.every((test) => Number.isFinite(test.threshold)), 'a test without its threshold');
     }
@@ -137,10 +137,11 @@ function apply(state, lane, event, time) {
   const { sums } = state;
   switch (event.kind) {
     case 'RoundStarted': {
-      const known = lane.rounds[event.round] || { size: 0, steps: 0 };
+      const known = lane.rounds[event.round] || { size: 0, steps: 0, drafted: 0, extra: false };
       if (state.window && state.window.verified) state.previous = state.window;
       state.window = {
         round: event.round, length: event.length, anchor: event.anchor, size: known.size, total: known.steps,
+        drafted: known.drafted, extra: known.extra,
         steps: [], draft: null, scored: null, verified: null, committed: null,
       };
       break;

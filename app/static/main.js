@@ -3,7 +3,7 @@
 
 import { Player, autoSlow } from './player.js';
 import { buildLane, check, countAt, piece, stateAt, stopsOf } from './fold.js';
-import { gzip, serialise, unpack } from './trace.js';
+import { gzip, serialise, unpack, unzip } from './trace.js';
 import { h, text } from './dom.js';
 import { layOut } from './layout.js';
 import { narrate } from './words.js';
@@ -11,7 +11,7 @@ import { narrate } from './words.js';
 const QUIET_MS = 1600; // after Stop: how long to wait for the server's last frame
 
 class App {
-  constructor(root, { plotly }) {
+  constructor(root, { plotly, recordings }) {
     this.root = root;
     this.lanes = { drafted: null, vanilla: null };
     this.states = { drafted: null, vanilla: null };
@@ -22,13 +22,14 @@ class App {
     this.frame = this.frame.bind(this);
     this.asked = 0; // the animation frame that was asked for; none while nothing moves
     this.last = 0;
-    this.build(plotly);
+    this.build(plotly, recordings);
     this.wake();
   }
 
-  build(plotly) {
+  build(plotly, recordings) {
     Object.assign(this, layOut(this.root, {
       plotly,
+      recordings,
       jump: (round) => this.jump(round),
       wake: () => this.wake(),
       actions: {
@@ -37,6 +38,7 @@ class App {
         seek: (share) => this.act(() => { this.player.pause(); this.player.seek(share * this.player.duration); }),
         slow: (factor) => this.act(() => { this.player.slow = factor ?? autoSlow(this.player.duration); }),
         save: () => this.save(),
+        replay: (url) => this.replay(url),
       },
     }));
     document.addEventListener('keydown', (event) => this.keys(event));
@@ -55,6 +57,7 @@ class App {
   /** A message of the server. */
   async receive(message) {
     this.waiting = false;
+    if (message.source === 'file' && this.live) return; // a file that was opened while a race is measured comes too late
     if (message.card) {
       this.live = null;
       this.status.show('');
@@ -85,12 +88,29 @@ class App {
 
   /** Slim news while a lane is measured: text and clock, at most once a second. */
   measuring(message) {
-    if (!this.live || this.live.run !== message.run) this.live = { run: message.run, events: {} };
+    if (!this.live || this.live.run !== message.run) {
+      this.live = { run: message.run, events: {} };
+      this.source.measuring();
+      this.rail.blank();
+    }
     for (const { lane, ...event } of message.events) (this.live.events[lane] ??= []).push(event);
     this.busy(true);
     const name = message.lane === 'vanilla' ? 'vanilla' : 'the drafted lane';
     this.status.show(`Measuring ${name}, undisturbed: one update a second. The race replays when both lanes are done.`);
     this.redraw();
+  }
+
+  /** Another recording that ships with the page. */
+  async replay(url) {
+    try {
+      const answer = await fetch(new URL(url, document.baseURI));
+      if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
+      const trace = await unzip(new Uint8Array(await answer.arrayBuffer()));
+      if (!this.live) this.show(trace, 'recording');
+    } catch (error) {
+      this.card.show({ title: 'This recording could not be shown', message: 'The server did not send it whole.', hint: 'Reload the page, or press Run for a race of your own.', field: '' });
+      console.warn('recording not shown:', error);
+    }
   }
 
   pressedRun() {
@@ -101,8 +121,13 @@ class App {
 
   /** Gradio writes the place in the queue into its own status; the player repeats it in words. */
   queued(element) {
+    const place = /queue:\s*(\d+)\s*\/\s*(\d+)/i.exec(element.textContent);
+    if (place && !this.waiting && !this.root.classList.contains('sd-busy')) this.pressedRun(); // started by a key
+    if (element.querySelector('.error') && this.live) {
+      this.finishLocally();
+      return;
+    }
     if (!this.waiting) return;
-    const place = /(\d+)\s*\/\s*(\d+)/.exec(element.textContent);
     if (place) this.status.show(`One race runs at a time, to keep its clock undisturbed. Yours is number ${place[1]} of ${place[2]} in the queue.`);
     if (element.querySelector('.error')) {
       this.waiting = false;
@@ -137,7 +162,9 @@ class App {
 
   busy(on) {
     this.root.classList.toggle('sd-busy', on);
-    this.root.setAttribute('aria-busy', String(on));
+    this.root.querySelector('.sd-main').setAttribute('aria-busy', String(on)); // not what speaks: the status line
+    const open = document.querySelector('#sd-open');
+    if (open) open.inert = on; // its file would replace the race that is measured
   }
 
   /** Put a trace on the stage and play it. */
@@ -147,15 +174,14 @@ class App {
     for (const lane of Object.values(lanes)) if (lane) check(lane); // before anything on the stage is touched
     this.trace = trace;
     this.lanes = lanes;
+    this.told = [trace.title === 'Stopped run' ? 'stopped' : source, { lanes }, trace.title];
     const both = Object.values(this.lanes).filter(Boolean);
     this.states = { drafted: null, vanilla: null };
     this.player = new Player({ duration: Math.max(0, ...both.map((lane) => lane.duration)), stops: stopsOf(this.lanes) });
     this.restage();
     this.window.reset();
     this.rounds.reset(this.lanes.drafted);
-    this.rail.reset(this.lanes);
     this.bar.reset(this.player);
-    this.source.reset(trace.title === 'Stopped run' ? 'stopped' : source, { lanes: this.lanes }, trace.title);
     if (window.matchMedia('(prefers-reduced-motion: reduce)').matches) this.player.seek(this.player.duration);
     else this.player.play();
     this.redraw();
@@ -163,10 +189,13 @@ class App {
 
   /** Give the text panels back to the trace (a live run may have borrowed them). */
   restage() {
+    const absent = this.trace && this.trace.title === 'Stopped run' ? 'Stopped before its turn.' : '';
     for (const [name, view] of Object.entries(this.views)) {
-      view.reset(this.lanes[name]);
+      view.reset(this.lanes[name], absent);
       view.waiting = false;
     }
+    if (this.told) this.source.reset(...this.told);
+    this.rail.reset(this.lanes);
     this.redraw();
   }
 
@@ -191,6 +220,8 @@ class App {
     const target = event.target;
     if (target.closest('textarea, select, [contenteditable], dialog, [role=tablist], [role=listbox], input:not(.sd-scrub)')) return;
     if (!this.root.offsetParent) return; // another tab of the page is open
+    const grid = target.closest('.sd-gridwrap');
+    if (grid && grid.scrollWidth > grid.clientWidth) return; // arrows scroll it
     if (event.key === ' ' && !target.closest('button, a, summary')) this.act(() => this.player.toggle());
     else if (event.key === 'ArrowRight') this.act(() => this.player.step(event.shiftKey ? 10 : 1));
     else if (event.key === 'ArrowLeft') this.act(() => this.player.step(event.shiftKey ? -10 : -1));
@@ -258,7 +289,7 @@ class App {
       const sentence = narrate(view, (id) => piece(lanes.drafted, id));
       this.window.draw(view, lanes.drafted, sentence, ahead);
       this.rounds.draw(states.drafted, view);
-    } else this.window.draw(null, null, lanes.vanilla ? 'Only vanilla ran: every token costs one pass of the target.' : '', false);
+    } else this.window.draw(null, null, lanes.vanilla ? 'Only vanilla ran: every token cost one pass of the target.' : '', false);
     this.rail.draw(states, clocks);
     this.bar.draw(player);
     this.charts.offer({ lanes, states, clocks, view, duration: player.duration });
@@ -315,6 +346,7 @@ function restoreTheme() {
 /** Called by the component (app/build.py) once per page. */
 export function mount(element, props, watch, options) {
   restoreTheme();
+  for (const [id, words] of Object.entries(options.help)) document.getElementById(id)?.setAttribute('title', words);
   const root = element.querySelector('.sd');
   const app = new App(root, options);
   let last = '';

@@ -35,7 +35,9 @@ export function serialise({ title, lanes }) {
 }
 
 /** base64 of a .jsonl.gz file -> the parsed trace with its bytes, kept for the download. */
-export async function unpack(base64) {
-  const bytes = fromBase64(base64);
+export const unpack = (base64) => unzip(fromBase64(base64));
+
+/** The bytes of a .jsonl.gz file -> the same. */
+export async function unzip(bytes) {
   return { ...parse(new TextDecoder().decode(await gunzip(bytes))), bytes };
 }

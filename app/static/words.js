@@ -76,8 +76,9 @@ export function narrate(view, word) {
   if (!view) return 'The target reads the prompt.';
   const name = `Round ${view.round + 1}`;
   if (view.verified) return `${name}: ${verdict(view, word)}`;
+  if (view.draft && view.draft.nfe && !view.drafted) return `${name}: stopped while drafting.`;
   if (view.size === 0) return `${name}: one target pass for one token.`;
-  if (view.scored) return `${name}: the target has read the ${plural(view.size, 'drafted token')} in one pass.`;
+  if (view.scored) return `${name}: the target has read the ${plural(view.drafted, 'drafted token')} in one pass.`;
   const step = view.steps[view.steps.length - 1];
   if (step) {
     const where = list([...step.revealed].sort((a, b) => a - b).map((position) => position + 1));
@@ -88,13 +89,13 @@ export function narrate(view, word) {
 }
 
 function verdict(view, word) {
-  const { verified, size } = view;
+  const { verified, drafted: size } = view;
   const extra = quoted(word(verified.extra));
   if (size === 0) return `the target writes ${extra}.`;
   const last = verified.tests[verified.tests.length - 1];
   if (verified.accepted === size) {
     const all = size === 1 ? 'the drafted token passes' : `all ${size} drafted tokens pass`;
-    return `${all}; the target adds a bonus token, ${extra}.`;
+    return view.extra ? `${all}; the target adds a bonus token, ${extra}.` : `${all}, and the text ends there.`;
   }
   const why = last.kind === 'match'
     ? 'its own draw differs'

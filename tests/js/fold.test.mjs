@@ -96,6 +96,25 @@ test('characters spread over tokens appear at the token that completes them; lit
   assert.deepEqual(joinPieces(['\\xff', 'x']), ['\\xff', 'x']); // never completes: stays as it was written
 });
 
+test('a draft that the end of the text cuts keeps its window and claims no bonus', () => {
+  const span = { start: 0, seconds: 0.1 };
+  const step = { kind: 'DenoiseStep', round: 0, step: 0, ids: [5, 6, 0, 7], revealed: [0, 1, 2, 3], confidence: [1, 1, 1, 1], candidates: [[], [], [], []], span };
+  const tests = [5, 6, 0].map((id, position) => ({ position, id, p: 1, q: 1, threshold: 1, draw: 0.5, accepted: true, kind: 'ratio' }));
+  const events = [
+    { kind: 'RoundStarted', round: 0, length: 1, anchor: 9 }, step,
+    { kind: 'DraftReady', round: 0, ids: [5, 6, 0], nfe: 1, span },
+    { kind: 'TargetScored', round: 0, p: [1, 1, 1], span },
+    { kind: 'Verified', round: 0, tests, accepted: 3, extra: 4, source: 'bonus', span },
+    { kind: 'Committed', round: 0, ids: [5, 6, 0], sources: ['draft', 'draft', 'draft'], total: 3, at: 0.3 },
+  ];
+  const lane = buildLane(events);
+  check(lane);
+  const { size, drafted, extra } = stateAt(lane, events.length).window;
+  assert.deepEqual({ size, drafted, extra }, { size: 4, drafted: 3, extra: false });
+  const refused = events.map((event) => (event.kind === 'Verified' ? { ...event, tests: [], accepted: 0 } : event));
+  assert.throws(() => check(buildLane(refused)), /ended the run/);
+});
+
 test('compare finds the first difference', () => {
   assert.deepEqual(compare([1, 2, 3], [1, 2, 3]), { same: true, first: -1 });
   assert.deepEqual(compare([1, 2, 3], [1, 9, 3]), { same: false, first: 1 });

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { cell, exact, milliseconds, narrate, quoted, rate, seconds, slowWords, testWords, times, tokenTitle } from '../../app/static/words.js';
 
 const word = (id) => ({ 1: ' hill', 2: ' house', 3: '\n' })[id];
-const view = (more) => ({ round: 4, size: 8, total: 2, anchor: 1, steps: [], draft: null, scored: null, verified: null, ...more });
+const view = (more) => ({ round: 4, size: 8, drafted: 8, extra: true, total: 2, anchor: 1, steps: [], draft: null, scored: null, verified: null, ...more });
 const trial = { id: 1, p: 0.32, q: 1, threshold: 0.32, draw: 0.81, accepted: false, kind: 'ratio' };
 
 test('the narration says what happened, phase by phase', () => {
@@ -18,6 +18,10 @@ test('the narration says what happened, phase by phase', () => {
   assert.equal(narrate(view({ verified: refused }), word), 'Round 5: the target keeps 6 of 8, refuses “hill” (u = 0.81 ≥ 0.32) and writes “house”.');
   const none = { accepted: 0, extra: 3, tests: [{ ...trial, kind: 'match', draw: null }] };
   assert.equal(narrate(view({ verified: none }), word), 'Round 5: the target keeps none, refuses “hill” (its own draw differs) and writes “↵”.');
+  const ended = { accepted: 3, extra: 2, tests: [{ ...trial, accepted: true }] };
+  assert.equal(narrate(view({ verified: ended, drafted: 3, extra: false }), word), 'Round 5: all 3 drafted tokens pass, and the text ends there.');
+  assert.equal(narrate(view({ draft: { ids: [], nfe: 2 }, drafted: 0 }), word), 'Round 5: stopped while drafting.');
+  assert.equal(narrate(view({ draft: { ids: [], nfe: 0 }, size: 0, drafted: 0 }), word), 'Round 5: one target pass for one token.');
   const all = { accepted: 8, extra: 2, tests: [trial] };
   assert.equal(narrate(view({ verified: all }), word), 'Round 5: all 8 drafted tokens pass; the target adds a bonus token, “house”.');
 });
