@@ -145,7 +145,7 @@ def parameters() -> str:
             for name, *cells in rows
         ),
     )
-    table = element("table", head, body)
+    table = element("table", head, body, tabindex="0")  # scrolls sideways on a phone
     return element("article", element("h2", text="Parameters"), table, class_="sd-lesson sd-parameters")
 
 

@@ -158,7 +158,7 @@ def stream(
     work = Work(factory, text, config)
     if stops is not None and session:
         stops.add(session, work)
-    last = frame(run, seq, phase="loading", message="Preparing the run", settings=config.to_dict())
+    last = frame(run, seq, phase="loading", message="Preparing the run")
     try:
         yield last
         work.start()

@@ -443,13 +443,15 @@ def test_accessible_and_fitting(browser: Any, address: str, size: tuple[int, int
         stand(page, "Committed", 2)
         assert ("dark" in page.evaluate("document.body.className")) == dark
         page.wait_for_selector(".sd-rail .main-svg" if size[0] > 400 else ".sd-bar")
-        found = axe.run(page).response["violations"]
-        serious = [
-            (item["id"], [node["html"][:160] for node in item["nodes"]])
-            for item in found
-            if item["impact"] in {"serious", "critical"}
-        ]
-        assert not serious, serious
+
+        def serious() -> list[tuple[str, list[str]]]:
+            return [
+                (item["id"], [node["html"][:160] for node in item["nodes"]])
+                for item in axe.run(page).response["violations"]
+                if item["impact"] in {"serious", "critical"}
+            ]
+
+        assert not serious()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         box = page.locator(".sd-bar").bounding_box()
         assert box["y"] + box["height"] <= size[1] + 1 and box["x"] >= 0 and box["x"] + box["width"] <= size[0] + 1
@@ -458,6 +460,17 @@ def test_accessible_and_fitting(browser: Any, address: str, size: tuple[int, int
             page.click(f"button[role=tab]:has-text('{tab}')")
             page.wait_for_selector(".sd-lesson:visible")
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), tab
+            assert not serious(), tab
+        page.click("button[role=tab]:has-text('Live')")
+        page.fill("#set-prompt textarea", "")
+        page.click("#sd-run")
+        page.wait_for_selector(".sd-card:not([hidden])")
+        page.click("#sd-drawer button")
+        page.wait_for_selector("#set-seed input:visible")
+        assert not serious(), "a card and the open drawer"
+        page.click(".sd-link")
+        page.wait_for_selector("dialog[open]")
+        assert not serious(), "the dialog"
 
 
 def test_the_python_client(address: str) -> None:

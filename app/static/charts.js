@@ -112,7 +112,6 @@ export class Charts {
     this.scene = null;
     this.dirty = new Set();
     this.plotly = null;
-    this.failed = null;
     const watcher = new IntersectionObserver((entries) => {
       for (const entry of entries) {
         if (entry.isIntersecting) this.visible.add(entry.target.dataset.figure);
@@ -126,7 +125,7 @@ export class Charts {
       watcher.observe(element);
     }
     loadPlotly(address).then((plotly) => { this.plotly = plotly; wake(); }, (error) => {
-      this.failed = error;
+      console.warn('no charts:', error);
       for (const element of Object.values(places)) element.textContent = 'The chart library could not be loaded; all numbers above are complete without it.';
     });
   }

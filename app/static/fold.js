@@ -14,7 +14,7 @@ export function eventTime(event, last) {
 /** Index one lane once: times, words, rounds, places where stepping stops. */
 export function buildLane(events) {
   const lane = {
-    events, times: [], pieces: {}, header: null, finished: null, failed: null, rounds: [], stops: [], shown: [],
+    events, times: [], pieces: {}, header: null, finished: null, rounds: [], stops: [], shown: [],
     duration: 0,
   };
   let last = 0;
@@ -26,7 +26,6 @@ export function buildLane(events) {
     if (event.kind === 'RunStarted') lane.header = event;
     if (event.kind === 'PiecesSeen') Object.assign(lane.pieces, event.pieces);
     if (event.kind === 'Finished') lane.finished = event;
-    if (event.kind === 'Failed') lane.failed = event;
     if (event.kind === 'RoundStarted') {
       current = { round: event.round, size: 0, steps: 0, drafted: 0, accepted: 0, extra: false };
       lane.rounds.push(current);
@@ -126,9 +125,8 @@ function rawBytes(source) {
 
 export function emptyState() {
   return {
-    n: 0, tokens: [], window: null, previous: null, ended: false, points: [{ t: 0, total: 0, round: -1 }],
+    n: 0, tokens: [], window: null, previous: null, ended: false, points: [{ t: 0, total: 0 }],
     sums: { rounds: 0, committed: 0, drafted: 0, tested: 0, accepted: 0, nfe: 0, calls: 0, testedAt: [], acceptedAt: [] },
-    sources: { draft: 0, residual: 0, bonus: 0, target: 0 },
   };
 }
 
@@ -171,12 +169,11 @@ function apply(state, lane, event, time) {
       const tests = state.window && state.window.verified ? state.window.verified.tests : [];
       event.ids.forEach((id, i) => {
         const source = event.sources[i];
-        state.sources[source] = (state.sources[source] || 0) + 1;
         state.tokens.push({ id, source, round: event.round, test: tests[i] || null });
       });
       sums.rounds += 1;
       sums.committed += event.ids.length;
-      state.points.push({ t: time, total: event.total, round: event.round });
+      state.points.push({ t: time, total: event.total });
       if (state.window) state.window.committed = event;
       break;
     }
