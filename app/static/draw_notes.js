@@ -102,7 +102,7 @@ function table(race) {
   const lanes = Object.entries(race.lanes).filter(([, lane]) => lane && lane.finished);
   if (!lanes.length) return [];
   const row = (tag, cells) => h('tr', {}, ...cells.map((words, i) => h(i ? tag : 'th', i ? {} : { scope: 'row' }, words)));
-  return [h('table', { class: 'sd-table' }, h('caption', {}, 'Where the decode time went'),
+  return [h('table', { class: 'sd-table', tabindex: '0' }, h('caption', {}, 'Where the decode time went'),
     h('thead', {}, h('tr', {}, ...['lane', ...PHASES, 'total'].map((words) => h('th', { scope: 'col' }, words)))),
     h('tbody', {}, ...lanes.map(([name, lane]) => row('td', [name,
       ...PHASES.map((phase) => milliseconds((lane.finished.seconds_by || {})[phase] || 0)), `${seconds(lane.finished.seconds)} s`]))))];
