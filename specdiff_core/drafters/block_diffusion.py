@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdiff_core.cache import with_room
+from specdiff_core.cache import Rooms
 from specdiff_core.denoise import denoise
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.errors import DraftContractError, PairUnavailable
@@ -65,6 +65,7 @@ class BlockSession:
         network = drafter.network
         shape = (1, network.config.num_key_value_heads, 0, network.config.head_dim)
         empty = torch.empty(shape, dtype=network.dtype, device=network.device)
+        self._rooms = Rooms(2 * len(network.layers))
         self._keys = [empty] * len(network.layers)  # per layer [1, Hkv, room, D]
         self._values = list(self._keys)
         self._rope: Rope
@@ -145,8 +146,8 @@ class BlockSession:
         """Grow the buffers, and the table of rotary factors, to hold ``size`` positions."""
         network = self._drafter.network
         before = self._keys[0].shape[2]
-        self._keys = with_room(self._keys, self._cached, size)
-        self._values = with_room(self._values, self._cached, size)
+        for buffers in (self._keys, self._values):
+            buffers[:] = [self._rooms.with_room(buffer, self._cached, size) for buffer in buffers]
         if (room := self._keys[0].shape[2]) > before:
             self._rope = network.rope(torch.arange(room, device=network.device)[None])
 
