@@ -150,7 +150,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
                 waits.append(wait)
         with started(page) as wait:
             waits.append(wait)
-            header, config, later, turns = attached_turns(page, repeats)
+            header, config, load, later, turns = attached_turns(page, repeats)
     usable, first = zip(*waits, strict=True)
     return {
         "kind": "page",
@@ -163,22 +163,27 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
         "settings": config.to_dict(),
         "starts": starts,
         "usable_seconds": spread(usable),
+        "load_seconds": load,
         "first_event_seconds": {"first": spread(first), "later": spread(later)},
         "attached": {lane: spread([turn[lane] for turn in turns]) for lane in LANES},
         "turns": len(turns),
     }
 
 
-def attached_turns(page: Any, repeats: int) -> tuple[RunStarted, DecodeConfig, list[float], list[dict[str, float]]]:
+def attached_turns(
+    page: Any, repeats: int
+) -> tuple[RunStarted, DecodeConfig, float, list[float], list[dict[str, float]]]:
     """Decodes alone and on the page in turns, with the settings of the page's last run.
 
     Returns:
-        what the decodes ran on, their settings, seconds from each Run to its first event, and for each turn the
-        clock on the page over the clock alone, by lane.
+        what the decodes ran on, their settings, seconds to import and load everything with nothing beside it, seconds
+        from each Run to its first event, and for each turn the clock on the page over the clock alone, by lane.
     """
     asked = page.evaluate(HEADER)
     prompt, config = asked["prompt"], controls.check_settings(asked["config"])
-    engine = Engines()(config.pair, config.drafter, lambda message: None)
+    began = time.monotonic()
+    engine = Engines()(config.pair, config.drafter, lambda message: None)  # imports torch, too
+    load = time.monotonic() - began
     header = next(event for event in engine.decode(prompt, config) if isinstance(event, RunStarted))
     undisturbed(engine, prompt, config)
     turns, later = [], []
@@ -189,7 +194,7 @@ def attached_turns(page: Any, repeats: int) -> tuple[RunStarted, DecodeConfig, l
         for lane in LANES:
             assert attached[lane]["ids"] == alone[lane]["ids"], "both decode the same tokens"
         turns.append({lane: attached[lane]["seconds"] / alone[lane]["seconds"] for lane in LANES})
-    return header, config, later, turns
+    return header, config, load, later, turns
 
 
 def main(argv: Sequence[str] | None = None) -> int:

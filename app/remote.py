@@ -33,7 +33,7 @@ GLANCE = 0.05
 """Seconds between looks at the visitor's stop event."""
 PATIENCE = 20.0
 """Seconds that a stopped call may take to end (its pass of the model ends first); then its process is killed."""
-PACE = 0.25
+PACE = 0.5
 """Seconds between parcels of events: each wakes the server, which needs a core that the decode may be using."""
 
 

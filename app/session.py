@@ -26,8 +26,9 @@ from specdiff_core.errors import TraceError
 from specdiff_core.events import Committed, Event, Failed, Finished, PiecesSeen, RunStarted
 from specdiff_core.trace import dump_trace, event_to_dict, read_trace
 
-BEAT = 0.4
-"""Seconds between heartbeats: a generator that never yields never hears that its tab was closed."""
+BEAT = 0.75
+"""Seconds between heartbeats: a generator that never yields never hears that its tab was closed. Each takes some
+milliseconds of a core from the decode."""
 LANES = ("vanilla", "drafted")
 PACE = 1.0
 """Seconds between frames that carry something, while a clock is running."""

@@ -383,19 +383,20 @@ def test_goals_of_every_kind_of_result() -> None:
     entry = {"drafter": "mdlm", "gamma": 4, "steps": 1, "efficiency": {"of_speedup": 0.84}}
     waits = ({"median": 5.1, "low": 3.0, "high": 7.0}, {"median": 2.9, "low": 2.0, "high": 9.0})
     page = {"kind": "page", "starts": 5, "usable_seconds": waits[0], "first_event_seconds": {"first": waits[1]}}
+    page["load_seconds"] = 2.5
     results = [
         {"kind": "generate", "result": {"ratio": 1.02}},
         sweep,
         {"kind": "forwards", "cells": [entry, {**entry, "gamma": 8}]},
-        {**page, "attached": {"vanilla": {"median": 1.04}, "drafted": {"median": 1.06}}},
+        {**page, "attached": {"vanilla": {"median": 1.04}, "drafted": {"median": 1.06, "low": 0.9, "high": 1.2}}},
         {"kind": "equality", "result": {"compared": 9, "unexplained": 1}},
     ]
     assert [(outcome.measured, outcome.met) for outcome in outcomes(results)] == [
         ("1.02×", True),
         ("1.15×", False),
         ("84 %", False),
-        ("5.1 s (3.0–7.0)", False),
-        ("2.9 s (2.0–9.0)", True),
+        ("5.10 s (3.00–7.00)", False),
+        ("2.90 s (2.00–9.00)", True),
         ("1.040×", True),
         ("1.060×", False),
         ("1", False),

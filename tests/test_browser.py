@@ -191,7 +191,7 @@ def test_playback(browser: Any, address: str) -> None:
         assert abs(state["t"] / state["duration"] - 0.3) < 0.01
         page.wait_for_function("!window.specdiff.dirty")
         assert page.text_content(".sd-drafted .sd-clock") == page.text_content(".sd-vanilla .sd-clock")
-        page.select_option(".sd-pick", "100")
+        page.select_option(".sd-bar .sd-pick", "100")
         assert player(page)["slow"] == 100
         page.click(".sd-play")
         page.wait_for_function("window.specdiff.player.playing")

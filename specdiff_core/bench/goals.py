@@ -96,18 +96,27 @@ def _of_forwards(result: Result, results: Sequence[Result]) -> Iterator[Outcome]
 
 
 def _of_page(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
+    load = (
+        f"importing and loading takes {result['load_seconds']:.2f} s with the machine to itself; here it shares the "
+        "cores with the server's own start and the browser's."
+    )
     for figure, goal, value in (
         ("page usable after the command", USABLE, result["usable_seconds"]),
-        ("first event after Run", FIRST_EVENT, result["first_event_seconds"]["first"]),
+        ("first event after Run, pressed while the models load", FIRST_EVENT, result["first_event_seconds"]["first"]),
     ):
-        measured = f"{value['median']:.1f} s ({value['low']:.1f}–{value['high']:.1f})"
-        yield Outcome(f"{figure}, median of {result['starts']}", f"≤ {goal:g} s", measured, value["median"] <= goal)
+        measured = f"{value['median']:.2f} s ({value['low']:.2f}–{value['high']:.2f})"
+        met = value["median"] <= goal
+        yield Outcome(f"{figure}, median of {result['starts']}", f"≤ {goal:g} s", measured, met, "" if met else load)
     for lane, value in result["attached"].items():
         yield Outcome(
             f"clock with the page attached, {lane} lane",
             f"≤ {ATTACHED:g}×",
             f"{number(value['median'], '.3f')}×",
             value["median"] <= ATTACHED,
+            ""
+            if value["median"] <= ATTACHED
+            else f"single turns lie between {value['low']:.2f} and {value['high']:.2f}; all cores decode, so whatever "
+            "server and browser do meanwhile is taken from the decode.",
         )
 
 
