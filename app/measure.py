@@ -140,67 +140,75 @@ def started(page: Any) -> Iterator[tuple[float, float]]:
         yield usable, first
 
 
+class Alone:
+    """The decode of the page's last run, in this process, with nobody watching.
+
+    Attributes:
+        load_seconds: to import and load everything with nothing beside it.
+        header: what it runs on.
+    """
+
+    def __init__(self, page: Any) -> None:
+        asked = page.evaluate(HEADER)
+        self.prompt, self.config = asked["prompt"], controls.check_settings(asked["config"])
+        began = time.monotonic()
+        self.engine = Engines()(self.config.pair, self.config.drafter, lambda message: None)  # imports torch, too
+        self.load_seconds = time.monotonic() - began
+        events = self.engine.decode(self.prompt, self.config)
+        self.header = next(event for event in events if isinstance(event, RunStarted))
+        self.decode()
+
+    def decode(self) -> dict[str, Any]:
+        """Both lanes."""
+        return undisturbed(self.engine, self.prompt, self.config)
+
+
 def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
-    """All figures of the page, as one result for ``bench --report``. The last of ``starts`` servers serves the turns
-    of both clocks."""
+    """All figures of the page, as one result for ``bench --report``.
+
+    Each of ``starts`` servers serves ``repeats`` turns of both clocks: two processes with the same weights differ by
+    some per cent for as long as they live, so one server alone would say little.
+    """
+    alone: Alone | None = None
+    waits: list[tuple[float, float]] = []
+    later: list[float] = []
+    turns: list[dict[str, float]] = []
     with browser_page() as page:
-        waits = []
-        for _ in range(starts - 1):
+        for _ in range(starts):
             with started(page) as wait:
                 waits.append(wait)
-        with started(page) as wait:
-            waits.append(wait)
-            header, config, load, later, turns = attached_turns(page, repeats)
+                alone = alone or Alone(page)
+                for _ in range(repeats):
+                    told = alone.decode()
+                    heard, attached = run_on_page(page)
+                    later.append(heard)
+                    for lane in LANES:
+                        assert attached[lane]["ids"] == told[lane]["ids"], "both decode the same tokens"
+                    turns.append({lane: attached[lane]["seconds"] / told[lane]["seconds"] for lane in LANES})
+    assert alone is not None, "there is at least one start"
     usable, first = zip(*waits, strict=True)
     return {
         "kind": "page",
         "schema": 2,
         "provenance": provenance(argv, module="app.measure"),
-        "device": header.device,
-        "dtype": header.dtype,
-        "threads": header.threads,
-        "target": header.models.get("target", ""),
-        "settings": config.to_dict(),
+        "device": alone.header.device,
+        "dtype": alone.header.dtype,
+        "threads": alone.header.threads,
+        "target": alone.header.models.get("target", ""),
+        "settings": alone.config.to_dict(),
         "starts": starts,
         "usable_seconds": spread(usable),
-        "load_seconds": load,
+        "load_seconds": alone.load_seconds,
         "first_event_seconds": {"first": spread(first), "later": spread(later)},
         "attached": {lane: spread([turn[lane] for turn in turns]) for lane in LANES},
         "turns": len(turns),
     }
 
 
-def attached_turns(
-    page: Any, repeats: int
-) -> tuple[RunStarted, DecodeConfig, float, list[float], list[dict[str, float]]]:
-    """Decodes alone and on the page in turns, with the settings of the page's last run.
-
-    Returns:
-        what the decodes ran on, their settings, seconds to import and load everything with nothing beside it, seconds
-        from each Run to its first event, and for each turn the clock on the page over the clock alone, by lane.
-    """
-    asked = page.evaluate(HEADER)
-    prompt, config = asked["prompt"], controls.check_settings(asked["config"])
-    began = time.monotonic()
-    engine = Engines()(config.pair, config.drafter, lambda message: None)  # imports torch, too
-    load = time.monotonic() - began
-    header = next(event for event in engine.decode(prompt, config) if isinstance(event, RunStarted))
-    undisturbed(engine, prompt, config)
-    turns, later = [], []
-    for _ in range(repeats):
-        alone = undisturbed(engine, prompt, config)
-        heard, attached = run_on_page(page)
-        later.append(heard)
-        for lane in LANES:
-            assert attached[lane]["ids"] == alone[lane]["ids"], "both decode the same tokens"
-        turns.append({lane: attached[lane]["seconds"] / alone[lane]["seconds"] for lane in LANES})
-    return header, config, load, later, turns
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print, and keep."""
     parser = argparse.ArgumentParser(prog="python -m app.measure", description="Measure the page in a real browser.")
-    parser.add_argument("--repeats", type=int, default=7, metavar="N", help="turns of both [default 7]")
+    parser.add_argument("--repeats", type=int, default=6, metavar="N", help="turns of both at each start [default 6]")
     parser.add_argument("--starts", type=int, default=5, metavar="N", help="cold starts of the server [default 5]")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the result there, for bench --report")
     args = parser.parse_args(argv)

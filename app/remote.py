@@ -25,7 +25,7 @@ from app.engines import Engines, Loader, Progress, load_engine
 from specdiff_core.config import DecodeConfig
 from specdiff_core.decoder import Decoder, Stop
 from specdiff_core.errors import SpecDiffError
-from specdiff_core.events import Event
+from specdiff_core.events import Event, RunStarted
 
 STOP = "stop"
 """Ends the call under way; where none is, nothing happens."""
@@ -242,7 +242,7 @@ def _answer(call: Any, connection: Pipe, stop: threading.Event, load: Loader, lo
     try:
         for event in events:
             parcel.append(event)
-            if time.monotonic() - sent >= PACE:
+            if isinstance(event, RunStarted) or time.monotonic() - sent >= PACE:  # who waits hears the start at once
                 connection.send(parcel)
                 parcel, sent = [], time.monotonic()
     finally:
