@@ -166,8 +166,7 @@ class Alone:
 def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
     """All figures of the page, as one result for ``bench --report``.
 
-    Each of ``starts`` servers serves ``repeats`` turns of both clocks: two processes with the same weights differ by
-    some per cent for as long as they live, so one server alone would say little.
+    Each of ``starts`` servers serves ``repeats`` turns of both clocks, so that no single process decides the figure.
     """
     alone: Alone | None = None
     waits: list[tuple[float, float]] = []
