@@ -25,7 +25,7 @@ class Rooms:
 
     def __init__(self, layers: int) -> None:
         self._layers = max(1, layers)
-        self._free: dict[tuple[int, ...], list[Tensor]] = {}
+        self._free: dict[tuple[Any, ...], list[Tensor]] = {}
 
     def with_room(self, buffer: Tensor, held: int, size: int) -> Tensor:
         """``buffer [B, H, room, D]``, or where ``size`` positions do not fit a longer one with the ``held`` first
@@ -34,7 +34,8 @@ class Rooms:
         if size <= room:
             return buffer
         shape = (*buffer.shape[:2], max(2 * room, -(-size // ROOM) * ROOM), buffer.shape[3])
-        free = self._free.setdefault(shape, [])
+        # Layers of a model that is spread over devices keep theirs where they are.
+        free = self._free.setdefault((buffer.device, buffer.dtype, *shape), [])
         if not free:
             free.extend(buffer.new_empty((self._layers, *shape)))
         longer = free.pop()

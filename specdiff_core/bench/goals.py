@@ -115,8 +115,8 @@ def _of_page(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
             value["median"] <= ATTACHED,
             ""
             if value["median"] <= ATTACHED
-            else f"single turns lie between {value['low']:.2f} and {value['high']:.2f}; all cores decode, so whatever "
-            "server and browser do meanwhile is taken from the decode.",
+            else f"single turns lie between {value['low']:.2f} and {value['high']:.2f}; what server and browser "
+            "take of the cores meanwhile has not been profiled.",
         )
 
 
