@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import LlamaConfig, MistralConfig
 from transformers.cache_utils import DYNAMIC_LAYER_TYPE_MAPPING, DynamicCache, DynamicLayer
 
-from specdiff_core.cache import ROOM, RoomyLayer, Rooms, new_cache
+from specdiff_core.cache import ROOM, Rooms, RoomyLayer, new_cache
 
 LLAMA = LlamaConfig(num_hidden_layers=2, hidden_size=16, num_attention_heads=4, num_key_value_heads=2)
 
@@ -53,9 +53,9 @@ def test_an_append_within_the_room_copies_nothing_that_is_held() -> None:
 def test_buffers_stay_on_the_device_and_in_the_precision_of_their_layer() -> None:
     """accelerate may spread the layers of a large target over devices."""
     rooms = Rooms(4)
-    for given in (states(0), states(0).to("meta"), states(0).bfloat16(), states(0)):
-        longer = rooms.with_room(given, 0, 5)
-        assert (longer.device, longer.dtype, longer.shape) == (given.device, given.dtype, (1, 2, ROOM, 4))
+    for empty in (states(0), states(0).to("meta"), states(0).bfloat16(), states(0)):
+        longer = rooms.with_room(empty, 0, 5)
+        assert (longer.device, longer.dtype, longer.shape) == (empty.device, empty.dtype, (1, 2, ROOM, 4))
 
 
 def test_only_layers_of_plain_attention_get_room_and_transformers_keeps_its_own() -> None:
