@@ -35,9 +35,8 @@ def served(path: Path) -> str:
 
 
 def head() -> str:
-    """Palette, style sheet and the script that must run before Gradio's own, for ``launch(head=)``."""
-    style, script = ((STATIC / name).read_text(encoding="utf-8") for name in ("app.css", "calm.js"))
-    return f"<style>{css()}\n{style}</style><script>{script}</script>"
+    """Palette and style sheet, for ``launch(head=)``."""
+    return f"<style>{css()}\n{(STATIC / 'app.css').read_text(encoding='utf-8')}</style>"
 
 
 def player_script(traces: Path) -> str:

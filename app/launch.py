@@ -9,6 +9,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+QUEUE_SLEEP = 0.02
+"""Seconds between looks of Gradio's queue for a new event: what Run may wait at most before the server hears of it."""
 DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
 
 
@@ -67,9 +69,18 @@ def theme() -> Any:
 
 def serve(page: Any, **overrides: Any) -> Any:
     """Launch a built page the way this project does; ``overrides`` go to ``Blocks.launch``."""
-    from app.build import head
+    from starlette.middleware import Middleware
 
+    from app.build import STATIC, head
+    from app.early import EarlyScript
+
+    page.queue(max_size=64, default_concurrency_limit=8)
+    # By default the queue looks for new events a thousand times a second, at 4 % of a core (measured) that the decode
+    # may be using.
+    page._queue.sleep_when_free = QUEUE_SLEEP
+    calm = (STATIC / "calm.js").read_text(encoding="utf-8")
     options: dict[str, Any] = {
+        "app_kwargs": {"middleware": [Middleware(EarlyScript, script=calm)]},
         "theme": theme(),
         "head": head(),
         "footer_links": [],
@@ -81,7 +92,7 @@ def serve(page: Any, **overrides: Any) -> Any:
         "show_error": False,
         "run_history": False,
     }
-    return page.queue(max_size=64, default_concurrency_limit=8).launch(**(options | overrides))
+    return page.launch(**(options | overrides))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

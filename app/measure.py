@@ -109,7 +109,6 @@ def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
         timeout=PATIENCE,
         polling=500,  # by default it asks in every animation frame, and would measure itself
     )
-    page.evaluate("window.specdiff.player.pause()")  # the replay must not compete with the next measurement
     return heard, page.evaluate(RESULT)
 
 
@@ -178,7 +177,10 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
                 waits.append(wait)
                 alone = alone or Alone(page)
                 for _ in range(repeats):
+                    url = page.url
+                    page.goto("about:blank")  # a page that rests still takes some of the processor
                     told = alone.decode()
+                    open_page(page, url)
                     heard, attached = run_on_page(page)
                     later.append(heard)
                     for lane in LANES:

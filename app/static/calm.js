@@ -1,5 +1,5 @@
 // Holds every animation of the page back to four frames a second while a lane is being measured. Browser and decoder
-// often share a processor, and Gradio's own waiting clock asks for sixty. An inline script of the head, before Gradio's.
+// often share a processor, and Gradio's own waiting clock asks for sixty. Runs before Gradio's scripts (app/early.py).
 
 (function calm(page, measuring, interval) {
   const ask = page.requestAnimationFrame.bind(page);

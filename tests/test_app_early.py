@@ -1,0 +1,77 @@
+"""The script in front of all others: where it lands, and what passes untouched."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from gradio.queueing import Queue
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocket
+
+from app.early import EarlyScript
+
+PAGE = "<!doctype html><html><head><script>theirs()</script></head><body>ä <head></body></html>"
+
+
+def page(request: Request) -> Response:
+    return HTMLResponse(PAGE)
+
+
+def data(request: Request) -> Response:
+    return JSONResponse({"html": PAGE})
+
+
+def stream(request: Request) -> Response:
+    def parts() -> Iterator[str]:
+        yield PAGE
+        yield "<head>"
+
+    return StreamingResponse(parts(), media_type="text/html")
+
+
+async def socket(connection: WebSocket) -> None:
+    await connection.accept()
+    await connection.send_text("hello")
+    await connection.close()
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    routes = [Route("/", page), Route("/data", data), Route("/stream", stream), WebSocketRoute("/socket", socket)]
+    with TestClient(Starlette(routes=routes, middleware=[Middleware(EarlyScript, script="ours()")])) as found:
+        yield found
+
+
+def test_it_is_the_first_element_of_the_head(client: Any) -> None:
+    answer = client.get("/")
+    assert answer.text == PAGE.replace("<head>", "<head><script>ours()</script>", 1)
+    assert int(answer.headers["content-length"]) == len(answer.content)
+
+
+def test_a_head_request_keeps_its_headers(client: Any) -> None:
+    answer = client.head("/")
+    assert answer.status_code == 200
+    assert answer.content == b""
+
+
+def test_a_streamed_page_gets_it_once(client: Any) -> None:
+    assert client.get("/stream").text == PAGE.replace("<head>", "<head><script>ours()</script>", 1) + "<head>"
+
+
+def test_everything_else_passes_untouched(client: Any) -> None:
+    assert client.get("/data").json() == {"html": PAGE}
+    with client.websocket_connect("/socket") as connection:
+        assert connection.receive_text() == "hello"
+
+
+def test_gradio_still_reads_the_pause_that_the_launcher_sets() -> None:
+    """Setting an attribute that nobody reads would say nothing."""
+    assert "asyncio.sleep(self.sleep_when_free)" in inspect.getsource(Queue.start_processing)
