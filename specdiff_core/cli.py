@@ -198,6 +198,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
     parts = ", ".join(f"{name} {1000 * spent:.0f} ms" for name, spent in summary["seconds_by"].items())
     claim = "lossless" if summary["lossless"] else "NOT lossless"
     threads = f", {summary['threads']} threads" if summary["threads"] else ""
+    share = "" if summary["cpu_share"] is None else f", of whose time it had {100 * summary['cpu_share']:.0f} %"
     return [
         f"  drafter        {summary['drafter']}, rule {summary['rule']} ({claim})",
         f"  new tokens     {summary['new_tokens']} in {summary['rounds']} rounds, ended by {summary['finished']}",
@@ -206,7 +207,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
         f"  τ              {number(summary['tau'], '.2f', 'tokens per round')}",
         f"  α              {number(summary['alpha'], '.3f', 'of tested tokens accepted')}",
         f"  passes         {summary['target_calls']} of the target, {summary['draft_nfe']} of the drafter",
-        f"  measured on    {summary['device']}, {summary['dtype']}{threads}",
+        f"  measured on    {summary['device']}, {summary['dtype']}{threads}{share}",
         *(f"  note           {fallback}" for fallback in summary["fallbacks"]),
     ]
 
@@ -221,7 +222,8 @@ def speed_line(summary: dict[str, Any], config: DecodeConfig) -> str:
         spread = f"{summary['repeats']} repeats: {low:.2f}× to {high:.2f}×, median {summary['speedup_median']:.2f}×"
     same = "the same text" if summary["same_text_as_vanilla"] else "another text"
     law = "the same law" if summary["lossless"] else "ANOTHER LAW"
-    return f"speed-up {summary['speedup']:.2f}× ({spread}); {same} as vanilla, {law} (rule {config.rule.value})"
+    quiet = "" if summary["quiet"] else "\nbusy machine: do not trust this speed-up; run again when it is quiet"
+    return f"speed-up {summary['speedup']:.2f}× ({spread}); {same} as vanilla, {law} (rule {config.rule.value}){quiet}"
 
 
 def plain(text: str) -> str:

@@ -31,6 +31,7 @@ class Metrics:
     tested_at: tuple[int, ...] = ()  # tests by window position
     accepted_at: tuple[int, ...] = ()
     peak_bytes: int = 0  # the largest of all runs
+    cpu_seconds: float = 0.0  # processor time on the decode clock; 0 where it was not measured
 
     @property
     def alpha(self) -> float | None:
@@ -52,6 +53,10 @@ class Metrics:
         """New tokens per second of decode clock, prefill included."""
         return self.committed / self.seconds if self.seconds else None
 
+    def cpu_share(self, threads: int) -> float | None:
+        """Part of the time of ``threads`` that the process really had a processor; None where it was not measured."""
+        return self.cpu_seconds / (self.seconds * threads) if self.cpu_seconds and self.seconds else None
+
     @property
     def alpha_at(self) -> tuple[float | None, ...]:
         """α_j by window position, None where position j was never reached."""
@@ -72,6 +77,7 @@ class Metrics:
             tested_at=_add(self.tested_at, other.tested_at),
             accepted_at=_add(self.accepted_at, other.accepted_at),
             peak_bytes=max(self.peak_bytes, other.peak_bytes),
+            cpu_seconds=self.cpu_seconds + other.cpu_seconds,
         )
 
 
@@ -96,7 +102,12 @@ def measure(event: Event) -> Metrics:
         case Committed():
             return Metrics(rounds=1, committed=len(event.ids))
         case Finished():
-            return Metrics(seconds=event.seconds, seconds_by=dict(event.seconds_by), peak_bytes=event.peak_bytes or 0)
+            return Metrics(
+                seconds=event.seconds,
+                seconds_by=dict(event.seconds_by),
+                peak_bytes=event.peak_bytes or 0,
+                cpu_seconds=event.cpu_seconds or 0.0,
+            )
     return Metrics()
 
 

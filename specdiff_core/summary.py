@@ -12,6 +12,10 @@ from typing import Any
 from specdiff_core.events import Event, Finished, RunStarted, Verified
 from specdiff_core.metrics import Metrics, fold
 
+QUIET_SHARE = 0.85
+"""Share of its threads' time that a decode has on a quiet machine, at least (measured: 0.98 and more; 0.5 beside one
+busy process). With less, every pass waits for others, vanilla has the most passes, and no speed-up can be trusted."""
+
 
 def header_of(events: Sequence[Event]) -> RunStarted | None:
     """What the run said about itself."""
@@ -48,6 +52,7 @@ def run_summary(events: Sequence[Event]) -> dict[str, Any]:
         "draft_nfe": total.nfe,
         "target_calls": total.target_calls,
         "peak_bytes": total.peak_bytes or None,
+        "cpu_share": total.cpu_share(header.threads) if header else None,
         # What the rule claims, and what every round then did: one biased round makes the run biased.
         "lossless": header is not None and header.lossless and all(event.lossless for event in tested),
         "fallbacks": sorted({event.fallback for event in tested if event.fallback}),
@@ -87,6 +92,7 @@ def race_summary(vanilla: Sequence[Sequence[Event]], drafted: Sequence[Sequence[
         "speedup_largest": max(each, default=None),
         "speedups": each,
         "repeats": len(pairs),
+        "quiet": all((run_summary(run)["cpu_share"] or 1.0) >= QUIET_SHARE for run in (*vanilla, *drafted)),
         "lossless": last["drafted"]["lossless"],
         "same_text_as_vanilla": last["vanilla"]["token_ids"] == last["drafted"]["token_ids"],
         "text": last["drafted"]["text"],

@@ -45,10 +45,13 @@ SCRIPT = [IDS[f" {word}" if word not in ".," else word] for word in WORDS]
 
 class FakeDecoder:
     """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``fail`` is raised after some rounds of a
-    narrated run, or of any run if it is after none (the page's warm-up is not narrated)."""
+    narrated run, or of any run if it is after none (the page's warm-up is not narrated); ``share`` of its time it had
+    a processor."""
 
-    def __init__(self, *, pace: float = 0.0, fail: Exception | None = None, fail_after: int = 3) -> None:
-        self.pace, self.fail, self.fail_after = pace, fail, fail_after
+    def __init__(
+        self, *, pace: float = 0.0, fail: Exception | None = None, fail_after: int = 3, share: float = 0.98
+    ) -> None:
+        self.pace, self.fail, self.fail_after, self.share = pace, fail, fail_after, share
         self.stopped = threading.Event()  # set when a decode saw its stop event
         self.calls: list[tuple[str, DecodeConfig]] = []
 
@@ -193,6 +196,7 @@ class FakeDecoder:
             seconds=now,
             seconds_by=by,
             peak_bytes=1,
+            cpu_seconds=now * self.share,
         )
 
 

@@ -45,7 +45,7 @@ def row(
     metrics = Metrics(
         rounds=5, committed=tokens, seconds=seconds, seconds_by={"draft": 0.2 * seconds, "score": 0.5 * seconds,
         "verify": 0.1 * seconds, "prefill": 0.1 * seconds}, tested=8, accepted=6, tested_at=(5, 3), accepted_at=(3, 3),
-        peak_bytes=7,
+        peak_bytes=7, cpu_seconds=1.5 * seconds,
     )  # fmt: skip
     values = json.loads(json.dumps(dataclasses.asdict(metrics)))
     flavour = prompt.split("-")[0]
@@ -78,6 +78,7 @@ def test_speed_up_by_hand() -> None:
     assert block["seconds_by"] == pytest.approx({"draft": 1.2, "verify": 3.6, "prefill": 0.6, "other": 0.6})
     assert block["tokens_per_second"] == pytest.approx(30 / 6)
     assert (block["same_text_as_vanilla"], block["prompts"], block["peak_bytes"]) == (2, 3, 7)
+    assert block["cpu_seconds"] == pytest.approx(9.0)
 
 
 def test_speed_up_counts_tokens_where_lengths_differ() -> None:
@@ -462,6 +463,7 @@ def test_bench_from_the_command_line(
         "## How close",
         "## The same text",
         "0 unexplained",
+        f"Of its {stored['threads']} threads' time the decoder had",
     ):
         assert words in told
     assert str(tmp_path) not in told

@@ -328,6 +328,24 @@ def test_a_measured_lane_is_not_disturbed_by_animations(browser: Any, address: s
         assert measured <= 12 < page.evaluate(drawn)
 
 
+def test_a_busy_machine_is_told(browser: Any, address: str) -> None:
+    """Where other programs held the processor, the page says not to trust the speed-up; elsewhere it is silent."""
+    with visit(browser, address) as page:
+        warning = page.locator(".sd-busy-machine")
+        assert not warning.is_visible()
+        page.fill("#set-prompt textarea", "A crowded run")
+        page.click("#sd-run")
+        page.wait_for_selector(".sd-chip:has-text('Your run')")
+        assert "vanilla 54 %, drafted 54 %" in warning.inner_text()
+        page.click(".sd-source .sd-link:has-text('How this was measured')")
+        assert "vanilla 54.0 %" in page.inner_text(".sd-dialog")
+        page.keyboard.press("Escape")
+        page.fill("#set-prompt textarea", "A quiet run")
+        page.click("#sd-run")
+        page.wait_for_function("window.specdiff.lanes.drafted.header.prompt === 'A quiet run' && !window.specdiff.live")
+        assert not warning.is_visible()
+
+
 def test_a_closed_tab_ends_the_decode(browser: Any, address: str, folder: Path) -> None:
     """Nobody listens any more: the worker stops at its next step."""
     with visit(browser, address) as page:

@@ -158,6 +158,17 @@ def test_race_interleaves_and_tells_its_spread(
     assert all(isinstance(events[-1], Finished) for events in lanes.values())
 
 
+def test_race_says_that_the_machine_was_busy(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
+    for share, quiet in ((0.98, True), (0.5, False)):
+        fake.share = share
+        status, out, _ = run(capsys, "race", "--prompt", "Once", "--max-new-tokens", "20", "--json")
+        found = json.loads(out.splitlines()[-1])
+        assert (status, found["quiet"]) == (0, quiet)
+        assert found["vanilla"]["cpu_share"] == pytest.approx(share)
+        assert ("busy machine" in out) is not quiet
+        assert f"of whose time it had {100 * share:.0f} %" in out
+
+
 def test_naive_is_never_called_lossless(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("race", "--prompt", "Once", "--rule", "naive", "--max-new-tokens", "20", "--json")
     _, out, _ = run(capsys, *words)

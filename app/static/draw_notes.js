@@ -1,7 +1,8 @@
 // What surrounds the race: where it comes from, how it was measured, what went wrong. Text nodes only.
 
 import { attribute, h, text } from './dom.js';
-import { milliseconds, seconds } from './words.js';
+import { cpuShare } from './fold.js';
+import { milliseconds, percent, seconds } from './words.js';
 
 export class SourceView {
   /** @param {{title: string, url: string}[]} recordings that ship with the page @param {(url: string) => void} replay */
@@ -76,6 +77,13 @@ function orderOf({ lanes }) {
   return `The lanes were measured one after the other${first} so that neither disturbs the other. The player animates them together on one time axis.`;
 }
 
+/** How much of its threads' time each lane had. */
+function processorOf({ lanes }) {
+  const known = Object.entries(lanes).map(([name, lane]) => [name, cpuShare(lane)]).filter(([, share]) => share !== null);
+  if (!known.length) return 'The share of the processor was not recorded.';
+  return `Of its threads’ time the decoder really had: ${known.map(([name, share]) => `${name} ${percent(share)}`).join(', ')}. Far less than all means that other programs held the processor.`;
+}
+
 function report(race, header, title) {
   const versions = Object.entries(header.versions).map(([name, version]) => `${name} ${version}`).join(', ');
   const models = Object.entries(header.models).map(([role, name]) => `${role}: ${name}`).join('; ');
@@ -86,6 +94,7 @@ function report(race, header, title) {
     ['Slow motion', 'Playback stretches both lanes by the same factor. All times shown are real decode times.'],
     ['Timed', GRAINS[header.grain] || header.grain],
     ['Device', `${placeOf(header)} (${header.reason})`],
+    ['Processor', processorOf(race)],
     ['Models', models],
     ['Versions', versions],
     ['Settings', config],

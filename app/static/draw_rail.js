@@ -1,8 +1,8 @@
 // Speed-up and the numbers behind it, each with symbol, unit and definition. Measured unless it says predicted.
 
 import { h, text } from './dom.js';
-import { compare, predicted, speedup } from './fold.js';
-import { dash, percent, rate, ratio, seconds, times } from './words.js';
+import { compare, cpuShare, predicted, speedup } from './fold.js';
+import { busyWords, dash, percent, rate, ratio, seconds, times } from './words.js';
 
 const NUMBERS = [
   ['tau', 'τ', 'block efficiency', 'tokens/round', 'Tokens committed per round, the target’s own token included: between 1 and γ + 1.'],
@@ -14,8 +14,14 @@ const NUMBERS = [
 const PREDICTED = 'v: seconds of one verifying pass of the target over those of one vanilla pass. c: seconds of one drafter pass over those '
   + 'of one vanilla pass. Both are means of this race. What a round costs besides is left out, so it is a bound, not a result.';
 
+const BUSY = 'Every pass waits until all its threads had a processor. Vanilla makes the most passes, so it loses the most: '
+  + 'a busy machine can make the speed-up look several times larger than it is.';
+
 export class RailView {
-  constructor() {
+  /** @param {number} quiet share of its threads' time that a lane has on a quiet machine, at least */
+  constructor(quiet) {
+    this.quiet = quiet;
+    this.busy = h('p', { class: 'sd-busy-machine', title: BUSY });
     this.speed = h('span', { class: 'sd-speed' }, dash);
     this.speedWords = h('span', { class: 'sd-speed-words' });
     this.law = h('p', { class: 'sd-law' });
@@ -32,7 +38,7 @@ export class RailView {
     }
     this.predicted = h('p', { class: 'sd-predicted', title: PREDICTED });
     this.element = h('section', { class: 'sd-panel sd-score', 'aria-label': 'Result' },
-      h('div', { class: 'sd-big' }, this.speed, this.speedWords), this.same, this.law, list, this.predicted);
+      h('div', { class: 'sd-big' }, this.speed, this.speedWords), this.busy, this.same, this.law, list, this.predicted);
   }
 
   reset(lanes) {
@@ -43,6 +49,8 @@ export class RailView {
     this.element.classList.toggle('sd-lossy', !lossless);
     text(this.law, !header ? '' : lossless ? '✓ Lossless rule: the text follows the target’s own law.'
       : '⚠ lossless: false. With several steps this rule can change the law of the text; it is here to be studied.');
+    const shares = Object.entries(lanes).map(([name, lane]) => [name, cpuShare(lane)]).filter(([, share]) => share !== null && share < this.quiet);
+    text(this.busy, busyWords(shares));
     const guess = predicted(drafted, vanilla);
     text(this.predicted, guess ? `Predicted, not measured: τ / (v + c·NFE/round) = ${times(guess.value)} with v = ${ratio(guess.verify)}, c = ${ratio(guess.cost)}: what a verifying pass and a drafter pass cost here, in vanilla passes.` : '');
   }
@@ -50,7 +58,7 @@ export class RailView {
   /** No number of the race before stays while another is measured. */
   blank() {
     for (const element of [this.speed, ...Object.values(this.values)]) text(element, dash);
-    for (const element of [this.speedWords, this.same, this.predicted]) text(element, '');
+    for (const element of [this.speedWords, this.busy, this.same, this.predicted]) text(element, '');
   }
 
   draw(states, clocks) {

@@ -230,6 +230,16 @@ export function clockOf(lane, state, t) {
   return { seconds, rate, done: state.ended };
 }
 
+/**
+ * Part of its threads' time that a finished lane really had a processor (specdiff_core/metrics.py): about 1 on a quiet
+ * machine. null where it was not measured.
+ */
+export function cpuShare(lane) {
+  const { header, finished } = lane || {};
+  if (!header || !finished || !finished.cpu_seconds || !finished.seconds || !header.threads) return null;
+  return finished.cpu_seconds / (finished.seconds * header.threads);
+}
+
 /** Measured speed-up so far: tokens per second of drafted over vanilla. */
 export function speedup(drafted, vanilla) {
   return drafted && vanilla && drafted.rate && vanilla.rate ? drafted.rate / vanilla.rate : null;

@@ -11,7 +11,7 @@ import { narrate } from './words.js';
 const QUIET_MS = 1600; // after Stop: how long to wait for the server's last frame
 
 class App {
-  constructor(root, { plotly, recordings }) {
+  constructor(root, { plotly, recordings, quiet }) {
     this.root = root;
     this.lanes = { drafted: null, vanilla: null };
     this.states = { drafted: null, vanilla: null };
@@ -22,14 +22,13 @@ class App {
     this.frame = this.frame.bind(this);
     this.asked = 0; // the animation frame that was asked for; none while nothing moves
     this.last = 0;
-    this.build(plotly, recordings);
+    this.build({ plotly, recordings, quiet });
     this.wake();
   }
 
-  build(plotly, recordings) {
+  build(options) {
     Object.assign(this, layOut(this.root, {
-      plotly,
-      recordings,
+      ...options,
       jump: (round) => this.jump(round),
       wake: () => this.wake(),
       actions: {

@@ -43,6 +43,13 @@ export function cell(piece) {
 /** A token inside a sentence. */
 export const quoted = (piece) => (piece === END_OF_TEXT ? 'the end of the text' : `“${cell(piece).slice(0, 32)}”`);
 
+/** What to say of lanes that had too little of the processor; `shares` are [lane, share] pairs. */
+export function busyWords(shares) {
+  if (!shares.length) return '';
+  const parts = shares.map(([name, share]) => `${name} ${Math.round(100 * share)} %`).join(', ');
+  return `⚠ Busy machine: do not trust this speed-up. Of its threads’ time the decoder really had ${parts}. Run again when the machine is quiet.`;
+}
+
 export const SOURCES = {
   draft: { glyph: '✓', words: 'accepted draft' },
   residual: { glyph: '↻', words: 'corrected by the target' },

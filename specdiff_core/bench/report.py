@@ -159,6 +159,7 @@ def _entry(
         "draft_nfe": total.nfe,
         "target_calls": total.target_calls,
         "peak_bytes": total.peak_bytes,
+        "cpu_seconds": total.cpu_seconds,
         "prompts": len(texts),
         "runs": len(rows),
         "same_text_as_vanilla": same,

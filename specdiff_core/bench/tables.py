@@ -75,13 +75,23 @@ def sweep_section(result: Result) -> str:
             f"Prompts: {counts}; {repeats} each, interleaved; reveal order {settings['order']}; end "
             f"of text {eos}. Speed-up is vanilla's seconds per token over the cell's, on the decode clock, prefill "
             "included; the mean is over flavours, the interval a bootstrap over prompts. τ: tokens per target pass. "
-            "α: accepted of tested tokens. Baseline and cells come from one run.",
+            f"α: accepted of tested tokens. Baseline and cells come from one run.{_quiet(result)}",
             table(head, main),
             "Share of the decode clock (verify is the target's pass and the tests), and peak memory (on a CPU: of the "
             "whole process so far, all models loaded).",
             table(more, detail),
         ]
     )
+
+
+def _quiet(result: Result) -> str:
+    """How much of its threads' time the decoder had; nothing where that was not measured."""
+    threads = result["threads"]
+    shares = [e["cpu_seconds"] / (e["seconds"] * threads) for e in result["cells"] if e.get("cpu_seconds")]
+    if not shares:
+        return ""
+    low, high = (f"{100 * share:.0f} %" for share in (min(shares), max(shares)))
+    return f" Of its {threads} threads' time the decoder had {low} (least cell) to {high}: other programs had the rest."
 
 
 def generate_section(result: Result) -> str:
