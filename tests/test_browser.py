@@ -336,7 +336,7 @@ def test_a_busy_machine_is_told(browser: Any, address: str) -> None:
         page.fill("#set-prompt textarea", "A crowded run")
         page.click("#sd-run")
         page.wait_for_selector(".sd-chip:has-text('Your run')")
-        assert "vanilla 54 %, drafted 54 %" in warning.inner_text()
+        assert "drafted 54 %, vanilla 54 %" in warning.inner_text()
         page.click(".sd-source .sd-link:has-text('How this was measured')")
         assert "vanilla 54.0 %" in page.inner_text(".sd-dialog")
         page.keyboard.press("Escape")
