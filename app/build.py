@@ -17,7 +17,7 @@ from app.gpu import on_gpu
 from app.html import element, json_for_script
 from app.palette import css
 from specdiff_core.registry import PAIRS
-from specdiff_core.summary import QUIET_SHARE
+from specdiff_core.summary import CROWDED
 
 STATIC = Path(__file__).resolve().parent / "static"
 TRACES = Path(__file__).resolve().parent.parent / "assets" / "traces"
@@ -47,7 +47,7 @@ def player_script(traces: Path) -> str:
         {"title": " ".join(session.title_of(path).split())[:46], "url": served(path)}
         for path in sorted(traces.glob("*.jsonl.gz"))
     ]
-    options = json_for_script({"plotly": served(PLOTLY), "help": help, "recordings": recordings, "quiet": QUIET_SHARE})
+    options = json_for_script({"plotly": served(PLOTLY), "help": help, "recordings": recordings, "crowded": CROWDED})
     return (
         f"import(new URL({json_for_script(served(STATIC / 'main.js'))}, document.baseURI))"
         f".then((player) => player.mount(element, props, watch, {options}));"

@@ -16,7 +16,7 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 class EarlyScript:
-    """ASGI middleware: ``script`` becomes the first element of every HTML page's head.
+    """ASGI middleware: ``script`` becomes the first element of a page's head, where its first bytes hold ``<head>``.
 
     Args:
         app: what answers.
@@ -53,4 +53,6 @@ class EarlyScript:
 
 
 def _is_page(start: Message) -> bool:
-    return any(name.lower() == b"content-type" and b"text/html" in value for name, value in start["headers"])
+    headers = {name.lower(): value for name, value in start["headers"]}
+    whole = start["status"] == 200 and b"content-encoding" not in headers
+    return whole and b"text/html" in headers.get(b"content-type", b"")

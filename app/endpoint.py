@@ -42,7 +42,8 @@ def race_endpoint(results: Results) -> Any:
 
         The lanes run one after the other. Returns the text, the measured speed-up, whether the rule is lossless, and
         for each lane: tokens, seconds of decode time, tokens per second, rounds, block efficiency tau, acceptance
-        rate alpha, target passes and drafter passes.
+        rate alpha, target passes, drafter passes, and how many threads had to wait for a processor. ``quiet`` false
+        means that other programs kept the machine so busy that the speed-up cannot be trusted.
 
         Args:
             prompt: The text to continue, 1 to 20,000 characters.
@@ -51,7 +52,8 @@ def race_endpoint(results: Results) -> Any:
             gamma: Tokens drafted per round, 1 to 32.
             steps: Denoising steps T per round, 1 to gamma.
             order: Reveal order: left_to_right, random, entropy, margin, max_prob or value_confidence.
-            rule: Verification rule: ratio, match, delta (all exact) or naive (not lossless).
+            rule: Verification rule: ratio, match, delta (all exact) or naive (exact only where
+                positions are revealed from left to right).
             temperature: Temperature of the target, 0 to 2; 0 always takes the most probable token.
             draft_temperature: Temperature of the drafter, 0 to 2; null means the target's.
             top_k: Keep the k most probable tokens, 0 to 4096; 0 keeps all.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 QUEUE_SLEEP = 0.02
-"""Seconds between looks of Gradio's queue for a new event: what Run may wait at most before the server hears of it."""
+"""Seconds between looks of Gradio's queue for a new event: what a run may wait at most before it starts."""
 DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
 
 
@@ -77,7 +77,7 @@ def serve(page: Any, **overrides: Any) -> Any:
     page.queue(max_size=64, default_concurrency_limit=8)
     # By default the queue looks for new events a thousand times a second, at 4 % of a core (measured) that the decode
     # may be using.
-    page._queue.sleep_when_free = QUEUE_SLEEP
+    page._queue.sleep_when_free = max(QUEUE_SLEEP, page._queue.sleep_when_free)
     calm = (STATIC / "calm.js").read_text(encoding="utf-8")
     options: dict[str, Any] = {
         "app_kwargs": {"middleware": [Middleware(EarlyScript, script=calm)]},

@@ -1,7 +1,8 @@
 """``python -m app.measure``: how soon the page is usable, and what it costs the clock. Knows a browser, no model.
 
 A real server, a real browser (Playwright's Python package and a Chromium on the PATH), the embedded pair. Undisturbed
-decodes in this process and runs on the page take turns, so that drift of the machine falls on both alike.
+decodes in this process with no page open, and runs on a page that was just opened, take turns in changing order, so
+that drift of the machine falls on both alike.
 """
 
 from __future__ import annotations
@@ -28,10 +29,13 @@ from specdiff_core.config import DecodeConfig
 from specdiff_core.decoder import Decoder
 from specdiff_core.errors import PairUnavailable, SpecDiffError
 from specdiff_core.events import RunStarted
+from specdiff_core.metrics import Metrics
 from specdiff_core.provenance import provenance
 from specdiff_core.summary import final
 
 LANES = ("vanilla", "drafted")
+SIDES = ("alone", "attached")
+SETTLE = 500  # milliseconds: a page that was left is still being taken down
 PATIENCE = 120_000  # milliseconds
 PLAYING = "window.specdiff && window.specdiff.trace && window.specdiff.player.t > 0"
 HEARD = "window.specdiff.live && Object.values(window.specdiff.live.events).some((events) => events.length)"
@@ -39,7 +43,7 @@ HEADER = "window.specdiff.trace.lanes.drafted.find((event) => event.kind === 'Ru
 STARTED = f"{HEADER}.started_at"
 RESULT = """Object.fromEntries(Object.entries(window.specdiff.trace.lanes).map(([name, events]) => {
     const last = events.find((event) => event.kind === 'Finished');
-    return [name, {seconds: last.seconds, ids: last.ids}];
+    return [name, {seconds: last.seconds, ids: last.ids, waited: last.waited_seconds}];
 }))"""
 
 
@@ -119,13 +123,19 @@ def undisturbed(engine: Decoder, prompt: str, config: DecodeConfig) -> dict[str,
         settings = dataclasses.replace(config, drafter="none") if lane == "vanilla" else config
         last = final(engine.decode(prompt, settings, narrate=False))
         assert last is not None, "a decode ends with Finished or raises"
-        found[lane] = {"seconds": last.seconds, "ids": list(last.ids)}
+        found[lane] = {"seconds": last.seconds, "ids": list(last.ids), "waited": last.waited_seconds}
     return found
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     """What a reader needs of repeated measurements."""
     return {"median": median(values), "low": min(values), "high": max(values)}
+
+
+def waiting(runs: Sequence[dict[str, Any]]) -> float | None:
+    """Threads that waited for a processor, on average: the median run; None where the system does not count them."""
+    known = [Metrics(seconds=run["seconds"], waited_seconds=run["waited"]).waiting for run in runs]
+    return None if None in known else median(wait for wait in known if wait is not None)
 
 
 @contextmanager
@@ -170,27 +180,34 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
     alone: Alone | None = None
     waits: list[tuple[float, float]] = []
     later: list[float] = []
-    turns: list[dict[str, float]] = []
+    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
     with browser_page() as page:
         for _ in range(starts):
             with started(page) as wait:
                 waits.append(wait)
                 alone = alone or Alone(page)
-                for _ in range(repeats):
-                    url = page.url
-                    page.goto("about:blank")  # a page that rests still takes some of the processor
-                    told = alone.decode()
-                    open_page(page, url)
-                    heard, attached = run_on_page(page)
-                    later.append(heard)
-                    for lane in LANES:
-                        assert attached[lane]["ids"] == told[lane]["ids"], "both decode the same tokens"
-                    turns.append({lane: attached[lane]["seconds"] / told[lane]["seconds"] for lane in LANES})
+                url = page.url
+                for turn in range(repeats):
+                    for side in sorted(SIDES, reverse=turn % 2 == 0):  # neither is always first
+                        if side == "alone":
+                            page.goto("about:blank")  # a page that rests still takes some of the processor
+                            page.wait_for_timeout(SETTLE)
+                            runs[side].append(alone.decode())
+                        else:
+                            open_page(page, url)
+                            heard, run = run_on_page(page)
+                            later.append(heard)
+                            runs[side].append(run)
     assert alone is not None, "there is at least one start"
     usable, first = zip(*waits, strict=True)
+    costs: dict[str, list[float]] = {lane: [] for lane in LANES}
+    for told, attached in zip(runs["alone"], runs["attached"], strict=True):
+        for lane in LANES:
+            assert attached[lane]["ids"] == told[lane]["ids"], "both decode the same tokens"
+            costs[lane].append(attached[lane]["seconds"] / told[lane]["seconds"])
     return {
         "kind": "page",
-        "schema": 2,
+        "schema": 3,
         "provenance": provenance(argv, module="app.measure"),
         "device": alone.header.device,
         "dtype": alone.header.dtype,
@@ -201,8 +218,9 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
         "usable_seconds": spread(usable),
         "load_seconds": alone.load_seconds,
         "first_event_seconds": {"first": spread(first), "later": spread(later)},
-        "attached": {lane: spread([turn[lane] for turn in turns]) for lane in LANES},
-        "turns": len(turns),
+        "attached": {lane: spread(values) for lane, values in costs.items()},
+        "waiting": {lane: {side: waiting([run[lane] for run in runs[side]]) for side in SIDES} for lane in LANES},
+        "turns": len(runs["alone"]),
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdiff_core.events import Event
-from specdiff_core.summary import race_summary, run_summary
+from specdiff_core.summary import CROWDED, race_summary, run_summary
 from specdiff_core.trace import event_to_dict
 
 
@@ -20,6 +20,7 @@ def summarise(lanes: Mapping[str, Sequence[Event]], *, with_events: bool = False
         alone = run_summary(vanilla)
         told = {
             "speedup": None,
+            "quiet": None if alone["waiting"] is None else alone["waiting"] < CROWDED,
             "lossless": alone["lossless"],
             "text": alone["text"],
             "vanilla": alone,

@@ -198,7 +198,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
     parts = ", ".join(f"{name} {1000 * spent:.0f} ms" for name, spent in summary["seconds_by"].items())
     claim = "lossless" if summary["lossless"] else "NOT lossless"
     threads = f", {summary['threads']} threads" if summary["threads"] else ""
-    share = "" if summary["cpu_share"] is None else f", of whose time it had {100 * summary['cpu_share']:.0f} %"
+    waited = "" if summary["waiting"] is None else f"; threads waiting for a processor: {summary['waiting']:.2f}"
     return [
         f"  drafter        {summary['drafter']}, rule {summary['rule']} ({claim})",
         f"  new tokens     {summary['new_tokens']} in {summary['rounds']} rounds, ended by {summary['finished']}",
@@ -207,7 +207,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
         f"  τ              {number(summary['tau'], '.2f', 'tokens per round')}",
         f"  α              {number(summary['alpha'], '.3f', 'of tested tokens accepted')}",
         f"  passes         {summary['target_calls']} of the target, {summary['draft_nfe']} of the drafter",
-        f"  measured on    {summary['device']}, {summary['dtype']}{threads}{share}",
+        f"  measured on    {summary['device']}, {summary['dtype']}{threads}{waited}",
         *(f"  note           {fallback}" for fallback in summary["fallbacks"]),
     ]
 
@@ -221,9 +221,10 @@ def speed_line(summary: dict[str, Any], config: DecodeConfig) -> str:
         low, high = summary["speedup_least"], summary["speedup_largest"]
         spread = f"{summary['repeats']} repeats: {low:.2f}× to {high:.2f}×, median {summary['speedup_median']:.2f}×"
     same = "the same text" if summary["same_text_as_vanilla"] else "another text"
-    law = "the same law" if summary["lossless"] else "ANOTHER LAW"
-    quiet = "" if summary["quiet"] else "\nbusy machine: do not trust this speed-up; run again when it is quiet"
-    return f"speed-up {summary['speedup']:.2f}× ({spread}); {same} as vanilla, {law} (rule {config.rule.value}){quiet}"
+    law = "the same law" if summary["lossless"] else "law NOT guaranteed"
+    busy = "\nbusy machine: do not trust this speed-up; threads had to wait for a processor"
+    told = f"speed-up {summary['speedup']:.2f}× ({spread}); {same} as vanilla, {law} (rule {config.rule.value})"
+    return told + (busy if summary["quiet"] is False else "")
 
 
 def plain(text: str) -> str:

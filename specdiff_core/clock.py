@@ -29,9 +29,6 @@ class Timer:
 class DeviceClock:
     """Wall time of the decode. On CUDA a span synchronises at both ends, as finely as ``grain`` says.
 
-    On a CPU it also counts the processor time that all threads of this process had meanwhile: on a quiet machine
-    seconds × threads, since threads that wait for each other spin; far less where others take the processor.
-
     Args:
         device: whose queue to wait for.
         grain: ``step`` times every denoising step, every pass of the target and every verification; ``total``
@@ -39,21 +36,15 @@ class DeviceClock:
     """
 
     def __init__(
-        self,
-        device: torch.device,
-        grain: str = "step",
-        tick: Callable[[], float] = time.perf_counter,
-        work: Callable[[], float] = time.process_time,
+        self, device: torch.device, grain: str = "step", tick: Callable[[], float] = time.perf_counter
     ) -> None:
         if grain not in GRAINS:
             raise ValueError(f"grain must be one of {GRAINS}, not {grain!r}")
         self.grain = grain
         self._tick = tick
-        self._work = work if device.type == "cpu" else None
         self._wait = torch.cuda.synchronize if device.type == "cuda" else None
         self._origin = 0.0
         self._away = 0.0  # seconds spent off
-        self._idle = 0.0  # processor time at the start, and what was spent off since
 
     def _sync(self) -> None:
         if self._wait is not None and self.grain != "total":
@@ -64,7 +55,6 @@ class DeviceClock:
         if self._wait is not None:
             self._wait()
         self._origin, self._away = self._tick(), 0.0
-        self._idle = self._worked()
 
     def now(self) -> float:
         """Seconds of work since ``start``."""
@@ -75,13 +65,6 @@ class DeviceClock:
         if self._wait is not None:
             self._wait()
         return self.now()
-
-    def cpu_seconds(self) -> float | None:
-        """Processor time of this process while the clock ran; None on a GPU."""
-        return None if self._work is None else self._worked() - self._idle
-
-    def _worked(self) -> float:
-        return self._work() if self._work is not None else 0.0
 
     @contextmanager
     def span(self, name: str) -> Iterator[Timer]:
@@ -96,11 +79,10 @@ class DeviceClock:
     @contextmanager
     def off(self) -> Iterator[None]:
         """Do not count the body."""
-        began, worked = self._tick(), self._worked()
+        began = self._tick()
         try:
             yield
         finally:
-            self._idle += self._worked() - worked
             self._away += self._tick() - began
 
 
@@ -109,7 +91,7 @@ class FakeClock(DeviceClock):
 
     def __init__(self, grain: str = "step") -> None:
         self._ticks = 0
-        super().__init__(torch.device("cpu"), grain, self._count, work=lambda: self._ticks / 1000)
+        super().__init__(torch.device("cpu"), grain, self._count)
 
     def _count(self) -> float:
         self._ticks += 1

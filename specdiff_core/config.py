@@ -41,7 +41,7 @@ class Rule(str, Enum):
 
 ORDER_WORDS = {
     RevealOrder.LEFT_TO_RIGHT: "Left to right",
-    RevealOrder.RANDOM: "Random (MDLM)",
+    RevealOrder.RANDOM: "Random (as MDLM, in equal steps)",
     RevealOrder.ENTROPY: "Lowest entropy first",
     RevealOrder.MARGIN: "Largest top-2 margin first",
     RevealOrder.MAX_PROB: "Most probable first",
@@ -52,7 +52,7 @@ RULE_WORDS = {
     Rule.RATIO: "Ratio: accept with min(1, p/q), exact",
     Rule.MATCH: "Match: same noise as vanilla, identical text",
     Rule.DELTA: "Delta: accept with p, exact for any draft",
-    Rule.NAIVE: "Naive: p/q in any order, NOT lossless for T > 1",
+    Rule.NAIVE: "Naive: p/q in any reveal order, not always lossless",
 }
 
 

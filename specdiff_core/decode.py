@@ -122,7 +122,6 @@ def speculate(
         rounds=round + (reason != "stopped"),
         seconds=whole,
         seconds_by={**seconds, "other": whole - sum(seconds.values())},
-        cpu_seconds=clock.cpu_seconds(),
     )
 
 

@@ -24,7 +24,7 @@ def denoise(
     forbidden: Sequence[int] = (),
     window: Tensor | None = None,
 ) -> Generator[DenoiseState, None, Draft]:
-    """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with a forced last reveal).
+    """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with fixed counts per step).
 
     Args:
         predict: window ids ``[g]`` (``mask_id`` where masked) -> logits ``[g, V]``, one drafter pass.

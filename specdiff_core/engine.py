@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
+import glob
 import platform
 import resource
 import sys
@@ -148,16 +150,19 @@ class Engine:
         )
 
     def _worded(self, header: RunStarted, loop: Iterator[Event]) -> Iterator[Event]:
-        """Frame the loop's events: the header before, the text and the peak memory in the last one."""
+        """Frame the loop's events: the header before; the text, peak memory and waiting threads in the last one."""
         cuda = self.pair.placement.device.type == "cuda"
         if cuda:
             torch.cuda.reset_peak_memory_stats()
+        before = None if cuda else _waited()
         yield header
         for event in loop:
             if isinstance(event, Finished):
                 text = self.pair.tokenizer.decode(event.ids, skip_special_tokens=True)
                 peak = torch.cuda.max_memory_allocated() if cuda else _resident_peak()
-                event = dataclasses.replace(event, text=text, peak_bytes=peak)
+                after = None if before is None else _waited()
+                waited = None if before is None or after is None else max(0.0, after - before)
+                event = dataclasses.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)
             yield event
 
 
@@ -165,3 +170,15 @@ def _resident_peak() -> int:
     """Largest resident set of this process so far, in bytes (getrusage counts kB on Linux, bytes on macOS)."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _waited() -> float | None:
+    """Seconds that the threads of this process have been ready and had no processor; None where no one counts them.
+
+    Linux: the second number of a thread's ``schedstat`` is its time on a run queue, in nanoseconds.
+    """
+    waits = []
+    for path in glob.glob("/proc/self/task/*/schedstat"):
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as file:  # a thread may just have ended
+            waits.append(int(file.read().split()[1]))
+    return sum(waits) / 1e9 if waits else None

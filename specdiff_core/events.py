@@ -166,7 +166,7 @@ class Finished:
     seconds: float  # decode clock
     seconds_by: dict[str, float] = field(default_factory=dict)  # prefill, draft, score, verify, other
     peak_bytes: int | None = None  # device memory (CUDA) or resident set
-    cpu_seconds: float | None = None  # processor time of all threads while the clock ran; None on a GPU
+    waited_seconds: float | None = None  # that threads of the process were ready and had no processor; CPU, Linux
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ class Metrics:
     tested_at: tuple[int, ...] = ()  # tests by window position
     accepted_at: tuple[int, ...] = ()
     peak_bytes: int = 0  # the largest of all runs
-    cpu_seconds: float = 0.0  # processor time on the decode clock; 0 where it was not measured
+    waited_seconds: float | None = 0.0  # of threads for a processor; None where a run could not tell
 
     @property
     def alpha(self) -> float | None:
@@ -53,9 +53,10 @@ class Metrics:
         """New tokens per second of decode clock, prefill included."""
         return self.committed / self.seconds if self.seconds else None
 
-    def cpu_share(self, threads: int) -> float | None:
-        """Part of the time of ``threads`` that the process really had a processor; None where it was not measured."""
-        return self.cpu_seconds / (self.seconds * threads) if self.cpu_seconds and self.seconds else None
+    @property
+    def waiting(self) -> float | None:
+        """Threads that waited for a processor, on average over the decode clock: about 0 on a quiet machine."""
+        return None if self.waited_seconds is None or not self.seconds else self.waited_seconds / self.seconds
 
     @property
     def alpha_at(self) -> tuple[float | None, ...]:
@@ -77,7 +78,9 @@ class Metrics:
             tested_at=_add(self.tested_at, other.tested_at),
             accepted_at=_add(self.accepted_at, other.accepted_at),
             peak_bytes=max(self.peak_bytes, other.peak_bytes),
-            cpu_seconds=self.cpu_seconds + other.cpu_seconds,
+            waited_seconds=None
+            if self.waited_seconds is None or other.waited_seconds is None
+            else self.waited_seconds + other.waited_seconds,
         )
 
 
@@ -106,7 +109,7 @@ def measure(event: Event) -> Metrics:
                 seconds=event.seconds,
                 seconds_by=dict(event.seconds_by),
                 peak_bytes=event.peak_bytes or 0,
-                cpu_seconds=event.cpu_seconds or 0.0,
+                waited_seconds=event.waited_seconds,
             )
     return Metrics()
 

@@ -18,7 +18,7 @@ from specdiff_core.rng import Chance
 
 def schedule(window: int, steps: int) -> list[int]:
     """How many positions each step reveals: ``window`` split as evenly as possible over at most ``steps`` steps."""
-    steps = min(steps, window)
+    steps = max(1, min(steps, window))
     bounds = [round(step * window / steps) for step in range(steps + 1)]
     return [after - before for before, after in itertools.pairwise(bounds)]
 

@@ -50,7 +50,8 @@ def verify(draft: Draft, target_probs: Tensor, rule: Rule, chance: Chance, posit
         draft: g tokens.
         target_probs: ``[g+1, V]`` float64, processed p after the anchor and after each drafted token.
         rule: ``ratio`` min(1, p/q) where exact, else delta; ``delta`` accept with p(x); ``match`` the target's own
-            draw decides; ``naive`` min(1, p/q) everywhere, biased for T > 1.
+            draw decides; ``naive`` min(1, p/q) everywhere, biased where a position is revealed before one to its
+            left, or chosen by its drawn value.
         chance: the verification stream of this round.
         positions: ``[g+1]`` absolute positions, for noise keyed by position.
     """

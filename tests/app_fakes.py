@@ -45,13 +45,13 @@ SCRIPT = [IDS[f" {word}" if word not in ".," else word] for word in WORDS]
 
 class FakeDecoder:
     """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``fail`` is raised after some rounds of a
-    narrated run, or of any run if it is after none (the page's warm-up is not narrated); ``share`` of its time it had
-    a processor."""
+    narrated run, or of any run if it is after none (the page's warm-up is not narrated); ``waiting`` threads
+    had no processor, on average."""
 
     def __init__(
-        self, *, pace: float = 0.0, fail: Exception | None = None, fail_after: int = 3, share: float = 0.98
+        self, *, pace: float = 0.0, fail: Exception | None = None, fail_after: int = 3, waiting: float = 0.02
     ) -> None:
-        self.pace, self.fail, self.fail_after, self.share = pace, fail, fail_after, share
+        self.pace, self.fail, self.fail_after, self.waiting = pace, fail, fail_after, waiting
         self.stopped = threading.Event()  # set when a decode saw its stop event
         self.calls: list[tuple[str, DecodeConfig]] = []
 
@@ -196,7 +196,7 @@ class FakeDecoder:
             seconds=now,
             seconds_by=by,
             peak_bytes=1,
-            cpu_seconds=now * self.share,
+            waited_seconds=now * self.waiting,
         )
 
 

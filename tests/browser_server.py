@@ -38,8 +38,8 @@ class Scripted(FakeDecoder):
         """Pace or fail as the prompt asks."""
         fail = OutOfMemory("The device ran out of memory.", hint="Use a smaller γ.") if "memory" in prompt else None
         fail = RuntimeError("internal secret") if "unexpected" in prompt else fail
-        share = 0.54 if "crowded" in prompt else 0.98
-        inner = FakeDecoder(pace=0.05 if "slow" in prompt else 0.0, fail=fail, share=share)
+        waiting = 0.9 if "crowded" in prompt else 0.02
+        inner = FakeDecoder(pace=0.05 if "slow" in prompt else 0.0, fail=fail, waiting=waiting)
         yield from inner.decode(prompt, config, **options)
         if inner.stopped.is_set():
             with (self.folder / "stopped").open("a", encoding="utf-8") as log:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import inspect
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocket
 
+from app import launch
 from app.early import EarlyScript
 
 PAGE = "<!doctype html><html><head><script>theirs()</script></head><body>ä <head></body></html>"
@@ -27,6 +30,14 @@ def page(request: Request) -> Response:
 
 def data(request: Request) -> Response:
     return JSONResponse({"html": PAGE})
+
+
+def packed(request: Request) -> Response:
+    return Response(gzip.compress(PAGE.encode()), media_type="text/html", headers={"content-encoding": "gzip"})
+
+
+def error(request: Request) -> Response:
+    return HTMLResponse(PAGE, status_code=500)
 
 
 def stream(request: Request) -> Response:
@@ -45,7 +56,8 @@ async def socket(connection: WebSocket) -> None:
 
 @pytest.fixture
 def client() -> Iterator[Any]:
-    routes = [Route("/", page), Route("/data", data), Route("/stream", stream), WebSocketRoute("/socket", socket)]
+    answers = {"/": page, "/data": data, "/stream": stream, "/packed": packed, "/error": error}
+    routes = [*(Route(path, answer) for path, answer in answers.items()), WebSocketRoute("/socket", socket)]
     with TestClient(Starlette(routes=routes, middleware=[Middleware(EarlyScript, script="ours()")])) as found:
         yield found
 
@@ -56,10 +68,10 @@ def test_it_is_the_first_element_of_the_head(client: Any) -> None:
     assert int(answer.headers["content-length"]) == len(answer.content)
 
 
-def test_a_head_request_keeps_its_headers(client: Any) -> None:
+def test_a_head_request_has_the_headers_of_the_page(client: Any) -> None:
     answer = client.head("/")
     assert answer.status_code == 200
-    assert answer.content == b""
+    assert answer.headers["content-type"] == client.get("/").headers["content-type"]
 
 
 def test_a_streamed_page_gets_it_once(client: Any) -> None:
@@ -68,10 +80,19 @@ def test_a_streamed_page_gets_it_once(client: Any) -> None:
 
 def test_everything_else_passes_untouched(client: Any) -> None:
     assert client.get("/data").json() == {"html": PAGE}
+    assert client.get("/packed").text == PAGE, "compressed already: what looks like <head> would be none"
+    assert client.get("/error").text == PAGE
     with client.websocket_connect("/socket") as connection:
         assert connection.receive_text() == "hello"
 
 
-def test_gradio_still_reads_the_pause_that_the_launcher_sets() -> None:
-    """Setting an attribute that nobody reads would say nothing."""
+def test_the_launcher_slows_the_queue_that_gradio_reads() -> None:
+    """Never below Gradio's own pause; and setting an attribute that nobody reads would say nothing."""
     assert "asyncio.sleep(self.sleep_when_free)" in inspect.getsource(Queue.start_processing)
+    for own, wanted in ((0.001, launch.QUEUE_SLEEP), (0.05, 0.05)):
+        page = SimpleNamespace(_queue=SimpleNamespace(sleep_when_free=own), queue=lambda **_: None, launch=dict)
+        options = launch.serve(page, quiet=True)
+        assert page._queue.sleep_when_free == wanted
+        assert options["quiet"] is True
+        (middleware,) = options["app_kwargs"]["middleware"]
+        assert middleware.cls is EarlyScript and "requestAnimationFrame" in middleware.kwargs["script"]

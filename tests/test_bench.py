@@ -45,7 +45,7 @@ def row(
     metrics = Metrics(
         rounds=5, committed=tokens, seconds=seconds, seconds_by={"draft": 0.2 * seconds, "score": 0.5 * seconds,
         "verify": 0.1 * seconds, "prefill": 0.1 * seconds}, tested=8, accepted=6, tested_at=(5, 3), accepted_at=(3, 3),
-        peak_bytes=7, cpu_seconds=1.5 * seconds,
+        peak_bytes=7, waited_seconds=0.25 * seconds,
     )  # fmt: skip
     values = json.loads(json.dumps(dataclasses.asdict(metrics)))
     flavour = prompt.split("-")[0]
@@ -78,7 +78,7 @@ def test_speed_up_by_hand() -> None:
     assert block["seconds_by"] == pytest.approx({"draft": 1.2, "verify": 3.6, "prefill": 0.6, "other": 0.6})
     assert block["tokens_per_second"] == pytest.approx(30 / 6)
     assert (block["same_text_as_vanilla"], block["prompts"], block["peak_bytes"]) == (2, 3, 7)
-    assert block["cpu_seconds"] == pytest.approx(9.0)
+    assert block["waiting"] == pytest.approx(0.25)
 
 
 def test_speed_up_counts_tokens_where_lengths_differ() -> None:
@@ -385,6 +385,7 @@ def test_goals_of_every_kind_of_result() -> None:
     waits = ({"median": 5.1, "low": 3.0, "high": 7.0}, {"median": 2.9, "low": 2.0, "high": 9.0})
     page = {"kind": "page", "starts": 5, "usable_seconds": waits[0], "first_event_seconds": {"first": waits[1]}}
     page["load_seconds"] = 2.5
+    page["waiting"] = {"vanilla": {"attached": 0.03, "alone": 0.01}, "drafted": {"attached": None, "alone": 0.01}}
     results = [
         {"kind": "generate", "result": {"ratio": 1.02}},
         sweep,
@@ -402,6 +403,7 @@ def test_goals_of_every_kind_of_result() -> None:
         ("1.060×", False),
         ("1", False),
     ]
+    assert "threads waiting for a processor: – beside server and browser, 0.01 alone" in goals_section(results)
     assert goals_section([sweep_of(("block", 4, 9.0, 9.0), temperature=1.0), {"kind": "other"}]) == ""
 
 
@@ -409,9 +411,10 @@ def test_the_page_is_told_with_its_spread_and_an_old_form_is_refused(tmp_path: P
     spread = {"median": 2.0, "low": 1.5, "high": 3.25}
     origin = {"commit": "c", "dirty": False, "versions": {}, "cpu": "CPU", "gpu": None, "cores": 2, "system": "S"}
     page = {
-        "kind": "page", "schema": 2, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
+        "kind": "page", "schema": 3, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
         "target": "T", "settings": DecodeConfig().to_dict(), "usable_seconds": spread,
         "first_event_seconds": {"first": spread, "later": spread}, "attached": {"vanilla": spread, "drafted": spread},
+        "waiting": {lane: {"attached": 0.05, "alone": 0.004} for lane in ("vanilla", "drafted")},
         "provenance": {**origin, "date": "today", "command": "python -m app.measure"},
     }  # fmt: skip
     path = tmp_path / "page.json"
@@ -419,8 +422,8 @@ def test_the_page_is_told_with_its_spread_and_an_old_form_is_refused(tmp_path: P
     told = tables.section(command.read_result(path))
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in told.splitlines() if line.startswith("|")]
     assert [row[1:] for row in rows[2:5]] == [[n, "2.00 s", "1.50–3.25 s"] for n in ("5", "5", "30")]
-    assert rows[-1] == ["drafted", "2.000×", "1.500–3.250"]
-    path.write_text(json.dumps({**page, "schema": 1}))
+    assert rows[-1] == ["drafted", "2.000×", "1.500–3.250", "0.050", "0.004"]
+    path.write_text(json.dumps({**page, "schema": 2}))
     with pytest.raises(ConfigError, match="another version"):
         command.read_result(path)
 
@@ -463,7 +466,7 @@ def test_bench_from_the_command_line(
         "## How close",
         "## The same text",
         "0 unexplained",
-        f"Of its {stored['threads']} threads' time the decoder had",
+        "Threads waiting for a processor, on average:",
     ):
         assert words in told
     assert str(tmp_path) not in told

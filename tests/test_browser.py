@@ -309,7 +309,12 @@ def test_a_measured_lane_is_not_disturbed_by_animations(browser: Any, address: s
     """While a lane is measured the whole page, Gradio included, draws a few frames a second; afterwards all it asks."""
     count = """window.frames_drawn = 0;
         const ask = window.requestAnimationFrame.bind(window);
-        window.requestAnimationFrame = (callback) => ask((now) => { window.frames_drawn += 1; callback(now); });"""
+        let last = -1;  // callbacks of one frame hear the same time
+        window.requestAnimationFrame = (callback) => ask((now) => {
+            window.frames_drawn += Number(now !== last);
+            last = now;
+            callback(now);
+        });"""
     drawn = """() => new Promise((done) => {
         const before = window.frames_drawn;
         let over = false;
@@ -325,7 +330,7 @@ def test_a_measured_lane_is_not_disturbed_by_animations(browser: Any, address: s
         assert page.evaluate("Boolean(window.specdiff.live)"), "the lane was measured all the while"
         page.click("#sd-stop")
         page.wait_for_selector(".sd-chip:has-text('Stopped run')")
-        assert measured <= 12 < page.evaluate(drawn)
+        assert measured <= 8 < page.evaluate(drawn)
 
 
 def test_a_busy_machine_is_told(browser: Any, address: str) -> None:
@@ -336,9 +341,9 @@ def test_a_busy_machine_is_told(browser: Any, address: str) -> None:
         page.fill("#set-prompt textarea", "A crowded run")
         page.click("#sd-run")
         page.wait_for_selector(".sd-chip:has-text('Your run')")
-        assert "drafted 54 %, vanilla 54 %" in warning.inner_text()
+        assert "drafted 0.90, vanilla 0.90" in warning.inner_text()
         page.click(".sd-source .sd-link:has-text('How this was measured')")
-        assert "vanilla 54.0 %" in page.inner_text(".sd-dialog")
+        assert "vanilla 0.90" in page.inner_text(".sd-dialog")
         page.keyboard.press("Escape")
         page.fill("#set-prompt textarea", "A quiet run")
         page.click("#sd-run")

@@ -12,12 +12,13 @@
     count -= 1; // the browser's own numbers are positive
     const number = count;
     const wait = { timer: 0, frame: 0 };
+    const rest = interval - (page.performance.now() % interval); // all who wait share one frame
     wait.timer = page.setTimeout(() => {
       wait.frame = ask((now) => {
         held.delete(number);
         callback(now);
       });
-    }, interval);
+    }, rest);
     held.set(number, wait);
     return number;
   };

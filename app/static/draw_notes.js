@@ -1,8 +1,8 @@
 // What surrounds the race: where it comes from, how it was measured, what went wrong. Text nodes only.
 
 import { attribute, h, text } from './dom.js';
-import { cpuShare } from './fold.js';
-import { milliseconds, percent, seconds } from './words.js';
+import { waiting } from './fold.js';
+import { milliseconds, ratio, seconds } from './words.js';
 
 export class SourceView {
   /** @param {{title: string, url: string}[]} recordings that ship with the page @param {(url: string) => void} replay */
@@ -77,11 +77,11 @@ function orderOf({ lanes }) {
   return `The lanes were measured one after the other${first} so that neither disturbs the other. The player animates them together on one time axis.`;
 }
 
-/** How much of its threads' time each lane had. */
+/** Whether the threads of each lane had to wait. */
 function processorOf({ lanes }) {
-  const known = Object.entries(lanes).map(([name, lane]) => [name, cpuShare(lane)]).filter(([, share]) => share !== null);
-  if (!known.length) return 'The share of the processor was not recorded.';
-  return `Of its threads’ time the decoder really had: ${known.map(([name, share]) => `${name} ${percent(share)}`).join(', ')}. Far less than all means that other programs held the processor.`;
+  const known = Object.entries(lanes).map(([name, lane]) => [name, waiting(lane)]).filter(([, wait]) => wait !== null);
+  if (!known.length) return 'Whether threads had to wait for a processor was not measured.';
+  return `Threads that waited for a processor, on average: ${known.map(([name, wait]) => `${name} ${ratio(wait)}`).join(', ')}. On a quiet machine it is about 0.`;
 }
 
 function report(race, header, title) {

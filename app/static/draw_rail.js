@@ -1,7 +1,7 @@
 // Speed-up and the numbers behind it, each with symbol, unit and definition. Measured unless it says predicted.
 
 import { h, text } from './dom.js';
-import { compare, cpuShare, predicted, speedup } from './fold.js';
+import { compare, predicted, speedup, waiting } from './fold.js';
 import { busyWords, dash, percent, rate, ratio, seconds, times } from './words.js';
 
 const NUMBERS = [
@@ -14,14 +14,14 @@ const NUMBERS = [
 const PREDICTED = 'v: seconds of one verifying pass of the target over those of one vanilla pass. c: seconds of one drafter pass over those '
   + 'of one vanilla pass. Both are means of this race. What a round costs besides is left out, so it is a bound, not a result.';
 
-const BUSY = 'Every pass waits until all its threads had a processor. Vanilla makes the most passes, so it loses the most: '
-  + 'a busy machine can make the speed-up look several times larger than it is.';
+const BUSY = 'A pass ends when its last thread does, so threads that wait for a processor slow every pass, and the lane with more '
+  + 'passes loses more: beside one busy program the speed-up can be several times off.';
 
 export class RailView {
-  /** @param {number} quiet share of its threads' time that a lane has on a quiet machine, at least */
-  constructor(quiet) {
-    this.quiet = quiet;
-    this.busy = h('p', { class: 'sd-busy-machine', title: BUSY });
+  /** @param {number} crowded threads waiting for a processor, on average, from which a time cannot be trusted */
+  constructor(crowded) {
+    this.crowded = crowded;
+    this.busy = h('p', { class: 'sd-busy-machine', role: 'status', title: BUSY });
     this.speed = h('span', { class: 'sd-speed' }, dash);
     this.speedWords = h('span', { class: 'sd-speed-words' });
     this.law = h('p', { class: 'sd-law' });
@@ -49,8 +49,9 @@ export class RailView {
     this.element.classList.toggle('sd-lossy', !lossless);
     text(this.law, !header ? '' : lossless ? '✓ Lossless rule: the text follows the target’s own law.'
       : '⚠ lossless: false. With several steps this rule can change the law of the text; it is here to be studied.');
-    const shares = Object.entries(lanes).map(([name, lane]) => [name, cpuShare(lane)]).filter(([, share]) => share !== null && share < this.quiet);
-    text(this.busy, busyWords(shares));
+    const waits = Object.entries(lanes).map(([name, lane]) => [name, waiting(lane)]).filter(([, wait]) => wait !== null);
+    const compared = drafted && vanilla && drafted.finished && vanilla.finished;
+    text(this.busy, compared && waits.some(([, wait]) => wait >= this.crowded) ? busyWords(waits) : '');
     const guess = predicted(drafted, vanilla);
     text(this.predicted, guess ? `Predicted, not measured: τ / (v + c·NFE/round) = ${times(guess.value)} with v = ${ratio(guess.verify)}, c = ${ratio(guess.cost)}: what a verifying pass and a drafter pass cost here, in vanilla passes.` : '');
   }

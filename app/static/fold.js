@@ -231,13 +231,12 @@ export function clockOf(lane, state, t) {
 }
 
 /**
- * Part of its threads' time that a finished lane really had a processor (specdiff_core/metrics.py): about 1 on a quiet
+ * Threads that waited for a processor, on average over a finished lane (specdiff_core/metrics.py): about 0 on a quiet
  * machine. null where it was not measured.
  */
-export function cpuShare(lane) {
-  const { header, finished } = lane || {};
-  if (!header || !finished || !finished.cpu_seconds || !finished.seconds || !header.threads) return null;
-  return finished.cpu_seconds / (finished.seconds * header.threads);
+export function waiting(lane) {
+  const { finished } = lane || {};
+  return finished && Number.isFinite(finished.waited_seconds) && finished.seconds > 0 ? finished.waited_seconds / finished.seconds : null;
 }
 
 /** Measured speed-up so far: tokens per second of drafted over vanilla. */

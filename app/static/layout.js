@@ -20,11 +20,11 @@ function chart(title, hint) {
  * Fill `root`. `jump(round)` is called by whatever shows a round, `actions` by the player bar, `wake` by charts.
  * Returns {views: {drafted, vanilla}, window, rounds, rail, source, card, status, bar, charts, voice}.
  */
-export function layOut(root, { plotly, recordings, quiet, jump, actions, wake }) {
+export function layOut(root, { plotly, recordings, crowded, jump, actions, wake }) {
   const views = { drafted: new LaneView('drafted', jump), vanilla: new LaneView('vanilla', jump) };
   const window = new WindowView();
   const rounds = new RoundsView(window.rounds, jump);
-  const [rail, source, card, status, bar] = [new RailView(quiet), new SourceView(recordings, actions.replay), new CardView(), new StatusView(), new BarView(actions)];
+  const [rail, source, card, status, bar] = [new RailView(crowded), new SourceView(recordings, actions.replay), new CardView(), new StatusView(), new BarView(actions)];
   const voice = h('div', { class: 'sd-voice', 'aria-live': 'polite' });
   const [tokens, tokensPanel] = chart('Tokens over time', '─ drafted, ┄ vanilla');
   const [acceptance, acceptancePanel] = chart('Acceptance by position', 'bars: run so far; ● accepted, ✕ refused, – draw u of this round');

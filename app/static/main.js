@@ -11,7 +11,7 @@ import { narrate } from './words.js';
 const QUIET_MS = 1600; // after Stop: how long to wait for the server's last frame
 
 class App {
-  constructor(root, { plotly, recordings, quiet }) {
+  constructor(root, { plotly, recordings, crowded }) {
     this.root = root;
     this.lanes = { drafted: null, vanilla: null };
     this.states = { drafted: null, vanilla: null };
@@ -22,7 +22,7 @@ class App {
     this.frame = this.frame.bind(this);
     this.asked = 0; // the animation frame that was asked for; none while nothing moves
     this.last = 0;
-    this.build({ plotly, recordings, quiet });
+    this.build({ plotly, recordings, crowded });
     this.wake();
   }
 

@@ -43,11 +43,10 @@ export function cell(piece) {
 /** A token inside a sentence. */
 export const quoted = (piece) => (piece === END_OF_TEXT ? 'the end of the text' : `“${cell(piece).slice(0, 32)}”`);
 
-/** What to say of lanes that had too little of the processor; `shares` are [lane, share] pairs. */
-export function busyWords(shares) {
-  if (!shares.length) return '';
-  const parts = shares.map(([name, share]) => `${name} ${Math.round(100 * share)} %`).join(', ');
-  return `⚠ Busy machine: do not trust this speed-up. Of its threads’ time the decoder really had ${parts}. Run again when the machine is quiet.`;
+/** What to say of a race whose threads had to wait for a processor; `waits` are [lane, threads waiting] pairs. */
+export function busyWords(waits) {
+  const parts = waits.map(([name, wait]) => `${name} ${wait.toFixed(2)}`).join(', ');
+  return `⚠ Busy machine: do not trust this speed-up. Threads waiting for a processor, on average: ${parts}; a quiet machine has 0.`;
 }
 
 export const SOURCES = {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from specdiff_core.config import DecodeConfig
 
 T = TypeVar("T")
-SCHEMAS = {"page": 2}
+SCHEMAS = {"page": 3}
 """Kind of result -> version of its form, where it is not 1."""
 SAME = ("device", "dtype", "threads", "target", "weights", "versions")
 """What a sweep and the bare passes must share before one is held against the other."""

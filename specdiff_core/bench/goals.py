@@ -108,6 +108,7 @@ def _of_page(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
         met = value["median"] <= goal
         yield Outcome(f"{figure}, median of {result['starts']}", f"≤ {goal:g} s", measured, met, "" if met else load)
     for lane, value in result["attached"].items():
+        waits = result["waiting"][lane]
         yield Outcome(
             f"clock with the page attached, {lane} lane",
             f"≤ {ATTACHED:g}×",
@@ -115,8 +116,8 @@ def _of_page(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
             value["median"] <= ATTACHED,
             ""
             if value["median"] <= ATTACHED
-            else f"single turns lie between {value['low']:.2f} and {value['high']:.2f}; what server and browser "
-            "take of the cores meanwhile has not been profiled.",
+            else f"single turns lie between {value['low']:.2f} and {value['high']:.2f}; threads waiting for a "
+            f"processor: {number(waits['attached'])} beside server and browser, {number(waits['alone'])} alone.",
         )
 
 

@@ -159,7 +159,7 @@ def _entry(
         "draft_nfe": total.nfe,
         "target_calls": total.target_calls,
         "peak_bytes": total.peak_bytes,
-        "cpu_seconds": total.cpu_seconds,
+        "waiting": total.waiting,
         "prompts": len(texts),
         "runs": len(rows),
         "same_text_as_vanilla": same,

@@ -85,13 +85,11 @@ def sweep_section(result: Result) -> str:
 
 
 def _quiet(result: Result) -> str:
-    """How much of its threads' time the decoder had; nothing where that was not measured."""
-    threads = result["threads"]
-    shares = [e["cpu_seconds"] / (e["seconds"] * threads) for e in result["cells"] if e.get("cpu_seconds")]
-    if not shares:
+    """How many threads had to wait for a processor; nothing where that was not measured."""
+    waits = [entry["waiting"] for entry in result["cells"] if entry.get("waiting") is not None]
+    if not waits:
         return ""
-    low, high = (f"{100 * share:.0f} %" for share in (min(shares), max(shares)))
-    return f" Of its {threads} threads' time the decoder had {low} (least cell) to {high}: other programs had the rest."
+    return f" Threads waiting for a processor, on average: {min(waits):.3f} to {max(waits):.3f}, cell by cell."
 
 
 def generate_section(result: Result) -> str:
@@ -190,7 +188,12 @@ def page_section(result: Result) -> str:
         )
     ]
     costs = [
-        [lane, f"{value['median']:.3f}×", f"{value['low']:.3f}–{value['high']:.3f}"]
+        [
+            lane,
+            f"{value['median']:.3f}×",
+            f"{value['low']:.3f}–{value['high']:.3f}",
+            *(number(result["waiting"][lane][name], ".3f") for name in ("attached", "alone")),
+        ]
         for lane, value in result["attached"].items()
     ]
     settings = result["settings"]
@@ -200,9 +203,10 @@ def page_section(result: Result) -> str:
             "A real server and a real browser on the same machine, which had read the files before.",
             table(["wait", "times", "median", "lowest–highest"], waits),
             "Decode clock with the page attached (every event told, the browser drawing) over the undisturbed clock "
-            f"of the same decode, {turns} turns of both, {settings['max_new_tokens']} tokens, "
+            "of the same decode with no page open, and how many threads had to wait for a processor (medians); for "
+            f"each of the {turns} turns of both the page is opened afresh; {settings['max_new_tokens']} tokens, "
             f"{settings['drafter']} γ={settings['gamma']} T={settings['steps']}:",
-            table(["lane", "median", "lowest–highest"], costs),
+            table(["lane", "median", "lowest–highest", "threads waiting, attached", "alone"], costs),
         ]
     )
 

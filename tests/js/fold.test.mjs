@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { buildLane, check, compare, countAt, cpuShare, joinPieces, predicted, stateAt, stopsOf } from '../../app/static/fold.js';
+import { buildLane, check, compare, countAt, joinPieces, predicted, stateAt, stopsOf, waiting } from '../../app/static/fold.js';
 import { parse, serialise, gzip, gunzip, fromBase64 } from '../../app/static/trace.js';
 
 const fixture = JSON.parse(readFileSync(process.env.SPECDIFF_FIXTURE, 'utf8')); // written by tests/test_app_js.py
@@ -26,12 +26,11 @@ test('the folded sums are those of metrics.fold', () => {
   }
 });
 
-test('the share of the processor is processor time over clock time and threads', () => {
-  const lane = { header: { threads: 2 }, finished: { seconds: 4, cpu_seconds: 6 } };
-  assert.equal(cpuShare(lane), 0.75);
-  assert.ok(Math.abs(cpuShare(lanes.drafted) - 0.98) < 1e-9);
-  for (const unknown of [null, {}, { ...lane, finished: null }, { ...lane, finished: { seconds: 4, cpu_seconds: null } }, { ...lane, finished: { seconds: 4 } }]) {
-    assert.equal(cpuShare(unknown), null);
+test('threads waiting, on average, are waited seconds over clock seconds', () => {
+  assert.equal(waiting({ finished: { seconds: 4, waited_seconds: 3 } }), 0.75);
+  assert.ok(Math.abs(waiting(lanes.drafted) - 0.02) < 1e-9);
+  for (const unknown of [null, {}, { finished: null }, { finished: { seconds: 4, waited_seconds: null } }, { finished: { seconds: 4 } }, { finished: { seconds: 0, waited_seconds: 1 } }]) {
+    assert.equal(waiting(unknown), null);
   }
 });
 
