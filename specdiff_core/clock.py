@@ -99,6 +99,5 @@ class FakeClock(DeviceClock):
 
 
 def merge(spans: list[Span], name: str) -> Span:
-    """One span from the first start to the summed length of several: the drafting of a round."""
-    start = spans[0].start if spans else 0.0
-    return Span(name=name, start=start, seconds=sum(span.seconds for span in spans))
+    """One span from the first start to the summed length of several, at least one: the drafting of a round."""
+    return Span(name=name, start=spans[0].start, seconds=sum(span.seconds for span in spans))

@@ -153,7 +153,7 @@ def _draft(
                 yield tell_step(round, len(spans) - 1, state, timer.span)
     if drafting is not None:  # stopped: nothing was drafted, but its passes were made
         draft = dataclasses.replace(draft, nfe=len(spans))
-    span = merge(spans, "draft")
+    span = merge(spans, "draft") if spans else Span(name="draft", start=clock.now(), seconds=0.0)
     with clock.off():
         yield tell_draft(round, draft, span)
     return draft, span

@@ -55,15 +55,15 @@ def verify(draft: Draft, target_probs: Tensor, rule: Rule, chance: Chance, posit
         chance: the verification stream of this round.
         positions: ``[g+1]`` absolute positions, for noise keyed by position.
     """
-    if rule is Rule.MATCH:
-        return _match(draft, target_probs, chance, positions)
-    soft = tuple(draft.probs is not None and (rule is Rule.NAIVE or ok) for ok in draft.soft)
-    if rule is Rule.DELTA:
-        soft = (False,) * len(soft)
     size = draft.ids.numel()
     tokens = draft.ids.tolist()
     p = target_probs[range(size), tokens].tolist()
     q = [1.0] * size if draft.probs is None else draft.probs[range(size), tokens].tolist()
+    if rule is Rule.MATCH:
+        return _match(tokens, p, q, target_probs, chance, positions)
+    soft = tuple(draft.probs is not None and (rule is Rule.NAIVE or ok) for ok in draft.soft)
+    if rule is Rule.DELTA:
+        soft = (False,) * len(soft)
     trials: list[Trial] = []
     law, source = target_probs[size], "bonus"
     for i in range(size):
@@ -92,19 +92,25 @@ def verify(draft: Draft, target_probs: Tensor, rule: Rule, chance: Chance, posit
     )
 
 
-def _match(draft: Draft, target_probs: Tensor, chance: Chance, positions: Sequence[int]) -> Verdict:
+def _match(
+    tokens: Sequence[int],
+    p: Sequence[float],
+    q: Sequence[float],
+    target_probs: Tensor,
+    chance: Chance,
+    positions: Sequence[int],
+) -> Verdict:
     """Emit y_i = argmax(log p_i + g_i); keep the draft while it says the same (papers.md §7.3, rule 2)."""
-    size = draft.ids.numel()
-    tokens = draft.ids.tolist()
+    size = len(tokens)
     trials: list[Trial] = []
     for i in range(size + 1):
         wanted = int(chance.pick(target_probs[i : i + 1], positions[i : i + 1])[0])
         if i == size:
             break
-        p = float(target_probs[i, tokens[i]])
-        q = 1.0 if draft.probs is None else float(draft.probs[i, tokens[i]])
         same = wanted == tokens[i]
-        trials.append(Trial(p=p, q=q, threshold=float(same), draw=None, wanted=wanted, accepted=same, kind="match"))
+        trials.append(
+            Trial(p=p[i], q=q[i], threshold=float(same), draw=None, wanted=wanted, accepted=same, kind="match")
+        )
         if not same:
             break
     kept = sum(trial.accepted for trial in trials)
