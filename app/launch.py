@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import logging
 import os
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,24 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, help="port (GRADIO_SERVER_PORT; default: first free one from 7860)")
     parser.add_argument("--share", action="store_true", default=None, help="make a public link (GRADIO_SHARE)")
     parser.add_argument("--root-path", help="path below which a proxy serves the page (GRADIO_ROOT_PATH)")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if options.port is not None and not is_free(options.host, options.port):  # before any model is loaded
+        parser.error(f"port {options.port} is in use or cannot be used here; choose another, or leave --port out")
+    return options
+
+
+def is_free(host: str | None, port: int) -> bool:
+    """Whether a server could listen there now."""
+    if not 0 <= port < 2**16:
+        return False
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host or "127.0.0.1", port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+            probe.bind(address)
+    except OSError:
+        return False
+    return True
 
 
 def theme() -> Any:

@@ -6,7 +6,12 @@ import dataclasses
 
 from app.html import element
 from specdiff_core.config import DecodeConfig
+from specdiff_core.registry import PAIRS
 
+NAMES = {
+    "pair": tuple(PAIRS),
+    "drafter": tuple(dict.fromkeys(drafter.name for spec in PAIRS.values() for drafter in spec.drafters)),
+}
 LESSONS = (
     (
         "What you see",
@@ -44,9 +49,9 @@ LESSONS = (
             "clock counts prefill, drafting, scoring and verification. It does not count this page.",
             "τ, block efficiency: tokens per round, the target's own token included, so between 1 and γ + 1. "
             "α, acceptance rate: accepted tokens over tested ones.",
-            "Drafting pays if τ is larger than the cost of a round in vanilla passes: v + c · NFE, where v is the cost "
-            "of a pass that verifies γ + 1 tokens and c that of a drafter pass. The page shows that quotient too, "
-            "marked as predicted.",
+            "Drafting pays if τ is larger than the cost of a round in vanilla passes: v + c · NFE per round, where v "
+            "is the cost of a pass that verifies γ + 1 tokens and c that of a drafter pass. The page also shows τ over "
+            "that cost, marked as predicted.",
         ),
     ),
 )
@@ -124,7 +129,7 @@ def parameters() -> str:
         meta = item.metadata
         choices = getattr(type(item.default), "__members__", None)
         low, high = (int(edge) if edge == int(edge) else edge for edge in (meta["low"] or 0, meta["high"] or 0))
-        limits = f"{low} to {high}" if meta["low"] is not None else "a name"
+        limits = f"{low} to {high}" if meta["low"] is not None else ", ".join(NAMES.get(item.name, ()))
         limits = ", ".join(choice.value for choice in choices.values()) if choices else limits
         limits = "true or false" if isinstance(item.default, bool) else limits
         default = getattr(item.default, "value", item.default)

@@ -30,9 +30,9 @@ def availability(spec: PairSpec) -> tuple[bool, str]:
             resolve(spec.tokenizer)
         absent = [repo for repo, revision in sources if not is_local(repo) and not _is_cached(repo, revision)]
         if absent and _is_offline():
-            return False, f"{', '.join(absent)} is not in the local cache, and the hub is switched off (offline mode)."
+            return False, f"Not in the local cache: {', '.join(absent)}; and the hub is switched off (offline mode)."
         if absent and not _hub_answers():
-            return False, f"{', '.join(absent)} is not in the local cache, and the model hub cannot be reached."
+            return False, f"Not in the local cache: {', '.join(absent)}; and the model hub cannot be reached."
         free = _free_memory()
         if free < spec.memory_bytes:
             return False, f"It needs about {spec.memory_bytes / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB are free."

@@ -231,15 +231,14 @@ def _coerce(item: dataclasses.Field[Any], value: Any) -> Any:
                 f"{label} {str(value)[:40]!r} does not exist.", field=item.name, hint=f"Choose one of: {names}."
             ) from None
     low, high = meta["low"], meta["high"]
-    limits = f"between {low:g} and {high:g}"
+    limits = f"between {low} and {high}"
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if isinstance(value, bool) or math.isnan(number):
-        raise ConfigError(
-            f"{label} must be a number, not {str(value)[:40]!r}.", field=item.name, hint=f"Give a number {limits}."
-        )
+        told = f"{label} is empty." if value in (None, "") else f"{label} must be a number, not {str(value)[:40]!r}."
+        raise ConfigError(told, field=item.name, hint=f"Give a number {limits}.")
     if not low <= number <= high:
         raise ConfigError(
             f"{label} = {str(value)[:40]} is out of range.", field=item.name, hint=f"Give a number {limits}."

@@ -102,7 +102,7 @@ class TargetSession:
             attention_mask=self._target.mask(self._length, len(ids)),
             past_key_values=self._cache,
             use_cache=True,
-            output_hidden_states=bool(self._layers),
+            output_hidden_states=[i + 1 for i in self._layers],  # None stands for all the others
             logits_to_keep=logits_to_keep,
         )
         self._length += len(ids)

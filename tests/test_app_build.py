@@ -6,6 +6,7 @@ import gc
 import inspect
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import warnings
@@ -85,8 +86,20 @@ def test_flags_default_to_gradios_environment() -> None:
     """None means: ask GRADIO_SERVER_PORT and its like."""
     options = launch.arguments([])
     assert (options.host, options.port, options.share, options.root_path) == (None, None, None, None)
-    options = launch.arguments(["--host", "0.0.0.0", "--port", "8000", "--share", "--root-path", "/lab"])
-    assert (options.host, options.port, options.share, options.root_path) == ("0.0.0.0", 8000, True, "/lab")
+    options = launch.arguments(["--host", "0.0.0.0", "--port", "0", "--share", "--root-path", "/lab"])
+    assert (options.host, options.port, options.share, options.root_path) == ("0.0.0.0", 0, True, "/lab")
+
+
+def test_a_port_that_cannot_be_used_is_one_line_before_anything_loads(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        for port in (taken.getsockname()[1], 99_999, -1):
+            with pytest.raises(SystemExit):
+                launch.arguments([f"--port={port}"])
+            assert f"port {port} is in use or cannot be used" in capsys.readouterr().err.splitlines()[-1]
+        free = launch.arguments(["--port", "0"])
+    assert free.port == 0
 
 
 def test_the_page_opens_on_a_recording(tmp_path: Path) -> None:

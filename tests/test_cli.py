@@ -153,9 +153,14 @@ def test_race_interleaves_and_tells_its_spread(
     assert found["speedup_least"] <= found["speedup_median"] <= found["speedup_largest"]
     assert found["same_text_as_vanilla"] is True
     assert "3 repeats" in out
+    assert "race.jsonl.gz holds repeat" in out
     lanes = read_trace(trace).lanes
     assert list(lanes) == ["vanilla", "drafted"]
     assert all(isinstance(events[-1], Finished) for events in lanes.values())
+
+
+def test_the_trace_of_a_race_is_its_middle_repeat() -> None:
+    assert [cli.middle(values) for values in ([2.0], [3.0, 1.0], [9.0, 1.0, 2.0], [4.0, 3.0, 1.0, 2.0])] == [0, 1, 2, 3]
 
 
 def test_race_says_that_the_machine_was_busy(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:

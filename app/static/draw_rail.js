@@ -51,13 +51,16 @@ export class RailView {
       : '⚠ lossless: false. With several steps this rule can change the law of the text; it is here to be studied.');
     const waits = Object.entries(lanes).map(([name, lane]) => [name, waiting(lane)]).filter(([, wait]) => wait !== null);
     const compared = drafted && vanilla && drafted.finished && vanilla.finished;
-    text(this.busy, compared && waits.some(([, wait]) => wait >= this.crowded) ? busyWords(waits) : '');
-    const guess = predicted(drafted, vanilla);
+    const busy = compared && waits.some(([, wait]) => wait >= this.crowded);
+    this.element.classList.toggle('sd-crowded', Boolean(busy));
+    text(this.busy, busy ? busyWords(waits) : '');
+    const guess = busy ? null : predicted(drafted, vanilla);
     text(this.predicted, guess ? `Predicted, not measured: τ / (v + c·NFE/round) = ${times(guess.value)} with v = ${ratio(guess.verify)}, c = ${ratio(guess.cost)}: what a verifying pass and a drafter pass cost here, in vanilla passes.` : '');
   }
 
   /** No number of the race before stays while another is measured. */
   blank() {
+    this.element.classList.remove('sd-crowded');
     for (const element of [this.speed, ...Object.values(this.values)]) text(element, dash);
     for (const element of [this.speedWords, this.busy, this.same, this.predicted]) text(element, '');
   }

@@ -53,7 +53,7 @@ export class WindowView {
   draw(view, lane, sentence, ahead) {
     text(this.say, sentence);
     const key = view && `${view.round}/${view.steps.length}/${!!view.draft}/${!!view.scored}/${!!view.verified}/${ahead}`;
-    if (key === this.drawn) return;
+    if (key !== null && key === this.drawn) return;
     this.drawn = key;
     if (!view || !view.size) {
       text(this.round, view ? `round ${view.round + 1}` : '');

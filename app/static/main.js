@@ -116,6 +116,7 @@ class App {
     this.card.hide();
     this.waiting = true;
     this.status.show('Waiting for a free place…');
+    this.status.element.scrollIntoView({ block: 'nearest' }); // on a phone the stage lies below the controls
   }
 
   /** Gradio writes the place in the queue into its own status; the player repeats it in words. */

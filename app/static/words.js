@@ -46,7 +46,7 @@ export const quoted = (piece) => (piece === END_OF_TEXT ? 'the end of the text' 
 /** What to say of a race whose threads had to wait for a processor; `waits` are [lane, threads waiting] pairs. */
 export function busyWords(waits) {
   const parts = waits.map(([name, wait]) => `${name} ${wait.toFixed(2)}`).join(', ');
-  return `⚠ Busy machine: do not trust this speed-up. Threads waiting for a processor, on average: ${parts}; a quiet machine has 0.`;
+  return `⚠ Busy machine: other programs held the processor, so this speed-up may be many times too large or too small. Threads that had to wait, on average: ${parts}. On a quiet machine it is 0.`;
 }
 
 export const SOURCES = {

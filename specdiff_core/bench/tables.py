@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from specdiff_core.errors import ConfigError
+from specdiff_core.summary import CROWDED
 
 Result = dict[str, Any]
 
@@ -89,7 +90,10 @@ def _quiet(result: Result) -> str:
     waits = [entry["waiting"] for entry in result["cells"] if entry.get("waiting") is not None]
     if not waits:
         return ""
-    return f" Threads waiting for a processor, on average: {min(waits):.3f} to {max(waits):.3f}, cell by cell."
+    told = f" Threads waiting for a processor, on average: {min(waits):.3f} to {max(waits):.3f}, cell by cell."
+    if max(waits) >= CROWDED:
+        told += " **The machine was busy: do not trust these speed-ups.**"
+    return told
 
 
 def generate_section(result: Result) -> str:
