@@ -23,6 +23,7 @@ from specdiff_core.errors import (
 )
 from specdiff_core.models.files import check_files
 from specdiff_core.models.folders import AGAIN, is_local, read_config, resolve, shown
+from specdiff_core.models.layout import lay_out
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -142,7 +143,9 @@ def _load_target(folder: Path, spec: PairSpec, placement: Placement) -> PreTrain
                 f"{len(names)} tensors of the target in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}.",
                 hint=AGAIN,
             )
-    return model.eval().requires_grad_(False)
+    model.eval().requires_grad_(False)
+    lay_out(model)
+    return model
 
 
 def _device_map(spec: PairSpec, placement: Placement) -> dict[str, torch.device] | str | None:

@@ -20,6 +20,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedd
 from specdiff_core.errors import WeightsError
 from specdiff_core.models import files, folders
 from specdiff_core.models.dflash_config import read_config
+from specdiff_core.models.layout import input_major, lay_out
 
 Rope = tuple[Tensor, Tensor]  # cos, and sin with its first half negated: [B or 1, 1, n, head_dim]
 # (layer, q [B, H, n, D], k [B, Hkv, n, D], v [B, Hkv, n, D] of the block) -> [B, H, n, D]
@@ -47,7 +48,7 @@ class Joined(NamedTuple):
         size = norms[0].weight.numel()
         heads = [norm.weight.expand(part.out_features // size, -1) for part, norm in zip(parts, norms, strict=False)]
         bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts]).detach()
-        weight = torch.cat([part.weight for part in parts]).detach()
+        weight = input_major(torch.cat([part.weight for part in parts]).detach())
         return cls(weight, bias, torch.cat(heads).detach()[:, None], norms[0].eps or 0.0)
 
     def __call__(self, hidden: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
@@ -175,6 +176,7 @@ class DFlashDraftModel(nn.Module):
     def prepare(self) -> DFlashDraftModel:
         """Freeze for inference: eval mode, no gradients, fewer and larger products. Call after moving the model."""
         self.eval().requires_grad_(False)
+        lay_out(self)
         attentions = [layer.self_attn for layer in self.layers]
         for attention in attentions:
             attention.join()
