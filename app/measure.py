@@ -36,6 +36,7 @@ from specdiff_core.summary import final
 LANES = ("vanilla", "drafted")
 SIDES = ("alone", "attached")
 SETTLE = 500  # milliseconds: a page that was left is still being taken down
+READ = 3000  # milliseconds: nobody presses Run while the charts are still being loaded
 PATIENCE = 120_000  # milliseconds
 PLAYING = "window.specdiff && window.specdiff.trace && window.specdiff.player.t > 0"
 HEARD = "window.specdiff.live && Object.values(window.specdiff.live.events).some((events) => events.length)"
@@ -195,6 +196,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
                             runs[side].append(alone.decode())
                         else:
                             open_page(page, url)
+                            page.wait_for_timeout(READ)
                             heard, run = run_on_page(page)
                             later.append(heard)
                             runs[side].append(run)
