@@ -36,7 +36,6 @@ from specdiff_core.summary import final
 LANES = ("vanilla", "drafted")
 SIDES = ("alone", "attached")
 SETTLE = 500  # milliseconds: a page that was left is still being taken down
-READ = 3000  # milliseconds: nobody presses Run while the charts are still being loaded
 PATIENCE = 120_000  # milliseconds
 PLAYING = "window.specdiff && window.specdiff.trace && window.specdiff.player.t > 0"
 HEARD = "window.specdiff.live && Object.values(window.specdiff.live.events).some((events) => events.length)"
@@ -114,6 +113,7 @@ def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
         timeout=PATIENCE,
         polling=500,  # by default it asks in every animation frame, and would measure itself
     )
+    page.evaluate("window.specdiff.player.pause()")  # the replay must not compete with the next measurement
     return heard, page.evaluate(RESULT)
 
 
@@ -196,7 +196,8 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
                             runs[side].append(alone.decode())
                         else:
                             open_page(page, url)
-                            page.wait_for_timeout(READ)
+                            run_on_page(page)  # the first run of a page also compiles its scripts
+                            page.wait_for_timeout(SETTLE)
                             heard, run = run_on_page(page)
                             later.append(heard)
                             runs[side].append(run)

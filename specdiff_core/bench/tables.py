@@ -208,7 +208,7 @@ def page_section(result: Result) -> str:
             table(["wait", "times", "median", "lowest–highest"], waits),
             "Decode clock with the page attached (every event told, the browser drawing) over the undisturbed clock "
             "of the same decode with no page open, and how many threads had to wait for a processor (medians); for "
-            f"each of the {turns} turns of both the page is opened 3 s before; {settings['max_new_tokens']} tokens, "
+            f"each of the {turns} turns of both it is a page's second run; {settings['max_new_tokens']} tokens, "
             f"{settings['drafter']} γ={settings['gamma']} T={settings['steps']}:",
             table(["lane", "median", "lowest–highest", "threads waiting, attached", "alone"], costs),
         ]
