@@ -1,8 +1,8 @@
 """``python -m app.measure``: how soon the page is usable, and what it costs the clock. Knows a browser, no model.
 
 A real server, a real browser (Playwright's Python package and a Chromium on the PATH), the embedded pair. Undisturbed
-decodes in this process with no page open, and runs on a page that was just opened, take turns in changing order, so
-that drift of the machine falls on both alike.
+decodes in this process with no page open, and the second run of a freshly opened page, take turns in changing order,
+so that drift of the machine falls on both alike.
 """
 
 from __future__ import annotations
