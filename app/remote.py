@@ -29,7 +29,7 @@ from specdiff_core.events import Event, RunStarted
 
 STOP = "stop"
 """Ends the call under way; where none is, nothing happens."""
-GLANCE = 0.05
+GLANCE = 0.2
 """Seconds between looks at the visitor's stop event."""
 PATIENCE = 20.0
 """Seconds that a stopped call may take to end (its pass of the model ends first); then its process is killed."""

@@ -154,8 +154,8 @@ class Engine:
         cuda = self.pair.placement.device.type == "cuda"
         if cuda:
             torch.cuda.reset_peak_memory_stats()
-        before = None if cuda else _waited()
         yield header
+        before = None if cuda else _waited()  # whoever takes the header may take long
         for event in loop:
             if isinstance(event, Finished):
                 text = self.pair.tokenizer.decode(event.ids, skip_special_tokens=True)

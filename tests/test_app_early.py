@@ -87,12 +87,14 @@ def test_everything_else_passes_untouched(client: Any) -> None:
 
 
 def test_the_launcher_slows_the_queue_that_gradio_reads() -> None:
-    """Never below Gradio's own pause; and setting an attribute that nobody reads would say nothing."""
+    """Never below Gradio's own pauses; and setting an attribute that nobody reads would say nothing."""
     assert "asyncio.sleep(self.sleep_when_free)" in inspect.getsource(Queue.start_processing)
-    for own, wanted in ((0.001, launch.QUEUE_SLEEP), (0.05, 0.05)):
-        page = SimpleNamespace(_queue=SimpleNamespace(sleep_when_free=own), queue=lambda **_: None, launch=dict)
+    assert "asyncio.sleep(self.progress_update_sleep_when_free)" in inspect.getsource(Queue.start_progress_updates)
+    for own, wanted in ((0.001, launch.QUEUE_SLEEP), (0.2, 0.2)):
+        queue = SimpleNamespace(sleep_when_free=own, progress_update_sleep_when_free=0.01)
+        page = SimpleNamespace(_queue=queue, queue=lambda **_: None, launch=dict)
         options = launch.serve(page, quiet=True)
-        assert page._queue.sleep_when_free == wanted
+        assert (queue.sleep_when_free, queue.progress_update_sleep_when_free) == (wanted, launch.PROGRESS_SLEEP)
         assert options["quiet"] is True
         (middleware,) = options["app_kwargs"]["middleware"]
         assert middleware.cls is EarlyScript and "requestAnimationFrame" in middleware.kwargs["script"]

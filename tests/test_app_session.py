@@ -59,15 +59,29 @@ def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
     assert last["finished"] and last["source"] == "run"
     trace = unpack(last["trace"])
     assert list(trace.lanes) == ["vanilla", "drafted"]
-    warm, vanilla, drafted = (config for _, config in decoder.calls)
+    *warm, vanilla, drafted = (config for _, config in decoder.calls)
     assert (vanilla.drafter, drafted.drafter) == ("none", "block")
-    assert warm == dataclasses.replace(vanilla, max_new_tokens=session.WARM_UP)  # shown to nobody, counted nowhere
+    short = dataclasses.replace(vanilla, max_new_tokens=session.WARM_UP)
+    assert warm and all(config == short for config in warm)  # shown to nobody, counted nowhere
     assert list(trace.lanes["vanilla"]) == list(FakeDecoder().decode("Once", vanilla))
     assert all(isinstance(events[-1], Finished) for events in trace.lanes.values())
     assert any(isinstance(event, Verified) for event in trace.lanes["drafted"])
     assert gzip.decompress(base64.b64decode(last["trace"])) == dump_trace(dict(trace.lanes), title=trace.title)
     assert [frame["seq"] for frame in told] == sorted({frame["seq"] for frame in told})
     assert len({frame["run"] for frame in told}) == 1
+
+
+def test_no_clock_starts_before_the_page_has_settled() -> None:
+    """The stage is cleared first; a redraw would take its processor from the lane that is measured first."""
+    decoder, began = FakeDecoder(pace=0.01), time.monotonic()
+    for value in session.stream(factory(decoder), "Once", SETTINGS):
+        told = json.loads(value)
+        if told["phase"] == "measuring":
+            break
+        assert told["phase"] in ("loading", "warming") and not told.get("events")
+        warmed = told["phase"] == "warming"
+    assert warmed and time.monotonic() - began >= session.SETTLE
+    assert len(decoder.calls) > 2, "it warms up meanwhile, it does not sleep"
 
 
 def test_without_a_drafter_only_vanilla_runs() -> None:

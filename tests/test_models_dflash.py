@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,11 @@ def context_of(ids: list[int], gamma: int, steps: int = 1, temperature: float = 
     )
 
 
+def head_of(table: Tensor) -> Callable[[Tensor], Tensor]:
+    """A head tied to the embedding ``table [V, W]``."""
+    return lambda hidden: hidden @ table.T
+
+
 def finish(session: DraftSession, context: Context) -> tuple[Draft, list[Tensor]]:
     """Run a draft to its end; also the q of every step."""
     drafting, seen = session.draft(context), []
@@ -265,7 +271,7 @@ def test_cached_rounds_equal_a_fresh_start(released: Path, steps: int) -> None:
     """Features arrive round by round, blocks come and go: q must be what one session that sees all at once says."""
     generator = torch.Generator().manual_seed(2)
     table = torch.randn(VOCAB, WIDTH, generator=generator)
-    drafter = BlockDrafter("block", from_folder(released), table, table)
+    drafter = BlockDrafter("block", from_folder(released), table, head_of(table))
     ids = torch.randint(2, VOCAB, (300,), generator=generator).tolist()
     features = torch.randn(300, FEATURES * WIDTH, generator=generator)
     cached = drafter.start()
@@ -288,7 +294,7 @@ def test_a_step_sees_what_earlier_steps_revealed(released: Path) -> None:
     """The q of the last of three steps equals the network's own answer to the half-filled window."""
     generator = torch.Generator().manual_seed(3)
     table = torch.randn(VOCAB, WIDTH, generator=generator)
-    drafter = BlockDrafter("block", from_folder(released), table, table)
+    drafter = BlockDrafter("block", from_folder(released), table, head_of(table))
     features = torch.randn(6, FEATURES * WIDTH, generator=generator)
     session = drafter.start()
     session.observe(list(range(2, 8)), features)
@@ -301,7 +307,7 @@ def test_a_step_sees_what_earlier_steps_revealed(released: Path) -> None:
 
 def test_windows_longer_than_trained_are_cut(released: Path) -> None:
     table = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(4))
-    session = BlockDrafter("block", from_folder(released), table, table, forbidden=(7,)).start()
+    session = BlockDrafter("block", from_folder(released), table, head_of(table), forbidden=(7,)).start()
     session.observe([2, 3], torch.randn(2, FEATURES * WIDTH, generator=torch.Generator().manual_seed(5)))
     draft, seen = finish(session, context_of([2, 3, 4], gamma=16, steps=9, temperature=1.0))
     assert draft.ids.numel() == 5 and draft.nfe == 5  # block_size 6 holds the anchor and five masks
@@ -311,14 +317,14 @@ def test_windows_longer_than_trained_are_cut(released: Path) -> None:
 
 def test_an_anchor_alone_can_be_drafted_from(released: Path) -> None:
     table = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(4))
-    session = BlockDrafter("block", from_folder(released), table, table).start()
+    session = BlockDrafter("block", from_folder(released), table, head_of(table)).start()
     session.observe([], None)
     assert finish(session, context_of([5], 4))[0].ids.numel() == 4
 
 
 def test_missing_features_break_the_contract(released: Path) -> None:
     table = torch.zeros(VOCAB, WIDTH)
-    session = BlockDrafter("block", from_folder(released), table, table).start()
+    session = BlockDrafter("block", from_folder(released), table, head_of(table)).start()
     with pytest.raises(DraftContractError, match="features"):
         session.observe([2, 3], None)
     with pytest.raises(DraftContractError, match="anchor"):

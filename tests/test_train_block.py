@@ -184,7 +184,7 @@ def test_one_training_pass_is_what_decoding_computes(target: Any) -> None:
         probs = (hidden.view(3, gamma + 1, -1)[:, 1:] @ weights.T).double()
         probs[..., MASK] = -torch.inf
         for row, anchor in enumerate(anchors[0].tolist()):
-            session = BlockDrafter("block", drafter, weights, weights).start()
+            session = BlockDrafter("block", drafter, weights, target.get_output_embeddings()).start()
             session.observe(text[:anchor].tolist(), features[:anchor])
             context = Context(
                 ids=text[: anchor + 1].tolist(),
@@ -336,7 +336,7 @@ def test_evaluation_is_the_tau_of_a_real_greedy_decode(target: Any, tmp_path: Pa
     scores = task.evaluate()
     assert set(scores) == {"tau4/count", "tau4/mean"}
     weights = target.get_input_embeddings().weight
-    shared = BlockDrafter("block", drafter, weights, weights)
+    shared = BlockDrafter("block", drafter, weights, target.get_output_embeddings())
     committed = rounds = 0
     for row in range(3):
         prompt, length = int(written.prompts[row]), int(written.lengths[row])

@@ -1,36 +1,41 @@
-// Holds every animation of the page back to four frames a second while a lane is being measured. Browser and decoder
-// often share a processor, and Gradio's own waiting clock asks for sixty. Runs before Gradio's scripts (app/early.py).
+// Draws the page at most once a second while a lane is being measured. Browser and decoder often share a processor, and
+// Gradio's own waiting clock asks for sixty frames. Runs before Gradio's scripts (app/early.py).
 
 (function calm(page, measuring, interval) {
   const ask = page.requestAnimationFrame.bind(page);
   const drop = page.cancelAnimationFrame.bind(page);
-  const held = new Map(); // our number -> its timer, then the browser's frame
+  const held = new Map(); // our number -> {callback, frame}: the browser's number, or 0 while it waits
   let count = 0;
+  let drawn = -Infinity; // when the last frame of a measurement was drawn
+  let timer = 0;
+
+  function release() {
+    page.clearTimeout(timer);
+    timer = 0;
+    for (const [number, wait] of held) {
+      if (wait.frame) continue;
+      wait.frame = ask((now) => {
+        held.delete(number);
+        drawn = page.performance.now();
+        wait.callback(now);
+      });
+    }
+  }
 
   page.requestAnimationFrame = (callback) => {
     if (!measuring()) return ask(callback);
     count -= 1; // the browser's own numbers are positive
-    const number = count;
-    const wait = { timer: 0, frame: 0 };
-    const rest = interval - (page.performance.now() % interval); // all who wait share one frame
-    wait.timer = page.setTimeout(() => {
-      wait.frame = ask((now) => {
-        held.delete(number);
-        callback(now);
-      });
-    }, rest);
-    held.set(number, wait);
-    return number;
+    held.set(count, { callback, frame: 0 });
+    if (!timer) timer = page.setTimeout(release, Math.max(0, drawn + interval - page.performance.now()));
+    return count;
   };
 
   page.cancelAnimationFrame = (number) => {
     const wait = held.get(number);
-    if (!wait) {
-      drop(number);
-      return;
-    }
     held.delete(number);
-    page.clearTimeout(wait.timer);
-    if (wait.frame) drop(wait.frame);
+    if (!wait) drop(number);
+    else if (wait.frame) drop(wait.frame);
   };
-})(window, () => Boolean(window.specdiff && window.specdiff.live), 250);
+
+  page.addEventListener('specdiff:measured', release);
+})(window, () => Boolean(window.specdiff && window.specdiff.live && !window.specdiff.live.warming), 1000);

@@ -16,7 +16,7 @@ class App {
     this.lanes = { drafted: null, vanilla: null };
     this.states = { drafted: null, vanilla: null };
     this.player = new Player({ duration: 0, stops: [] });
-    this.live = null; // {run, lanes} while the server measures
+    this.measured = null;
     this.trace = null; // {title, lanes, bytes}
     this.dirty = true;
     this.frame = this.frame.bind(this);
@@ -53,6 +53,17 @@ class App {
     new MutationObserver(() => this.repaint()).observe(document.body, { attributeFilter: ['class'] });
   }
 
+  /** The race that the server prepares or measures: {run, events, warming}, or null. Its end frees the frames (calm.js). */
+  get live() {
+    return this.measured;
+  }
+
+  set live(race) {
+    const over = this.measured && !race;
+    this.measured = race;
+    if (over) window.dispatchEvent(new Event('specdiff:measured'));
+  }
+
   /** A message of the server. */
   async receive(message) {
     this.waiting = false;
@@ -66,10 +77,11 @@ class App {
       this.card.show(message.card);
       return;
     }
-    if (message.phase === 'loading') {
+    if (message.phase === 'loading' || message.phase === 'warming') {
       this.card.hide();
       this.busy(true);
       this.status.show(`${message.message || 'Loading'}…`);
+      if (message.phase === 'warming') this.clear(message.run);
       return;
     }
     if (message.phase === 'measuring') {
@@ -85,13 +97,19 @@ class App {
     } else if (message.phase === 'stopped') this.finishLocally();
   }
 
+  /** Clear the stage for a race, before its clocks start: this is most of what a race draws before it is over. */
+  clear(run) {
+    if (this.live && this.live.run === run) return;
+    this.live = { run, events: {}, warming: true };
+    this.source.measuring();
+    this.rail.blank();
+    this.redraw();
+  }
+
   /** Slim news while a lane is measured: text and clock, at most once a second. */
   measuring(message) {
-    if (!this.live || this.live.run !== message.run) {
-      this.live = { run: message.run, events: {} };
-      this.source.measuring();
-      this.rail.blank();
-    }
+    this.clear(message.run);
+    this.live.warming = false;
     for (const { lane, ...event } of message.events) (this.live.events[lane] ??= []).push(event);
     this.busy(true);
     const name = message.lane === 'vanilla' ? 'vanilla' : 'the drafted lane';

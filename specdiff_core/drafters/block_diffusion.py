@@ -6,7 +6,7 @@ It knows which tokens are committed and where they stand; it refuses to know how
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,15 +31,23 @@ class BlockDrafter:
     """Shared weights: the DFlash network between the target's frozen embedding and head.
 
     Args:
+        embedding: ``[V, W]``.
+        head: hidden states ``[n, W]`` to logits ``[n, V]``.
         forbidden: ids that the target never says, besides the mask.
     """
 
     def __init__(
-        self, name: str, network: DFlashDraftModel, embedding: Tensor, head: Tensor, *, forbidden: Sequence[int] = ()
+        self,
+        name: str,
+        network: DFlashDraftModel,
+        embedding: Tensor,
+        head: Callable[[Tensor], Tensor],
+        *,
+        forbidden: Sequence[int] = (),
     ) -> None:
         self.name = name
         self.network = network
-        self.embedding, self.head = embedding, head  # [V, W] each
+        self.embedding, self.head = embedding, head
         self.forbidden = tuple(forbidden)
         self.layers: tuple[int, ...] = tuple(network.config.target_layer_ids)
         self.mask_id = int(network.config.mask_token_id)
@@ -103,7 +111,7 @@ class BlockSession:
         def predict(window: Tensor) -> Tensor:
             ids = torch.cat([anchor, window])
             hidden = drafter.network.denoise(F.embedding(ids, drafter.embedding)[None], rope, self._attend)
-            return F.linear(hidden[0, 1:], drafter.head)
+            return drafter.head(hidden[0, 1:])
 
         return (
             yield from denoise(
@@ -180,7 +188,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, p
     """
     network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device).prepare()
     config, theirs = network.config, target.config
-    embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings().weight
+    embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings()
     if (
         config.hidden_size != embedding.shape[1]
         or getattr(config, "num_target_layers", theirs.num_hidden_layers) != theirs.num_hidden_layers
@@ -191,4 +199,4 @@ def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, p
             f"The drafter {spec.name!r} was made for another target than {pair.label}.",
             hint="Its width, its feature layers and its mask id must exist in the target.",
         )
-    return BlockDrafter(spec.name, network, embedding.detach(), head.detach(), forbidden=pair.suppress)
+    return BlockDrafter(spec.name, network, embedding.detach(), head, forbidden=pair.suppress)

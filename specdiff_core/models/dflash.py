@@ -20,7 +20,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedd
 from specdiff_core.errors import WeightsError
 from specdiff_core.models import files, folders
 from specdiff_core.models.dflash_config import read_config
-from specdiff_core.models.layout import input_major, lay_out
+from specdiff_core.models.layout import laid_out, lay_out
 
 Rope = tuple[Tensor, Tensor]  # cos, and sin with its first half negated: [B or 1, 1, n, head_dim]
 # (layer, q [B, H, n, D], k [B, Hkv, n, D], v [B, Hkv, n, D] of the block) -> [B, H, n, D]
@@ -37,8 +37,7 @@ class RMSNorm(nn.RMSNorm):
 class Joined(NamedTuple):
     """Several projections as one product: first the heads that are normed and rotated, then the values."""
 
-    weight: Tensor  # [heads·D, W]
-    bias: Tensor | None  # [heads·D]
+    projection: nn.Linear  # W -> heads·D
     norms: Tensor  # [heads to norm, 1, D]: each one's norm weight
     epsilon: float
 
@@ -47,14 +46,17 @@ class Joined(NamedTuple):
         """``parts`` side by side; ``norms`` belong to the first of them, one each."""
         size = norms[0].weight.numel()
         heads = [norm.weight.expand(part.out_features // size, -1) for part, norm in zip(parts, norms, strict=False)]
-        bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts]).detach()
-        weight = input_major(torch.cat([part.weight for part in parts]).detach())
-        return cls(weight, bias, torch.cat(heads).detach()[:, None], norms[0].eps or 0.0)
+        weight = torch.cat([part.weight for part in parts]).detach()
+        joined = nn.Linear(weight.shape[1], weight.shape[0], parts[0].bias is not None, device="meta")
+        joined.weight = nn.Parameter(weight, requires_grad=False)
+        if joined.bias is not None:
+            joined.bias = nn.Parameter(torch.cat([part.bias for part in parts]).detach(), requires_grad=False)
+        return cls(laid_out(joined), torch.cat(heads).detach()[:, None], norms[0].eps or 0.0)
 
     def __call__(self, hidden: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
         """``hidden [B, n, W]`` -> normed, rotated heads and values, ``[B, heads, n, D]`` each."""
         count, _, size = self.norms.shape
-        states = F.linear(hidden, self.weight, self.bias).view(*hidden.shape[:-1], -1, size).transpose(1, 2)
+        states = self.projection(hidden).view(*hidden.shape[:-1], -1, size).transpose(1, 2)
         normed = F.rms_norm(states[:, :count], (size,), eps=self.epsilon)
         return _rotate(normed * self.norms, rope), states[:, count:]
 
@@ -88,7 +90,8 @@ class DFlashAttention(nn.Module):
         """
         parts = (self.q_proj, self.k_proj, self.v_proj)
         self._joined = Joined.of(parts, (self.q_norm, self.k_norm))
-        for part, rows in zip(parts, self._joined.weight.split([part.out_features for part in parts]), strict=True):
+        rows_of = self._joined.projection.weight.split([part.out_features for part in parts])
+        for part, rows in zip(parts, rows_of, strict=True):
             part.weight = nn.Parameter(rows, requires_grad=False)
 
     def project(self, hidden: Tensor, rope: Rope) -> tuple[Tensor, Tensor, Tensor]:
@@ -176,12 +179,12 @@ class DFlashDraftModel(nn.Module):
     def prepare(self) -> DFlashDraftModel:
         """Freeze for inference: eval mode, no gradients, fewer and larger products. Call after moving the model."""
         self.eval().requires_grad_(False)
-        lay_out(self)
         attentions = [layer.self_attn for layer in self.layers]
         for attention in attentions:
             attention.join()
         parts = [attention.k_proj for attention in attentions] + [attention.v_proj for attention in attentions]
         self._joined = Joined.of(parts, [attention.k_norm for attention in attentions])
+        lay_out(self)
         return self
 
     def context_keys_values(self, context: Tensor, rope: Rope) -> list[tuple[Tensor, Tensor]]:

@@ -9,18 +9,21 @@ const SOURCE = readFileSync(new URL('../../app/static/calm.js', import.meta.url)
 function page(live) {
   const frames = new Map();
   const timers = new Map();
+  const heard = {};
+  const clock = { now: 5000 };
   let next = 0;
   const window = {
     specdiff: { live },
-    performance: { now: () => 1130 },
+    performance: { now: () => clock.now },
     requestAnimationFrame: (callback) => { frames.set(next += 1, callback); return next; },
     cancelAnimationFrame: (number) => frames.delete(number),
     setTimeout: (callback, wait) => { timers.set(next += 1, { callback, wait }); return next; },
     clearTimeout: (number) => timers.delete(number),
+    addEventListener: (name, callback) => { heard[name] = callback; },
   };
   new Function('window', SOURCE)(window);
   const fire = (map, get) => { for (const [key, value] of [...map]) { map.delete(key); get(value)(7); } };
-  return { window, frames, timers, draw: () => fire(frames, (v) => v), wait: () => fire(timers, (v) => v.callback) };
+  return { window, frames, timers, heard, clock, draw: () => fire(frames, (v) => v), wait: () => fire(timers, (v) => v.callback) };
 }
 
 test('frames pass untouched while nothing is measured', () => {
@@ -33,16 +36,50 @@ test('frames pass untouched while nothing is measured', () => {
   assert.deepEqual(seen, [7]);
 });
 
-test('while a lane is measured a frame waits for the next quarter of a second, and is drawn once', () => {
-  const { window, frames, timers, draw, wait } = page({ run: 'a' });
+test('frames pass untouched while the stage is cleared for a race', () => {
+  const { window, frames } = page({ run: 'a', warming: true });
+  window.requestAnimationFrame(() => {});
+  assert.equal(frames.size, 1);
+});
+
+test('while a lane is measured the page is drawn at once, and then once a second', () => {
+  const { window, frames, timers, clock, draw, wait } = page({ run: 'a' });
   const seen = [];
-  window.requestAnimationFrame((now) => seen.push(now));
-  assert.equal(frames.size, 0);
-  assert.deepEqual([...timers.values()].map((timer) => timer.wait), [120]);
+  const ask = (name) => window.requestAnimationFrame(() => seen.push(name));
+  ask('first');
+  ask('with it');
+  assert.deepEqual([...timers.values()].map((timer) => timer.wait), [0]);
   wait();
-  assert.deepEqual(seen, []);
   draw();
-  assert.deepEqual(seen, [7]);
+  assert.deepEqual(seen, ['first', 'with it']);
+  clock.now += 300;
+  ask('soon');
+  ask('with that');
+  assert.equal(frames.size, 0);
+  assert.deepEqual([...timers.values()].map((timer) => timer.wait), [700]);
+  wait();
+  draw();
+  draw();
+  assert.deepEqual(seen.slice(2), ['soon', 'with that']);
+});
+
+test('the end of the measurement frees what waits', () => {
+  const { window, frames, timers, heard, draw, wait } = page({ run: 'a' });
+  const seen = [];
+  window.requestAnimationFrame(() => seen.push('first'));
+  wait();
+  draw();
+  window.requestAnimationFrame(() => seen.push('held'));
+  assert.equal(frames.size, 0);
+  window.specdiff.live = null;
+  heard['specdiff:measured']();
+  assert.equal(timers.size, 0);
+  heard['specdiff:measured'](); // and only once
+  draw();
+  assert.deepEqual(seen, ['first', 'held']);
+  window.requestAnimationFrame(() => seen.push('free'));
+  draw();
+  assert.equal(seen.length, 3);
 });
 
 test('a frame can be taken back before its timer and after it', () => {
@@ -51,6 +88,7 @@ test('a frame can be taken back before its timer and after it', () => {
     const number = window.requestAnimationFrame(() => assert.fail('was cancelled'));
     if (late) wait();
     window.cancelAnimationFrame(number);
+    if (!late) wait();
     assert.equal(frames.size + timers.size, 0);
     draw();
   }
