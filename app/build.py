@@ -43,10 +43,7 @@ def head() -> str:
 def player_script(traces: Path) -> str:
     """What the player component runs when it appears: import the modules, mount once."""
     help = {f"set-{name}": str(controls.FIELDS[name].metadata["help"]) for name in controls.MAIN}
-    recordings = [
-        {"title": " ".join(session.title_of(path).split())[:46], "url": served(path)}
-        for path in sorted(traces.glob("*.jsonl.gz"))
-    ]
+    recordings = [{"title": session.caption(path), "url": served(path)} for path in sorted(traces.glob("*.jsonl.gz"))]
     options = json_for_script({"plotly": served(PLOTLY), "help": help, "recordings": recordings, "crowded": CROWDED})
     return (
         f"import(new URL({json_for_script(served(STATIC / 'main.js'))}, document.baseURI))"

@@ -261,10 +261,16 @@ def open_trace(path: str | None) -> str:
         return refusal(error, run)
 
 
-def title_of(path: Path) -> str:
-    """The title of a recording that ships with the page; only its first line is read."""
+def caption(path: Path) -> str:
+    """A recording that ships with the page in a line: the settings of its drafted lane, and how its prompt begins."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return str(json.loads(lines.readline())["title"])
+        title = " ".join(str(json.loads(next(lines))["title"]).split())
+        title = title if len(title) <= 40 else f"{title[:39]}…"
+        events = (json.loads(line) for line in lines if '"RunStarted"' in line)
+        drafted = next((event["config"] for event in events if event["config"]["drafter"] != "none"), None)
+    if drafted is None:
+        return f"vanilla: {title}"
+    return f"{drafted['drafter']} γ {drafted['gamma']} T {drafted['steps']} {drafted['rule']}: {title}"
 
 
 def recording(path: str) -> str:

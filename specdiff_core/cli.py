@@ -209,8 +209,10 @@ def describe(summary: dict[str, Any]) -> list[str]:
     claim = "lossless" if summary["lossless"] else "NOT lossless"
     threads = f", {summary['threads']} threads" if summary["threads"] else ""
     waited = "" if summary["waiting"] is None else f"; threads waiting for a processor: {summary['waiting']:.2f}"
+    ran = summary["config"]  # what ran: a window wider than the drafter's own is cut to it
+    window = f", γ {ran['gamma']}, T {ran['steps']}" if summary["draft_nfe"] else ""
     return [
-        f"  drafter        {summary['drafter']}, rule {summary['rule']} ({claim})",
+        f"  drafter        {summary['drafter']}{window}, rule {summary['rule']} ({claim})",
         f"  new tokens     {summary['new_tokens']} in {summary['rounds']} rounds, ended by {summary['finished']}",
         f"  decode clock   {summary['seconds']:.3f} s: {parts}",
         f"  speed          {number(summary['tokens_per_second'], '.1f', 'tokens/s')}",

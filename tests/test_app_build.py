@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -122,6 +123,7 @@ def test_shipped_recordings_are_honest(path: Path) -> None:
     assert path.stat().st_size <= 300_000
     told = json.loads(session.recording(str(path)))
     assert told["finished"]
+    assert re.fullmatch(r"(block|mdlm) γ \d+ T \d+ \w+: .{10,40}", session.caption(path))
     from specdiff_core.events import RunStarted
     from specdiff_core.trace import read_trace
 

@@ -206,6 +206,14 @@ def test_playback(browser: Any, address: str) -> None:
         assert player(page)["slow"] == 100
         page.click(".sd-play")
         page.wait_for_function("window.specdiff.player.playing")
+        page.click(".sd-prev")
+        stood = player(page)["stop"]
+        page.keyboard.press(" ")  # not the button again that was clicked
+        page.wait_for_function("window.specdiff.player.playing")
+        page.keyboard.press(" ")
+        page.locator(".sd-next").focus()
+        page.keyboard.press("Enter")  # who came with the keyboard stays where they are
+        assert player(page)["stop"] > stood and page.evaluate("document.activeElement.matches('.sd-next')")
         asked = [url for url in calls if "gradio_api/" in url and "file=" not in url]
         assert not asked, "the player works alone"
 
@@ -306,7 +314,10 @@ def test_stop_keeps_what_was_measured(browser: Any, address: str, folder: Path) 
 
 
 def test_a_measured_lane_is_not_disturbed_by_animations(browser: Any, address: str) -> None:
-    """While a lane is measured the whole page, Gradio included, draws a few frames a second; afterwards all it asks."""
+    """While a lane is measured the whole page, Gradio included, is drawn once a second; afterwards as often as it asks.
+
+    The race is shown at once when it is over.
+    """
     count = """window.frames_drawn = 0;
         const ask = window.requestAnimationFrame.bind(window);
         let last = -1;  // callbacks of one frame hear the same time
@@ -330,7 +341,7 @@ def test_a_measured_lane_is_not_disturbed_by_animations(browser: Any, address: s
         assert page.evaluate("Boolean(window.specdiff.live)"), "the lane was measured all the while"
         page.click("#sd-stop")
         page.wait_for_selector(".sd-chip:has-text('Stopped run')")
-        assert measured <= 8 < page.evaluate(drawn)
+        assert 1 <= measured <= 3 < page.evaluate(drawn)
 
 
 def test_a_busy_machine_is_told(browser: Any, address: str) -> None:
@@ -426,7 +437,11 @@ def test_another_recording_plays_without_a_run(browser: Any, address: str) -> No
     """The list names what ships with the page; a choice is fetched from this server and says that it is a recording."""
     with visit(browser, address) as page:
         options = page.locator(".sd-more option")
-        assert options.all_text_contents() == ["Another recording…", "A second recording", "A test recording"]
+        assert options.all_text_contents() == [
+            "Another recording…",
+            "block γ 6 T 3 ratio: A second recording",
+            "block γ 6 T 3 ratio: A test recording",
+        ]
         page.select_option(".sd-more", label="A second recording")
         page.wait_for_function("window.specdiff.trace.title === 'A second recording'")
         assert "Recording" in page.text_content(".sd-chip")

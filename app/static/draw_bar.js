@@ -7,11 +7,17 @@ import { seconds, slowWords } from './words.js';
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 const STEPS = 1000; // of the range input
 
+/** After a click the space bar plays and pauses again; who came with the keyboard keeps the place. */
+function press(event, action) {
+  action();
+  if (event.detail) event.currentTarget.blur();
+}
+
 export class BarView {
   /** @param {object} actions toggle, step(count), seek(t), slow(factor), save */
   constructor(actions) {
     const button = (kind, drawing, label, action, ...words) =>
-      h('button', { type: 'button', class: `sd-b ${kind}`, 'aria-label': label, title: label, onclick: action }, icon(drawing), ...words);
+      h('button', { type: 'button', class: `sd-b ${kind}`, 'aria-label': label, title: label, onclick: (event) => press(event, action) }, icon(drawing), ...words);
     this.play = button('sd-play', 'play', 'Play (space)', actions.toggle);
     this.scrub = h('input', { type: 'range', class: 'sd-scrub', min: '0', max: String(STEPS), value: '0', step: '1', 'aria-label': 'Position in the race' });
     this.scrub.addEventListener('input', () => actions.seek(this.scrub.value / STEPS));

@@ -37,8 +37,8 @@ export function layOut(root, { plotly, recordings, crowded, jump, actions, wake 
       h('div', { class: 'sd-stage' },
         h('section', { class: 'sd-panel sd-lanes', 'aria-label': 'Race' }, views.drafted.element, views.vanilla.element),
         window.element),
-      h('aside', { class: 'sd-rail' }, rail.element, tokensPanel)),
-    h('div', { class: 'sd-charts' }, acceptancePanel, confidencePanel),
+      h('aside', { class: 'sd-rail' }, rail.element, tokensPanel),
+      h('div', { class: 'sd-charts' }, acceptancePanel, confidencePanel)),
     bar.element, voice);
   return { views, window, rounds, rail, source, card, status, bar, charts, voice };
 }

@@ -27,7 +27,7 @@ export function exact(value) {
 
 export function slowWords(slow) {
   if (slow === 1) return 'real time';
-  return slow > 1 ? `${slow}× slow motion` : `${Number((1 / slow).toPrecision(2))}× fast motion`;
+  return slow > 1 ? `${slow}× slower` : `${Number((1 / slow).toPrecision(2))}× faster`;
 }
 
 export const END_OF_TEXT = '<|endoftext|>';

@@ -116,6 +116,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     facts = provenance(args.argv)  # of the code that measures, not of what the repository holds later
     engine = flags.open_engine(args, base.pair, drafters)
     path = args.json.with_suffix(".rows.jsonl") if args.json is not None else None
+    if path is not None and path.exists():
+        flags.say(f"{path.name} holds earlier rows: only missing ones are measured. Delete it to measure all again.")
     if args.measure == "sweep":
         log = follow(sweep(engine, prompts, cells, base, repeats=args.repeats, path=path))
         body: dict[str, Any] = {"cells": report(log.rows), "repeats": args.repeats}

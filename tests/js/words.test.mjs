@@ -54,8 +54,8 @@ test('numbers keep a steady number of digits', () => {
   assert.equal(rate(null), '–');
   assert.equal(times(2.345), '2.35×');
   assert.equal(slowWords(1), 'real time');
-  assert.equal(slowWords(26), '26× slow motion');
-  assert.equal(slowWords(0.5), '2× fast motion');
+  assert.equal(slowWords(26), '26× slower');
+  assert.equal(slowWords(0.5), '2× faster');
 });
 
 test('titles tell where a token comes from', () => {
