@@ -442,7 +442,7 @@ def test_another_recording_plays_without_a_run(browser: Any, address: str) -> No
             "block γ 6 T 3 ratio: A second recording",
             "block γ 6 T 3 ratio: A test recording",
         ]
-        page.select_option(".sd-more", label="A second recording")
+        page.select_option(".sd-more", label="block γ 6 T 3 ratio: A second recording")
         page.wait_for_function("window.specdiff.trace.title === 'A second recording'")
         assert "Recording" in page.text_content(".sd-chip")
         assert page.text_content(".sd-drafted .sd-prompt").startswith("Twice")
