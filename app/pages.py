@@ -135,9 +135,9 @@ def parameters() -> str:
         default = getattr(item.default, "value", item.default)
         rows.append((item.name, limits, "the target's" if default is None else str(default), meta["help"]))
     rows.append(("include_events", "true or false", "False", "Add every event of both lanes to the result (large)."))
+    titles = ("values", "default", "meaning")
     head = element(
-        "thead",
-        element("tr", *(element("th", text=t, scope="col") for t in ("parameter", "values", "default", "meaning"))),
+        "thead", element("tr", *(element("th", text=title, scope="col") for title in ("parameter", *titles)))
     )
     body = element(
         "tbody",
@@ -145,12 +145,12 @@ def parameters() -> str:
             element(
                 "tr",
                 element("th", element("code", text=name), scope="row"),
-                *(element("td", text=cell) for cell in cells),
+                *(element("td", text=cell, data_is=title) for cell, title in zip(cells, titles, strict=True)),
             )
             for name, *cells in rows
         ),
     )
-    table = element("table", head, body, tabindex="0")  # scrolls sideways on a phone
+    table = element("table", head, body, tabindex="0")
     return element("article", element("h2", text="Parameters"), table, class_="sd-lesson sd-parameters")
 
 
