@@ -25,7 +25,7 @@ def race_endpoint(results: Results) -> Any:
         prompt: str,
         pair: str = "embedded",
         drafter: str = "block",
-        gamma: int = 10,
+        gamma: int = 8,
         steps: int = 1,
         order: str = "left_to_right",
         rule: str = "ratio",

@@ -61,7 +61,7 @@ PYTHON = """from gradio_client import Client
 client = Client("{origin}")
 result = client.predict(
     prompt="Once upon a time, a small lighthouse",
-    drafter="block", gamma=10, steps=1,
+    drafter="block", gamma=8, steps=1,
     api_name="/race",
 )
 print(result["speedup"], result["text"])"""
@@ -76,7 +76,7 @@ MCP = """{{
 
 
 SHELL = """python -m specdiff_core race \\
-    --prompt "Once upon a time" --gamma 10
+    --prompt "Once upon a time" --gamma 8
 python -m specdiff_core decode \\
     --prompt "Once upon a time" \\
     --trace run.jsonl.gz"""

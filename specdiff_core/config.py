@@ -102,7 +102,7 @@ class DecodeConfig:
     pair: str = setting("embedded", "Model pair", "Target and drafters that share one tokenizer.")
     drafter: str = setting("block", "Drafter", "The diffusion model that proposes tokens; 'none' is vanilla decoding.")
     gamma: int = setting(
-        10,
+        8,
         "Draft window",
         "Tokens drafted per round. A drafter takes no more than it was trained for (block: 16).",
         symbol="γ",

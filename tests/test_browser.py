@@ -273,7 +273,7 @@ def test_nobody_loses_settings_by_passing_the_presets_or_by_typing(browser: Any,
         assert (gamma.input_value(), steps.input_value()) == ("16", "4")
         page.click("#sd-preset input")
         page.click("[role=option]:has-text('Balanced')")
-        page.wait_for_function("document.querySelector('#set-gamma input[type=number]').value === '10'")
+        page.wait_for_function("document.querySelector('#set-gamma input[type=number]').value === '8'")
         page.wait_for_function("document.querySelector('#set-steps input[type=number]').value === '1'")
 
 
