@@ -122,7 +122,14 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
         stop_button.click(stop, None, None, queue=False, show_progress="hidden", api_visibility="private").then(
             None, None, None, cancels=[running]
         )
-        upload.upload(session.open_trace, upload, player, show_progress="hidden", api_visibility="private")
+        upload.upload(
+            session.open_trace,
+            upload,
+            player,
+            show_progress="hidden",
+            concurrency_limit=1,  # a large file takes seconds of a core
+            api_visibility="private",
+        )
         share.click(None, [prompt, *settings], None, js=scripts.share(NAMES))
         theme.click(None, None, None, js=scripts.THEME)
         _wire_settings(page, prompt, widgets, player, preset)

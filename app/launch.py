@@ -113,6 +113,7 @@ def serve(page: Any, **overrides: Any) -> Any:
         "mcp_server": importlib.util.find_spec("mcp") is not None,
         "show_error": False,
         "run_history": False,
+        "enable_monitoring": False,
     }
     return page.launch(**(options | overrides))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import json
 import os
 import sys
@@ -66,11 +67,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         the exit status: 0, 2 for an error that a person can act on, 130 after an interrupt, 141 where nobody reads.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without γ and τ still gets every result
     args = build_parser().parse_args(argv)
     args.argv = list(sys.argv[1:] if argv is None else argv)
     try:
         args.run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except SpecDiffError as error:
         flags.say(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""))
         return 2
@@ -82,9 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        if error.filename is None:
-            raise
-        flags.say(f"error: {error.filename}: {error.strerror}\nhint: Choose another file, or make room for it.")
+        where = "" if error.filename is None else f"{error.filename}: "
+        flags.say(f"error: {where}{error.strerror or error}\nhint: Choose another file, or make room for it.")
         return 2
     return 0
 
@@ -92,6 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_decode(args: argparse.Namespace) -> None:
     """``decode``: one lane."""
     config = flags.read_settings(args)
+    flags.check_target(args.trace, "trace")
     engine = flags.open_engine(args, config.pair, [config.drafter])
     run = list(engine.decode(args.prompt, config, narrate=args.trace is not None))
     summary = run_summary(run)
@@ -108,6 +113,7 @@ def run_race(args: argparse.Namespace) -> None:
     config = flags.read_settings(args)
     if args.repeats < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
+    flags.check_target(args.trace, "trace")
     engine = flags.open_engine(args, config.pair, [config.drafter])
     lanes = {"vanilla": dataclasses.replace(config, drafter="none"), "drafted": config}
     for settings in lanes.values():  # first passes allocate and compile; they are not measured
@@ -210,7 +216,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
     threads = f", {summary['threads']} threads" if summary["threads"] else ""
     waited = "" if summary["waiting"] is None else f"; threads waiting for a processor: {summary['waiting']:.2f}"
     ran = summary["config"]  # what ran: a window wider than the drafter's own is cut to it
-    window = f", γ {ran['gamma']}, T {ran['steps']}" if summary["draft_nfe"] else ""
+    window = f", γ {ran.get('gamma')}, T {ran.get('steps')}" if summary["draft_nfe"] else ""
     return [
         f"  drafter        {summary['drafter']}{window}, rule {summary['rule']} ({claim})",
         f"  new tokens     {summary['new_tokens']} in {summary['rounds']} rounds, ended by {summary['finished']}",

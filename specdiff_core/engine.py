@@ -80,7 +80,9 @@ class Engine:
         if spec.name not in self.pair.drafters:
             reason = self.pair.missing.get(spec.name, "it was not loaded")
             raise ConfigError(
-                f"The drafter {spec.name!r} is not available: {reason}", field="drafter", hint="Choose another drafter."
+                f"The drafter {spec.name!r} is not available: {reason}",
+                field="drafter",
+                hint="Or choose another drafter.",
             )
         return self.pair.drafters[spec.name]
 

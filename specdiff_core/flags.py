@@ -10,6 +10,7 @@ import dataclasses
 import sys
 from collections.abc import Collection, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.config import DecodeConfig, RevealOrder, Rule
@@ -113,6 +114,17 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     return engine
 
 
+def check_target(path: Path | None, name: str) -> None:
+    """Tell before the work what would fail after it.
+
+    Raises:
+        ConfigError: no file can be written there.
+    """
+    if path is not None and (not path.name or path.is_dir()):
+        raise ConfigError(f"--{name} {str(path)!r} is no file.", field=name, hint="Give a file name.")
+
+
 def say(message: str) -> None:
     """One line for people, beside the results: on stderr."""
-    sys.stderr.write(message + "\n")
+    if sys.stderr is not None:  # closed by whoever started us
+        sys.stderr.write(message + "\n")

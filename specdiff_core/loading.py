@@ -6,6 +6,7 @@ Safetensors only, never remote code, pinned revisions. Knows nothing about decod
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import torch
 from specdiff_core.errors import (
     OutOfMemory,
     PairUnavailable,
+    SpecDiffError,
     TokenizerMismatch,
     WeightsError,
     is_memory,
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
     from specdiff_core.device import Placement
     from specdiff_core.drafters.base import Drafter
     from specdiff_core.registry import DrafterSpec, PairSpec
+
+logger = logging.getLogger("specdiff.loading")
+
+LEAST_NAMED = 0.95
+"""Share of a target's ids that its tokenizer must name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +93,7 @@ def load_pair(
         tokenizer = _load_tokenizer(folder if same else resolve(spec.tokenizer, spec.tokenizer_revision))
         tell("Loading the target")
         model = _load_target(folder, spec, placement)
-        if len(tokenizer) > model.config.vocab_size:
-            raise TokenizerMismatch(
-                f"The tokenizer of {spec.name!r} has {len(tokenizer)} ids, its target {model.config.vocab_size}.",
-                hint="Target and tokenizer folders do not belong together; restore both.",
-            )
+        _check_tokenizer(tokenizer, model, spec)
         loaded: dict[str, Drafter] = {}
         missing: dict[str, str] = {}
         for drafter in wanted:
@@ -99,6 +102,11 @@ def load_pair(
                 loaded[drafter.name] = _load_drafter(drafter, placement, model, spec)
             except PairUnavailable as error:
                 missing[drafter.name] = str(error)
+            except Exception as error:  # whatever is wrong with one drafter, target and other drafters still work
+                if isinstance(error, SpecDiffError) or is_memory(error):
+                    raise
+                logger.warning("the drafter %s of %s was not loaded", drafter.name, spec.name, exc_info=error)
+                missing[drafter.name] = f"{drafter.source}: its files do not make a model ({type(error).__name__})."
     return LoadedPair(
         spec=spec, placement=placement, model=model, tokenizer=tokenizer, drafters=loaded, missing=missing
     )
@@ -111,8 +119,26 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises bare Exception for a damaged tokenizer.json
         raise WeightsError(
-            f"The tokenizer in {shown(folder)} is missing or damaged ({type(error).__name__}).", hint=AGAIN
+            f"The tokenizer in {shown(folder)}, or the config.json beside it, is missing or damaged "
+            f"({type(error).__name__}).",
+            hint=AGAIN,
         ) from error
+
+
+def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, spec: PairSpec) -> None:
+    """Ids must mean the same to both. A target's table may be padded a little beyond the tokenizer, not more."""
+    names, table = len(tokenizer), int(model.config.vocab_size)
+    ends = model.config.eos_token_id
+    ends = ends if isinstance(ends, list) else [ends]
+    if not table * LEAST_NAMED <= names <= table:
+        what = f"The tokenizer of {spec.name!r} has {names} ids, its target {table}."
+    elif None not in ends and tokenizer.eos_token_id not in ends:
+        what = (
+            f"The tokenizer of {spec.name!r} ends a text with id {tokenizer.eos_token_id}, its target with {ends[0]}."
+        )
+    else:
+        return
+    raise TokenizerMismatch(what, hint="Target and tokenizer folders do not belong together; restore both.")
 
 
 def _load_target(folder: Path, spec: PairSpec, placement: Placement) -> PreTrainedModel:
@@ -130,11 +156,14 @@ def _load_target(folder: Path, spec: PairSpec, placement: Placement) -> PreTrain
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:  # a damaged config.json makes transformers raise nearly anything
         if is_memory(error):
             raise
+        words = " ".join(str(error).split())[:160]
         raise WeightsError(
-            f"The target in {shown(folder)} cannot be loaded ({type(error).__name__}).", hint=AGAIN
+            f"The target cannot be loaded from {shown(folder)}/config.json and its weights "
+            f"({type(error).__name__}: {words}).",
+            hint=AGAIN,
         ) from error
     # transformers fills missing tensors with random numbers and goes on; a target must never be made up.
     for kind in ("missing_keys", "mismatched_keys"):

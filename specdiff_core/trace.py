@@ -22,7 +22,7 @@ from typing import Any
 
 from specdiff_core import events as events_module
 from specdiff_core.errors import TraceError, TraceSchemaError
-from specdiff_core.events import SCHEMA, Event
+from specdiff_core.events import SCHEMA, Event, Verified
 
 KINDS: dict[str, type] = {kind.__name__: kind for kind in typing.get_args(Event)}
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
@@ -36,6 +36,7 @@ PARALLEL = {
 """Kind of event -> its fields with one entry for each token."""
 
 MAX_BYTES = 64_000_000  # of unpacked text: a hostile file must not fill the memory
+MAX_EVENTS = 100_000  # a race of 480 tokens with 32 denoising steps in every round has a third of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,8 @@ def event_from_dict(line: dict[str, Any]) -> Event:
     if not isinstance(kind, str) or kind not in KINDS:
         raise TraceError(f"The trace holds an unknown event {str(kind)[:40]!r}.", hint=_HINT)
     event: Event = _build(KINDS[kind], line)
+    if isinstance(event, Verified) and not 0 <= event.accepted <= len(event.tests):
+        raise TraceError("The trace holds a Verified that accepts more than it tests.", hint=_HINT)
     if len({len(getattr(event, name)) for name in PARALLEL.get(kind, ())}) > 1:
         raise TraceError(f"The trace holds a {kind} whose lists differ in length.", hint=_HINT)
     return event
@@ -97,6 +100,8 @@ def read_trace(source: Path | str | bytes) -> Trace:
         raw = _unzip(raw)
     if len(raw) > MAX_BYTES:
         raise TraceError("The trace is too large.", hint=f"At most {MAX_BYTES // 1_000_000} MB, unpacked.")
+    if raw.count(b"\n") > MAX_EVENTS:
+        raise TraceError("The trace is too long.", hint=f"At most {MAX_EVENTS:,} events.")
     lines = _lines(raw)
     header = next(lines, {})
     if header.get("kind") != "Trace":
@@ -189,10 +194,12 @@ def _read(hint: Any, value: Any, where: str) -> Any:
             value = object
     if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, dict):
         return _build(hint, value)
-    if hint is Any:
-        return value
+    if hint is Any:  # a setting in the header: one plain value
+        hint = type(value) if isinstance(value, (bool, int, float, str)) else Any
+        if value is None:
+            return value
     if hint is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:  # false for NaN
         return value
-    if hint in (int, bool, str) and type(value) is hint:
+    if hint in (int, bool, str) and type(value) is hint and (hint is not int or abs(value) < 2**63):
         return value
     raise TraceError(f"The trace holds a wrong value for {where}.", hint=_HINT)

@@ -195,6 +195,8 @@ def test_rows_of_another_benchmark_are_never_mixed_in(tmp_path: Path) -> None:
         ("[1]\n", "not a JSON object"),
         ('{"id": "a", "flavour": "x", "prompt": 5}\n', "'prompt'"),
         ('{"id": "a", "flavour": "x", "prompt": "y"}\n' * 2, "'a' twice"),
+        ("[" * 200_000, "line 1: this is not JSON"),
+        ('{"id": "a", "flavour": "x\\ud800", "prompt": "y"}\n', "'flavour' holds characters"),
     ],
 )
 def test_prompt_files_are_judged_line_by_line(tmp_path: Path, text: str, message: str) -> None:
@@ -480,11 +482,36 @@ def test_bench_from_the_command_line(
         (["--prompts", "p", "--gamma", "64"], "out of range"),
         (["--prompts", "p", "--repeats", "0"], "at least 1"),
         (["--report", "B.md"], "needs results"),
+        (["--prompts", "p", "--json", "/"], "is no file"),
+        (["--report", "."], "is no file"),
     ],
 )
 def test_bench_says_what_is_wrong(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["bench", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 200_000,
+        '{"kind": [], "schema": 1}',
+        '{"kind": "sweep", "schema": 1}',
+        '{"kind": "page", "schema": 3}',
+        '{"kind": "equality", "schema": 1, "result": 3}',
+    ],
+)
+def test_a_foreign_result_is_named(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.json").write_text(text)
+    assert cli.main(["bench", "--report", str(tmp_path / "B.md"), "--from", str(tmp_path / "r.json")]) == 2
+    assert "r.json" in capsys.readouterr().err and not (tmp_path / "B.md").exists()
+
+
+@pytest.mark.parametrize("text", ["[1]\n", "null\n", "{}\n{}\n", '{}\n{"session": "x"}\n', "[" * 200_000 + "\n"])
+def test_damaged_rows_are_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "r.rows.jsonl").write_text(text)
+    with pytest.raises(ConfigError, match="damaged"):
+        RowLog(tmp_path / "r.rows.jsonl", {})
 
 
 def test_tables_read_as_text() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import subprocess
 import sys
@@ -127,6 +128,7 @@ def test_a_wrong_setting_is_one_line_with_a_hint(
         (ContextOverflow("Too long.", hint="Shorten it."), 2, "error: Too long.\nhint: Shorten it."),
         (SpecDiffError("It broke."), 2, "error: It broke."),
         (KeyboardInterrupt(), 130, "interrupted"),
+        (OSError(28, "No space left on device"), 2, "error: No space left on device\nhint: "),
     ],
 )
 def test_failures_have_their_status(
@@ -162,6 +164,22 @@ def test_race_interleaves_and_tells_its_spread(
 
 def test_the_trace_of_a_race_is_its_middle_repeat() -> None:
     assert [cli.middle(values) for values in ([2.0], [3.0, 1.0], [9.0, 1.0, 2.0], [4.0, 3.0, 1.0, 2.0])] == [0, 1, 2, 3]
+
+
+def test_a_target_that_is_no_file_is_told_before_the_work(
+    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for command in ("decode", "race"):
+        status, _, err = run(capsys, command, "--prompt", "x", "--trace", str(tmp_path))
+        assert status == 2 and "is no file" in err and not fake.calls
+
+
+def test_a_terminal_without_greek_gets_every_number(tmp_path: Path) -> None:
+    """Also when nobody reads the errors."""
+    trace = next((ROOT / "assets" / "traces").glob("story*"))
+    command = [sys.executable, "-m", "specdiff_core", "replay", str(trace)]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True)
+    assert done.returncode == 0 and b"tokens per round" in done.stdout and b"\\u03c4" in done.stdout
 
 
 def test_race_says_that_the_machine_was_busy(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from app_fakes import FakeDecoder
 from fakes import FakeTarget, good_drafter
 from hypothesis import given
 from hypothesis import strategies as st
@@ -140,6 +141,7 @@ def test_unknown_fields_of_a_newer_writer_are_ignored() -> None:
 
 
 GOOD = dump_trace({"drafted": recorded()})
+HEADED = dump_trace({"drafted": list(FakeDecoder().decode("Once", DecodeConfig()))})
 
 
 @pytest.mark.parametrize(
@@ -164,6 +166,11 @@ GOOD = dump_trace({"drafted": recorded()})
         GOOD.replace(b'"confidence":[', b'"confidence":[1,'),
         b"[" * 100_000,
         b'{"kind":"Trace","schema":1,"lanes":["a"]}\n3\n',
+        GOOD.replace(b'"accepted":', b'"accepted":9'),
+        GOOD.replace(b'"round":0', b'"round":' + b"9" * 400),
+        HEADED.replace(b'"config":{', b'"config":{"zz":NaN,'),
+        HEADED.replace(b'"config":{', b'"config":{"zz":' + b"[" * 700 + b"]" * 700 + b","),
+        GOOD + b"\n" * 100_001,
     ],
 )
 def test_foreign_and_damaged_traces_are_named(raw) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,10 +32,10 @@ CPU = choose_placement("cpu", "fp32")
 TEXT = "the cat sat on the mat and the dog sat on the cat " * 4
 
 
-def save_target(folder: Path, vocab_size: int) -> None:
+def save_target(folder: Path, vocab_size: int, end: int = 0) -> None:
     torch.manual_seed(0)
     config = GPT2Config(
-        vocab_size=vocab_size, n_positions=64, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+        vocab_size=vocab_size, n_positions=64, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=end
     )
     GPT2LMHeadModel(config).save_pretrained(folder)
 
@@ -177,6 +178,40 @@ def test_a_missing_drafter_leaves_the_pair_usable(pair: PairSpec) -> None:
         next(Engine(loaded).decode("the", DecodeConfig(drafter="mdlm")))
 
 
+@pytest.mark.parametrize(
+    ("field", "value"), [("mask_token_id", "a"), ("hidden_dim", 10**12), ("model_length", 10**12), ("n_heads", True)]
+)
+def test_a_damaged_drafter_config_costs_its_drafter_only(pair: PairSpec, field: str, value: Any) -> None:
+    path = Path(pair.drafter("mdlm").source) / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    loaded = load_pair(pair, CPU)
+    assert set(loaded.drafters) == {"none"}
+    assert "config.json" in loaded.missing["mdlm"] and field in loaded.missing["mdlm"]
+
+
+def test_what_nobody_foresaw_in_a_drafter_costs_it_only_and_is_logged(
+    pair: PairSpec, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("specdiff_core.drafters.masked_diffusion.build", lambda *_, **__: 1 // 0)
+    assert "ZeroDivisionError" in load_pair(pair, CPU).missing["mdlm"]
+    assert "mdlm" in caplog.text and "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("change", [{"n_head": 0}, {"vocab_size": 0}, {"n_layer": "a"}, {"n_embd": 7}])
+def test_a_damaged_target_config_is_named(pair: PairSpec, change: dict[str, Any]) -> None:
+    path = Path(pair.target) / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(WeightsError, match=r"config\.json"):
+        load_pair(pair, CPU)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"weight_map": {"a": [1]}}', '{"weight_map": {"a": 1, "b": "x"}}'])
+def test_a_damaged_index_is_named(pair: PairSpec, text: str) -> None:
+    (Path(pair.target) / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(WeightsError, match=r"index\.json"):
+        load_pair(pair, CPU)
+
+
 def test_damaged_target_files_are_named(pair: PairSpec) -> None:
     weights = Path(pair.target) / "model.safetensors"
     whole = weights.read_bytes()
@@ -208,9 +243,11 @@ def test_vocabularies_must_agree(pair: PairSpec, tmp_path: Path) -> None:
     other = dataclasses.replace(pair.drafter("mdlm"), source=str(tmp_path / "other"))
     with pytest.raises(TokenizerMismatch, match="mdlm"):
         load_pair(dataclasses.replace(pair, drafters=(other, NONE)), CPU)
-    save_target(tmp_path / "small", 50)
-    with pytest.raises(TokenizerMismatch, match="tokenizer"):
-        load_pair(dataclasses.replace(pair, target=str(tmp_path / "small")), CPU)
+    for size, end in ((50, 0), (400, 0), (270, 7)):  # too small, far too large, or another end of text
+        folder = tmp_path / f"target-{size}-{end}"
+        save_target(folder, size, end)
+        with pytest.raises(TokenizerMismatch, match="tokenizer"):
+            load_pair(dataclasses.replace(pair, target=str(folder)), CPU)
 
 
 def test_a_mask_that_the_target_may_say_is_refused(pair: PairSpec) -> None:

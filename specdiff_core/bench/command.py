@@ -82,11 +82,21 @@ def run_bench(args: argparse.Namespace) -> None:
     from specdiff_core.bench.goals import goals_section
     from specdiff_core.bench.tables import benchmarks, section
 
+    flags.check_target(args.report, "report")
     if args.report is not None:
         results = [read_result(path) for path in args.results]
         if not results:
             raise ConfigError("--report needs results.", field="report", hint="Name them: --from sweep.json …")
-        args.report.write_text(benchmarks(results, goals_section(results)), encoding="utf-8")
+        try:
+            text = benchmarks(results, goals_section(results))
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            names = ", ".join(str(path) for path in args.results)
+            raise ConfigError(
+                f"One of {names} does not hold what bench writes ({type(error).__name__}: {error}).",
+                field="from",
+                hint="Measure it again.",
+            ) from error
+        args.report.write_text(text, encoding="utf-8")
         print(args.report)
         return
     result = measure(args)
@@ -107,11 +117,17 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         raise ConfigError("bench needs prompts.", field="prompts", hint="Add --prompts FILE.jsonl, or --make-prompts.")
     if args.repeats < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
+    flags.check_target(args.json, "json")
     drafters = numbers(args.drafters, str, "drafters")
     base = flags.read_settings(args)
     cells = grid(drafters, numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps"), base.pair)
     for cell in cells:
         cell.config(base)  # out of range is told before anything is loaded
+    temperatures = numbers(args.temperatures, float, "temperatures")
+    for temperature in temperatures:
+        dataclasses.replace(base, temperature=temperature)
+    if args.generate_prompts < 0:
+        raise ConfigError("--generate-prompts must not be negative.", field="generate_prompts", hint="0 leaves it out.")
     prompts = first_of_each(read_prompts(args.prompts), args.first)
     facts = provenance(args.argv)  # of the code that measures, not of what the repository holds later
     engine = flags.open_engine(args, base.pair, drafters)
@@ -129,10 +145,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     elif args.measure == "equality":
         from specdiff_core.bench.equality import check_equality, fold_equality
 
-        grids = {"temperatures": numbers(args.temperatures, float, "temperatures")}
         chosen = [cell for cell in cells if cell.drafter != "none"]
         steps = check_equality(
-            engine, prompts, chosen, base, generate_prompts=args.generate_prompts, path=path, **grids
+            engine, prompts, chosen, base, generate_prompts=args.generate_prompts, path=path, temperatures=temperatures
         )
         log = follow(steps)
         body = {"result": fold_equality(log.rows)}
@@ -160,7 +175,10 @@ def measure_forwards(
         stored = read_result(args.sweep)
         if stored["kind"] != "sweep":
             raise ConfigError(f"{args.sweep} is no sweep.", field="sweep", hint="Name a file of --measure sweep.")
-        swept = {(entry["drafter"], entry["gamma"], entry["steps"]): entry for entry in stored["cells"]}
+        try:
+            swept = {(entry["drafter"], entry["gamma"], entry["steps"]): entry for entry in stored["cells"]}
+        except (LookupError, TypeError) as error:
+            raise ConfigError(f"{args.sweep} is no whole sweep.", field="sweep", hint="Measure it again.") from error
     drafters = [name for name in numbers(args.drafters, str, "drafters") if name != "none"]
     cells = grid(drafters, numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps"), base.pair)[1:]
     if not cells:
@@ -237,9 +255,9 @@ def read_result(path: Path) -> dict[str, Any]:
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not readable JSON ({error}).", field="from", hint="Name a result.") from error
-    if not isinstance(value, dict) or "kind" not in value:
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         raise ConfigError(f"{path} is no result of bench.", field="from", hint="Name a file written by --json.")
     if value.get("schema") != SCHEMAS.get(value["kind"], 1):
         raise ConfigError(f"{path} is a result of another version.", field="from", hint="Measure it again.")

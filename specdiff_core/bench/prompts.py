@@ -57,13 +57,15 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
 def _parse(line: str, where: str) -> Prompt:
     try:
         values = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: this is not JSON ({error}).", field="prompts", hint=FORM) from error
     if not isinstance(values, dict):
         raise ConfigError(f"{where}: this is not a JSON object.", field="prompts", hint=FORM)
     for name in ("id", "flavour", "prompt"):
         if not isinstance(values.get(name), str) or not values[name].strip():
             raise ConfigError(f"{where}: {name!r} must be a text that is not empty.", field="prompts", hint=FORM)
+        if any("\ud800" <= char <= "\udfff" for char in values[name]):  # half a UTF-16 pair: no file can hold it
+            raise ConfigError(f"{where}: {name!r} holds characters that are no text.", field="prompts", hint=FORM)
     return Prompt(id=values["id"], flavour=values["flavour"], prompt=values["prompt"])
 
 

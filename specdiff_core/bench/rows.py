@@ -45,7 +45,11 @@ class RowLog:
         whole = raw[: raw.rfind(b"\n") + 1]
         try:
             header, *rows = [json.loads(line) for line in whole.decode("utf-8").splitlines()]
-        except ValueError as error:
+            if not isinstance(header, dict):
+                raise ValueError("its first line is no header")
+            if not all(isinstance(row, dict) and type(row.get("session")) is int for row in rows):
+                raise ValueError("a line is no measurement")
+        except (ValueError, RecursionError) as error:
             raise ConfigError(
                 f"{path.name} is damaged ({error}).", field="json", hint="Delete it to measure everything again."
             ) from error

@@ -80,7 +80,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise WeightsError(f"{shown(path)} is missing.", hint=AGAIN) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WeightsError(f"{shown(path)} is not readable JSON ({error}).", hint=AGAIN) from error
     if not isinstance(value, dict):
         raise WeightsError(f"{shown(path)} does not hold a JSON object.", hint=AGAIN)
@@ -95,9 +95,9 @@ def weight_files(folder: Path) -> list[Path]:
     """
     if (folder / INDEX).exists():
         shards = _read_json(folder / INDEX).get("weight_map")
-        if not isinstance(shards, dict) or not shards:
+        if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
             raise WeightsError(f"{shown(folder / INDEX)} names no weight files.", hint=AGAIN)
-        paths = [folder / Path(str(name)).name for name in sorted(set(shards.values()))]
+        paths = [folder / Path(name).name for name in sorted(set(shards.values()))]
     else:
         paths = [folder / WEIGHTS]
     for path in paths:

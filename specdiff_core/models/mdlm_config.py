@@ -10,6 +10,9 @@ from typing import Any
 from specdiff_core.errors import WeightsError
 from specdiff_core.models.folders import shown
 
+LARGEST = 2**20
+"""No size of a network that fits into a machine is larger."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MdlmConfig:
@@ -42,16 +45,22 @@ class MdlmConfig:
         """Read a ``config.json``; keys of other libraries are left alone.
 
         Raises:
-            WeightsError: a field is missing, no positive whole number, or asks for what this network cannot do.
+            WeightsError: a field is missing, no possible size, or asks for what this network cannot do.
         """
         sizes = ("vocab_size", "model_length", "hidden_dim", "cond_dim", "n_blocks", "n_heads")
         for name in sizes:
             value = values.get(name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
                 raise WeightsError(
-                    f"{shown(path)}: {name} must be a positive whole number, not {value!r}.",
+                    f"{shown(path)}: {name} must be a whole number from 1 to {LARGEST}, not {str(value)[:40]}.",
                     hint="Restore the released config.json of this model.",
                 )
+        mask = values.get("mask_token_id")
+        if mask is not None and type(mask) is not int:
+            raise WeightsError(
+                f"{shown(path)}: mask_token_id must be a whole number, not {str(mask)[:40]}.",
+                hint="Restore the config.json that was saved with this model.",
+            )
         known = {field.name for field in dataclasses.fields(cls)}
         config = cls(**{name: value for name, value in values.items() if name in known})
         if config.time_conditioning:
