@@ -244,6 +244,21 @@ def test_one_batch_is_overfitted(target: Any) -> None:
     assert float(value.detach()) < min(0.5 * first, entropy + 0.15)
 
 
+def test_a_run_can_be_averaged_with_where_it_began(target: Any, tmp_path: Path) -> None:
+    """Also when a finished run is opened again; what it goes on from is never the average."""
+    begun, plain, mixed = (drafter_for(target) for _ in range(3))
+    list(train(task_for(target, plain), plan_for(tmp_path / "run", 4)))
+    events = list(train(task_for(target, mixed), plan_for(tmp_path / "run", 4, resume=True, average=0.25)))
+    assert [type(event) for event in events] == [EvalStep]
+    moved = False
+    for first, last, found in zip(begun.parameters(), plain.parameters(), mixed.parameters(), strict=True):
+        torch.testing.assert_close(found, 0.25 * first + 0.75 * last)
+        moved |= not torch.equal(first, last)
+    assert moved
+    saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["model"]
+    assert all(torch.equal(saved[name], value) for name, value in plain.state_dict().items())
+
+
 def test_a_resumed_run_is_the_same_run(target: Any, tmp_path: Path) -> None:
     whole = drafter_for(target)
     list(train(task_for(target, whole), plan_for(tmp_path / "whole", 6)))

@@ -49,6 +49,13 @@ def add_train(commands: Any) -> None:
     for name, default, about in FRACTIONS:
         shown = "as written" if default is None else f"{default:g}"
         add(f"--{name}", type=float, default=default, metavar="F", help=f"fraction of {about}, block [default {shown}]")
+    add(
+        "--average",
+        type=float,
+        default=0.0,
+        metavar="F",
+        help="share of --start's weights in the result: often better than either, arXiv 2109.01903 [default 0]",
+    )
     add("--resume", action="store_true", help="go on from the checkpoint in --run")
     add("--start", type=Path, metavar="DIR", help="begin with the weights of this exported model, not with new ones")
     add("--run", type=Path, dest="run_folder", metavar="DIR", help="checkpoints and metrics.jsonl [default runs/PART]")
@@ -98,7 +105,9 @@ def run_train(args: argparse.Namespace) -> None:
             )
     if not 0 <= args.streak < math.inf:
         raise ConfigError(f"--streak must be 0 or more, not {args.streak}.", field="streak", hint="0 leaves it out.")
-    for name, _, _ in FRACTIONS:
+    if args.average and args.start is None:
+        raise ConfigError("--average needs --start.", field="average", hint="There is nothing to average with.")
+    for name in (*(name for name, _, _ in FRACTIONS), "average"):
         value = getattr(args, name)
         if value is not None and not 0 <= value <= 1:
             raise ConfigError(f"--{name} is a fraction, not {value}.", field=name, hint="Give a number from 0 to 1.")

@@ -33,6 +33,7 @@ class Plan:
     eval_every: int = 200
     save_every: int = 100
     resume: bool = False
+    average: float = 0.0  # at the end, the share of the weights that the run began with (arXiv 2109.01903, eq. 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,7 @@ def train(task: Task, plan: Plan) -> Iterator[TrainEvent]:
     checkpoint = plan.run / "checkpoint.pt"
     optimizers = build_optimizers(task.model, plan)
     parameters = [p for p in task.model.parameters() if p.requires_grad]
+    begun = [p.detach().clone() for p in parameters] if plan.average else []
     start, seconds, tokens = 0, 0.0, 0
     if plan.resume and checkpoint.exists():
         state = torch.load(checkpoint, map_location="cpu", weights_only=True)
@@ -190,3 +192,9 @@ def train(task: Task, plan: Plan) -> Iterator[TrainEvent]:
                 task.model.eval()
                 with torch.no_grad():
                     yield record(EvalStep(step=step + 1, scores=task.evaluate(), seconds=seconds))
+        if plan.average:  # behind the last checkpoint: a longer run goes on from what was trained
+            task.model.eval()
+            with torch.no_grad():
+                for parameter, first in zip(parameters, begun, strict=True):
+                    parameter.lerp_(first, plan.average)
+                yield record(EvalStep(step=plan.steps, scores=task.evaluate(), seconds=seconds))

@@ -84,6 +84,7 @@ class Job(ABC):
             warmup=args.warmup or self._defaults.warmup,
             decay_from=args.decay_from,
             resume=args.resume,
+            average=args.average,
         )
 
     @property
