@@ -34,11 +34,13 @@ LANES = ("vanilla", "drafted")
 PACE = 1.0
 """Seconds between frames that carry something, while a clock is running."""
 WARM_UP = 8
-"""Tokens that vanilla decodes, once or more often, before any clock starts: caches fill, and the page settles after
-the click. The lane that is measured first would pay for both, and a baseline must not be made slow."""
+"""Tokens that a lane decodes, once or more often, before its clock starts: caches fill, and the page settles. Each lane
+has its own warm-up, so that neither pays for the other."""
 SETTLE = 0.4
 """Seconds after Run in which a page redraws itself for the race (measured: 0.15 s of a core). Where loading took less,
 the warm-up is repeated until they are over."""
+BETWEEN = 0.3
+"""Seconds between the lanes, in which a page draws the text of the one that is done."""
 TOLD_LIVE = (RunStarted, PiecesSeen, Committed, Finished)
 """What the page hears while a lane is measured; everything else waits for the whole trace."""
 
@@ -47,10 +49,10 @@ class Work:
     """A race in a thread of its own. Other threads may read ``lanes`` and ``news`` while it runs.
 
     Args:
-        settle: seconds from the start that belong to whoever watches; no clock runs before they are over.
+        watched: whether a page draws what it is told: it gets some time before each clock starts.
     """
 
-    def __init__(self, factory: Factory, prompt: str, config: DecodeConfig, *, settle: float = 0.0) -> None:
+    def __init__(self, factory: Factory, prompt: str, config: DecodeConfig, *, watched: bool = False) -> None:
         self.lanes: dict[str, list[Event]] = {}
         self.news: deque[tuple[str, str | Event]] = deque()  # ("", progress message) or (lane, event)
         self.stop, self.done = threading.Event(), threading.Event()
@@ -59,36 +61,37 @@ class Work:
         self._fresh = threading.Event()  # another phase has begun, or the race is over
         self.phase = "loading"  # then "warming", then "measuring"
         self._factory, self._prompt, self._config = factory, prompt, config
-        self._settle = settle
+        self._watched = watched
 
     def start(self) -> None:
         """Begin; ``done`` is set at the end, whatever happens."""
         threading.Thread(target=self._run, name="decode", daemon=True).start()
 
     def _run(self) -> None:
-        settled = time.monotonic() + self._settle
+        settled = time.monotonic() + self._watched * SETTLE
         try:
             config = self._config
             engine = self._factory(config.pair, config.drafter, lambda message: self.news.append(("", message)))
             plan = {"vanilla": dataclasses.replace(config, drafter="none")}
             if config.drafter != "none":
                 plan["drafted"] = config
-            self._warm_up(engine, plan["vanilla"], settled)
-            self.phase = "measuring"
             for lane, settings in plan.items():  # one after the other: two lanes at once would disturb each other
+                self._warm_up(engine, settings, settled)
                 if self.stop.is_set():
                     break
                 self._measure(lane, engine.decode(self._prompt, settings, grain="step", stop=self.stop))
+                settled = time.monotonic() + self._watched * BETWEEN
         except Exception as error:  # every failure becomes a card (app/errors.py), in the thread that shows it
             self.error = error
         finally:
             self.done.set()
             self._fresh.set()
 
-    def _warm_up(self, engine: Decoder, vanilla: DecodeConfig, until: float) -> None:
-        short = dataclasses.replace(vanilla, max_new_tokens=min(WARM_UP, vanilla.max_new_tokens))
+    def _warm_up(self, engine: Decoder, settings: DecodeConfig, until: float) -> None:
+        short = dataclasses.replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
         self.phase = "warming"
-        self.news.append(("", "Warming up, off the clock"))
+        name = "vanilla" if settings.drafter == "none" else "the drafted lane"
+        self.news.append(("", f"Warming up {name}, off the clock"))
         self._fresh.set()
         while not self.stop.is_set():
             for _ in engine.decode(self._prompt, short, narrate=False, stop=self.stop):
@@ -104,6 +107,7 @@ class Work:
 
     def _measure(self, lane: str, events: Iterator[Event]) -> None:
         told = self.lanes.setdefault(lane, [])
+        self.phase = "measuring"
         for event in events:
             told.append(event)
             if isinstance(event, TOLD_LIVE):
@@ -177,19 +181,19 @@ def stream(
     except Exception as error:  # shown as a card, logged by app/errors.py
         yield refusal(error, run)
         return
-    work = Work(factory, text, config, settle=SETTLE)
+    work = Work(factory, text, config, watched=True)
     if stops is not None and session:
         stops.add(session, work)
     last = frame(run, seq, phase="loading", message="Preparing the run")
     try:
         yield last
         work.start()
-        told = float("-inf")  # the first news of a lane leaves at once
+        told = float("-inf")  # the first news leaves at once
         while work.wait(BEAT):
-            measuring = bool(work.lanes)
-            if work.news and (not measuring or clock() - told >= PACE):
-                seq, told = seq + 1, clock() if measuring else told
-                last = frame(run, seq, **_news(work.phase, work.drain(), list(work.lanes)))
+            phase = work.phase
+            if work.news and (phase != "measuring" or clock() - told >= PACE):
+                seq, told = seq + 1, clock() if work.lanes else told
+                last = frame(run, seq, **_news(phase, work.drain(), list(work.lanes)))
             yield last  # an equal frame is a heartbeat: the browser does nothing with it
         yield _last_frame(run, seq + 1, work)
     finally:
@@ -205,7 +209,7 @@ def _news(phase: str, news: Sequence[tuple[str, str | Event]], lanes: Sequence[s
     content: dict[str, Any] = {"phase": phase, "events": events}
     if lanes:
         content["lane"] = lanes[-1]
-    elif words:
+    if words:
         content["message"] = words[-1]
     return content
 
@@ -217,7 +221,8 @@ def _last_frame(run: str, seq: int, work: Work) -> str:
         content |= {"phase": "failed", "card": told}
         if any(isinstance(event, Committed) for lane in work.lanes.values() for event in lane):  # nothing is lost
             failed = Failed(code=told["code"], message=told["message"], hint=told["hint"], run=run)
-            work.lanes[list(work.lanes)[-1]].append(failed)
+            if work.phase == "measuring":  # else the failing lane has nothing to show yet
+                work.lanes[list(work.lanes)[-1]].append(failed)
             content |= {"source": "failed", "trace": pack(work.lanes, "Failed run")}
     elif any(work.lanes.values()):
         stopped = work.stop.is_set()

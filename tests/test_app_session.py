@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import gzip
+import itertools
 import json
 import logging
 import threading
@@ -59,10 +60,12 @@ def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
     assert last["finished"] and last["source"] == "run"
     trace = unpack(last["trace"])
     assert list(trace.lanes) == ["vanilla", "drafted"]
-    *warm, vanilla, drafted = (config for _, config in decoder.calls)
+    configs = [config for _, config in decoder.calls]
+    vanilla, drafted = (config for config in configs if config.max_new_tokens == SETTINGS["max_new_tokens"])
     assert (vanilla.drafter, drafted.drafter) == ("none", "block")
-    short = dataclasses.replace(vanilla, max_new_tokens=session.WARM_UP)
-    assert warm and all(config == short for config in warm)  # shown to nobody, counted nowhere
+    warm = [dataclasses.replace(lane, max_new_tokens=session.WARM_UP) for lane in (vanilla, drafted)]
+    order = [config for config, _ in itertools.groupby(configs)]
+    assert order == [warm[0], vanilla, warm[1], drafted]  # each lane's own warm-up is shown to nobody, counted nowhere
     assert list(trace.lanes["vanilla"]) == list(FakeDecoder().decode("Once", vanilla))
     assert all(isinstance(events[-1], Finished) for events in trace.lanes.values())
     assert any(isinstance(event, Verified) for event in trace.lanes["drafted"])
@@ -82,6 +85,17 @@ def test_no_clock_starts_before_the_page_has_settled() -> None:
         warmed = told["phase"] == "warming"
     assert warmed and time.monotonic() - began >= session.SETTLE
     assert len(decoder.calls) > 2, "it warms up meanwhile, it does not sleep"
+
+
+def test_the_page_draws_the_first_lane_before_the_second_is_measured() -> None:
+    """And hears nothing more while that one is short."""
+    told = frames(session.stream(factory(FakeDecoder(pace=0.01)), "Once", SETTINGS))
+    phases = [frame["phase"] for frame in told]
+    between = told[phases.index("measuring") + 1 :][0] if "measuring" in phases else {}
+    while between and between["phase"] == "measuring":
+        between = told[told.index(between) + 1]
+    assert between["phase"] == "warming" and "the drafted lane" in between["message"]
+    assert any(event["kind"] == "Finished" and event["lane"] == "vanilla" for event in between["events"])
 
 
 def test_without_a_drafter_only_vanilla_runs() -> None:
@@ -201,20 +215,25 @@ def test_failures_become_cards_without_tracebacks(error: Exception, code: str, c
         assert "secret internals" in caplog.text and shown["run"] in shown["hint"]
 
 
-def test_what_was_measured_before_a_failure_is_not_lost() -> None:
+@pytest.mark.parametrize("early", [False, True], ids=["while measured", "in its warm-up"])
+def test_what_was_measured_before_a_failure_is_not_lost(early: bool) -> None:
     """The vanilla lane is done when the drafted one runs out of memory: card and trace arrive together."""
 
     class HalfWay(FakeDecoder):
         def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Any]:
             for event in super().decode(prompt, config, **options):
                 yield event
-                if config.drafter != "none" and isinstance(event, Verified):
+                warming = config.max_new_tokens == session.WARM_UP
+                if config.drafter != "none" and isinstance(event, Verified) and warming == early:
                     raise OutOfMemory("The device ran out of memory.", hint="Use a smaller γ.")
 
     last = frames(session.stream(factory(HalfWay()), "Once", SETTINGS))[-1]
     assert last["card"]["code"] == "memory" and last["source"] == "failed"
     lanes = read_trace(base64.b64decode(last["trace"])).lanes
     assert isinstance(lanes["vanilla"][-1], Finished)
+    if early:
+        assert "drafted" not in lanes, "no events, no lane"
+        return
     assert lanes["drafted"][-1] == Failed(
         code="memory", message="The device ran out of memory.", hint="Use a smaller γ.", run=last["run"]
     )

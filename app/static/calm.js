@@ -1,7 +1,7 @@
 // Draws the page at most once a second while a lane is being measured. Browser and decoder often share a processor, and
 // Gradio's own waiting clock asks for sixty frames. Runs before Gradio's scripts (app/early.py).
 
-(function calm(page, measuring, interval) {
+(function calm(page, race, interval) {
   const ask = page.requestAnimationFrame.bind(page);
   const drop = page.cancelAnimationFrame.bind(page);
   const held = new Map(); // our number -> {callback, frame}: the browser's number, or 0 while it waits
@@ -23,7 +23,11 @@
   }
 
   page.requestAnimationFrame = (callback) => {
-    if (!measuring()) return ask(callback);
+    const live = race();
+    if (!live || live.warming) {
+      if (live && live.told) drawn = page.performance.now(); // a lane is shown; the next one need not be drawn at once
+      return ask(callback);
+    }
     count -= 1; // the browser's own numbers are positive
     held.set(count, { callback, frame: 0 });
     if (!timer) timer = page.setTimeout(release, Math.max(0, drawn + interval - page.performance.now()));
@@ -38,4 +42,4 @@
   };
 
   page.addEventListener('specdiff:measured', release);
-})(window, () => Boolean(window.specdiff && window.specdiff.live && !window.specdiff.live.warming), 1000);
+})(window, () => window.specdiff && window.specdiff.live, 1000);

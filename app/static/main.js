@@ -53,7 +53,7 @@ class App {
     new MutationObserver(() => this.repaint()).observe(document.body, { attributeFilter: ['class'] });
   }
 
-  /** The race that the server prepares or measures: {run, events, warming}, or null. Its end frees the frames (calm.js). */
+  /** The race that the server prepares or measures: {run, events, warming, told}, or null. Its end frees the frames (calm.js). */
   get live() {
     return this.measured;
   }
@@ -81,7 +81,7 @@ class App {
       this.card.hide();
       this.busy(true);
       this.status.show(`${message.message || 'Loading'}…`);
-      if (message.phase === 'warming') this.clear(message.run);
+      if (message.phase === 'warming') this.warming(message);
       return;
     }
     if (message.phase === 'measuring') {
@@ -97,10 +97,26 @@ class App {
     } else if (message.phase === 'stopped') this.finishLocally();
   }
 
+  /** Between the clocks: the page may draw what it has heard, as quickly as it likes. */
+  warming(message) {
+    this.clear(message.run);
+    this.live.warming = true;
+    this.hear(message.events);
+    this.redraw();
+  }
+
+  /** Keep the events of a race that is measured. */
+  hear(events) {
+    for (const { lane, ...event } of events) {
+      (this.live.events[lane] ??= []).push(event);
+      this.live.told = true;
+    }
+  }
+
   /** Clear the stage for a race, before its clocks start: this is most of what a race draws before it is over. */
   clear(run) {
     if (this.live && this.live.run === run) return;
-    this.live = { run, events: {}, warming: true };
+    this.live = { run, events: {}, warming: true, told: false };
     this.source.measuring();
     this.rail.blank();
     this.redraw();
@@ -110,7 +126,7 @@ class App {
   measuring(message) {
     this.clear(message.run);
     this.live.warming = false;
-    for (const { lane, ...event } of message.events) (this.live.events[lane] ??= []).push(event);
+    this.hear(message.events);
     this.busy(true);
     const name = message.lane === 'vanilla' ? 'vanilla' : 'the drafted lane';
     this.status.show(`Measuring ${name}, undisturbed: one update a second. The race replays when both lanes are done.`);

@@ -42,6 +42,16 @@ test('frames pass untouched while the stage is cleared for a race', () => {
   assert.equal(frames.size, 1);
 });
 
+test('a lane that is shown between two clocks is not drawn again at once', () => {
+  const { window, timers, clock, draw } = page({ run: 'a', warming: true, told: true });
+  window.requestAnimationFrame(() => {});
+  draw();
+  clock.now += 200;
+  window.specdiff.live.warming = false;
+  window.requestAnimationFrame(() => {});
+  assert.deepEqual([...timers.values()].map((timer) => timer.wait), [800]);
+});
+
 test('while a lane is measured the page is drawn at once, and then once a second', () => {
   const { window, frames, timers, clock, draw, wait } = page({ run: 'a' });
   const seen = [];
