@@ -59,7 +59,7 @@ class Work:
         self.told = threading.Event()  # the last frame has left
         self.error: Exception | None = None
         self._fresh = threading.Event()  # another phase has begun, or the race is over
-        self.phase = "loading"  # then "warming", then "measuring"
+        self.phase, self.lane = "loading", ""  # then each lane: "warming", "measuring"
         self._factory, self._prompt, self._config = factory, prompt, config
         self._watched = watched
 
@@ -76,7 +76,7 @@ class Work:
             if config.drafter != "none":
                 plan["drafted"] = config
             for lane, settings in plan.items():  # one after the other: two lanes at once would disturb each other
-                self._warm_up(engine, settings, settled)
+                self._warm_up(engine, lane, settings, settled)
                 if self.stop.is_set():
                     break
                 self._measure(lane, engine.decode(self._prompt, settings, grain="step", stop=self.stop))
@@ -87,11 +87,9 @@ class Work:
             self.done.set()
             self._fresh.set()
 
-    def _warm_up(self, engine: Decoder, settings: DecodeConfig, until: float) -> None:
+    def _warm_up(self, engine: Decoder, lane: str, settings: DecodeConfig, until: float) -> None:
         short = dataclasses.replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
-        self.phase = "warming"
-        name = "vanilla" if settings.drafter == "none" else "the drafted lane"
-        self.news.append(("", f"Warming up {name}, off the clock"))
+        self.phase, self.lane = "warming", lane
         self._fresh.set()
         while not self.stop.is_set():
             for _ in engine.decode(self._prompt, short, narrate=False, stop=self.stop):
@@ -188,12 +186,13 @@ def stream(
     try:
         yield last
         work.start()
-        told = float("-inf")  # the first news leaves at once
+        told, shown = float("-inf"), "loading"
         while work.wait(BEAT):
             phase = work.phase
-            if work.news and (phase != "measuring" or clock() - told >= PACE):
-                seq, told = seq + 1, clock() if work.lanes else told
-                last = frame(run, seq, **_news(phase, work.drain(), list(work.lanes)))
+            news = bool(work.news) and (phase != "measuring" or clock() - told >= PACE)
+            if news or phase != shown:  # a new phase is told at once
+                seq, told, shown = seq + 1, clock(), phase
+                last = frame(run, seq, **_news(phase, work.lane, work.drain()))
             yield last  # an equal frame is a heartbeat: the browser does nothing with it
         yield _last_frame(run, seq + 1, work)
     finally:
@@ -203,15 +202,11 @@ def stream(
             stops.remove(session, work)
 
 
-def _news(phase: str, news: Sequence[tuple[str, str | Event]], lanes: Sequence[str]) -> dict[str, Any]:
+def _news(phase: str, lane: str, news: Sequence[tuple[str, str | Event]]) -> dict[str, Any]:
     events = [{**event_to_dict(what), "lane": lane} for lane, what in news if not isinstance(what, str)]
     words = [what for _, what in news if isinstance(what, str)]
-    content: dict[str, Any] = {"phase": phase, "events": events}
-    if lanes:
-        content["lane"] = lanes[-1]
-    if words:
-        content["message"] = words[-1]
-    return content
+    content: dict[str, Any] = {"phase": phase, "lane": lane, "events": events}
+    return content | ({"message": words[-1]} if words else {})
 
 
 def _last_frame(run: str, seq: int, work: Work) -> str:

@@ -77,14 +77,13 @@ class App {
       this.card.show(message.card);
       return;
     }
-    if (message.phase === 'loading' || message.phase === 'warming') {
+    if (message.phase === 'loading') {
       this.card.hide();
       this.busy(true);
       this.status.show(`${message.message || 'Loading'}…`);
-      if (message.phase === 'warming') this.warming(message);
       return;
     }
-    if (message.phase === 'measuring') {
+    if (message.phase === 'warming' || message.phase === 'measuring') {
       this.measuring(message);
       return;
     }
@@ -97,11 +96,34 @@ class App {
     } else if (message.phase === 'stopped') this.finishLocally();
   }
 
-  /** Between the clocks: the page may draw what it has heard, as quickly as it likes. */
-  warming(message) {
+  /** Keep the events of a race that is measured. */
+  hear(events) {
+    for (const { lane, ...event } of events) {
+      (this.live.events[lane] ??= []).push(event);
+      this.live.told = true;
+    }
+  }
+
+  /** Clear the stage for a race, before its clocks start: this is most of what a race draws before it is over. */
+  clear(run) {
+    if (this.live && this.live.run === run) return;
+    this.live = { run, events: {}, warming: true, told: false };
+    this.source.measuring();
+    this.rail.blank();
+    this.redraw();
+  }
+
+  /**
+   * Slim news of a lane: text and clock, at most once a second while it is measured. While it warms up, off the clock,
+   * the page draws what it has heard as quickly as it likes; the words are the same, so that the start draws nothing.
+   */
+  measuring(message) {
     this.clear(message.run);
-    this.live.warming = true;
+    this.live.warming = message.phase === 'warming';
     this.hear(message.events);
+    this.busy(true);
+    const name = message.lane === 'vanilla' ? 'vanilla' : 'the drafted lane';
+    this.status.show(`Measuring ${name}: a short warm-up off the clock, then undisturbed, with one update a second. The race replays when both lanes are done.`);
     this.redraw();
   }
 
