@@ -189,9 +189,9 @@ def stream(
         told, shown = float("-inf"), "loading"
         while work.wait(BEAT):
             phase = work.phase
-            news = bool(work.news) and (phase != "measuring" or clock() - told >= PACE)
-            if news or phase != shown:  # a new phase is told at once
-                seq, told, shown = seq + 1, clock(), phase
+            news = bool(work.news) or (phase == "warming" != shown)
+            if news and (phase != "measuring" or clock() - told >= PACE):  # of the first lane's start it hears at once
+                seq, told, shown = seq + 1, clock() if work.lanes else told, phase
                 last = frame(run, seq, **_news(phase, work.lane, work.drain()))
             yield last  # an equal frame is a heartbeat: the browser does nothing with it
         yield _last_frame(run, seq + 1, work)
@@ -206,6 +206,8 @@ def _news(phase: str, lane: str, news: Sequence[tuple[str, str | Event]]) -> dic
     events = [{**event_to_dict(what), "lane": lane} for lane, what in news if not isinstance(what, str)]
     words = [what for _, what in news if isinstance(what, str)]
     content: dict[str, Any] = {"phase": phase, "lane": lane, "events": events}
+    if phase == "warming":
+        content["settle"] = SETTLE if lane == LANES[0] else BETWEEN
     return content | ({"message": words[-1]} if words else {})
 
 

@@ -26,6 +26,7 @@ import pytest
 from specdiff_core.trace import read_trace
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed")
+CLOCK_RUNS = "window.specdiff.live && window.specdiff.live.told && !window.specdiff.live.warming"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found on the PATH"),
@@ -301,7 +302,7 @@ def test_stop_keeps_what_was_measured(browser: Any, address: str, folder: Path) 
     with visit(browser, address) as page:
         page.fill("#set-prompt textarea", "A slow run that is stopped")
         page.click("#sd-run")
-        page.wait_for_selector(".sd-status:has-text('Measuring')")
+        page.wait_for_function(CLOCK_RUNS)
         assert page.locator(".sd-main").get_attribute("aria-busy") == "true"
         assert "Measuring" in page.text_content(".sd-chip")
         assert page.text_content(".sd-speed") == "–", "no number of the race before"
@@ -336,7 +337,7 @@ def test_a_measured_lane_is_not_disturbed_by_animations(browser: Any, address: s
     with visit(browser, address, before=count) as page:
         page.fill("#set-prompt textarea", "A slow run, calmly")
         page.click("#sd-run")
-        page.wait_for_selector(".sd-status:has-text('Measuring')")
+        page.wait_for_function(CLOCK_RUNS)
         measured = page.evaluate(drawn)
         assert page.evaluate("Boolean(window.specdiff.live)"), "the lane was measured all the while"
         page.click("#sd-stop")
@@ -367,7 +368,7 @@ def test_a_closed_tab_ends_the_decode(browser: Any, address: str, folder: Path) 
     with visit(browser, address) as page:
         page.fill("#set-prompt textarea", "A slow run, tab closed")
         page.click("#sd-run")
-        page.wait_for_selector(".sd-status:has-text('Measuring')")
+        page.wait_for_function(CLOCK_RUNS)
     closed, log = time.monotonic(), folder / "stopped"
     while "tab closed" not in (log.read_text(encoding="utf-8") if log.exists() else ""):
         assert time.monotonic() - closed < 4, "a second on a quiet machine"
@@ -475,7 +476,7 @@ def test_two_visitors_and_the_queue(browser: Any, address: str) -> None:
     with visit(browser, address) as one, visit(browser, address) as two:
         one.fill("#set-prompt textarea", "A slow secret of Anna")
         one.click("#sd-run")
-        one.wait_for_selector(".sd-status:has-text('Measuring')")
+        one.wait_for_function(CLOCK_RUNS)
         two.fill("#set-prompt textarea", "Ben is quick")
         two.click("#sd-run")
         two.wait_for_selector(".sd-status:has-text('in the queue')")

@@ -119,7 +119,9 @@ class App {
    */
   measuring(message) {
     this.clear(message.run);
-    this.live.warming = message.phase === 'warming';
+    const race = this.live;
+    race.warming = message.phase === 'warming';
+    if (race.warming) setTimeout(() => { race.warming = false; }, 800 * message.settle); // and needs no word at the start
     this.hear(message.events);
     this.busy(true);
     const name = message.lane === 'vanilla' ? 'vanilla' : 'the drafted lane';
