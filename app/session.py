@@ -39,7 +39,7 @@ has its own warm-up, so that neither pays for the other."""
 SETTLE = 0.4
 """Seconds after Run in which a page redraws itself for the race (measured: 0.15 s of a core). Where loading took less,
 the warm-up is repeated until they are over."""
-BETWEEN = 0.3
+BETWEEN = 0.5
 """Seconds between the lanes, in which a page draws the text of the one that is done."""
 TOLD_LIVE = (RunStarted, PiecesSeen, Committed, Finished)
 """What the page hears while a lane is measured; everything else waits for the whole trace."""
