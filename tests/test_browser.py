@@ -215,6 +215,14 @@ def test_playback(browser: Any, address: str) -> None:
         page.locator(".sd-next").focus()
         page.keyboard.press("Enter")  # who came with the keyboard stays where they are
         assert player(page)["stop"] > stood and page.evaluate("document.activeElement.matches('.sd-next')")
+        tall, empty = page.evaluate("""() => {
+            const { window: view, lanes } = window.specdiff;
+            const grid = document.querySelector('.sd-grid');
+            const tall = grid.offsetHeight;
+            view.draw({ ...lanes.drafted.rounds[0], round: 99, size: 0, steps: [] }, lanes.drafted, '', false);
+            return [tall, grid.offsetHeight];
+        }""")
+        assert empty >= tall > 50, "what stands below the window does not jump at a round without a draft"
         asked = [url for url in calls if "gradio_api/" in url and "file=" not in url]
         assert not asked, "the player works alone"
 

@@ -29,6 +29,7 @@ export class WindowView {
         h('ol', { class: 'sd-phases', 'aria-label': 'Phases of a round' }, ...Object.values(this.pills))),
       this.rounds, this.scroll, h('div', { class: 'sd-foot' }, this.say, KEY()), this.note);
     this.shape = '';
+    this.tallest = 0; // pixels of the grid in this trace so far
     this.drawn = null;
     window.addEventListener('resize', () => { this.narrow = null; });
   }
@@ -36,6 +37,8 @@ export class WindowView {
   reset() {
     this.drawn = null;
     this.shape = '';
+    this.tallest = 0;
+    this.table.style.minHeight = '';
     this.table.textContent = '';
     this.silence();
   }
@@ -92,6 +95,8 @@ export class WindowView {
     this.tests = [];
     this.rows = [];
     this.narrow = null;
+    this.tallest = Math.max(this.tallest, this.table.offsetHeight); // what stands below does not jump at a short round
+    this.table.style.minHeight = `${this.tallest}px`;
     this.table.textContent = '';
     if (!size) return;
     this.table.style.setProperty('--columns', size);
