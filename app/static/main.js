@@ -129,34 +129,6 @@ class App {
     this.redraw();
   }
 
-  /** Keep the events of a race that is measured. */
-  hear(events) {
-    for (const { lane, ...event } of events) {
-      (this.live.events[lane] ??= []).push(event);
-      this.live.told = true;
-    }
-  }
-
-  /** Clear the stage for a race, before its clocks start: this is most of what a race draws before it is over. */
-  clear(run) {
-    if (this.live && this.live.run === run) return;
-    this.live = { run, events: {}, warming: true, told: false };
-    this.source.measuring();
-    this.rail.blank();
-    this.redraw();
-  }
-
-  /** Slim news while a lane is measured: text and clock, at most once a second. */
-  measuring(message) {
-    this.clear(message.run);
-    this.live.warming = false;
-    this.hear(message.events);
-    this.busy(true);
-    const name = message.lane === 'vanilla' ? 'vanilla' : 'the drafted lane';
-    this.status.show(`Measuring ${name}, undisturbed: one update a second. The race replays when both lanes are done.`);
-    this.redraw();
-  }
-
   /** Another recording that ships with the page. */
   async replay(url) {
     try {
