@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -49,3 +50,11 @@ def test_javascript(name: str, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_class_has_a_method_twice() -> None:
+    """The later one would win without a word."""
+    for path in sorted((Path(__file__).resolve().parent.parent / "app" / "static").glob("*.js")):
+        for body in re.split(r"^export class |^class ", path.read_text(encoding="utf-8"), flags=re.M)[1:]:
+            names = re.findall(r"^  ((?:async |get |set )?\w+)\([^\n]*\) \{$", body.split("\n}\n")[0], flags=re.M)
+            assert names and len(names) == len(set(names)), (path.name, sorted(names))
