@@ -13,6 +13,7 @@ from typing import Any
 import gradio as gr
 
 from specdiff_core.config import ORDER_WORDS, RULE_WORDS, DecodeConfig
+from specdiff_core.config import check_prompt as check_text
 from specdiff_core.errors import ConfigError
 from specdiff_core.registry import PAIRS, PairSpec
 
@@ -153,17 +154,14 @@ def check_prompt(prompt: object) -> str:
     Raises:
         ConfigError: it is empty, too long or no text.
     """
-    if not isinstance(prompt, str):
-        raise ConfigError("The prompt must be text.", field="prompt", hint="Write a few words, or take an example.")
-    if not prompt.strip():
-        raise ConfigError("The prompt is empty.", field="prompt", hint="Write a few words, or take an example.")
-    if len(prompt) > LONGEST_PROMPT:
+    text = check_text(prompt)
+    if len(text) > LONGEST_PROMPT:
         raise ConfigError(
-            f"The prompt has {len(prompt):,} characters; the page takes at most {LONGEST_PROMPT:,}.",
+            f"The prompt has {len(text):,} characters; the page takes at most {LONGEST_PROMPT:,}.",
             field="prompt",
             hint="Shorten it; the text is still in the box.",
         )
-    return prompt
+    return text
 
 
 def check_settings(values: Mapping[str, Any]) -> DecodeConfig:

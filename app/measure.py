@@ -8,7 +8,6 @@ so that drift of the machine falls on both alike.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import shutil
 import socket
@@ -23,7 +22,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from app import controls
+import numpy as np
+
+from app import controls, session
 from app.engines import Engines
 from specdiff_core.config import DecodeConfig
 from specdiff_core.decoder import Decoder
@@ -33,7 +34,7 @@ from specdiff_core.metrics import Metrics
 from specdiff_core.provenance import provenance
 from specdiff_core.summary import final
 
-LANES = ("vanilla", "drafted")
+LANES = session.LANES
 SIDES = ("alone", "attached")
 SETTLE = 500  # milliseconds: a page that was left is still being taken down
 PATIENCE = 120_000  # milliseconds
@@ -118,10 +119,12 @@ def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
 
 
 def undisturbed(engine: Decoder, prompt: str, config: DecodeConfig) -> dict[str, Any]:
-    """Both lanes without narration, without a page."""
+    """Both lanes without narration, without a page; each after the same warm-up as on the page."""
     found = {}
-    for lane in LANES:
-        settings = dataclasses.replace(config, drafter="none") if lane == "vanilla" else config
+    pause = session.SETTLE
+    for lane, settings in session.lanes_of(config).items():
+        session.warm_up(engine, prompt, settings, time.monotonic() + pause)
+        pause = session.BETWEEN
         last = final(engine.decode(prompt, settings, narrate=False))
         assert last is not None, "a decode ends with Finished or raises"
         found[lane] = {"seconds": last.seconds, "ids": list(last.ids), "waited": last.waited_seconds}
@@ -131,6 +134,12 @@ def undisturbed(engine: Decoder, prompt: str, config: DecodeConfig) -> dict[str,
 def spread(values: Sequence[float]) -> dict[str, float]:
     """What a reader needs of repeated measurements."""
     return {"median": median(values), "low": min(values), "high": max(values)}
+
+
+def certainty(values: Sequence[float], resamples: int = 2000) -> list[float]:
+    """A percentile bootstrap interval (95 %) of the median."""
+    drawn = np.random.default_rng(0).choice(np.asarray(values), size=(resamples, len(values)))
+    return [float(bound) for bound in np.percentile(np.median(drawn, axis=1), (2.5, 97.5))]
 
 
 def waiting(runs: Sequence[dict[str, Any]]) -> float | None:
@@ -210,7 +219,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
             costs[lane].append(attached[lane]["seconds"] / told[lane]["seconds"])
     return {
         "kind": "page",
-        "schema": 3,
+        "schema": 4,
         "provenance": provenance(argv, module="app.measure"),
         "device": alone.header.device,
         "dtype": alone.header.dtype,
@@ -221,7 +230,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
         "usable_seconds": spread(usable),
         "load_seconds": alone.load_seconds,
         "first_event_seconds": {"first": spread(first), "later": spread(later)},
-        "attached": {lane: spread(values) for lane, values in costs.items()},
+        "attached": {lane: {**spread(values), "interval": certainty(values)} for lane, values in costs.items()},
         "waiting": {lane: {side: waiting([run[lane] for run in runs[side]]) for side in SIDES} for lane in LANES},
         "turns": len(runs["alone"]),
     }

@@ -45,6 +45,24 @@ TOLD_LIVE = (RunStarted, PiecesSeen, Committed, Finished)
 """What the page hears while a lane is measured; everything else waits for the whole trace."""
 
 
+def lanes_of(config: DecodeConfig) -> dict[str, DecodeConfig]:
+    """Lane -> its settings, in the order in which they decode: the baseline, then what the settings ask for."""
+    vanilla = {"vanilla": dataclasses.replace(config, drafter="none")}
+    return vanilla if config.drafter == "none" else {**vanilla, "drafted": config}
+
+
+def warm_up(
+    engine: Decoder, prompt: str, settings: DecodeConfig, until: float, stop: threading.Event | None = None
+) -> None:
+    """Decode the first tokens of a lane off the clock, again and again until ``until`` (``time.monotonic``)."""
+    short = dataclasses.replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
+    while stop is None or not stop.is_set():
+        for _ in engine.decode(prompt, short, narrate=False, stop=stop):
+            pass
+        if time.monotonic() >= until:
+            break
+
+
 class Work:
     """A race in a thread of its own. Other threads may read ``lanes`` and ``news`` while it runs.
 
@@ -72,11 +90,12 @@ class Work:
         try:
             config = self._config
             engine = self._factory(config.pair, config.drafter, lambda message: self.news.append(("", message)))
-            plan = {"vanilla": dataclasses.replace(config, drafter="none")}
-            if config.drafter != "none":
-                plan["drafted"] = config
-            for lane, settings in plan.items():  # one after the other: two lanes at once would disturb each other
-                self._warm_up(engine, lane, settings, settled)
+            for lane, settings in lanes_of(
+                config
+            ).items():  # one after the other: two lanes at once would disturb each other
+                self.phase, self.lane = "warming", lane
+                self._fresh.set()
+                warm_up(engine, self._prompt, settings, settled, self.stop)
                 if self.stop.is_set():
                     break
                 self._measure(lane, engine.decode(self._prompt, settings, grain="step", stop=self.stop))
@@ -86,16 +105,6 @@ class Work:
         finally:
             self.done.set()
             self._fresh.set()
-
-    def _warm_up(self, engine: Decoder, lane: str, settings: DecodeConfig, until: float) -> None:
-        short = dataclasses.replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
-        self.phase, self.lane = "warming", lane
-        self._fresh.set()
-        while not self.stop.is_set():
-            for _ in engine.decode(self._prompt, short, narrate=False, stop=self.stop):
-                pass
-            if time.monotonic() >= until:
-                break
 
     def wait(self, seconds: float) -> bool:
         """Sleep until another phase begins, the race ends or the time is over; whether the race goes on."""

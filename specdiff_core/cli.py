@@ -17,6 +17,7 @@ from typing import Any
 
 from specdiff_core import flags
 from specdiff_core.bench.command import add_bench
+from specdiff_core.config import check_prompt
 from specdiff_core.errors import ConfigError, SpecDiffError
 from specdiff_core.events import Committed, Event, PiecesSeen
 from specdiff_core.registry import PAIRS, DrafterSpec
@@ -96,6 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_decode(args: argparse.Namespace) -> None:
     """``decode``: one lane."""
     config = flags.read_settings(args)
+    check_prompt(args.prompt)
     flags.check_target(args.trace, "trace")
     engine = flags.open_engine(args, config.pair, [config.drafter])
     run = list(engine.decode(args.prompt, config, narrate=args.trace is not None))
@@ -111,6 +113,7 @@ def run_decode(args: argparse.Namespace) -> None:
 def run_race(args: argparse.Namespace) -> None:
     """``race``: both lanes, one after the other, so that neither disturbs the other; repeats change the order."""
     config = flags.read_settings(args)
+    check_prompt(args.prompt)
     if args.repeats < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     flags.check_target(args.trace, "trace")

@@ -233,7 +233,7 @@ def _coerce(item: dataclasses.Field[Any], value: Any) -> Any:
     low, high = meta["low"], meta["high"]
     limits = f"between {low} and {high}"
     try:
-        number = float(value)
+        number = math.nan if "_" in str(value) else float(value)  # Python alone reads "1_0" as ten
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if isinstance(value, bool) or math.isnan(number):
@@ -250,3 +250,20 @@ def _coerce(item: dataclasses.Field[Any], value: Any) -> Any:
             )
         return int(number)
     return number
+
+
+def check_prompt(prompt: object) -> str:
+    """The prompt, if it is text that can be continued.
+
+    Raises:
+        ConfigError: it is no text, or empty.
+    """
+    if not isinstance(prompt, str):
+        raise ConfigError("The prompt must be text.", field="prompt", hint="Write a few words, or take an example.")
+    if not prompt.strip():
+        raise ConfigError("The prompt is empty.", field="prompt", hint="Write a few words, or take an example.")
+    if any("\ud800" <= char <= "\udfff" for char in prompt):  # half a UTF-16 pair: no tokenizer takes it
+        raise ConfigError(
+            "The prompt holds characters that are no text.", field="prompt", hint="Type it again as plain text."
+        )
+    return prompt

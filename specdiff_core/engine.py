@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from specdiff_core.clock import DeviceClock
-from specdiff_core.config import DecodeConfig
+from specdiff_core.config import DecodeConfig, check_prompt
 from specdiff_core.decode import speculate
 from specdiff_core.decoder import Stop
 from specdiff_core.device import device_name
@@ -45,16 +45,11 @@ class Engine:
         """Prompt ids, as the target was trained to see a document.
 
         Raises:
-            ConfigError: the prompt is empty.
+            ConfigError: the prompt is empty or no text.
             ContextOverflow: no token could follow it.
         """
         tokenizer, spec = self.pair.tokenizer, self.pair.spec
-        if not prompt.strip():
-            raise ConfigError("The prompt is empty.", field="prompt", hint="Write a few words, or take an example.")
-        if any("\ud800" <= char <= "\udfff" for char in prompt):  # half a UTF-16 pair: no tokenizer takes it
-            raise ConfigError(
-                "The prompt holds characters that are no text.", field="prompt", hint="Type it again as plain text."
-            )
+        check_prompt(prompt)
         if len(prompt) > 64 * spec.context:  # far beyond any context: not worth encoding
             raise ContextOverflow(
                 f"The prompt has {len(prompt):,} characters; the context holds {spec.context} tokens.",

@@ -90,6 +90,7 @@ def test_an_empty_query_changes_nothing() -> None:
         ({"gamma": "abc"}, "gamma"),
         ({"gamma": None}, "gamma"),
         ({"gamma": "2.5"}, "gamma"),
+        ({"gamma": "1_0"}, "gamma"),
         ({"gamma": "4", "steps": "5"}, "steps"),
         ({"temperature": "nan"}, "temperature"),
         ({"temperature": "-0.1"}, "temperature"),

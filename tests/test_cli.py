@@ -264,6 +264,15 @@ def test_a_race_needs_a_turn(capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 2 and "--repeats" in err
 
 
+@pytest.mark.parametrize("verb", ["decode", "race"])
+def test_an_empty_prompt_is_told_before_anything_is_loaded(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(flags, "open_engine", lambda *_: pytest.fail("nothing may be loaded"))
+    status, _, err = run(capsys, verb, "--prompt", "  ")
+    assert status == 2 and "The prompt is empty" in err
+
+
 def test_training_without_text_says_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status, _, err = run(capsys, "train", "target", "--corpus", str(tmp_path))
     assert status == 2

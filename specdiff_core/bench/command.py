@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from specdiff_core import flags
-from specdiff_core.errors import ConfigError
+from specdiff_core.errors import ConfigError, SpecDiffError
 
 if TYPE_CHECKING:
     from specdiff_core.bench.prompts import Prompt
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from specdiff_core.config import DecodeConfig
 
 T = TypeVar("T")
-SCHEMAS = {"page": 3}
+SCHEMAS = {"page": 4}
 """Kind of result -> version of its form, where it is not 1."""
 SAME = ("device", "dtype", "threads", "target", "weights", "versions")
 """What a sweep and the bare passes must share before one is held against the other."""
@@ -131,6 +131,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     prompts = first_of_each(read_prompts(args.prompts), args.first)
     facts = provenance(args.argv)  # of the code that measures, not of what the repository holds later
     engine = flags.open_engine(args, base.pair, drafters)
+    for prompt in prompts:
+        try:
+            engine.encode(prompt.prompt)
+        except SpecDiffError as error:
+            raise ConfigError(f"{prompt.id}: {error}", field="prompts", hint=error.hint) from error
     path = args.json.with_suffix(".rows.jsonl") if args.json is not None else None
     if path is not None and path.exists():
         flags.say(f"{path.name} holds earlier rows: only missing ones are measured. Delete it to measure all again.")

@@ -195,6 +195,7 @@ def page_section(result: Result) -> str:
         [
             lane,
             f"{value['median']:.3f}×",
+            "{:.3f}–{:.3f}".format(*value["interval"]),
             f"{value['low']:.3f}–{value['high']:.3f}",
             *(number(result["waiting"][lane][name], ".3f") for name in ("attached", "alone")),
         ]
@@ -207,10 +208,10 @@ def page_section(result: Result) -> str:
             "A real server and a real browser on the same machine, which had read the files before.",
             table(["wait", "times", "median", "lowest–highest"], waits),
             "Decode clock with the page attached (every event told, the browser drawing) over the undisturbed clock "
-            "of the same decode with no page open, and how many threads had to wait for a processor (medians); for "
-            f"each of the {turns} turns of both it is a page's second run; {settings['max_new_tokens']} tokens, "
-            f"{settings['drafter']} γ={settings['gamma']} T={settings['steps']}:",
-            table(["lane", "median", "lowest–highest", "threads waiting, attached", "alone"], costs),
+            "of the same decode with no page open (the interval is a bootstrap over turns), and how many threads had "
+            f"to wait for a processor (medians); for each of the {turns} turns of both it is a page's second run; "
+            f"{settings['max_new_tokens']} tokens, {settings['drafter']} γ={settings['gamma']} T={settings['steps']}:",
+            table(["lane", "median", "95 % interval", "lowest–highest", "threads waiting, attached", "alone"], costs),
         ]
     )
 
