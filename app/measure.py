@@ -121,11 +121,8 @@ def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
 def undisturbed(engine: Decoder, prompt: str, config: DecodeConfig) -> dict[str, Any]:
     """Both lanes without narration, without a page; each after the same warm-up as on the page."""
     found = {}
-    pause = session.SETTLE
     for lane, settings in session.lanes_of(config).items():
-        session.warm_up(engine, prompt, settings, time.monotonic() + pause)
-        pause = session.BETWEEN
-        last = final(engine.decode(prompt, settings, narrate=False))
+        last = final(engine.decode(prompt, settings, narrate=False, warm_up=session.warm_up_of(lane)))
         assert last is not None, "a decode ends with Finished or raises"
         found[lane] = {"seconds": last.seconds, "ids": list(last.ids), "waited": last.waited_seconds}
     return found

@@ -50,6 +50,7 @@ class Call:
     config: DecodeConfig | None = None
     narrate: bool = True
     grain: str = "step"
+    warm_up: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +185,10 @@ class RemoteDecoder:
         narrate: bool = True,
         grain: str = "step",
         stop: Stop | None = None,
+        warm_up: float | None = None,
     ) -> Iterator[Event]:
         """Yield the events of one decode."""
-        return self._remote.decode(Call(self._pair, prompt, config, narrate, grain), self._pipe, stop)
+        return self._remote.decode(Call(self._pair, prompt, config, narrate, grain, warm_up), self._pipe, stop)
 
 
 def engines_elsewhere(load: Loader = load_engine) -> Engines:
@@ -238,7 +240,10 @@ def _answer(call: Any, connection: Pipe, stop: threading.Event, load: Loader, lo
         return
     parcel: list[Event] = []
     sent = -math.inf
-    events = loaded[call.pair].decode(call.prompt, call.config, narrate=call.narrate, grain=call.grain, stop=stop)
+    engine = loaded[call.pair]
+    events = engine.decode(
+        call.prompt, call.config, narrate=call.narrate, grain=call.grain, stop=stop, warm_up=call.warm_up
+    )
     try:
         for event in events:
             parcel.append(event)

@@ -22,7 +22,6 @@ from app.controls import check_prompt, check_settings
 from app.engines import Factory
 from app.errors import card, new_run_id
 from specdiff_core.config import DecodeConfig
-from specdiff_core.decoder import Decoder
 from specdiff_core.errors import TraceError
 from specdiff_core.events import Committed, Event, Failed, Finished, PiecesSeen, RunStarted
 from specdiff_core.trace import dump_trace, event_to_dict, read_trace
@@ -33,14 +32,11 @@ milliseconds of a core from the decode."""
 LANES = ("vanilla", "drafted")
 PACE = 1.0
 """Seconds between frames that carry something, while a clock is running."""
-WARM_UP = 8
-"""Tokens that a lane decodes, once or more often, before its clock starts: caches fill, and the page settles. Each lane
-has its own warm-up, so that neither pays for the other."""
 SETTLE = 0.4
-"""Seconds after Run in which a page redraws itself for the race (measured: 0.15 s of a core). Where loading took less,
-the warm-up is repeated until they are over."""
+"""Seconds of the first lane's warm-up, in which a page redraws itself for the race (measured: 0.15 s of a core). Each
+lane has its own warm-up, so that neither pays for the other."""
 BETWEEN = 0.5
-"""Seconds between the lanes, in which a page draws the text of the one that is done."""
+"""Seconds of the next lane's warm-up, in which a page draws the text of the one that is done."""
 TOLD_LIVE = (RunStarted, PiecesSeen, Committed, Finished)
 """What the page hears while a lane is measured; everything else waits for the whole trace."""
 
@@ -51,23 +47,16 @@ def lanes_of(config: DecodeConfig) -> dict[str, DecodeConfig]:
     return vanilla if config.drafter == "none" else {**vanilla, "drafted": config}
 
 
-def warm_up(
-    engine: Decoder, prompt: str, settings: DecodeConfig, until: float, stop: threading.Event | None = None
-) -> None:
-    """Decode the first tokens of a lane off the clock, again and again until ``until`` (``time.monotonic``)."""
-    short = dataclasses.replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
-    while stop is None or not stop.is_set():
-        for _ in engine.decode(prompt, short, narrate=False, stop=stop):
-            pass
-        if time.monotonic() >= until:
-            break
+def warm_up_of(lane: str) -> float:
+    """Seconds of a lane's warm-up while a page watches."""
+    return SETTLE if lane == LANES[0] else BETWEEN
 
 
 class Work:
     """A race in a thread of its own. Other threads may read ``lanes`` and ``news`` while it runs.
 
     Args:
-        watched: whether a page draws what it is told: it gets some time before each clock starts.
+        watched: whether a page draws what it is told: it gets the time of a longer warm-up before each clock starts.
     """
 
     def __init__(self, factory: Factory, prompt: str, config: DecodeConfig, *, watched: bool = False) -> None:
@@ -76,7 +65,7 @@ class Work:
         self.stop, self.done = threading.Event(), threading.Event()
         self.told = threading.Event()  # the last frame has left
         self.error: Exception | None = None
-        self._fresh = threading.Event()  # another phase has begun, or the race is over
+        self._fresh = threading.Event()  # another lane has begun, or the race is over
         self.phase, self.lane = "loading", ""  # then each lane: "warming", "measuring"
         self._factory, self._prompt, self._config = factory, prompt, config
         self._watched = watched
@@ -86,7 +75,6 @@ class Work:
         threading.Thread(target=self._run, name="decode", daemon=True).start()
 
     def _run(self) -> None:
-        settled = time.monotonic() + self._watched * SETTLE
         try:
             config = self._config
             engine = self._factory(config.pair, config.drafter, lambda message: self.news.append(("", message)))
@@ -94,12 +82,11 @@ class Work:
                 config
             ).items():  # one after the other: two lanes at once would disturb each other
                 self.phase, self.lane = "warming", lane
-                self._fresh.set()
-                warm_up(engine, self._prompt, settings, settled, self.stop)
+                warm_up = warm_up_of(lane) if self._watched else 0.0
+                events = engine.decode(self._prompt, settings, grain="step", stop=self.stop, warm_up=warm_up)
+                self._measure(lane, events)
                 if self.stop.is_set():
                     break
-                self._measure(lane, engine.decode(self._prompt, settings, grain="step", stop=self.stop))
-                settled = time.monotonic() + self._watched * BETWEEN
         except Exception as error:  # every failure becomes a card (app/errors.py), in the thread that shows it
             self.error = error
         finally:
@@ -107,19 +94,20 @@ class Work:
             self._fresh.set()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until another phase begins, the race ends or the time is over; whether the race goes on."""
+        """Sleep until another lane begins, the race ends or the time is over; whether the race goes on."""
         self._fresh.wait(seconds)
         self._fresh.clear()
         return not self.done.is_set()
 
     def _measure(self, lane: str, events: Iterator[Event]) -> None:
         told = self.lanes.setdefault(lane, [])
-        self.phase = "measuring"
         for event in events:
+            if told and isinstance(told[-1], RunStarted):
+                self.phase = "measuring"
             told.append(event)
             if isinstance(event, TOLD_LIVE):
                 self.news.append((lane, event))
-            if isinstance(event, RunStarted):
+            if isinstance(event, RunStarted):  # its warm-up begins: the page hears now, and not while it is measured
                 self._fresh.set()
 
     def drain(self) -> list[tuple[str, str | Event]]:
@@ -195,12 +183,11 @@ def stream(
     try:
         yield last
         work.start()
-        told, shown = float("-inf"), "loading"
+        told = float("-inf")
         while work.wait(BEAT):
             phase = work.phase
-            news = bool(work.news) or (phase == "warming" != shown)
-            if news and (phase != "measuring" or clock() - told >= PACE):  # of the first lane's start it hears at once
-                seq, told, shown = seq + 1, clock() if work.lanes else told, phase
+            if work.news and (phase != "measuring" or clock() - told >= PACE):
+                seq, told = seq + 1, clock() if work.lanes else told
                 last = frame(run, seq, **_news(phase, work.lane, work.drain()))
             yield last  # an equal frame is a heartbeat: the browser does nothing with it
         yield _last_frame(run, seq + 1, work)
@@ -216,7 +203,7 @@ def _news(phase: str, lane: str, news: Sequence[tuple[str, str | Event]]) -> dic
     words = [what for _, what in news if isinstance(what, str)]
     content: dict[str, Any] = {"phase": phase, "lane": lane, "events": events}
     if phase == "warming":
-        content["settle"] = SETTLE if lane == LANES[0] else BETWEEN
+        content["settle"] = warm_up_of(lane)
     return content | ({"message": words[-1]} if words else {})
 
 
@@ -227,8 +214,10 @@ def _last_frame(run: str, seq: int, work: Work) -> str:
         content |= {"phase": "failed", "card": told}
         if any(isinstance(event, Committed) for lane in work.lanes.values() for event in lane):  # nothing is lost
             failed = Failed(code=told["code"], message=told["message"], hint=told["hint"], run=run)
-            if work.phase == "measuring":  # else the failing lane has nothing to show yet
-                work.lanes[list(work.lanes)[-1]].append(failed)
+            if work.phase == "measuring":
+                work.lanes[work.lane].append(failed)
+            else:
+                work.lanes.pop(work.lane, None)  # it failed before it was measured
             content |= {"source": "failed", "trace": pack(work.lanes, "Failed run")}
     elif any(work.lanes.values()):
         stopped = work.stop.is_set()

@@ -27,5 +27,11 @@ class Decoder(Protocol):
         narrate: bool = True,
         grain: str = "step",
         stop: Stop | None = None,
+        warm_up: float | None = None,
     ) -> Iterator[Event]:
-        """Yield the events of one decode: RunStarted, the loop's, Finished."""
+        """Yield the events of one decode: RunStarted, the loop's, Finished.
+
+        Args:
+            warm_up: behind RunStarted the first tokens are decoded off the clock, once, and again until so many seconds
+                have passed; None: not at all.
+        """

@@ -9,7 +9,8 @@ import glob
 import platform
 import resource
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,10 @@ from specdiff_core.text import with_pieces
 
 if TYPE_CHECKING:
     from specdiff_core.loading import LoadedPair
+
+
+WARM_UP = 8
+"""Tokens that a warm-up decodes: enough for every kind of pass to have happened."""
 
 
 class Engine:
@@ -89,6 +94,7 @@ class Engine:
         narrate: bool = True,
         grain: str = "step",
         stop: Stop | None = None,
+        warm_up: float | None = None,
         clock: DeviceClock | None = None,
     ) -> Iterator[Event]:
         """Decode ``prompt``: RunStarted, the loop's events with the text of their ids, Finished.
@@ -97,6 +103,7 @@ class Engine:
             narrate: emit every step, or only what metrics need.
             grain: how finely the clock synchronises (``step`` or ``total``).
             stop: when set, the run ends with reason ``stopped`` before the next pass.
+            warm_up: seconds for which the first tokens are decoded off the clock, once at least, behind RunStarted.
             clock: replaces the device clock (golden traces).
 
         Raises:
@@ -108,18 +115,22 @@ class Engine:
         config = dataclasses.replace(config, gamma=gamma, steps=min(config.steps, gamma))
         clock = clock or DeviceClock(self.pair.placement.device, grain)
         end = self.pair.tokenizer.eos_token_id
-        loop = speculate(
-            ids,
-            config,
-            self.target,
-            drafter,
-            clock,
-            ends=() if config.ignore_eos or end is None else (end,),
-            narrate=narrate,
-            stopped=stop.is_set if stop is not None else lambda: False,
-        )
+        ends = () if config.ignore_eos or end is None else (end,)
+        stopped = stop.is_set if stop is not None else lambda: False
+
+        def warm() -> None:
+            short = dataclasses.replace(config, max_new_tokens=min(WARM_UP, config.max_new_tokens))
+            until = time.monotonic() + (warm_up or 0.0)
+            while warm_up is not None and not stopped():
+                off = DeviceClock(self.pair.placement.device, "total")
+                for _ in speculate(ids, short, self.target, drafter, off, ends=ends, narrate=False, stopped=stopped):
+                    pass
+                if time.monotonic() >= until:
+                    break
+
+        loop = speculate(ids, config, self.target, drafter, clock, ends=ends, narrate=narrate, stopped=stopped)
         header = self._header(prompt, ids, config, clock)
-        events = self._worded(header, loop)
+        events = self._worded(header, warm, loop)
         try:
             yield from with_pieces(events, self.pair.tokenizer) if narrate else events
         except (MemoryError, RuntimeError) as error:
@@ -146,12 +157,14 @@ class Engine:
             started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
 
-    def _worded(self, header: RunStarted, loop: Iterator[Event]) -> Iterator[Event]:
-        """Frame the loop's events: the header before; the text, peak memory and waiting threads in the last one."""
+    def _worded(self, header: RunStarted, warm: Callable[[], None], loop: Iterator[Event]) -> Iterator[Event]:
+        """Frame the loop's events: the header, then the warm-up; the text, peak memory and waiting threads in the last
+        one."""
         cuda = self.pair.placement.device.type == "cuda"
         if cuda:
             torch.cuda.reset_peak_memory_stats()
         yield header
+        warm()
         before = None if cuda else _waited()  # whoever takes the header may take long
         for event in loop:
             if isinstance(event, Finished):

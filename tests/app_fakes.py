@@ -54,6 +54,13 @@ class FakeDecoder:
         self.pace, self.fail, self.fail_after, self.waiting = pace, fail, fail_after, waiting
         self.stopped = threading.Event()  # set when a decode saw its stop event
         self.calls: list[tuple[str, DecodeConfig]] = []
+        self.warm_ups: list[float | None] = []  # of each call
+
+    def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
+        """Take as long as a warm-up."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not (stop is not None and stop.is_set()):
+            time.sleep(0.005)
 
     def decode(
         self,
@@ -63,9 +70,11 @@ class FakeDecoder:
         narrate: bool = True,
         grain: str = "step",
         stop: threading.Event | None = None,
+        warm_up: float | None = None,
     ) -> Iterator[Event]:
         """Yield a whole run of invented events."""
         self.calls.append((prompt, config))
+        self.warm_ups.append(warm_up)
         rng, now = random.Random(config.seed), 0.0
         by = {"prefill": 0.004, "draft": 0.0, "score": 0.0, "verify": 0.0}
         yield PiecesSeen(pieces=dict(enumerate(VOCABULARY)))
@@ -83,6 +92,8 @@ class FakeDecoder:
             lossless=config.rule.lossless,
             started_at="2026-01-02T03:04:05+00:00",
         )
+        if warm_up is not None:
+            self.warm(config, warm_up, stop)
         now += by["prefill"]
         yield Prefilled(tokens=1, span=Span(name="prefill", start=0.0, seconds=now))
         total, round, anchor, reason, out = 0, -1, SCRIPT[0], "", []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
+import time
 import types
 from pathlib import Path
 from typing import Any
@@ -27,10 +29,12 @@ from specdiff_core.drafters.null import NullDrafter
 from specdiff_core.drafters.scripted import ScriptedDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.errors import ConfigError
+from specdiff_core.events import PiecesSeen, RunStarted
 from specdiff_core.metrics import Metrics
 from specdiff_core.provenance import command as command_text
 from specdiff_core.provenance import git_state, provenance
 from specdiff_core.registry import NONE, DrafterSpec, PairSpec
+from specdiff_core.summary import final
 from specdiff_core.train.corpus import Corpus
 from tests.app_fakes import FakeDecoder
 
@@ -368,7 +372,7 @@ def sweep_of(*cells: tuple[str, int, float, float], temperature: float = 0.0) ->
 
 def test_goals_are_held_against_the_best_cell() -> None:
     """One γ for all rows of a drafter, the one nearest to all its goals, though others are better at one of them."""
-    cells = [("block", 2, 2.0, 3.1), ("block", 4, 2.5, 2.3), ("block", 8, 3.1, 1.0)]  # mean 2.55, 2.4, 2.05
+    cells = [("block", 2, 2.0, 3.1), ("block", 4, 2.5, 2.3), ("block", 8, 3.1, 0.4)]  # mean 2.55, 2.4, 1.75
     found = list(outcomes([sweep_of(("none", 1, 1.0, 1.0), *cells)]))
     assert [(outcome.figure, outcome.measured, outcome.met) for outcome in found] == [
         ("block γ=4 T=1 over vanilla, mean", "2.40×", True),
@@ -432,6 +436,42 @@ def test_the_page_is_told_with_its_spread_and_an_old_form_is_refused(tmp_path: P
     path.write_text(json.dumps({**page, "schema": 3}))
     with pytest.raises(ConfigError, match="another version"):
         command.read_result(path)
+
+
+@pytest.mark.parametrize(("seconds", "least"), [(None, 0), (0.0, 1), (0.2, 2)])
+def test_a_warm_up_comes_behind_the_header_and_is_not_measured(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, seconds: float | None, least: int
+) -> None:
+    """Whoever listens hears the start first; the events are those of a run without it."""
+    runs: list[Any] = []
+    start = engine.target.start
+    monkeypatch.setattr(engine.target, "start", lambda layers=(): runs.append(layers) or start(layers))
+    config = dataclasses.replace(BASE, drafter="block", gamma=4, steps=2, max_new_tokens=12)
+    events = engine.decode("abc", config, warm_up=seconds)
+    while not isinstance(next(events), RunStarted):
+        pass
+    assert not runs, "nothing is decoded before the header is told"
+    began = time.monotonic()
+    told = [type(next(events))]
+    assert len(runs) - 1 >= least and time.monotonic() - began >= (seconds or 0.0)
+    assert seconds != 0.0 or len(runs) == 2
+    *rest, last = events
+    plain = [event for event in engine.decode("abc", config) if not isinstance(event, RunStarted | PiecesSeen)]
+    assert [*told, *(type(event) for event in rest if not isinstance(event, PiecesSeen)), type(last)] == [
+        type(event) for event in plain
+    ]
+    assert last.ids == plain[-1].ids and last.seconds <= time.monotonic() - began
+
+
+def test_a_stopped_warm_up_ends_the_run(engine: Engine) -> None:
+    """Before its first round, at once."""
+    stop = threading.Event()
+    events = engine.decode("abc", dataclasses.replace(BASE, drafter="block", gamma=4, steps=2), warm_up=60, stop=stop)
+    while not isinstance(next(events), RunStarted):
+        pass
+    stop.set()
+    last = final(list(events))
+    assert last is not None and (last.reason, last.rounds, last.ids) == ("stopped", 0, ())
 
 
 def test_generate_is_given_back_its_end(engine: Engine) -> None:
