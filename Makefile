@@ -24,6 +24,6 @@ bench:
 	$(PY) -m specdiff_core bench --make-prompts runs/bench/prompts-200.jsonl --corpus $(CORPUS) --per-flavour 50
 	$(PY) -m specdiff_core bench --measure equality --prompts runs/bench/prompts-200.jsonl --gamma 4,16 --steps 1,4 \
 		--dtype fp32 --max-new-tokens 24 --json runs/bench/equality.json
-	$(PY) -m app.measure --starts 5 --repeats 12 --json runs/bench/page.json
+	$(PY) -m app.measure --starts 8 --repeats 6 --json runs/bench/page.json
 	$(PY) -m specdiff_core bench --report BENCHMARKS.md --from runs/bench/greedy.json runs/bench/temperature-1.json \
 		runs/bench/generate.json runs/bench/forwards.json runs/bench/page.json runs/bench/equality.json

@@ -1,8 +1,9 @@
 """``python -m app.measure``: how soon the page is usable, and what it costs the clock. Knows a browser, no model.
 
 A real server, a real browser (Playwright's Python package and a Chromium on the PATH), the embedded pair. Undisturbed
-decodes in this process with no page open, and the second run of a freshly opened page, take turns in changing order,
-so that drift of the machine falls on both alike.
+decodes with no page open, and the second run of a freshly opened page, take turns in changing order, so that drift of
+the machine falls on both alike. Each start brings a new server and a new process for the undisturbed side, made as the
+server makes its own: two processes with the same weights differ by some percent, wherever they lie in memory.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from app import controls, session
-from app.engines import Engines
+from app.remote import Remote
 from specdiff_core.config import DecodeConfig
 from specdiff_core.decoder import Decoder
 from specdiff_core.errors import PairUnavailable, SpecDiffError
@@ -133,10 +134,14 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": median(values), "low": min(values), "high": max(values)}
 
 
-def certainty(values: Sequence[float], resamples: int = 2000) -> list[float]:
-    """A percentile bootstrap interval (95 %) of the median."""
-    drawn = np.random.default_rng(0).choice(np.asarray(values), size=(resamples, len(values)))
-    return [float(bound) for bound in np.percentile(np.median(drawn, axis=1), (2.5, 97.5))]
+def certainty(values: np.ndarray, resamples: int = 2000) -> list[float]:
+    """A percentile bootstrap interval (95 %) of the median: ``values [starts, turns]``; starts are drawn, then turns
+    within them, because the turns of one start share its processes."""
+    rng = np.random.default_rng(0)
+    starts, turns = values.shape
+    chosen = rng.integers(0, starts, size=(resamples, starts, 1))
+    drawn = values[chosen, rng.integers(0, turns, size=(resamples, starts, turns))]
+    return [float(bound) for bound in np.percentile(np.median(drawn, axis=(1, 2)), (2.5, 97.5))]
 
 
 def waiting(runs: Sequence[dict[str, Any]]) -> float | None:
@@ -157,22 +162,27 @@ def started(page: Any) -> Iterator[tuple[float, float]]:
 
 
 class Alone:
-    """The decode of the page's last run, in this process, with nobody watching.
+    """The decode of the page's last run, in a process like the server's, with nobody watching.
 
     Attributes:
-        load_seconds: to import and load everything with nothing beside it.
+        load_seconds: for the process to start, import and load everything.
         header: what it runs on.
     """
 
     def __init__(self, page: Any) -> None:
         asked = page.evaluate(HEADER)
         self.prompt, self.config = asked["prompt"], controls.check_settings(asked["config"])
+        self._remote = Remote()
         began = time.monotonic()
-        self.engine = Engines()(self.config.pair, self.config.drafter, lambda message: None)  # imports torch, too
+        self.engine = self._remote.load(self.config.pair, lambda message: None)
         self.load_seconds = time.monotonic() - began
-        events = self.engine.decode(self.prompt, self.config)
+        events = list(self.engine.decode(self.prompt, self.config))
         self.header = next(event for event in events if isinstance(event, RunStarted))
         self.decode()
+
+    def close(self) -> None:
+        """End its process."""
+        self._remote.close()
 
     def decode(self) -> dict[str, Any]:
         """Both lanes."""
@@ -184,15 +194,15 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
 
     Each of ``starts`` servers serves ``repeats`` turns of both clocks, so that no single process decides the figure.
     """
-    alone: Alone | None = None
+    alones: list[Alone] = []
     waits: list[tuple[float, float]] = []
     later: list[float] = []
-    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
+    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}  # start by start, turn by turn
     with browser_page() as page:
         for _ in range(starts):
             with started(page) as wait:
                 waits.append(wait)
-                alone = alone or Alone(page)
+                alones.append(alone := Alone(page))
                 url = page.url
                 for turn in range(repeats):
                     for side in sorted(SIDES, reverse=turn % 2 == 0):  # neither is always first
@@ -207,8 +217,9 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
                             heard, run = run_on_page(page)
                             later.append(heard)
                             runs[side].append(run)
-    assert alone is not None, "there is at least one start"
+                alone.close()
     usable, first = zip(*waits, strict=True)
+    header = alones[0].header
     costs: dict[str, list[float]] = {lane: [] for lane in LANES}
     for told, attached in zip(runs["alone"], runs["attached"], strict=True):
         for lane in LANES:
@@ -218,16 +229,19 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
         "kind": "page",
         "schema": 4,
         "provenance": provenance(argv, module="app.measure"),
-        "device": alone.header.device,
-        "dtype": alone.header.dtype,
-        "threads": alone.header.threads,
-        "target": alone.header.models.get("target", ""),
-        "settings": alone.config.to_dict(),
+        "device": header.device,
+        "dtype": header.dtype,
+        "threads": header.threads,
+        "target": header.models.get("target", ""),
+        "settings": alones[0].config.to_dict(),
         "starts": starts,
         "usable_seconds": spread(usable),
-        "load_seconds": alone.load_seconds,
+        "load_seconds": median(one.load_seconds for one in alones),
         "first_event_seconds": {"first": spread(first), "later": spread(later)},
-        "attached": {lane: {**spread(values), "interval": certainty(values)} for lane, values in costs.items()},
+        "attached": {
+            lane: {**spread(values), "interval": certainty(np.reshape(values, (starts, repeats)))}
+            for lane, values in costs.items()
+        },
         "waiting": {lane: {side: waiting([run[lane] for run in runs[side]]) for side in SIDES} for lane in LANES},
         "turns": len(runs["alone"]),
     }
@@ -237,7 +251,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print, and keep."""
     parser = argparse.ArgumentParser(prog="python -m app.measure", description="Measure the page in a real browser.")
     parser.add_argument("--repeats", type=int, default=6, metavar="N", help="turns of both at each start [default 6]")
-    parser.add_argument("--starts", type=int, default=5, metavar="N", help="cold starts of the server [default 5]")
+    parser.add_argument("--starts", type=int, default=8, metavar="N", help="cold starts of the server [default 8]")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the result there, for bench --report")
     args = parser.parse_args(argv)
     if min(args.repeats, args.starts) < 1:

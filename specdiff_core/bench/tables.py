@@ -208,9 +208,10 @@ def page_section(result: Result) -> str:
             "A real server and a real browser on the same machine, which had read the files before.",
             table(["wait", "times", "median", "lowest–highest"], waits),
             "Decode clock with the page attached (every event told, the browser drawing) over the undisturbed clock "
-            "of the same decode with no page open (the interval is a bootstrap over turns), and how many threads had "
-            f"to wait for a processor (medians); for each of the {turns} turns of both it is a page's second run; "
-            f"{settings['max_new_tokens']} tokens, {settings['drafter']} γ={settings['gamma']} T={settings['steps']}:",
+            "of the same decode with no page open (the interval is a bootstrap over starts and their turns), and how "
+            f"many threads had to wait for a processor (medians); for each of the {turns} turns of both it is a page's "
+            f"second run; {settings['max_new_tokens']} tokens, {settings['drafter']} γ={settings['gamma']} "
+            f"T={settings['steps']}:",
             table(["lane", "median", "95 % interval", "lowest–highest", "threads waiting, attached", "alone"], costs),
         ]
     )
