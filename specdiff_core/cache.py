@@ -4,6 +4,7 @@ rolled back, and when, is :mod:`specdiff_core.target`'s business alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -78,3 +79,12 @@ def new_cache(config: PretrainedConfig) -> DynamicCache:
     rooms = Rooms(len(cache.layers))
     cache.layers = [RoomyLayer(rooms) if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
+
+
+def move_to_front(cache: DynamicCache, scored: int, rows: Sequence[int]) -> None:
+    """Of the last ``scored`` positions move ``rows`` to the first places, in every layer; the others are left as they
+    are, to be cropped."""
+    for layer in cache.layers:
+        for held in (layer.keys, layer.values):
+            last = held[:, :, held.shape[2] - scored :]
+            last[:, :, : len(rows)] = last[:, :, list(rows)]  # the right side is a copy

@@ -39,6 +39,20 @@ class Rule(str, Enum):
         return self is not Rule.NAIVE
 
 
+class Selection(str, Enum):
+    """What becomes of several drafts of one round (``specdiff_core/verify.py``)."""
+
+    SELF = "self"
+    TRIE = "trie"
+    MULTI_ROUND = "multi_round"
+
+
+SELECTION_WORDS = {
+    Selection.SELF: "Self-selection: the target scores all, the best is tested (SpecDiff-2)",
+    Selection.TRIE: "Trie: the target's draws walk all of them",
+    Selection.MULTI_ROUND: "Multi-round: one after the other, p/q on what is left of p",
+}
+
 ORDER_WORDS = {
     RevealOrder.LEFT_TO_RIGHT: "Left to right",
     RevealOrder.RANDOM: "Random (as MDLM, in equal steps)",
@@ -100,7 +114,7 @@ class DecodeConfig:
     """
 
     pair: str = setting("embedded", "Model pair", "Target and drafters that share one tokenizer.")
-    drafter: str = setting("block", "Drafter", "The diffusion model that proposes tokens; 'none' is vanilla decoding.")
+    drafter: str = setting("block", "Drafter", "What proposes tokens; 'none' is vanilla decoding.")
     gamma: int = setting(
         8,
         "Draft window",
@@ -123,6 +137,32 @@ class DecodeConfig:
     )
     order: RevealOrder = setting(
         RevealOrder.LEFT_TO_RIGHT, "Reveal order", "Which masked positions each denoising step reveals."
+    )
+    tree_nodes: int = setting(
+        0,
+        "Draft tree",
+        "Nodes of a tree of drafts, grown from one drafter pass and verified in one target pass; 0 drafts one window.",
+        symbol="B",
+        unit="nodes",
+        low=0,
+        high=128,
+        step=1,
+        advanced=True,
+    )
+    num_drafts: int = setting(
+        1,
+        "Drafts",
+        "Drawn independently from one drafter pass and scored in one target pass. With more than one and a greedy "
+        "target, an empty drafter temperature means 1.",
+        symbol="K",
+        unit="drafts",
+        low=1,
+        high=16,
+        step=1,
+        advanced=True,
+    )
+    selection: Selection = setting(
+        Selection.SELF, "Of several drafts", "What the target does with them. All three are lossless.", advanced=True
     )
     rule: Rule = setting(Rule.RATIO, "Verification rule", "How the target's pass accepts or rejects drafted tokens.")
     temperature: float = setting(
@@ -171,6 +211,12 @@ class DecodeConfig:
                 field="steps",
                 hint=f"Choose T at most {self.gamma}, or a larger γ.",
             )
+        if self.num_drafts > 1 and self.tree_nodes:
+            raise ConfigError(
+                f"K = {self.num_drafts} drafts and a tree of {self.tree_nodes} nodes exclude each other.",
+                field="num_drafts",
+                hint="Set the draft tree to 0, or K to 1.",
+            )
 
     @property
     def sampling(self) -> Sampling:
@@ -181,6 +227,8 @@ class DecodeConfig:
     def draft_sampling(self) -> Sampling:
         """The drafter's transformation: it defines q, used both to draw and to test."""
         temperature = self.temperature if self.draft_temperature is None else self.draft_temperature
+        if self.draft_temperature is None and self.num_drafts > 1 and not temperature:
+            temperature = 1.0  # K greedy drafts would be one draft
         return Sampling(temperature=temperature, top_k=self.top_k, top_p=self.top_p)
 
     def to_dict(self) -> dict[str, Any]:
@@ -220,8 +268,8 @@ def _coerce(item: dataclasses.Field[Any], value: Any) -> Any:
         if str(value).lower() in {"true", "false", "0", "1"}:
             return str(value).lower() in {"true", "1"}
         raise ConfigError(f"{label} must be true or false.", field=item.name, hint="Use true or false.")
-    if kind in {"RevealOrder", "Rule"}:
-        enums: dict[str, type[Enum]] = {"RevealOrder": RevealOrder, "Rule": Rule}
+    if kind in {"RevealOrder", "Rule", "Selection"}:
+        enums: dict[str, type[Enum]] = {"RevealOrder": RevealOrder, "Rule": Rule, "Selection": Selection}
         choices = enums[kind]
         try:
             return choices(value)

@@ -63,12 +63,16 @@ def speculate(
 
         # Draft at most γ tokens: never more than may still be emitted or read.
         gamma = min(config.gamma, config.max_new_tokens - total - 1, target_run.room - 1)
+        nodes = min(config.tree_nodes, target_run.room - 1) if gamma > 0 else 0
+        drafts = max(1, min(config.num_drafts, (target_run.room - 1) // max(gamma, 1)))
         context = Context(
             ids=ids,
             gamma=gamma,
             steps=min(config.steps, max(gamma, 1)),
             order=config.order,
             sampling=config.draft_sampling,
+            nodes=nodes,
+            drafts=drafts,
             chance=streams.draft(round),
         )
         draft, drafting = yield from _draft(draft_run, context, target.vocab_size, ends, clock, round, narrate, stopped)
@@ -77,10 +81,10 @@ def speculate(
             reason = "stopped"
             break
 
-        # Score anchor and draft in one pass of the target: γ+1 distributions.
+        # Score anchor and draft in one pass of the target: a distribution behind each token.
         with clock.span("score") as scoring:
             drafted = draft.ids.tolist()
-            scores = target_run.score([anchor, *drafted])
+            scores = target_run.score([anchor, *drafted], draft.parents)
             target_probs = process(scores.logits, config.sampling, target.suppress)
         seconds["score"] += scoring.span.seconds
         with clock.off():
@@ -89,13 +93,12 @@ def speculate(
         # Verify from left to right; the target adds one token of its own; forget the rest.
         with clock.span("verify") as testing:
             positions = range(len(ids), len(ids) + len(drafted) + 1)
-            verdict = verify(draft, target_probs, config.rule, streams.verify(round), positions)
-            kept = 1 + verdict.accepted
-            target_run.keep(1 + len(drafted), kept)
-            draft_run.observe(
-                [anchor, *drafted[: verdict.accepted]], None if scores.features is None else scores.features[:kept]
-            )
-            fresh = [*drafted[: verdict.accepted], verdict.extra]
+            verdict = verify(draft, target_probs, config.rule, streams.verify(round), positions, config.selection)
+            rows = [0, *(place + 1 for place in verdict.path)]  # of the pass, that stay
+            accepted = [drafted[place] for place in verdict.path]
+            target_run.keep(1 + len(drafted), rows)
+            draft_run.observe([anchor, *accepted], None if scores.features is None else scores.features[rows])
+            fresh = [*accepted, verdict.extra]
             sources = ["draft"] * verdict.accepted + [verdict.source]
             end = next((i + 1 for i, token in enumerate(fresh) if token in ends), None)
             fresh, sources = fresh[:end], sources[:end]
@@ -145,7 +148,7 @@ def _draft(
                 state = next(drafting)
             except StopIteration as done:
                 draft, drafting = done.value, None
-                draft.check(context.gamma, vocab_size)
+                draft.check(context.gamma, vocab_size, context.nodes)
                 draft = draft.until(ends)
         spans.append(timer.span)
         if drafting is not None and narrate:

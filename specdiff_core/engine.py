@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from specdiff_core.clock import DeviceClock
-from specdiff_core.config import DecodeConfig, check_prompt
+from specdiff_core.config import DecodeConfig, RevealOrder, check_prompt
 from specdiff_core.decode import speculate
 from specdiff_core.decoder import Stop
 from specdiff_core.device import device_name
@@ -111,8 +111,10 @@ class Engine:
         """
         ids = self.encode(prompt)
         drafter = self.drafter(config.drafter)
-        gamma = self.pair.spec.drafter(config.drafter).fit(config.gamma)  # the header says what really ran
-        config = dataclasses.replace(config, gamma=gamma, steps=min(config.steps, gamma))
+        spec = self.pair.spec.drafter(config.drafter)
+        gamma = spec.fit(config.gamma)  # the header says what really ran
+        order = config.order if spec.drafting == "denoise" else RevealOrder.LEFT_TO_RIGHT
+        config = dataclasses.replace(config, gamma=gamma, steps=spec.passes(gamma, config.steps), order=order)
         clock = clock or DeviceClock(self.pair.placement.device, grain)
         end = self.pair.tokenizer.eos_token_id
         ends = () if config.ignore_eos or end is None else (end,)

@@ -90,6 +90,8 @@ class DraftReady:
     soft: tuple[bool, ...]  # may position i be tested with p/q? else it is a point mass
     proposal: str  # "conditionals" or "point_mass"
     nfe: int  # drafter passes of this round
+    parents: tuple[int, ...] = ()  # of a tree: the node before each in its text, −1 for the anchor; empty: a window
+    branches: tuple[tuple[int, ...], ...] = ()  # of several drafts: the nodes of each, in the order of drawing
     span: Span  # all of the drafting
 
 
@@ -105,17 +107,18 @@ class TargetScored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Test:
-    """One acceptance test. For ``match`` the draw is the target's own token and ``threshold`` is 1 or 0."""
+    """One acceptance test. For ``match`` the draw is the target's own token and ``threshold`` is 1 or 0. For ``tree``,
+    p is of all children of a node together; ``id`` is the child that was taken, or the most probable one."""
 
-    position: int
+    position: int  # in the window; of a tree, the depth
     id: int
     p: float
     q: float
     threshold: float  # acceptance probability of this test
     draw: float | None  # u; accepted iff u < threshold. None for match
-    wanted: int | None  # match: the token the target would have said
+    wanted: int | None  # match, tree: the token the target would have said
     accepted: bool
-    kind: str  # ratio, delta or match
+    kind: str  # ratio, delta, match or tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,9 @@ class Verified:
     round: int
     tests: tuple[Test, ...]
     accepted: int
+    path: tuple[int, ...] = ()  # of a tree: the nodes that survived
+    scores: tuple[float, ...] = ()  # of several drafts: S, how many tokens of each are expected to survive
+    chosen: int | None = None  # the draft that the target selected by S, where it did
     extra: int  # the token the target adds
     source: str  # residual, bonus or target (match: the target's own token after a mismatch)
     residual: tuple[Candidate, ...]  # the law the extra token was drawn from, its most probable tokens

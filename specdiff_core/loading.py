@@ -1,4 +1,4 @@
-"""Turns a pair's description into loaded models. The only place that loads a target.
+"""Turns a pair's description into loaded models, on the device that was chosen.
 
 Safetensors only, never remote code, pinned revisions. Knows nothing about decoding.
 """
@@ -23,9 +23,8 @@ from specdiff_core.errors import (
     WeightsError,
     is_memory,
 )
-from specdiff_core.models.files import check_files
-from specdiff_core.models.folders import AGAIN, is_local, read_config, resolve, shown
-from specdiff_core.models.layout import lay_out
+from specdiff_core.models.causal import load_causal
+from specdiff_core.models.folders import AGAIN, is_local, resolve, shown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -92,7 +91,7 @@ def load_pair(
         same = not spec.tokenizer or spec.tokenizer == spec.target
         tokenizer = _load_tokenizer(folder if same else resolve(spec.tokenizer, spec.tokenizer_revision))
         tell("Loading the target")
-        model = _load_target(folder, spec, placement)
+        model = load_causal(folder, placement.dtype, device_map=_device_map(spec, placement))
         _check_tokenizer(tokenizer, model, spec)
         loaded: dict[str, Drafter] = {}
         missing: dict[str, str] = {}
@@ -139,42 +138,6 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel,
     else:
         return
     raise TokenizerMismatch(what, hint="Target and tokenizer folders do not belong together; restore both.")
-
-
-def _load_target(folder: Path, spec: PairSpec, placement: Placement) -> PreTrainedModel:
-    """A causal language model, strictly: no tensor may be missing or resized."""
-    from transformers import AutoModelForCausalLM
-
-    read_config(folder)
-    check_files(folder)
-    try:
-        model, report = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=placement.dtype,
-            device_map=_device_map(spec, placement),
-            use_safetensors=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-        )
-    except Exception as error:  # a damaged config.json makes transformers raise nearly anything
-        if is_memory(error):
-            raise
-        words = " ".join(str(error).split())[:160]
-        raise WeightsError(
-            f"The target cannot be loaded from {shown(folder)}/config.json and its weights "
-            f"({type(error).__name__}: {words}).",
-            hint=AGAIN,
-        ) from error
-    # transformers fills missing tensors with random numbers and goes on; a target must never be made up.
-    for kind in ("missing_keys", "mismatched_keys"):
-        if names := sorted(str(name) for name in report.get(kind) or ()):
-            raise WeightsError(
-                f"{len(names)} tensors of the target in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}.",
-                hint=AGAIN,
-            )
-    model.eval().requires_grad_(False)
-    lay_out(model)
-    return model
 
 
 def _device_map(spec: PairSpec, placement: Placement) -> dict[str, torch.device] | str | None:

@@ -96,11 +96,14 @@ def measure(event: Event) -> Metrics:
         case TargetScored():
             return Metrics(target_calls=1)
         case Verified():
+            reached: dict[int, bool] = {}  # several drafts may be tested at one position
+            for test in event.tests:
+                reached[test.position] = reached.get(test.position, False) or test.accepted
             return Metrics(
-                tested=len(event.tests),
+                tested=len(reached),
                 accepted=event.accepted,
-                tested_at=(1,) * len(event.tests),
-                accepted_at=tuple(int(test.accepted) for test in event.tests),
+                tested_at=(1,) * len(reached),
+                accepted_at=tuple(map(int, reached.values())),
             )
         case Committed():
             return Metrics(rounds=1, committed=len(event.ids))

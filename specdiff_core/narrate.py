@@ -7,7 +7,7 @@ from torch import Tensor
 from specdiff_core.config import Rule
 from specdiff_core.drafters.base import DenoiseState, Draft
 from specdiff_core.events import Candidate, DenoiseStep, DraftReady, Span, TargetScored, Test, Verified
-from specdiff_core.verify import Verdict
+from specdiff_core.verify import Verdict, node_probs
 
 TOP = 5
 
@@ -53,15 +53,16 @@ def tell_draft(round: int, draft: Draft, span: Span) -> DraftReady:
         soft=draft.soft,
         proposal="point_mass" if draft.probs is None else "conditionals",
         nfe=draft.nfe,
+        parents=draft.parents or (),
+        branches=draft.branches,
         span=span,
     )
 
 
 def tell_scored(round: int, draft: Draft, target_probs: Tensor, span: Span, detail: bool) -> TargetScored:
-    ids = draft.ids.tolist()
     return TargetScored(
         round=round,
-        p=tuple(map(_round, target_probs[range(len(ids)), ids].tolist())),
+        p=tuple(map(_round, node_probs(draft, target_probs))),
         candidates=top_candidates(target_probs) if detail else (),
         span=span,
     )
@@ -70,8 +71,8 @@ def tell_scored(round: int, draft: Draft, target_probs: Tensor, span: Span, deta
 def tell_verified(round: int, draft: Draft, verdict: Verdict, rule: Rule, span: Span, detail: bool) -> Verified:
     tests = tuple(
         Test(
-            position=i,
-            id=token,
+            position=i if trial.depth is None else trial.depth,
+            id=trial.token,
             p=_round(trial.p),
             q=_round(trial.q),
             threshold=_round(trial.threshold),
@@ -80,12 +81,15 @@ def tell_verified(round: int, draft: Draft, verdict: Verdict, rule: Rule, span: 
             accepted=trial.accepted,
             kind=trial.kind,
         )
-        for i, (token, trial) in enumerate(zip(draft.ids.tolist(), verdict.trials, strict=False))
+        for i, trial in enumerate(verdict.trials)
     )
     return Verified(
         round=round,
         tests=tests,
         accepted=verdict.accepted,
+        path=() if draft.parents is None else verdict.path,
+        scores=tuple(map(_round, verdict.scores)),
+        chosen=verdict.chosen,
         extra=verdict.extra,
         source=verdict.source,
         residual=top_candidates(verdict.law[None])[0] if detail else (),

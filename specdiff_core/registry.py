@@ -22,12 +22,18 @@ class DrafterSpec:
     weights_format: str = ""  # how its state dict is named: "mdlm" or "dflash"
     context: int | None = None  # tokens that it re-reads at every step, window included
     window: int | None = None  # the longest block that it was trained to denoise
+    drafting: str = "denoise"  # or "sequential": a pass for each token; or "copy": no pass at all
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
     about: str = ""
 
     def fit(self, gamma: int) -> int:
         """γ, or the window that it was trained for where that is shorter."""
         return gamma if self.window is None else min(gamma, self.window)
+
+    def passes(self, gamma: int, steps: int) -> int:
+        """Drafter passes that a window of γ takes where T = ``steps`` is asked for: T means something to a denoiser
+        only."""
+        return {"denoise": min(steps, gamma), "sequential": gamma, "copy": 1}[self.drafting]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,13 @@ class PairSpec:
 NONE = DrafterSpec(
     name="none", label="None (vanilla)", module="null", about="Drafts nothing: one target pass per token."
 )
+PROMPT_LOOKUP = DrafterSpec(
+    name="prompt_lookup",
+    label="Prompt lookup (copies from the text)",
+    module="prompt_lookup",
+    drafting="copy",
+    about="Copies what followed the last time the text ended like this: no weights, no pass.",
+)
 
 EMBEDDED = PairSpec(
     name="embedded",
@@ -96,6 +109,7 @@ EMBEDDED = PairSpec(
             context=32,
             about="A bidirectional masked denoiser that re-reads the last tokens at every step.",
         ),
+        PROMPT_LOOKUP,
         NONE,
     ),
 )
@@ -119,6 +133,7 @@ GPT2_MDLM = PairSpec(
             context=1024,
             about="The masked diffusion model of the founding paper, 170 M parameters.",
         ),
+        PROMPT_LOOKUP,
         NONE,
     ),
 )

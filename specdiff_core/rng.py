@@ -23,6 +23,9 @@ class Chance(Protocol):
     def accept(self, threshold: float) -> tuple[bool, float]:
         """Whether an event of probability ``threshold`` happens, and the draw u that decided it (u < threshold)."""
 
+    def fresh(self) -> Chance:
+        """Chance of its own for a further draft: with shared noise, drafts of one round would all be the same."""
+
     def choose(self, count: int) -> int:
         """One of ``count`` equally likely indices: used by the random reveal order."""
 
@@ -64,6 +67,9 @@ class Independent:
         draw = float(self._uniform(1))
         return draw < threshold, draw
 
+    def fresh(self) -> Chance:
+        return self
+
     def choose(self, count: int) -> int:
         return min(int(float(self._uniform(1)) * count), count - 1)
 
@@ -77,7 +83,10 @@ class SharedGumbel(Independent):
 
     def __init__(self, seed: int, *key: int | str) -> None:
         super().__init__("shared", seed, *key)
-        self._root = seed
+        self._root, self._key = seed, key
+
+    def fresh(self) -> Chance:
+        return Independent("fresh", self._root, *self._key)
 
     def pick(self, probs: Tensor, positions: Sequence[int]) -> Tensor:
         probs = probs.to("cpu", torch.float64)

@@ -5,7 +5,7 @@ Temperature 0 is a one-hot distribution, so greedy decoding is no special case a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -55,6 +55,17 @@ def process(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -
         probs = torch.zeros_like(probs).scatter_(-1, ordered.indices, values)
         probs = probs / probs.sum(-1, keepdim=True)
     return probs
+
+
+def belief(logits: Tensor, probs: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Callable[[], Tensor]:
+    """How sure a drafter is, ``[..., V]``, computed when somebody asks.
+
+    It is q = ``probs``, except at temperature 0, where q is one-hot everywhere and says nothing: there it is the
+    softmax at temperature 1. Orders rank by it and the page shows it; tokens are drawn from q and tested with q alone.
+    """
+    if sampling.temperature > 0:
+        return lambda: probs
+    return lambda: process(logits, Sampling(temperature=1.0), forbidden)
 
 
 def residual(target_probs: Tensor, draft_probs: Tensor) -> Tensor:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from specdiff_core.errors import ContextOverflow
+from specdiff_core.cache import move_to_front, new_cache
+from specdiff_core.errors import ConfigError, ContextOverflow
+from specdiff_core.tree import depths, visible
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -41,16 +43,29 @@ class Target:
         """A fresh run. ``layers``: whose outputs to return as features (0 = after the first layer)."""
         return TargetSession(self, tuple(layers))
 
-    def mask(self, held: int, new: int) -> Tensor | None:
+    def mask(self, held: int, new: int, parents: Sequence[int] | None = None) -> Tensor | None:
         """What ``new`` tokens behind ``held`` cached ones may read: ``[1, 1, new, held + new]``, 0 or −∞ to be added.
+        They follow one another, or are an anchor and the tree behind it.
 
         transformers would make the same mask, as booleans that every layer converts again (measured: 3 % of a
         verifying pass of a small model on a CPU). None where it shall make its own: nothing cached, window layers.
+
+        Raises:
+            ConfigError: a tree, and layers for which only transformers can make a mask.
         """
-        if not self._plain or not held or new < 2:
+        if parents is not None and not self._plain:
+            raise ConfigError(
+                "This target cannot verify a tree: some of its layers see a window only.",
+                field="tree_nodes",
+                hint="Set the draft tree to 0.",
+            )
+        if parents is None and (not self._plain or not held or new < 2):
             return None
         mask = torch.zeros(1, 1, new, held + new, dtype=self.model.dtype, device=self.model.device)
-        mask[..., held:].fill_(float("-inf")).triu_(1)
+        if parents is None:
+            mask[..., held:].fill_(float("-inf")).triu_(1)
+        else:
+            mask[..., held:].masked_fill_(~visible(parents).to(mask.device), float("-inf"))
         return mask
 
 
@@ -58,8 +73,6 @@ class TargetSession:
     """One run's key-value cache."""
 
     def __init__(self, target: Target, layers: tuple[int, ...]) -> None:
-        from specdiff_core.cache import new_cache
-
         self._target, self._layers = target, layers
         self._cache = new_cache(target.model.config)
         self._length = 0
@@ -78,19 +91,26 @@ class TargetSession:
         """Prefill: take ``ids`` into the cache for good; returns their features."""
         return self._forward(ids, logits_to_keep=1).features if ids else None
 
-    def score(self, ids: Sequence[int]) -> Scores:
-        """One pass over [anchor, draft]: n distributions, all n tokens enter the cache until :meth:`keep`."""
-        return self._forward(ids, logits_to_keep=0)
+    def score(self, ids: Sequence[int], parents: Sequence[int] | None = None) -> Scores:
+        """One pass over [anchor, draft]: n distributions, all n tokens enter the cache until :meth:`keep`.
 
-    def keep(self, scored: int, kept: int) -> None:
-        """Roll back to the first ``kept`` of the last ``scored`` tokens."""
-        surplus = scored - kept
+        Args:
+            parents: of a tree, for the n − 1 drafted tokens: each reads its own text only, at its own position.
+        """
+        return self._forward(ids, logits_to_keep=0, parents=parents)
+
+    @torch.inference_mode()
+    def keep(self, scored: int, rows: Sequence[int]) -> None:
+        """Roll back: of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
+        surplus = scored - len(rows)
+        if list(rows) != list(range(len(rows))):
+            move_to_front(self._cache, scored, rows)
         if surplus:
             self._cache.crop(-surplus)  # a negative count removes from the end in every supported version
         self._length -= surplus
 
     @torch.inference_mode()
-    def _forward(self, ids: Sequence[int], logits_to_keep: int) -> Scores:
+    def _forward(self, ids: Sequence[int], logits_to_keep: int, parents: Sequence[int] | None = None) -> Scores:
         if len(ids) > self.room:
             raise ContextOverflow(
                 f"{self._length + len(ids)} tokens do not fit into a context of {self._target.context}.",
@@ -99,7 +119,8 @@ class TargetSession:
         model = self._target.model
         out = model(
             input_ids=torch.tensor([list(ids)], device=model.device),
-            attention_mask=self._target.mask(self._length, len(ids)),
+            attention_mask=self._target.mask(self._length, len(ids), parents),
+            position_ids=None if parents is None else self._places(parents),
             past_key_values=self._cache,
             use_cache=True,
             output_hidden_states=[i + 1 for i in self._layers],  # None stands for all the others
@@ -110,3 +131,8 @@ class TargetSession:
             return Scores(out.logits[0], None)
         # hidden_states[0] is the embedding, so the output of layer i is at i + 1 (papers.md §5.1).
         return Scores(out.logits[0], torch.cat([out.hidden_states[i + 1][0] for i in self._layers], -1))
+
+    def _places(self, parents: Sequence[int]) -> Tensor:
+        """``[1, n]`` absolute positions of an anchor and the tree behind it."""
+        places = [self._length, *(self._length + 1 + depth for depth in depths(parents))]
+        return torch.tensor([places], device=self._target.model.device)

@@ -22,7 +22,7 @@ from typing import Any
 
 from specdiff_core import events as events_module
 from specdiff_core.errors import TraceError, TraceSchemaError
-from specdiff_core.events import SCHEMA, Event, Verified
+from specdiff_core.events import SCHEMA, DraftReady, Event, Verified
 
 KINDS: dict[str, type] = {kind.__name__: kind for kind in typing.get_args(Event)}
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
@@ -65,9 +65,16 @@ def event_from_dict(line: dict[str, Any]) -> Event:
     event: Event = _build(KINDS[kind], line)
     if isinstance(event, Verified) and not 0 <= event.accepted <= len(event.tests):
         raise TraceError("The trace holds a Verified that accepts more than it tests.", hint=_HINT)
+    if isinstance(event, DraftReady) and event.parents and not is_tree(event.parents, len(event.ids)):
+        raise TraceError("The trace holds a DraftReady whose parents are no tree.", hint=_HINT)
     if len({len(getattr(event, name)) for name in PARALLEL.get(kind, ())}) > 1:
         raise TraceError(f"The trace holds a {kind} whose lists differ in length.", hint=_HINT)
     return event
+
+
+def is_tree(parents: Sequence[int], size: int) -> bool:
+    """Whether each of ``size`` nodes stands behind its parent, or behind the anchor (−1)."""
+    return len(parents) == size and all(-1 <= parent < node for node, parent in enumerate(parents))
 
 
 def write_trace(path: Path | str, lanes: dict[str, Sequence[Event]], *, title: str = "") -> None:

@@ -45,6 +45,9 @@ class Branches:
         yes = options[self._branch([w for _, w in options])][0]
         return yes, (0.0 if yes else 1.0)
 
+    def fresh(self) -> Branches:
+        return self
+
     def choose(self, count: int) -> int:
         return self._branch([1.0 / count] * count)
 

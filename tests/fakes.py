@@ -56,16 +56,19 @@ class FakeRun:
     def read(self, ids: Sequence[int]) -> None:
         self.ids += ids
 
-    def score(self, ids: Sequence[int]) -> Scores:
+    def score(self, ids: Sequence[int], parents: Sequence[int] | None = None) -> Scores:
         assert len(ids) <= self.room
-        rows = []
-        for token in ids:
-            self.ids.append(token)
-            rows.append(self.target.law(tuple(self.ids)))
-        return Scores(torch.stack(rows), None)
+        anchor, *drafted = ids
+        chain = range(-1, len(drafted) - 1) if parents is None else parents
+        texts = [(*self.ids, anchor)]
+        for token, parent in zip(drafted, chain, strict=True):
+            texts.append((*texts[parent + 1], token))
+        self.ids += ids
+        return Scores(torch.stack([self.target.law(text) for text in texts]), None)
 
-    def keep(self, scored: int, kept: int) -> None:
-        self.ids = self.ids[: len(self.ids) - (scored - kept)]
+    def keep(self, scored: int, rows: Sequence[int]) -> None:
+        last = self.ids[len(self.ids) - scored :]
+        self.ids[len(self.ids) - scored :] = [last[row] for row in rows]
 
 
 def good_drafter(error: float = 0.6) -> ScriptedDrafter:

@@ -269,7 +269,7 @@ def test_no_memory_is_said_so(pair: PairSpec, monkeypatch: pytest.MonkeyPatch) -
     def full(*args):
         raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr(loading, "_load_target", full)
+    monkeypatch.setattr(loading, "load_causal", full)
     with pytest.raises(OutOfMemory, match=pair.name):
         load_pair(pair, CPU)
 

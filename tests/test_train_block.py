@@ -375,7 +375,7 @@ def test_evaluation_is_the_tau_of_a_real_greedy_decode(target: Any, tmp_path: Pa
             hits = next((i for i, (a, b) in enumerate(zip(drafted, wanted, strict=False)) if a != b), len(wanted))
             features = run.score([ids[-1], *drafted]).features
             assert features is not None
-            run.keep(5, hits + 1)
+            run.keep(5, range(hits + 1))
             session.observe([ids[-1], *drafted[:hits]], features[: hits + 1])
             ids = text[: min(length, len(ids) + hits + 1)]
             rounds += 1

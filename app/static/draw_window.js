@@ -64,13 +64,16 @@ export class WindowView {
       this.build(0, 0);
       return;
     }
-    const total = Math.max(view.total, view.steps.length);
-    this.build(view.size, total);
+    const total = view.tree ? view.tree.count : Math.max(view.total, view.steps.length);
+    this.build(view.size, total, Boolean(view.tree));
     text(this.round, `round ${view.round + 1} of ${lane.rounds.length}`);
     this.header(view, ahead);
     this.anchor.textContent = cell(piece(lane, view.anchor));
     attribute(this.anchor, 'title', `anchor: the last committed token, ${JSON.stringify(piece(lane, view.anchor))}`);
-    for (let step = 0; step < total; step += 1) this.step(view, lane, step);
+    for (let step = 0; step < total; step += 1) {
+      if (view.tree) this.line(view, lane, step);
+      else this.step(view, lane, step);
+    }
     for (let position = 0; position <= view.size; position += 1) this.test(view, lane, position);
     text(this.note, noteOf(view));
     if (view.verified) this.reveal(view.verified.accepted);
@@ -87,8 +90,8 @@ export class WindowView {
   }
 
   /** Make the cells for γ columns and T rows, once per shape. */
-  build(size, steps) {
-    const shape = `${size}x${steps}`;
+  build(size, steps, tree = false) {
+    const shape = `${size}x${steps}${tree ? ' tree' : ''}`;
     if (shape === this.shape) return;
     this.shape = shape;
     this.cells = [];
@@ -110,7 +113,7 @@ export class WindowView {
     for (let step = 0; step < steps; step += 1) {
       const cells = Array.from({ length: size }, () => h('div', { class: 'sd-c', role: 'cell' }));
       this.cells.push(cells);
-      body.append(row('', label(`step ${step + 1}`), blank(), ...cells, blank()));
+      body.append(row('', label(tree ? (step ? '' : 'tree') : `step ${step + 1}`), blank(), ...cells, blank()));
     }
     this.table.append(body);
     for (let i = 0; i <= size; i += 1) this.tests.push(testCell());
@@ -144,6 +147,37 @@ export class WindowView {
     });
   }
 
+  /** One line of a draft tree: a branch, from where it leaves another one. It changes when the target has walked. */
+  line(view, lane, line) {
+    const { tree, draft, verified } = view;
+    const key = `tree/${view.round}/${Boolean(draft)}/${Boolean(verified)}`;
+    if (this.rows[line] === key) return;
+    this.rows[line] = key;
+    const path = new Set(verified ? verified.path : []);
+    const nodes = new Map();
+    if (draft) tree.lines.forEach((own, node) => { if (own === line) nodes.set(tree.depths[node], node); });
+    this.cells[line].forEach((element, depth) => {
+      const node = nodes.get(depth);
+      element.dataset.heat = '0';
+      if (node === undefined) {
+        element.className = draft || line ? 'sd-c sd-nothing' : 'sd-c sd-mask sd-later';
+        element.textContent = '';
+        attribute(element, 'title', draft ? 'no node' : 'still masked');
+        return;
+      }
+      const parent = draft.parents[node];
+      const branch = parent >= 0 ? tree.lines[parent] !== line : line > 0;
+      const walked = path.has(node);
+      const word = piece(lane, draft.ids[node]);
+      element.className = `sd-c ${walked ? 'sd-fresh' : 'sd-node'}`;
+      element.dataset.heat = walked ? '5' : '2';
+      element.textContent = `${walked ? '✓ ' : branch ? '└ ' : ''}${cell(word)}`;
+      const after = parent >= 0 ? `after ${JSON.stringify(piece(lane, draft.ids[parent]))}` : 'after the anchor';
+      const score = view.scored ? `; the target gives p = ${exact(view.scored.p[node])}` : '';
+      attribute(element, 'title', `node ${node + 1}, position ${depth + 1}, ${after}: ${JSON.stringify(word)}${score}${walked ? '; the target’s own draw' : ''}`);
+    });
+  }
+
   /** One acceptance test; the last column is the token that the target adds. */
   test(view, lane, position) {
     const { element, bar, tick, glyph, word, numbers } = this.tests[position];
@@ -162,19 +196,19 @@ export class WindowView {
       const extra = verified && piece(lane, verified.extra);
       if (!verified) set('none', '', '', EXTRA, null, null);
       else if (!view.extra) set('none', '', '', 'nothing is added: an accepted token ended the text', null, null);
-      else if (verified.accepted === drafted) set('bonus', '+', cell(extra), `bonus token ${JSON.stringify(extra)}, drawn from the target`, null, null, 'bonus');
+      else if (verified.source === 'bonus') set('bonus', '+', cell(extra), `bonus token ${JSON.stringify(extra)}, drawn from the target`, null, null, 'bonus');
       else set('fix', '↻', cell(extra), `the target writes ${JSON.stringify(extra)} instead`, null, null, 'instead');
       return;
     }
     if (!verified) {
-      if (scored && position < drafted) set('scored', '', '', `the target gives p = ${exact(scored.p[position])}`, scored.p[position], null, `p ${short(scored.p[position])}`);
+      if (scored && position < drafted && !view.tree) set('scored', '', '', `the target gives p = ${exact(scored.p[position])}`, scored.p[position], null, `p ${short(scored.p[position])}`);
       else set('none', '', '', 'not scored yet', 0, null);
       return;
     }
     const test = verified.tests[position];
     if (!test) {
-      const why = position < drafted ? 'because an earlier token was refused' : 'because the text ends before it';
-      set('cut', '', '', `cut: never tested, ${why}`, 0, null, 'not tested');
+      const why = view.tree ? 'the walk ended before it' : position < drafted ? 'because an earlier token was refused' : 'because the text ends before it';
+      set('cut', '', '', `never tested: ${why}`, 0, null, 'not tested');
     } else if (test.accepted) {
       set('ok', '✓', cell(piece(lane, test.id)), testWords(test), test.threshold, test.draw, figuresOf(test));
     } else {
@@ -193,7 +227,7 @@ export class WindowView {
 }
 
 const short = (value) => (value >= 0.9995 ? '1' : value < 0.0005 ? '0' : value.toFixed(2).replace(/^0/, ''));
-const figuresOf = (test) => (test.kind === 'match' ? (test.accepted ? 'same' : 'differs') : `u ${short(test.draw)} ${test.accepted ? '<' : '≥'} ${short(test.threshold)}`);
+const figuresOf = (test) => (test.kind === 'match' ? (test.accepted ? 'same' : 'differs') : test.kind === 'tree' ? `Σp ${short(test.threshold)}` : `u ${short(test.draw)} ${test.accepted ? '<' : '≥'} ${short(test.threshold)}`);
 
 function noteOf(view) {
   if (!view.verified) return '';

@@ -11,6 +11,30 @@ export function eventTime(event, last) {
   return event.span ? Math.max(last, end(event.span)) : last;
 }
 
+/**
+ * A draft tree as a picture: each node's depth, and its line. A node's first child stays on its line, so the first line
+ * is the most probable window and every other child begins a branch of its own.
+ */
+export function treeOf(parents) {
+  const depths = parents.map(() => 0);
+  const children = parents.map(() => []);
+  const roots = [];
+  parents.forEach((parent, node) => {
+    if (parent >= 0) depths[node] = depths[parent] + 1;
+    (parent < 0 ? roots : children[parent]).push(node);
+  });
+  const lines = parents.map(() => 0);
+  let count = 0;
+  const waiting = roots.slice().reverse().map((node) => [node, true]);
+  while (waiting.length) { // depth first, without recursion
+    const [node, branch] = waiting.pop();
+    if (branch) count += 1;
+    lines[node] = count - 1;
+    children[node].slice().reverse().forEach((child, i, all) => waiting.push([child, i < all.length - 1]));
+  }
+  return { depths, lines, count, deepest: Math.max(-1, ...depths) + 1 };
+}
+
 /** Index one lane once: times, words, rounds, places where stepping stops. */
 export function buildLane(events) {
   const lane = {
@@ -27,7 +51,7 @@ export function buildLane(events) {
     if (event.kind === 'PiecesSeen') Object.assign(lane.pieces, event.pieces);
     if (event.kind === 'Finished') lane.finished = event;
     if (event.kind === 'RoundStarted') {
-      current = { round: event.round, size: 0, steps: 0, drafted: 0, accepted: 0, extra: false };
+      current = { round: event.round, size: 0, steps: 0, drafted: 0, accepted: 0, extra: false, tree: null };
       lane.rounds.push(current);
     }
     if (event.kind === 'Committed') ids.push(...event.ids); // also in slim news, where no round is announced
@@ -37,8 +61,10 @@ export function buildLane(events) {
       current.size = event.ids.length;
     }
     if (event.kind === 'DraftReady') {
-      current.drafted = event.ids.length; // fewer than the window where the text ends in it
-      current.size = Math.max(current.size, event.ids.length);
+      const tree = event.parents && event.parents.length ? treeOf(event.parents) : null;
+      current.tree = tree;
+      current.drafted = tree ? tree.deepest : event.ids.length; // fewer than the window where the text ends in it
+      current.size = Math.max(current.size, current.drafted);
     }
     if (event.kind === 'Verified') current.accepted = event.accepted;
     if (event.kind === 'Committed') current.extra = event.ids.length > current.accepted;
@@ -58,19 +84,25 @@ export function buildLane(events) {
 export function check(lane) {
   const need = (true_, words) => { if (!true_) throw new TypeError(words); };
   let size = null;
+  let tree = false;
   for (const event of lane.events) {
-    if (event.kind === 'RoundStarted') size = null;
+    if (event.kind === 'RoundStarted') [size, tree] = [null, false];
     if (event.kind === 'DenoiseStep') {
       need([event.confidence, event.candidates].every((list) => list.length === event.ids.length), 'a step of two sizes');
       need(size === null || size === event.ids.length, 'a window that changes its size');
       size = event.ids.length;
     }
-    if (event.kind === 'DraftReady') size = event.ids.length;
+    if (event.kind === 'DraftReady') {
+      size = event.ids.length;
+      tree = Boolean(event.parents && event.parents.length);
+    }
     if (event.kind === 'TargetScored') need(event.p.length === (size ?? 0), 'scores for another draft');
     if (event.kind === 'Verified') {
-      need(event.tests.length <= (size ?? 0) && event.accepted <= event.tests.length, 'tests of another draft');
-      need(event.accepted === (size ?? 0) || event.tests.length === event.accepted + 1, 'no test that ended the run');
-      need(event.tests.every((test) => test.kind === 'match' || Number.isFinite(test.draw)), 'a test without its draw');
+      const positions = reached(event.tests).length;
+      need(positions <= (size ?? 0) && event.accepted <= positions, 'tests of another draft');
+      need(positions === event.accepted + 1 || (positions === event.accepted && (tree || event.accepted === (size ?? 0))), 'no test that ended the run');
+      need((event.path || []).every((node) => node >= 0 && node < (size ?? 0)), 'a path outside its tree');
+      need(event.tests.every((test) => ['match', 'tree'].includes(test.kind) || Number.isFinite(test.draw)), 'a test without its draw');
       need(event.tests.every((test) => Number.isFinite(test.threshold)), 'a test without its threshold');
     }
     if (event.kind === 'Committed') need(event.sources.length === event.ids.length, 'tokens without an origin');
@@ -130,16 +162,23 @@ export function emptyState() {
   };
 }
 
+/** Position by position, whether one of its tests was passed: several drafts may be tested at one position. */
+export function reached(tests) {
+  const found = new Map();
+  for (const test of tests) found.set(test.position, Boolean(found.get(test.position)) || test.accepted);
+  return [...found.values()];
+}
+
 /** Take one more event into the state (in place). */
 function apply(state, lane, event, time) {
   const { sums } = state;
   switch (event.kind) {
     case 'RoundStarted': {
-      const known = lane.rounds[event.round] || { size: 0, steps: 0, drafted: 0, extra: false };
+      const known = lane.rounds[event.round] || { size: 0, steps: 0, drafted: 0, extra: false, tree: null };
       if (state.window && state.window.verified) state.previous = state.window;
       state.window = {
         round: event.round, length: event.length, anchor: event.anchor, size: known.size, total: known.steps,
-        drafted: known.drafted, extra: known.extra,
+        drafted: known.drafted, extra: known.extra, tree: known.tree || null,
         steps: [], draft: null, scored: null, verified: null, committed: null,
       };
       break;
@@ -157,11 +196,11 @@ function apply(state, lane, event, time) {
       if (state.window) state.window.scored = event;
       break;
     case 'Verified':
-      sums.tested += event.tests.length;
       sums.accepted += event.accepted;
-      event.tests.forEach((test, i) => {
+      reached(event.tests).forEach((accepted, i) => {
+        sums.tested += 1;
         sums.testedAt[i] = (sums.testedAt[i] || 0) + 1;
-        sums.acceptedAt[i] = (sums.acceptedAt[i] || 0) + Number(test.accepted);
+        sums.acceptedAt[i] = (sums.acceptedAt[i] || 0) + Number(accepted);
       });
       if (state.window) state.window.verified = event;
       break;

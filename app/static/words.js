@@ -70,6 +70,7 @@ export function tokenTitle(token, isVanilla) {
 export function testWords(test) {
   const numbers = `p = ${exact(test.p)}, q = ${exact(test.q)}`;
   if (test.kind === 'match') return `${numbers}; shared noise: accepted if the target draws the same token`;
+  if (test.kind === 'tree') return `the branches here have p = ${exact(test.threshold)} together; the target drew ${test.accepted ? 'one of them' : 'another token'}`;
   const bound = test.kind === 'ratio' ? 'min(1, p/q)' : 'p';
   return `${numbers}, ${bound} = ${exact(test.threshold)}, drawn u = ${exact(test.draw)}`;
 }
@@ -84,7 +85,8 @@ export function narrate(view, word) {
   if (view.verified) return `${name}: ${verdict(view, word)}`;
   if (view.draft && view.draft.nfe && !view.drafted) return `${name}: stopped while drafting.`;
   if (view.size === 0) return `${name}: one target pass for one token.`;
-  if (view.scored) return `${name}: the target has read the ${plural(view.drafted, 'drafted token')} in one pass.`;
+  if (view.scored) return `${name}: the target has read the ${plural(view.draft ? view.draft.ids.length : view.drafted, 'drafted token')} in one pass.`;
+  if (view.tree && view.draft) return `${name}: one drafter pass has grown a tree of ${plural(view.draft.ids.length, 'node')}.`;
   const step = view.steps[view.steps.length - 1];
   if (step) {
     const where = list([...step.revealed].sort((a, b) => a - b).map((position) => position + 1));
@@ -95,10 +97,15 @@ export function narrate(view, word) {
 }
 
 function verdict(view, word) {
-  const { verified, drafted: size } = view;
+  const { verified, drafted: size, draft } = view;
   const extra = quoted(word(verified.extra));
   if (size === 0) return `the target writes ${extra}.`;
   const last = verified.tests[verified.tests.length - 1];
+  if (view.tree) {
+    const walked = `the target’s draws follow the tree of ${plural(draft.ids.length, 'node')} for ${plural(verified.accepted, 'token')}`;
+    if (!view.extra) return `${walked}, and the text ends there.`;
+    return verified.source === 'bonus' ? `${walked}, to the end of a branch; it adds a bonus token, ${extra}.` : `${walked}, then leave it with ${extra}.`;
+  }
   if (verified.accepted === size) {
     const all = size === 1 ? 'the drafted token passes' : `all ${size} drafted tokens pass`;
     return view.extra ? `${all}; the target adds a bonus token, ${extra}.` : `${all}, and the text ends there.`;

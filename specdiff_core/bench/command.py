@@ -18,6 +18,7 @@ from specdiff_core.errors import ConfigError, SpecDiffError
 if TYPE_CHECKING:
     from specdiff_core.bench.prompts import Prompt
     from specdiff_core.bench.rows import RowLog
+    from specdiff_core.bench.sweep import Cell
     from specdiff_core.config import DecodeConfig
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ def add_bench(commands: Any) -> None:
         metavar="LIST",
         help="denoising steps; T larger than γ is left out [default 1,2,4]",
     )
+    add("--nodes", default="0", metavar="LIST", help="nodes of draft trees; 0 is a window [default 0]")
     add("--repeats", type=int, default=3, metavar="N", help="[default 3]")
     add("--json", type=Path, metavar="OUT", help="write the result there, and its rows beside it (.rows.jsonl)")
     add("--temperatures", default="0,0.7,1", metavar="LIST", help="of --measure equality [default 0,0.7,1]")
@@ -61,7 +63,7 @@ def add_bench(commands: Any) -> None:
     add("--make-prompts", type=Path, metavar="FILE", help="cut prompts from the validation documents of --corpus")
     add("--corpus", type=Path, default=Path("corpus"), metavar="DIR", help="of --make-prompts [default corpus]")
     add("--per-flavour", type=int, default=10, metavar="N", help="of --make-prompts [default 10]")
-    flags.add_settings(parser, leave=("drafter", "gamma", "steps"))
+    flags.add_settings(parser, leave=("drafter", "gamma", "steps", "tree_nodes"))
     flags.add_placement(parser)
 
 
@@ -110,7 +112,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Run one measurement to its end and return its result."""
     from specdiff_core.bench.prompts import read_prompts
     from specdiff_core.bench.report import report
-    from specdiff_core.bench.sweep import grid, sweep
+    from specdiff_core.bench.sweep import sweep
     from specdiff_core.provenance import provenance
 
     if args.prompts is None:
@@ -120,7 +122,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     flags.check_target(args.json, "json")
     drafters = numbers(args.drafters, str, "drafters")
     base = flags.read_settings(args)
-    cells = grid(drafters, numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps"), base.pair)
+    cells = cells_of(args, drafters, base)
     for cell in cells:
         cell.config(base)  # out of range is told before anything is loaded
     temperatures = numbers(args.temperatures, float, "temperatures")
@@ -173,7 +175,7 @@ def measure_forwards(
 ) -> dict[str, Any]:
     """Bare passes for every cell of the grid; with ``--sweep`` the share of the limit that the loop reached there."""
     from specdiff_core.bench.forwards import efficiency, measure_cell, typical_context
-    from specdiff_core.bench.sweep import BASELINE, describe_run, grid, header
+    from specdiff_core.bench.sweep import BASELINE, Cell, describe_run, header
 
     swept = {}
     if args.sweep is not None:
@@ -181,11 +183,14 @@ def measure_forwards(
         if stored["kind"] != "sweep":
             raise ConfigError(f"{args.sweep} is no sweep.", field="sweep", hint="Name a file of --measure sweep.")
         try:
-            swept = {(entry["drafter"], entry["gamma"], entry["steps"]): entry for entry in stored["cells"]}
+            swept = {
+                Cell(entry["drafter"], entry["gamma"], entry["steps"], entry.get("nodes", 0)): entry
+                for entry in stored["cells"]
+            }
         except (LookupError, TypeError) as error:
             raise ConfigError(f"{args.sweep} is no whole sweep.", field="sweep", hint="Measure it again.") from error
     drafters = [name for name in numbers(args.drafters, str, "drafters") if name != "none"]
-    cells = grid(drafters, numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps"), base.pair)[1:]
+    cells = cells_of(args, drafters, base)[1:]
     if not cells:
         raise ConfigError("--measure forwards needs a drafter.", field="drafters", hint="Name one besides none.")
     head = header("forwards", prompts, base, describe_run(engine, prompts[0].prompt, base), cells)
@@ -199,10 +204,22 @@ def measure_forwards(
     entries = []
     for cell in cells:
         entry = measure_cell(engine, ids, cell, base)
-        if found := swept.get((cell.drafter, cell.gamma, cell.steps)):
-            entry["efficiency"] = efficiency(entry, found, swept[dataclasses.astuple(BASELINE)])
+        if found := swept.get(cell):
+            entry["efficiency"] = efficiency(entry, found, swept[BASELINE])
         entries.append(entry)
     return {**head, "schema": 1, "provenance": facts, "cells": entries}
+
+
+def cells_of(args: argparse.Namespace, drafters: Sequence[str], base: DecodeConfig) -> tuple[Cell, ...]:
+    """The baseline and what ``--drafters``, ``--gamma``, ``--steps`` and ``--nodes`` span.
+
+    Raises:
+        ConfigError: a list holds no numbers, or they span nothing.
+    """
+    from specdiff_core.bench.sweep import grid
+
+    gammas, steps = numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps")
+    return grid(drafters, gammas, steps, base.pair, numbers(args.nodes, int, "nodes"))
 
 
 def follow(steps: Iterable[tuple[int, int, RowLog]]) -> RowLog:

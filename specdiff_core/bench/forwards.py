@@ -78,7 +78,7 @@ def measure_cell(engine: Engine, ids: Sequence[int], cell: Cell, base: DecodeCon
     features = target.read(ids[:-1])
 
     def score(width: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
-        return lambda: target.score([ids[-1]] * width), lambda: target.keep(width, 0)
+        return lambda: target.score([ids[-1]] * width), lambda: target.keep(width, ())
 
     session = drafter.start()
     session.observe(ids[:-1], features)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from specdiff_core.bench.rows import Row
-from specdiff_core.bench.sweep import BASELINE
+from specdiff_core.bench.sweep import BASELINE, Cell
 from specdiff_core.errors import ConfigError
 from specdiff_core.metrics import Metrics
 
@@ -126,7 +126,6 @@ def _entry(
 ) -> dict[str, Any]:
     """A cell's numbers, as JSON."""
     total = sum((metrics_of(row) for row in rows), Metrics())
-    drafter, gamma, steps = name.split("/")
     by = total.seconds_by
     parts = {"draft": by.get("draft", 0.0), "verify": by.get("score", 0.0) + by.get("verify", 0.0)}
     parts |= {"prefill": by.get("prefill", 0.0), "other": total.seconds - sum(parts.values()) - by.get("prefill", 0.0)}
@@ -138,9 +137,7 @@ def _entry(
     same = sum(texts[prompt] == baseline_texts[prompt] for prompt in texts)
     value, low, high = speed["mean"]
     return {
-        "drafter": drafter,
-        "gamma": int(gamma),
-        "steps": int(steps),
+        **dataclasses.asdict(Cell.of(name)),
         "speedup": {"mean": value, "low": low, "high": high, "level": LEVEL},
         "speedup_by_flavour": {
             flavour: dict(zip(("value", "low", "high"), speed[flavour], strict=True)) for flavour in flavours

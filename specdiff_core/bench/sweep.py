@@ -1,4 +1,4 @@
-"""Measures cells (drafter, γ, T) against vanilla, interleaved, row by row. Knows how to run, not how to report.
+"""Measures cells (drafter, γ, T, tree) against vanilla, interleaved, row by row. Knows how to run, not how to report.
 
 For every prompt and every repeat the baseline and all cells run one after the other, in an order that turns by one
 each time: slow drift of the machine falls on all of them alike.
@@ -32,35 +32,51 @@ class Cell:
     drafter: str
     gamma: int
     steps: int
+    nodes: int = 0  # of a draft tree; 0: a window
 
     def config(self, base: DecodeConfig) -> DecodeConfig:
-        """``base`` with this cell's drafter, γ and T."""
-        return dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma, steps=self.steps)
+        """``base`` with this cell's drafter, γ, T and tree."""
+        return dataclasses.replace(
+            base, drafter=self.drafter, gamma=self.gamma, steps=self.steps, tree_nodes=self.nodes
+        )
 
     @property
     def key(self) -> str:
-        return f"{self.drafter}/{self.gamma}/{self.steps}"
+        """As it stands in rows; :meth:`of` reads it."""
+        return f"{self.drafter}/{self.gamma}/{self.steps}" + (f"/{self.nodes}" if self.nodes else "")
+
+    @classmethod
+    def of(cls, key: str) -> Cell:
+        drafter, *numbers = key.split("/")
+        return cls(drafter, *map(int, numbers))
 
 
 BASELINE = Cell("none", 1, 1)
 
 
 def grid(
-    drafters: Sequence[str], gammas: Sequence[int], steps: Sequence[int], pair: str = "embedded"
+    drafters: Sequence[str],
+    gammas: Sequence[int],
+    steps: Sequence[int],
+    pair: str = "embedded",
+    nodes: Sequence[int] = (0,),
 ) -> tuple[Cell, ...]:
-    """The baseline, then every drafter × γ × T with T ≤ γ ≤ the drafter's window.
+    """The baseline, then every drafter × γ × T with T ≤ γ ≤ the drafter's window, and every drafter × γ × tree.
+
+    T and trees are swept for denoisers only; a tree grows from one pass, so it has no T.
 
     Raises:
         ConfigError: no cell is left besides the baseline, or ``pair`` has no such drafter.
     """
     spec = find_pair(pair)
     cells = [
-        Cell(drafter, gamma, count)
-        for drafter in dict.fromkeys(drafters)
-        if drafter != "none"
-        for gamma in dict.fromkeys(gammas)
-        for count in dict.fromkeys(steps)
-        if count <= gamma and gamma == spec.drafter(drafter).fit(gamma)
+        Cell(found.name, gamma, 1 if size else found.passes(gamma, count), size)
+        for found in map(spec.drafter, drafters)
+        if found.name != "none"
+        for gamma in gammas
+        for size in nodes
+        for count in steps
+        if count <= gamma and gamma == found.fit(gamma) and (not size or found.drafting == "denoise")
     ]
     if not cells and any(drafter != "none" for drafter in drafters):
         raise ConfigError(
@@ -68,7 +84,7 @@ def grid(
             field="steps",
             hint="Choose T at most γ, and γ at most 16 for block.",
         )
-    return (BASELINE, *cells)
+    return (BASELINE, *dict.fromkeys(cells))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +112,7 @@ def header(
     kind: str, prompts: Sequence[Prompt], base: DecodeConfig, started: RunStarted, cells: Sequence[Cell], **others: Any
 ) -> Row:
     """What must not change while rows are collected."""
-    settings = {k: v for k, v in base.to_dict().items() if k not in {"drafter", "gamma", "steps"}}
+    settings = {k: v for k, v in base.to_dict().items() if k not in {"drafter", "gamma", "steps", "tree_nodes"}}
     return {
         "kind": kind,
         "prompts": digest(prompts),

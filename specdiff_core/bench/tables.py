@@ -28,10 +28,11 @@ def number(value: float | None, form: str = ".2f") -> str:
 
 
 def cell_name(entry: Result) -> str:
-    """``block γ=8 T=1``."""
+    """``block γ=8 T=1``, or with a tree ``block γ=8 B=32``."""
     if entry["drafter"] == "none":
         return "vanilla"
-    return f"{entry['drafter']} γ={entry['gamma']} T={entry['steps']}"
+    last = f"B={entry['nodes']}" if entry.get("nodes") else f"T={entry['steps']}"
+    return f"{entry['drafter']} γ={entry['gamma']} {last}"
 
 
 def sweep_section(result: Result) -> str:

@@ -17,6 +17,7 @@ from torch import Tensor
 from specdiff_core.config import RevealOrder, Sampling
 from specdiff_core.errors import DraftContractError
 from specdiff_core.rng import Chance
+from specdiff_core.tree import ROOT, depths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Context:
     steps: int  # denoising steps T, 1 <= T <= gamma
     order: RevealOrder
     sampling: Sampling  # defines q
+    nodes: int = 0  # draft a tree of so many nodes, γ deep; 0: a window
+    drafts: int = 1  # draw so many windows, independently
     chance: Chance  # the only source of randomness for this draft
 
 
@@ -44,13 +47,18 @@ class DenoiseState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A finished draft of g tokens, 0 <= g <= gamma. An empty draft means a plain step of the target."""
+    """A finished draft of g tokens: a window, 0 <= g <= gamma, or a tree of at most ``nodes`` that is gamma deep.
+
+    An empty draft means a plain step of the target.
+    """
 
     ids: Tensor  # [g] int64
     probs: Tensor | None  # [g, V] float64, the q each token was drawn from; None: a point mass
     reveal_steps: tuple[int, ...]  # [g] the denoising step that revealed each position
     soft: tuple[bool, ...]  # [g] positions that may be tested with p/q (specdiff_core/unmask.py)
     nfe: int  # drafter passes
+    parents: tuple[int, ...] | None = None  # [g] of a tree (specdiff_core/tree.py); None: each follows the one before
+    branches: tuple[tuple[int, ...], ...] = ()  # K drafts drawn independently: their nodes, in the order of drawing
 
     @classmethod
     def empty(cls) -> Draft:
@@ -59,22 +67,35 @@ class Draft:
     def until(self, ends: Sequence[int]) -> Draft:
         """Cut behind the first id of ``ends``: what follows the end of the text can never be emitted, so it is not
         asked about. The law stays the target's, because the cut tokens could change no text."""
-        cut = next((i + 1 for i, token in enumerate(self.ids.tolist()) if token in ends), None)
-        if cut is None:
+        tokens = self.ids.tolist()
+        if not any(token in ends for token in tokens):
             return self
+        kept: dict[int, int] = {ROOT: ROOT}  # node -> where it stands afterwards
+        parents = range(ROOT, len(tokens) - 1) if self.parents is None else self.parents
+        for node, parent in enumerate(parents):
+            if parent in kept and (parent == ROOT or tokens[parent] not in ends):
+                kept[node] = len(kept) - 1
+        chosen = list(kept)[1:]
         return dataclasses.replace(
             self,
-            ids=self.ids[:cut],
-            probs=None if self.probs is None else self.probs[:cut],
-            reveal_steps=self.reveal_steps[:cut],
-            soft=self.soft[:cut],
+            ids=self.ids[chosen],
+            probs=None if self.probs is None else self.probs[chosen],
+            reveal_steps=tuple(self.reveal_steps[node] for node in chosen),
+            soft=tuple(self.soft[node] for node in chosen),
+            parents=None if self.parents is None else tuple(kept[self.parents[node]] for node in chosen),
+            branches=tuple(tuple(kept[node] for node in branch if node in kept) for branch in self.branches),
         )
 
-    def check(self, gamma: int, vocab_size: int) -> None:
+    def check(self, gamma: int, vocab_size: int, nodes: int = 0) -> None:
         """Raise :class:`DraftContractError` unless the draft can be verified."""
         size = self.ids.numel()
-        if size > gamma:
-            raise DraftContractError(f"The drafter returned {size} tokens for a window of γ = {gamma}.")
+        if size > (gamma if self.parents is None else max(nodes, gamma * len(self.branches))):
+            raise DraftContractError(f"The drafter returned {size} tokens for γ = {gamma} and {nodes} nodes.")
+        if self.parents is not None:
+            if len(self.parents) != size or not all(ROOT <= parent < i for i, parent in enumerate(self.parents)):
+                raise DraftContractError("The draft's parents are no tree: each must come before its children.")
+            if max(depths(self.parents), default=0) >= gamma:
+                raise DraftContractError(f"The draft's tree is deeper than γ = {gamma}.")
         if size and not (int(self.ids.min()) >= 0 and int(self.ids.max()) < vocab_size):
             raise DraftContractError("The drafter returned an id outside the vocabulary.")
         if len(self.soft) != size or len(self.reveal_steps) != size:

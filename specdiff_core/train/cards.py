@@ -109,16 +109,16 @@ def card_of_target(
 def card_of_drafter(
     kind: str, model: nn.Module, *, phases: Sequence[Path], history: Sequence[Training], folder: Path
 ) -> Path:
-    """Write a drafter's card (``kind``: mdlm or block); its scores are those of the run's last evaluation."""
+    """Write the card of a drafter of a ``kind`` in :data:`DRAFTERS`; scores are those of its run's last evaluation."""
     size = sum(p.numel() for p in model.parameters())
-    summary, prefix = DRAFTERS[kind]
+    summary, prefix, rounds = DRAFTERS[kind]
     card = Card(
         name=f"{FAMILY}-{kind}-{size / 1e6:.1f}M",
         summary=summary,
         shape=f"{size / 1e6:.1f} M parameters, stored in bf16; see config.json.",
         history=history,
         scores=last_scores(phases, prefix),
-        score_name="Simulated greedy tokens per round, γ = 8, T = 1, on text the target wrote after held-out prompts",
+        score_name=f"Simulated greedy tokens per round, {rounds}, on text the target wrote after held-out prompts",
         samples={},
     )
     return write_card(card, folder)
@@ -131,6 +131,14 @@ DRAFTERS = {
         "distribution as labels, half of them, where it had any, in text that the target wrote. Format of "
         "`kuleshov-group/mdlm-owt`.",
         "tokens_per_round/",
+        "γ = 8, T = 1",
+    ),
+    "autoregressive": (
+        "A small autoregressive drafter, as in standard speculative sampling (arXiv 2211.17192, 2302.01318): a stock "
+        "`LlamaForCausalLM` that learned the target's distributions (arXiv 2310.08461), mostly on text the target "
+        "wrote.",
+        "tokens_per_round/",
+        "γ = 4",
     ),
     "block": (
         "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036): it reads its "
@@ -138,6 +146,7 @@ DRAFTERS = {
         "target's own distribution as labels, mostly on text the target wrote. Format of the released DFlash "
         "checkpoints.",
         "tau8/",
+        "γ = 8, T = 1",
     ),
 }
-"""Drafter -> what it is, and how its held-out tokens per round are called in its metrics."""
+"""Drafter -> what it is; how its held-out tokens per round are called in its metrics, and what they are of."""

@@ -16,11 +16,11 @@ from specdiff_core.errors import ConfigError
 from specdiff_core.train.defaults import EMBEDDED, PARTS, TEMPERATURES, told
 
 LENGTH = 256  # tokens per row of a target or block batch
-FRACTIONS = (  # flag, default, what it is a fraction of
-    ("share", 0.7, "rows that the target wrote"),
-    ("greedy", None, "those written at temperature 0"),
-    ("whole", 0.5, "blocks fully masked, as with T = 1"),
-    ("short", 0.0, "steps with blocks of half the slots"),
+FRACTIONS = (  # flag, default, what it is a fraction of, whose
+    ("share", 0.7, "rows that the target wrote", "drafters"),
+    ("greedy", None, "those written at temperature 0", "block"),
+    ("whole", 0.5, "windows fully masked, as with T = 1", "mdlm, block"),
+    ("short", 0.0, "steps with blocks of half the slots", "block"),
 )
 
 
@@ -45,10 +45,22 @@ def add_train(commands: Any) -> None:
     add("--decay-from", type=float, default=0.5, metavar="F", help="fraction after which it falls [default 0.5]")
     add("--batch-tokens", type=int, metavar="N", help=f"tokens per step {told('batch_tokens')}")
     add("--length", type=int, default=LENGTH, metavar="N", help=f"tokens per row, target, block [default {LENGTH}]")
-    add("--streak", type=float, default=0.0, metavar="W", help="weight of the streak cross-entropy, block [default 0]")
-    for name, default, about in FRACTIONS:
+    add(
+        "--streak",
+        type=float,
+        default=0.0,
+        metavar="W",
+        help="weight of the streak cross-entropy, mdlm, block [default 0]",
+    )
+    for name, default, about, parts in FRACTIONS:
         shown = "as written" if default is None else f"{default:g}"
-        add(f"--{name}", type=float, default=default, metavar="F", help=f"fraction of {about}, block [default {shown}]")
+        add(
+            f"--{name}",
+            type=float,
+            default=default,
+            metavar="F",
+            help=f"fraction of {about}, {parts} [default {shown}]",
+        )
     add(
         "--average",
         type=float,
@@ -107,7 +119,7 @@ def run_train(args: argparse.Namespace) -> None:
         raise ConfigError(f"--streak must be 0 or more, not {args.streak}.", field="streak", hint="0 leaves it out.")
     if args.average and args.start is None:
         raise ConfigError("--average needs --start.", field="average", hint="There is nothing to average with.")
-    for name in (*(name for name, _, _ in FRACTIONS), "average"):
+    for name in (*(name for name, *_ in FRACTIONS), "average"):
         value = getattr(args, name)
         if value is not None and not 0 <= value <= 1:
             raise ConfigError(f"--{name} is a fraction, not {value}.", field=name, hint="Give a number from 0 to 1.")

@@ -93,6 +93,9 @@ def train_mdlm(
     tokens: int = 4096,
     rows: int = 8,
     row_length: int = 256,
+    share: float = 0.5,
+    whole: float = 0.5,
+    streak: float = 0.0,
     prompts: int = 8,
     seed: int = 0,
     compile: bool = True,
@@ -102,7 +105,7 @@ def train_mdlm(
     Args:
         plan: ``steps`` counts both phases; ``subs_fraction`` of them go to the first, without decay. With
             ``resume`` a finished first phase is only loaded.
-        written: token arrays that the target wrote.
+        written: token arrays that the target wrote; ``share``, ``whole``, ``streak``: see :class:`DraftTask`.
     """
     first = round(plan.steps * subs_fraction)
     if first:
@@ -118,6 +121,9 @@ def train_mdlm(
         tokens=tokens,
         rows=rows,
         row_length=row_length,
+        share=share,
+        whole=whole,
+        streak=streak,
         prompts=prompts,
         seed=seed,
         compile=compile,

@@ -16,7 +16,13 @@ from torch import Tensor, nn
 from specdiff_core.errors import CorpusError
 from specdiff_core.models.mdlm import Mdlm
 from specdiff_core.train.corpus import Corpus
-from specdiff_core.train.losses import position_weights, soft_cross_entropy, subs_loss, weighted_mean
+from specdiff_core.train.losses import (
+    cross_entropy_streak,
+    position_weights,
+    soft_cross_entropy,
+    subs_loss,
+    weighted_mean,
+)
 from specdiff_core.train.rounds import greedy_text, greedy_tokens_per_round, prompts_from
 from specdiff_core.train.target import mixture
 from specdiff_core.train.windows import SLOTS, Windows, draw_rows, draw_windows
@@ -97,8 +103,13 @@ class SubsTask:
 class DraftTask:
     """Phase two: windows of masks after a clean prefix, soft cross-entropy on the frozen target's distribution.
 
-    The target reads each row once; many windows are cut from it. Half of the rows come from ``written``, text of the
-    target itself, where there is some.
+    The target reads each row once; many windows are cut from it.
+
+    Args:
+        written: token streams of the target itself; ``share`` of the rows come from them.
+        whole: fraction of the windows that are fully masked.
+        streak: weight of SpecDiff-2's streak-distillation (papers.md §2.2), in its prefix-weighted form, on the fully
+            masked windows of text that the target wrote.
     """
 
     def __init__(
@@ -113,6 +124,9 @@ class DraftTask:
         tokens: int = 8192,
         rows: int = 8,
         row_length: int = 256,
+        share: float = 0.5,
+        whole: float = 0.5,
+        streak: float = 0.0,
         prompts: int = 8,
         seed: int = 0,
         compile: bool = True,
@@ -123,6 +137,8 @@ class DraftTask:
         self._lengths = [length for length in (longest // 2, longest) if length > SLOTS]
         self.tokens_per_step = tokens
         self._written = [np.asarray(part).reshape(-1) for part in written]
+        self._own = round(rows * share) if self._written else 0  # the last rows of a batch
+        self._whole, self._streak = whole, streak
         self._end = int(tokenizer.eos_token_id)
         self._mixture, self._held_out = mixture(corpus, tokenizer, cache, seed + 1)
         for name, found in self._held_out.items():
@@ -141,13 +157,14 @@ class DraftTask:
     def _draw(self) -> tuple[np.ndarray, Windows]:
         rng = np.random.default_rng([self._seed, 2, self._step])
         self._step += 1
-        own = self._rows // 2 if self._written else 0
-        rows = self._mixture.batch(self._rows - own, self._row_length)
-        if own:
-            rows = np.concatenate((rows, draw_rows(self._written, rng, own, self._row_length)))
-        length = int(rng.choice(self._lengths))
-        count = max(1, self._tokens // length)
-        return rows, draw_windows(rows, rng, count=count, length=length, mask_id=self._model.config.mask_id)
+        parts = []
+        if self._own < self._rows:
+            parts.append(self._mixture.batch(self._rows - self._own, self._row_length))
+        if self._own:
+            parts.append(draw_rows(self._written, rng, self._own, self._row_length))
+        length, rows = int(rng.choice(self._lengths)), np.concatenate(parts)
+        count, mask_id = max(1, self._tokens // length), self._model.config.mask_id
+        return rows, draw_windows(rows, rng, count=count, length=length, mask_id=mask_id, full=self._whole)
 
     @torch.no_grad()
     def _labels(self, rows: np.ndarray, windows: Windows) -> Tensor:
@@ -160,19 +177,41 @@ class DraftTask:
         logits[..., self._model.config.mask_id] = -torch.inf
         return logits.softmax(-1)
 
-    def _nats(self, ids: Tensor, padding: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    def _nats(
+        self,
+        ids: Tensor,
+        padding: Tensor,
+        labels: Tensor,
+        weights: Tensor,
+        truth: Tensor,
+        inside: Tensor,
+        chains: Tensor,
+    ) -> Tensor:
         with torch.autocast(ids.device.type, torch.bfloat16):
             logits = self._model(ids, first=ids.shape[1] - SLOTS, padding=padding)
-        return weighted_mean(soft_cross_entropy(logits, labels), weights)
+        loss = weighted_mean(soft_cross_entropy(logits, labels), weights)
+        if not self._streak:
+            return loss
+        mask = torch.tensor([self._model.config.mask_id], device=ids.device)
+        log_q = logits.float().index_fill(-1, mask, -torch.inf).log_softmax(-1).gather(-1, truth[..., None])[..., 0]
+        # Slots before a window are certain; windows that are no chain count nothing.
+        known = chains[:, None].expand_as(inside)
+        streak = cross_entropy_streak(log_q * inside, known) * len(ids) / chains.sum().clamp_min(1)
+        return loss + self._streak * streak
 
-    def _inputs(self, rows: np.ndarray, windows: Windows) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _inputs(self, rows: np.ndarray, windows: Windows) -> tuple[Tensor, ...]:
         device = self._target.device
         weights = position_weights(torch.from_numpy(windows.rank), DECAY) * torch.from_numpy(windows.masked)
+        inside = windows.rank >= 0
+        chains = (windows.masked == inside).all(-1) & (windows.row >= len(rows) - self._own)
         return (
             torch.from_numpy(windows.ids).to(device),
             torch.from_numpy(windows.padding).to(device),
             self._labels(rows, windows),
             weights.to(device),
+            torch.from_numpy(rows[windows.row[:, None], windows.position]).to(device),
+            torch.from_numpy(inside).to(device),
+            torch.from_numpy(chains).to(device),
         )
 
     def loss(self) -> Tensor:

@@ -178,7 +178,7 @@ class TargetJob(Job):
 
 
 class DrafterJob(Job):
-    """What both drafters share: the tokenizer, the frozen target, the card."""
+    """What all drafters share: the tokenizer, the frozen target, the card."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__(args)
@@ -234,6 +234,9 @@ class MdlmJob(DrafterJob):
             **({"subs_fraction": 0.0} if args.start else {}),
             written=written_stream(args.written, self.target),
             tokens=self.tokens,
+            share=args.share,
+            whole=args.whole,
+            streak=args.streak,
             seed=args.seed,
             compile=args.compile,
         )
@@ -293,6 +296,47 @@ class BlockJob(DrafterJob):
         return self.card(self.model)
 
 
+class AutoregressiveJob(DrafterJob):
+    """The small autoregressive drafter."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__(args)
+        from specdiff_core.train.autoregressive import new_autoregressive
+
+        if args.start:
+            self.model = load_target(args.start, self.device).requires_grad_(True)
+            return
+        with torch.random.fork_rng():
+            torch.manual_seed(args.seed)
+            model = new_autoregressive(self.target, layers=args.layers or self._defaults.layers)
+        self.model = model.to(self.device)
+
+    def events(self) -> Iterator[Any]:
+        from specdiff_core.train.autoregressive import train_autoregressive
+
+        args = self.args
+        yield from train_autoregressive(
+            self.model,
+            self.target,
+            self.corpus,
+            self.tokenizer,
+            args.cache,
+            self.plan,
+            written=written_stream(args.written, self.target),
+            rows=self.rows,
+            length=args.length,
+            share=args.share,
+            seed=args.seed,
+            compile=args.compile,
+        )
+
+    def finish(self) -> Path:
+        from specdiff_core.train.target import export_target
+
+        export_target(self.model, self.tokenizer, self.out)
+        return self.card(self.model)
+
+
 class WrittenJob(DrafterJob):
     """Text that the target writes, for its drafters to learn from."""
 
@@ -326,5 +370,6 @@ JOBS: dict[str, type[Job]] = {
     "written": WrittenJob,
     "mdlm": MdlmJob,
     "block": BlockJob,
+    "autoregressive": AutoregressiveJob,
 }
 """Part -> its job, in the order in which a pair is made."""

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { buildLane, check, compare, countAt, joinPieces, predicted, stateAt, stopsOf, waiting } from '../../app/static/fold.js';
+import { buildLane, check, compare, countAt, joinPieces, predicted, stateAt, stopsOf, treeOf, waiting } from '../../app/static/fold.js';
 import { parse, serialise, gzip, gunzip, fromBase64 } from '../../app/static/trace.js';
 
 const fixture = JSON.parse(readFileSync(process.env.SPECDIFF_FIXTURE, 'utf8')); // written by tests/test_app_js.py
@@ -159,4 +159,30 @@ test('foreign text is refused', () => {
   assert.throws(() => parse('{"a":1}\n'), /not a trace/);
   assert.throws(() => parse('hello'));
   assert.throws(() => parse('{"kind":"Trace","lanes":["a"]}\n{"kind":"Finished","lane":"b"}\n'), /unknown lane/);
+});
+
+test('a tree is laid out so that its first line is its most probable window', () => {
+  // −1 ─ 0 ─ 2 ─ 3     line 0
+  //          └─ 5      line 1, below node 2
+  //      └─ 1 ─ 4      line 2, another first token
+  assert.deepEqual(treeOf([-1, -1, 0, 2, 1, 2]), { depths: [0, 0, 1, 2, 1, 2], lines: [0, 2, 0, 0, 2, 1], count: 3, deepest: 3 });
+  assert.deepEqual(treeOf([]), { depths: [], lines: [], count: 0, deepest: 0 });
+});
+
+test('a round that drafted a tree knows its columns, and a path outside the tree is refused', () => {
+  const span = { start: 0, seconds: 0.001 };
+  const verified = { kind: 'Verified', round: 0, tests: [{ kind: 'tree', position: 0, id: 7, p: 0.9, q: 1, threshold: 0.9, draw: null, wanted: 7, accepted: true }], accepted: 1, path: [0], extra: 4, source: 'bonus', residual: [], rule: 'match', fallback: '', lossless: true, span };
+  const events = (last) => [
+    { kind: 'RoundStarted', round: 0, length: 3, anchor: 5 },
+    { kind: 'DraftReady', round: 0, ids: [7, 8, 9], parents: [-1, -1, 1], q: [1, 1, 1], reveal_steps: [0, 0, 0], soft: [false, false, false], nfe: 1, span },
+    { kind: 'TargetScored', round: 0, p: [0.9, 0.05, 0.1], candidates: [], span },
+    last,
+    { kind: 'Committed', round: 0, ids: [7, 4], sources: ['draft', 'bonus'], total: 2, at: 0.004 },
+  ];
+  const lane = buildLane(events(verified));
+  check(lane);
+  assert.equal(lane.rounds[0].size, 2);
+  assert.equal(lane.rounds[0].drafted, 2);
+  assert.equal(stateAt(lane, 5).sums.drafted, 3);
+  assert.throws(() => check(buildLane(events({ ...verified, path: [3] }))), /path outside/);
 });

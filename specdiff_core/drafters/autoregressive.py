@@ -1,0 +1,127 @@
+"""Drafts token by token with a small causal model: standard speculative sampling (Leviathan et al. 2211.17192, Chen
+et al. 2302.01318). It is read as a target is, by the same session; it knows no other model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.errors import TokenizerMismatch
+from specdiff_core.models.causal import load_causal
+from specdiff_core.models.folders import resolve
+from specdiff_core.sampling import belief, process
+from specdiff_core.target import Target
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from specdiff_core.device import Placement
+    from specdiff_core.registry import DrafterSpec, PairSpec
+
+
+class AutoregressiveSession:
+    """One run. Its cache holds committed tokens and, between a draft and what is observed of it, that draft."""
+
+    def __init__(self, drafter: AutoregressiveDrafter) -> None:
+        self._drafter = drafter
+        self._run = drafter.reader.start()
+        self._unread: list[int] = []  # committed tokens that are not in the cache
+        self._ahead: list[int] = []  # tokens in the cache that nobody has committed yet: the anchor, then drafted ones
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        """Keep what was drafted rightly, roll the rest back, and remember what is still to be read."""
+        pairs = zip(self._ahead, ids, strict=False)
+        kept = next((i for i, (ahead, token) in enumerate(pairs) if ahead != token), min(len(self._ahead), len(ids)))
+        self._run.keep(len(self._ahead), range(kept))
+        self._ahead = []
+        self._unread += ids[kept:]
+
+    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+        """γ passes, each of which reveals the next token. A context that is full cuts the draft."""
+        drafter, anchor = self._drafter, context.ids[-1]
+        gamma = min(context.gamma, self._run.room - len(self._unread))
+        ids = torch.zeros(max(gamma, 0), dtype=torch.long)
+        probs: list[Tensor] = []
+        if self._unread and gamma > 0:
+            self._run.read(self._unread)
+            self._unread = []
+        token = anchor
+        for step in range(gamma):
+            logits = self._run.score([token]).logits
+            self._ahead.append(token)
+            q = process(logits, context.sampling, drafter.forbidden)  # [1, V]: the true conditional of this token
+            probs.append(q)
+            token = int(context.chance.pick(q, [len(context.ids) + step])[0])
+            ids = ids.clone()
+            ids[step] = token
+            yield _seen(ids, step, q, logits, context, drafter.forbidden)
+        if not probs:
+            return Draft.empty()
+        return Draft(
+            ids=ids,
+            probs=torch.cat(probs),
+            reveal_steps=tuple(range(gamma)),
+            soft=(True,) * gamma,
+            nfe=gamma,
+        )
+
+
+def _seen(
+    ids: Tensor, step: int, q: Tensor, logits: Tensor, context: Context, forbidden: Sequence[int]
+) -> DenoiseState:
+    """The window after one pass: it says something about one position only."""
+    size = len(ids)
+
+    def rows(one: Tensor) -> Tensor:
+        return torch.zeros(size, one.shape[-1], dtype=one.dtype).index_copy(0, torch.tensor([step]), one.cpu())
+
+    return DenoiseState(
+        ids=ids,
+        masked=torch.arange(size) > step,
+        revealed=(step,),
+        probs=q,
+        belief=lambda: rows(belief(logits, q, context.sampling, forbidden)()),
+    )
+
+
+class AutoregressiveDrafter:
+    """Shared weights of a small causal model with the target's ids.
+
+    Args:
+        model: from transformers.
+        context: tokens that it can read.
+        forbidden: ids that the target never says.
+    """
+
+    layers: tuple[int, ...] = ()
+
+    def __init__(self, name: str, model: PreTrainedModel, *, context: int, forbidden: Sequence[int] = ()) -> None:
+        self.name, self.forbidden = name, tuple(forbidden)
+        self.reader = Target(model, context=context)
+
+    def start(self) -> DraftSession:
+        """A session with an empty cache."""
+        return AutoregressiveSession(self)
+
+
+def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> AutoregressiveDrafter:
+    """Load the small model of ``spec``.
+
+    Raises:
+        WeightsError: its files are missing, damaged, or do not fit their config.
+        PairUnavailable: the repository cannot be reached.
+        TokenizerMismatch: it has other ids than the target.
+    """
+    folder = resolve(spec.source, spec.revision)
+    model = load_causal(folder, placement.dtype, role=f"drafter {spec.name!r}").to(placement.device)
+    if int(model.config.vocab_size) != int(target.config.vocab_size):
+        raise TokenizerMismatch(
+            f"The drafter {spec.name!r} has {model.config.vocab_size} ids, the target {target.config.vocab_size}.",
+            hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
+        )
+    return AutoregressiveDrafter(spec.name, model, context=spec.context or pair.context, forbidden=pair.suppress)

@@ -1,0 +1,74 @@
+"""Drafts by copying: what followed the last time the text ended like this (prompt lookup decoding, an n-gram match).
+
+It has no weights and knows no model. A copy is a point mass; where nothing matches the draft is empty, a plain step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from specdiff_core.device import Placement
+    from specdiff_core.registry import DrafterSpec, PairSpec
+
+LONGEST = 3
+"""Tokens of the longest ending that is looked for; shorter ones follow, down to one."""
+
+
+class PromptLookupSession:
+    """One run. Its only state is what it is told with every draft."""
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        """There is nothing to remember: every draft is told the whole text."""
+
+    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+        """Copy up to γ tokens, without a single drafter pass."""
+        yield from ()
+        copied = continuation(context.ids, context.gamma)
+        if not copied:
+            return Draft.empty()
+        return Draft(
+            ids=torch.tensor(copied),
+            probs=None,
+            reveal_steps=(0,) * len(copied),
+            soft=(False,) * len(copied),
+            nfe=0,
+        )
+
+
+def continuation(ids: Sequence[int], gamma: int) -> list[int]:
+    """What followed the latest earlier occurrence of the longest ending of ``ids`` that occurred before; at most
+    ``gamma`` tokens, none where no ending did."""
+    text = list(ids)
+    for size in range(min(LONGEST, len(text) - 1), 0, -1):
+        ending = text[-size:]
+        for start in range(len(text) - size - 1, -1, -1):
+            if text[start : start + size] == ending:
+                return text[start + size : start + size + gamma]
+    return []
+
+
+class PromptLookupDrafter:
+    """Nothing to share."""
+
+    layers: tuple[int, ...] = ()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def start(self) -> DraftSession:
+        """A session without state."""
+        return PromptLookupSession()
+
+
+def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> PromptLookupDrafter:
+    """The same for every pair."""
+    return PromptLookupDrafter(spec.name)

@@ -1,0 +1,89 @@
+"""Draft trees: nodes in an order in which a parent comes before its children. Pure; knows no model and no rule.
+
+A node is a drafted token; its parent is the node before it in the text, or −1 for the anchor.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+ROOT = -1
+
+
+def depths(parents: Sequence[int]) -> list[int]:
+    """How many drafted tokens come before each node in its text."""
+    found: list[int] = []
+    for parent in parents:
+        found.append(0 if parent == ROOT else found[parent] + 1)
+    return found
+
+
+def children(parents: Sequence[int], node: int) -> list[int]:
+    """The nodes that follow ``node``, in their order."""
+    return [child for child, parent in enumerate(parents) if parent == node]
+
+
+def visible(parents: Sequence[int]) -> Tensor:
+    """``[n+1, n+1]`` bool: which of [anchor, nodes] each of them may read: itself and what comes before it in its
+    text."""
+    seen = torch.eye(len(parents) + 1, dtype=torch.bool)
+    seen[:, 0] = True
+    for node, parent in enumerate(parents):
+        seen[node + 1] |= seen[parent + 1]
+    return seen
+
+
+def merge(texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[tuple[int, ...]]]:
+    """Drafts as one tree in which equal beginnings are one: its ids, its parents, and the nodes of each draft."""
+    ids: list[int] = []
+    parents: list[int] = []
+    known: dict[tuple[int, int], int] = {}  # (parent, id) -> node
+    branches = []
+    for text in texts:
+        node, branch = ROOT, []
+        for token in text:
+            if (node, token) not in known:
+                known[node, token] = len(ids)
+                ids.append(token)
+                parents.append(node)
+            node = known[node, token]
+            branch.append(node)
+        branches.append(tuple(branch))
+    return ids, parents, branches
+
+
+def best_first(log_q: Tensor, budget: int) -> tuple[list[int], list[int]]:
+    """The ``budget`` most probable prefixes of a window whose positions are independent (DDTree, papers.md §5.2).
+
+    A heap keyed by Σ log q: the best prefix leaves it and becomes a node; its next-best sibling and its most probable
+    child enter.
+
+    Args:
+        log_q: ``[g, V]`` log-probabilities of each window position.
+        budget: nodes, at least 1.
+
+    Returns:
+        ids and parents of the nodes, at most ``budget``, the most probable prefix first.
+    """
+    width = min(budget, log_q.shape[-1])
+    best = log_q.topk(width, -1)
+    values, tokens = best.values.tolist(), best.indices.tolist()
+    ids: list[int] = []
+    parents: list[int] = []
+    heap = [(-values[0][0], 0, 0, ROOT, 0.0)]  # (−Σ log q, depth, rank, parent, Σ log q of the parent)
+    while heap and len(ids) < budget:
+        cost, depth, rank, parent, before = heapq.heappop(heap)
+        if cost == float("inf"):
+            break  # impossible prefixes only
+        node = len(ids)
+        ids.append(tokens[depth][rank])
+        parents.append(parent)
+        if rank + 1 < width:
+            heapq.heappush(heap, (-(before + values[depth][rank + 1]), depth, rank + 1, parent, before))
+        if depth + 1 < len(values):
+            heapq.heappush(heap, (cost - values[depth + 1][0], depth + 1, 0, node, -cost))
+    return ids, parents

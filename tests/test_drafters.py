@@ -1,0 +1,237 @@
+"""Drafters that are no denoisers: token by token, and by copying. Their drafts, their rollback, their exactness."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from branches import Branches, chain, outcomes, total_variation
+from fakes import FakeTarget, last
+from test_lossless import LENGTH, TOLERANCE, Tables
+
+from specdiff_core.clock import FakeClock
+from specdiff_core.config import DecodeConfig, RevealOrder, Rule, Sampling
+from specdiff_core.decode import speculate
+from specdiff_core.device import choose_placement
+from specdiff_core.drafters.autoregressive import AutoregressiveDrafter, build
+from specdiff_core.drafters.base import Context, Draft, DraftSession
+from specdiff_core.drafters.null import NullDrafter
+from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter, continuation
+from specdiff_core.errors import TokenizerMismatch, WeightsError
+from specdiff_core.events import DenoiseStep, DraftReady, Event, Finished
+from specdiff_core.metrics import fold
+from specdiff_core.registry import NONE, DrafterSpec, PairSpec
+from specdiff_core.rng import Chance, Independent
+from specdiff_core.sampling import process
+from specdiff_core.target import Target
+from specdiff_core.verify import verify
+
+WARM = Sampling(temperature=1.0)
+
+
+def context(ids: Sequence[int], gamma: int, chance: Chance | None = None, sampling: Sampling = WARM) -> Context:
+    return Context(
+        ids=ids,
+        gamma=gamma,
+        steps=gamma,
+        order=RevealOrder.LEFT_TO_RIGHT,
+        sampling=sampling,
+        chance=chance or Independent("draft", 0, len(ids)),
+    )
+
+
+def drafted(session: DraftSession, told: Context) -> Draft:
+    run = session.draft(told)
+    while True:
+        try:
+            next(run)
+        except StopIteration as done:
+            return done.value
+
+
+def small_model(layers: int = 2, vocab: int = 40):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(layers)
+    config = LlamaConfig(
+        vocab_size=vocab, hidden_size=32, intermediate_size=64, num_hidden_layers=layers, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=64, initializer_range=0.4, eos_token_id=None, pad_token_id=0,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="module")
+def drafter() -> AutoregressiveDrafter:
+    return AutoregressiveDrafter("autoregressive", small_model(), context=64, forbidden=(1,))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_every_token_is_drawn_from_its_true_conditional(drafter: AutoregressiveDrafter, temperature: float) -> None:
+    """q_i is what the model says after the context and the drafted tokens to the left of i, in one plain forward."""
+    ids, sampling = [3, 7, 9], Sampling(temperature=temperature)
+    session = drafter.start()
+    session.observe(ids[:-1], None)
+    draft = drafted(session, context(ids, 5, sampling=sampling))
+    whole = torch.tensor([[*ids, *draft.ids.tolist()]])
+    logits = drafter.reader.model(whole).logits[0, len(ids) - 1 : -1]
+    assert draft.probs is not None
+    torch.testing.assert_close(draft.probs, process(logits, sampling, (1,)), atol=1e-5, rtol=1e-4)
+    assert draft.soft == (True,) * 5 and draft.nfe == 5
+    assert 1 not in draft.ids.tolist()
+
+
+@pytest.mark.parametrize("accepted", range(5))
+def test_what_was_refused_is_rolled_back(drafter: AutoregressiveDrafter, accepted: int) -> None:
+    """After any outcome the next draft is that of a session which saw only what was committed."""
+    ids = [3, 7, 9, 2]
+    session = drafter.start()
+    session.observe(ids[:-1], None)
+    first = drafted(session, context(ids, 4)).ids.tolist()
+    committed = [*ids, *first[:accepted], 11]
+    session.observe([ids[-1], *first[:accepted]], None)
+    fresh = drafter.start()
+    fresh.observe(committed[:-1], None)
+    again, expected = drafted(session, context(committed, 4)), drafted(fresh, context(committed, 4))
+    assert again.ids.tolist() == expected.ids.tolist()
+    torch.testing.assert_close(again.probs, expected.probs, atol=1e-5, rtol=1e-4)
+
+
+def test_a_draft_that_was_stopped_half_way_is_rolled_back(drafter: AutoregressiveDrafter) -> None:
+    ids = [3, 7, 9, 2]
+    session = drafter.start()
+    session.observe(ids[:-1], None)
+    half = session.draft(context(ids, 4))
+    next(half)
+    next(half)
+    session.observe([ids[-1]], None)
+    fresh = drafter.start()
+    fresh.observe(ids, None)
+    told = context([*ids, 5], 4)
+    assert drafted(session, told).ids.tolist() == drafted(fresh, context([*ids, 5], 4)).ids.tolist()
+
+
+def test_two_sessions_do_not_interfere(drafter: AutoregressiveDrafter) -> None:
+    one, other = drafter.start(), drafter.start()
+    one.observe([3, 4], None)
+    other.observe([8, 9, 10], None)
+    alone = drafter.start()
+    alone.observe([3, 4], None)
+    drafted(other, context([8, 9, 10, 2], 4))
+    assert drafted(one, context([3, 4, 5], 4)).ids.tolist() == drafted(alone, context([3, 4, 5], 4)).ids.tolist()
+
+
+def test_a_full_context_shortens_the_draft(drafter: AutoregressiveDrafter) -> None:
+    ids = [3] * 62
+    session = drafter.start()
+    session.observe(ids[:-1], None)
+    assert drafted(session, context(ids, 8)).ids.numel() == 3  # 61 read, then the anchor and two drafted tokens
+    session = drafter.start()
+    session.observe([3] * 64, None)
+    assert drafted(session, context([3] * 65, 8)).ids.numel() == 0
+
+
+class Conditionals:
+    """Stands for a small causal model whose conditionals are the tables' q."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.reader = FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0])  # the first id is a start
+        self.forbidden = (tables.size,)
+
+
+@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.DELTA, Rule.MATCH])
+@pytest.mark.parametrize(("size", "gamma"), [(3, 2), (2, 3)])
+def test_the_joint_law_is_the_targets(rule: Rule, size: int, gamma: int) -> None:
+    """Enumeration through the production session and ``verify``: three tokens over chained rounds, to 1e-12."""
+    from specdiff_core.drafters.autoregressive import AutoregressiveSession
+
+    tables = Tables(seed=31, size=size)
+
+    def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+        def play(chance: Branches) -> tuple[int, ...]:
+            session = AutoregressiveSession(Conditionals(tables))  # type: ignore[arg-type]
+            ids = [0, *prefix]
+            session.observe(ids[:-1], None)
+            draft = drafted(session, context(ids, gamma, chance))
+            scores = tables.scores(prefix, draft)
+            verdict = verify(draft, scores, rule, chance, range(len(prefix), len(prefix) + gamma + 1))
+            return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
+
+        return outcomes(play)
+
+    assert total_variation(chain(round_law, LENGTH), tables.target_law(LENGTH)) < TOLERANCE
+
+
+def race(target: Target, drafter, config: DecodeConfig) -> list[Event]:
+    return list(speculate([3, 4, 5, 3, 4], config, target, drafter, FakeClock()))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("name", ["autoregressive", "prompt_lookup"])
+def test_match_returns_vanillas_text(drafter: AutoregressiveDrafter, name: str, temperature: float) -> None:
+    """In fp32, through the loop, for any drafter (papers.md §7.3)."""
+    target = Target(small_model(3), context=64)
+    config = DecodeConfig(rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, gamma=4, steps=4, seed=5)
+    used = drafter if name == "autoregressive" else PromptLookupDrafter(name)
+    told = last(race(target, used, config))
+    assert isinstance(told, Finished)
+    assert told.ids == last(race(target, NullDrafter(), config)).ids
+
+
+def test_a_perfect_drafter_is_always_believed() -> None:
+    """Drafter and target are one model: every token is accepted, γ + 1 come from each round."""
+    model = small_model(3)
+    target, twin = Target(model, context=64), AutoregressiveDrafter("twin", model, context=64)
+    events = race(target, twin, DecodeConfig(max_new_tokens=25, gamma=4, steps=4, temperature=1.0))
+    found = fold(events)
+    assert found.alpha == 1.0 and found.tau == 5.0
+    steps = [event for event in events if isinstance(event, DenoiseStep)]
+    assert [event.revealed for event in steps[:4]] == [(0,), (1,), (2,), (3,)]
+    assert [sum(token is not None for token in event.ids) for event in steps[:4]] == [1, 2, 3, 4]
+
+
+def test_copies_what_followed_the_longest_ending() -> None:
+    assert continuation([1, 2, 3, 9, 1, 2, 3], 2) == [9, 1]
+    assert continuation([5, 2, 3, 7, 1, 2, 3, 8, 4, 2, 3], 3) == [8, 4, 2]  # the latest of two
+    assert continuation([1, 2, 3, 9, 8, 2, 3], 8) == [9, 8, 2, 3]  # two tokens match; the copy ends with the text
+    assert continuation([4, 4], 3) == [4]
+    assert continuation([1, 2, 3], 3) == []
+    assert continuation([1], 3) == []
+
+
+def test_an_empty_copy_is_a_plain_step() -> None:
+    """The loop goes on like vanilla where nothing matches; a copy costs no drafter pass."""
+    events = race(Target(small_model(3), context=64), PromptLookupDrafter("p"), DecodeConfig(max_new_tokens=30))
+    sizes = [len(event.ids) for event in events if isinstance(event, DraftReady)]
+    assert 0 in sizes and max(sizes) > 0
+    found = fold(events)
+    assert found.nfe == 0 and found.committed == 30
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> PairSpec:
+    small_model(3).save_pretrained(tmp_path / "target")
+    small_model(1).save_pretrained(tmp_path / "small")
+    source = str(tmp_path / "small")
+    spec = DrafterSpec(name="autoregressive", label="AR", module="autoregressive", source=source, drafting="sequential")
+    return PairSpec(name="tiny", label="Tiny", target=str(tmp_path / "target"), context=64, drafters=(spec, NONE))
+
+
+def test_it_loads_strictly_and_for_its_own_target_only(pair: PairSpec, tmp_path: Path) -> None:
+    placement, spec = choose_placement("cpu"), pair.drafters[0]
+    loaded = build(spec, placement, target=small_model(3), pair=pair)
+    assert loaded.reader.context == 64 and loaded.start() is not loaded.start()
+    with pytest.raises(TokenizerMismatch, match="40 ids, the target 50"):
+        build(spec, placement, target=small_model(3, vocab=50), pair=pair)
+    (tmp_path / "small" / "model.safetensors").unlink()
+    with pytest.raises(WeightsError, match=r"model\.safetensors"):
+        build(spec, placement, target=small_model(3), pair=pair)
+
+
+def test_what_t_means_to_each_kind_of_drafter(pair: PairSpec) -> None:
+    spec = pair.drafters[0]
+    assert [dataclasses.replace(spec, drafting=kind).passes(6, 3) for kind in ("denoise", "sequential", "copy")] == [
+        3, 6, 1,
+    ]  # fmt: skip

@@ -1,0 +1,377 @@
+"""Draft trees: what grows, how the target reads one, and that walking it keeps the target's law."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from branches import Branches, chain, outcomes, total_variation
+from fakes import END, FakeTarget, good_drafter, last
+from test_drafters import small_model
+from test_lossless import LENGTH, MASK, TOLERANCE, WARM, Tables
+
+from specdiff_core.clock import FakeClock
+from specdiff_core.config import DecodeConfig, RevealOrder, Rule, Selection
+from specdiff_core.decode import speculate
+from specdiff_core.denoise import denoise
+from specdiff_core.drafters.base import Context, Draft
+from specdiff_core.drafters.null import NullDrafter
+from specdiff_core.errors import ConfigError, DraftContractError
+from specdiff_core.events import Committed, DraftReady, Verified
+from specdiff_core.metrics import fold
+from specdiff_core.rng import Independent
+from specdiff_core.sampling import residual
+from specdiff_core.target import Target
+from specdiff_core.tree import ROOT, best_first, children, depths, merge, visible
+from specdiff_core.verify import expected_runs, verify
+
+EXACT = [Rule.RATIO, Rule.DELTA, Rule.MATCH]
+
+
+def texts(ids: list[int], parents: list[int]) -> list[tuple[int, ...]]:
+    found: list[tuple[int, ...]] = []
+    for token, parent in zip(ids, parents, strict=True):
+        found.append((*(found[parent] if parent != ROOT else ()), token))
+    return found
+
+
+@pytest.mark.parametrize("budget", [1, 2, 5, 12, 84, 200])
+def test_the_tree_holds_the_most_probable_prefixes(budget: int) -> None:
+    """Against all 4 + 16 + 64 prefixes of a window of three over four words, in order."""
+    generator = torch.Generator().manual_seed(budget)
+    log_q = torch.randn(3, 4, generator=generator, dtype=torch.float64).log_softmax(-1)
+    ids, parents = best_first(log_q, budget)
+    every = {
+        text: sum(float(log_q[i, token]) for i, token in enumerate(text))
+        for size in (1, 2, 3)
+        for text in itertools.product(range(4), repeat=size)
+    }
+    found = texts(ids, parents)
+    assert len(found) == len(set(found)) == min(budget, len(every))
+    assert [every[text] for text in found] == pytest.approx(sorted(every.values(), reverse=True)[:budget])
+    assert all(parent < node for node, parent in enumerate(parents))
+
+
+def test_impossible_prefixes_do_not_grow() -> None:
+    log_q = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]).log()
+    ids, parents = best_first(log_q, 10)
+    assert sorted(texts(ids, parents)) == [(0,), (0, 0), (1,), (1, 0)]
+
+
+def test_who_reads_whom() -> None:
+    parents = [ROOT, ROOT, 0, 2, 1]
+    assert depths(parents) == [0, 0, 1, 2, 1]
+    assert children(parents, ROOT) == [0, 1] and children(parents, 3) == []
+    assert visible(parents).int().tolist() == [
+        [1, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0],
+        [1, 0, 1, 0, 0, 0],
+        [1, 1, 0, 1, 0, 0],
+        [1, 1, 0, 1, 1, 0],
+        [1, 0, 1, 0, 0, 1],
+    ]
+
+
+def grown(tables: Tables, prefix: tuple[int, ...], chance: Branches, gamma: int, nodes: int, drafts: int = 1) -> Draft:
+    context = Context(
+        ids=prefix,
+        gamma=gamma,
+        steps=1,
+        order=RevealOrder.LEFT_TO_RIGHT,
+        sampling=WARM,
+        nodes=nodes,
+        drafts=drafts,
+        chance=chance,
+    )
+    run = denoise(lambda window: tables.logits(prefix, window), context, mask_id=tables.size)
+    while True:
+        try:
+            next(run)
+        except StopIteration as done:
+            return done.value
+
+
+def scored(tables: Tables, prefix: tuple[int, ...], draft: Draft) -> torch.Tensor:
+    assert draft.parents is not None
+    seen = [(), *texts(draft.ids.tolist(), list(draft.parents))]
+    return torch.stack([tables.p((*prefix, *text)) for text in seen])
+
+
+Player = Callable[[Tables, tuple[int, ...], Draft, Branches], tuple[int, ...]]
+
+
+def distance(tables: Tables, play: Player, gamma: int, nodes: int, drafts: int = 1) -> float:
+    def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+        return outcomes(
+            lambda chance: play(tables, prefix, grown(tables, prefix, chance, gamma, nodes, drafts), chance)
+        )
+
+    return total_variation(chain(round_law, LENGTH), tables.target_law(LENGTH))
+
+
+def production(rule: Rule, selection: Selection = Selection.TRIE) -> Player:
+    def play(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches) -> tuple[int, ...]:
+        positions = range(len(prefix), len(prefix) + draft.ids.numel() + 1)
+        verdict = verify(draft, scored(tables, prefix, draft), rule, chance, positions, selection)
+        return (*(int(draft.ids[node]) for node in verdict.path), verdict.extra)
+
+    return play
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4, 7])
+@pytest.mark.parametrize("rule", EXACT)
+@pytest.mark.parametrize(("size", "gamma"), [(3, 2), (2, 3), (4, 1)])
+def test_walking_a_tree_keeps_the_joint_law(rule: Rule, size: int, gamma: int, nodes: int) -> None:
+    """Enumeration through the production ``denoise`` and ``verify``, rounds chained, three tokens, to 1e-12."""
+    assert distance(Tables(seed=nodes, size=size), production(rule), gamma, nodes) < TOLERANCE
+
+
+def longest_branch(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches) -> tuple[int, ...]:
+    """Biased: every branch is tested with draws of its own, and the longest that survives is kept (papers.md §7.5)."""
+    assert draft.parents is not None
+    best: tuple[int, ...] = ()
+    probs = scored(tables, prefix, draft)
+    leaves = [node for node in range(len(draft.parents)) if not children(draft.parents, node)]
+    for leaf in leaves:
+        path: list[int] = []
+        node = leaf
+        while node != ROOT:
+            path.insert(0, node)
+            node = draft.parents[node]
+        text: tuple[int, ...] = ()
+        for node in path:
+            drawn = int(chance.pick(probs[draft.parents[node] + 1][None], [0])[0])
+            text = (*text, drawn)
+            if drawn != int(draft.ids[node]):
+                break
+        best = max(best, text, key=len)
+    return best
+
+
+def untested_siblings(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches) -> tuple[int, ...]:
+    """Biased: the first child is tested with p(x), and on refusal the token is drawn from p itself again."""
+    probs = scored(tables, prefix, draft)
+    first = int(draft.ids[0])
+    accepted, _ = chance.accept(float(probs[0, first]))
+    return (first,) if accepted else (int(chance.pick(probs[:1], [0])[0]),)
+
+
+@pytest.mark.parametrize("biased", [longest_branch, untested_siblings])
+def test_wrong_walks_are_caught(biased: Player) -> None:
+    assert max(distance(Tables(seed), biased, 2, 4) for seed in range(4)) > 1e-2
+
+
+@pytest.mark.parametrize("selection", list(Selection))
+@pytest.mark.parametrize("rule", EXACT)
+@pytest.mark.parametrize(("size", "gamma", "drafts"), [(3, 2, 2), (2, 3, 2), (2, 2, 3), (3, 1, 3)])
+def test_several_drafts_keep_the_joint_law(
+    selection: Selection, rule: Rule, size: int, gamma: int, drafts: int
+) -> None:
+    """Self-selection with the point-mass rule, the walk over the trie, multi-round rejection: all to 1e-12."""
+    tables = Tables(seed=50 + drafts, size=size)
+    assert distance(tables, production(rule, selection), gamma, 0, drafts) < TOLERANCE
+
+
+def soft_test(tables: Tables, prefix: tuple[int, ...], draft: Draft, branch: tuple[int, ...], chance: Branches):
+    """p/q and its residual along one branch."""
+    assert draft.probs is not None
+    probs, text, row = scored(tables, prefix, draft), (), 0
+    for node in branch:
+        token, q = int(draft.ids[node]), draft.probs[node]
+        accepted, _ = chance.accept(min(1.0, float(probs[row, token] / q[token])))
+        if not accepted:
+            return (*text, int(chance.pick(residual(probs[row], q)[None], [0])[0]))
+        text, row = (*text, token), node + 1
+    return (*text, int(chance.pick(probs[row][None], [0])[0]))
+
+
+def selected_by_target_then_soft(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches):
+    """Biased: the selected draft no longer follows q (papers.md §7.5)."""
+    runs = expected_runs(draft, scored(tables, prefix, draft))
+    return soft_test(tables, prefix, draft, draft.branches[runs.index(max(runs))], chance)
+
+
+def selected_by_drafter_then_soft(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches):
+    """Biased, too: the drafter's own favourite is not a draw from q."""
+    assert draft.probs is not None
+    own = [math.prod(float(draft.probs[node, draft.ids[node]]) for node in branch) for branch in draft.branches]
+    return soft_test(tables, prefix, draft, draft.branches[own.index(max(own))], chance)
+
+
+def sorted_rounds(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches):
+    """Biased: multi-round needs the order of drawing; here the target's favourite comes first."""
+    probs = scored(tables, prefix, draft)
+    ranked = tuple(sorted(draft.branches, key=lambda branch: -float(probs[0, draft.ids[branch[0]]])))
+    play = production(Rule.RATIO, Selection.MULTI_ROUND)
+    return play(tables, prefix, dataclasses.replace(draft, branches=ranked), chance)
+
+
+def rounds_from_p(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches):
+    """Biased: after a refusal the next draft is tested with p again, not with what p still lacks."""
+    assert draft.probs is not None
+    probs = scored(tables, prefix, draft)
+    for branch in draft.branches:
+        token, q = int(draft.ids[branch[0]]), draft.probs[branch[0]]
+        if chance.accept(min(1.0, float(probs[0, token] / q[token])))[0]:
+            return (token,)
+    return (int(chance.pick(residual(probs[0], q)[None], [0])[0]),)
+
+
+@pytest.mark.parametrize(
+    "biased", [selected_by_target_then_soft, selected_by_drafter_then_soft, sorted_rounds, rounds_from_p]
+)
+def test_wrong_uses_of_several_drafts_are_caught(biased: Player) -> None:
+    assert max(distance(Tables(seed), biased, 2, 0, 2) for seed in range(4)) > 1e-2
+
+
+def test_the_selected_draft_is_the_one_with_the_longest_expected_run() -> None:
+    """By hand: two drafts over (p, q) of a fair first coin and a loaded second one."""
+    ids, parents, branches = merge([[0, 1], [1, 1], [0, 0]])
+    assert (ids, parents) == ([0, 1, 1, 1, 0], [ROOT, 0, ROOT, 2, 0]) and branches == [(0, 1), (2, 3), (0, 4)]
+    draft = tree(tuple(parents), tuple(ids))
+    draft = dataclasses.replace(draft, branches=tuple(branches), probs=torch.full((5, 2), 0.5, dtype=torch.float64))
+    p = torch.tensor([[0.5, 0.5], [0.1, 0.9], [0.5, 0.5], [0.2, 0.8], [0.5, 0.5], [0.5, 0.5]], dtype=torch.float64)
+    assert expected_runs(draft, p) == pytest.approx((0.5 + 0.45, 0.5 + 0.4, 0.5 + 0.05))
+    for selection in Selection:
+        verdict = verify(draft, p, Rule.DELTA, Independent("x"), range(6), selection)
+        assert verdict.scores == pytest.approx((0.95, 0.9, 0.55))
+        assert verdict.chosen == (0 if selection is Selection.SELF else None)
+
+
+@pytest.fixture(scope="module")
+def llama() -> Target:
+    return Target(small_model(2), context=64)
+
+
+TREE_IDS, TREE_PARENTS = [7, 9, 11, 13, 15], [ROOT, ROOT, 0, 2, 1]
+
+
+def test_a_tree_is_read_as_if_each_branch_stood_alone(llama: Target) -> None:
+    """One pass with the ancestors' mask and the depths as positions, against one plain pass for each text."""
+    run = llama.start((0, 1))
+    run.read([3, 4])
+    scores = run.score([5, *TREE_IDS], TREE_PARENTS)
+    for node, text in enumerate([(), *texts(TREE_IDS, TREE_PARENTS)]):
+        alone = llama.start((0, 1))
+        plain = alone.score([3, 4, 5, *text])
+        torch.testing.assert_close(scores.logits[node], plain.logits[-1], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(scores.features[node], plain.features[-1], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("path", [(), (0,), (1, 4), (0, 2), (0, 2, 3)])
+def test_only_the_walked_branch_stays(llama: Target, path: tuple[int, ...]) -> None:
+    """After the rollback the next pass is that of a run that read the surviving text only."""
+    run = llama.start()
+    run.read([3, 4])
+    run.score([5, *TREE_IDS], TREE_PARENTS)
+    run.keep(6, [0, *(node + 1 for node in path)])
+    assert run.length == 3 + len(path)
+    fresh = llama.start()
+    fresh.read([3, 4, 5, *(TREE_IDS[node] for node in path)])
+    torch.testing.assert_close(run.score([20, 21]).logits, fresh.score([20, 21]).logits, atol=1e-5, rtol=1e-4)
+
+
+def test_a_target_of_window_layers_refuses_a_tree() -> None:
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    torch.manual_seed(0)
+    config = Gemma2Config(
+        vocab_size=40, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=16, sliding_window=8, eos_token_id=None, pad_token_id=0,
+    )  # fmt: skip
+    run = Target(Gemma2ForCausalLM(config).eval(), context=64).start()
+    with pytest.raises(ConfigError, match="cannot verify a tree"):
+        run.score([5, *TREE_IDS], TREE_PARENTS)
+
+
+def race(config: DecodeConfig, *, drafter=None, target=None, ends: tuple[int, ...] = ()):
+    return list(speculate([3, 4, 5], config, target or FakeTarget(), drafter or good_drafter(), FakeClock(), ends=ends))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("nodes", [1, 6, 40])
+def test_match_returns_vanillas_text(nodes: int, temperature: float) -> None:
+    config = DecodeConfig(rule=Rule.MATCH, temperature=temperature, max_new_tokens=50, gamma=5, tree_nodes=nodes)
+    found = last(race(config, ends=(END,)))
+    assert found.ids == last(race(config, drafter=NullDrafter(), ends=(END,))).ids
+
+
+def test_a_large_tree_needs_fewer_rounds_than_a_small_one() -> None:
+    """Greedy, one seed; and the events tell the tree."""
+    rounds = {}
+    for nodes in (0, 1, 40):
+        events = race(DecodeConfig(max_new_tokens=60, gamma=5, tree_nodes=nodes))
+        rounds[nodes] = fold(events).rounds
+        drafts = [event for event in events if isinstance(event, DraftReady)]
+        assert all(len(event.parents) == (len(event.ids) if nodes else 0) for event in drafts)
+        assert all(len(event.ids) <= (nodes or 5) and event.nfe == 1 for event in drafts if event.ids)
+        for event, committed in zip(
+            (e for e in events if isinstance(e, Verified)), (e for e in events if isinstance(e, Committed)), strict=True
+        ):
+            assert event.accepted == len(committed.ids) - 1
+            assert len(event.path) == (event.accepted if nodes else 0)
+            assert event.lossless
+    assert rounds[40] < rounds[1]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("selection", list(Selection))
+def test_several_drafts_under_match_return_vanillas_text(selection: Selection, temperature: float) -> None:
+    """And at temperature 0 K drafts are drawn at drafter temperature 1: K greedy drafts would be one."""
+    config = DecodeConfig(
+        rule=Rule.MATCH, temperature=temperature, max_new_tokens=50, gamma=4, num_drafts=6, selection=selection
+    )
+    events = race(config, ends=(END,))
+    assert last(events).ids == last(race(config, drafter=NullDrafter(), ends=(END,))).ids
+    drafts = [event for event in events if isinstance(event, DraftReady) and event.ids]
+    assert all(len(event.branches) == 6 and event.nfe == 1 for event in drafts)
+    assert max(len(event.ids) for event in drafts) > 4  # they differ
+    verified = [event for event in events if isinstance(event, Verified) and event.tests]
+    assert all(len(event.scores) == 6 for event in verified)
+    assert all((event.chosen is not None) == (selection is Selection.SELF) for event in verified)
+
+
+def test_drafts_and_a_tree_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="exclude each other"):
+        DecodeConfig(num_drafts=2, tree_nodes=4)
+
+
+def test_a_small_room_makes_a_small_tree() -> None:
+    """Neither the context nor the limit of new tokens is passed, and the text is vanilla's."""
+    for context, limit in ((20, 40), (64, 3)):
+        config = DecodeConfig(rule=Rule.MATCH, max_new_tokens=limit, gamma=5, tree_nodes=40)
+        found = last(race(config, target=FakeTarget(context=context)))
+        plain = last(race(config, drafter=NullDrafter(), target=FakeTarget(context=context)))
+        assert found.ids == plain.ids and found.reason == plain.reason
+
+
+def tree(parents: tuple[int, ...], ids: tuple[int, ...]) -> Draft:
+    size = len(ids)
+    return Draft(
+        ids=torch.tensor(ids), probs=None, reveal_steps=(0,) * size, soft=(False,) * size, nfe=1, parents=parents
+    )
+
+
+def test_nothing_stands_behind_an_end_of_text() -> None:
+    cut = tree((ROOT, 0, ROOT, 1, 2), (5, END, 6, 7, 8)).until([END])
+    assert cut.ids.tolist() == [5, END, 6, 8] and cut.parents == (ROOT, 0, ROOT, 2)
+
+
+@pytest.mark.parametrize(
+    ("parents", "words"),
+    [((ROOT, 1), "no tree"), ((ROOT,), "no tree"), ((ROOT, -2), "no tree"), ((ROOT, 0), "deeper than")],
+)
+def test_a_draft_that_is_no_tree_is_refused(parents: tuple[int, ...], words: str) -> None:
+    with pytest.raises(DraftContractError, match=words):
+        tree(parents, (5, 6)).check(1, 12, 4)
+    with pytest.raises(DraftContractError, match="2 tokens for"):
+        tree((ROOT, ROOT), (5, 6)).check(1, 12, 1)
+
+
+def test_the_mask_is_never_a_node() -> None:
+    draft = grown(Tables(0), (), Branches([]), 2, 40)
+    assert MASK not in draft.ids.tolist() and draft.ids.numel() == 3 + 9
