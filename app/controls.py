@@ -12,7 +12,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdiff_core.config import ORDER_WORDS, RULE_WORDS, DecodeConfig
+from specdiff_core.config import ORDER_WORDS, RULE_WORDS, SELECTION_WORDS, DecodeConfig
 from specdiff_core.config import check_prompt as check_text
 from specdiff_core.errors import ConfigError
 from specdiff_core.registry import PAIRS, PairSpec
@@ -143,6 +143,7 @@ def widget(name: str) -> gr.components.Component:
         "drafter": drafter_choices(str(FIELDS["pair"].default)),
         "order": [(words, order.value) for order, words in ORDER_WORDS.items()],
         "rule": [(words, rule.value) for rule, words in RULE_WORDS.items()],
+        "selection": [(words, selection.value) for selection, words in SELECTION_WORDS.items()],
     }[name]
     default = getattr(item.default, "value", item.default)
     return unjudged(gr.Dropdown(choices=choices, value=default, filterable=False, **common))

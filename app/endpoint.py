@@ -28,6 +28,9 @@ def race_endpoint(results: Results) -> Any:
         gamma: int = 8,
         steps: int = 1,
         order: str = "left_to_right",
+        tree_nodes: int = 0,
+        num_drafts: int = 1,
+        selection: str = "self",
         rule: str = "ratio",
         temperature: float = 0.0,
         draft_temperature: float | None = None,
@@ -48,10 +51,14 @@ def race_endpoint(results: Results) -> Any:
         Args:
             prompt: The text to continue, 1 to 20,000 characters.
             pair: The model pair: "embedded" (ships with the project) or "gpt2-mdlm".
-            drafter: The drafter: "block", "mdlm", or "none" for vanilla only.
+            drafter: The drafter: "block", "mdlm", "autoregressive", "prompt_lookup", or "none" for vanilla only.
             gamma: Tokens drafted per round, 1 to 32.
             steps: Denoising steps T per round, 1 to gamma.
             order: Reveal order: left_to_right, random, entropy, margin, max_prob or value_confidence.
+            tree_nodes: Nodes of a draft tree, 0 to 128; 0 drafts one window.
+            num_drafts: Drafts K per round, 1 to 16, drawn from one drafter pass.
+            selection: What becomes of several drafts: self (the target scores all, the best is tested), trie or
+                multi_round.
             rule: Verification rule: ratio, match, delta (all exact) or naive (exact only where
                 positions are revealed from left to right).
             temperature: Temperature of the target, 0 to 2; 0 always takes the most probable token.

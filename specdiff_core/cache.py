@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers import DynamicCache, PretrainedConfig
 from transformers.cache_utils import DynamicLayer
@@ -81,6 +82,7 @@ def new_cache(config: PretrainedConfig) -> DynamicCache:
     return cache
 
 
+@torch.inference_mode()
 def move_to_front(cache: DynamicCache, scored: int, rows: Sequence[int]) -> None:
     """Of the last ``scored`` positions move ``rows`` to the first places, in every layer; the others are left as they
     are, to be cropped."""

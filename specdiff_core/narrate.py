@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from specdiff_core.config import Rule
-from specdiff_core.drafters.base import DenoiseState, Draft
+from specdiff_core.drafters.base import DenoiseState, Draft, picked
 from specdiff_core.events import Candidate, DenoiseStep, DraftReady, Span, TargetScored, Test, Verified
 from specdiff_core.verify import Verdict, node_probs
 
@@ -44,7 +44,7 @@ def tell_step(round: int, step: int, state: DenoiseState, span: Span) -> Denoise
 
 def tell_draft(round: int, draft: Draft, span: Span) -> DraftReady:
     ids = draft.ids.tolist()
-    q = [1.0] * len(ids) if draft.probs is None else draft.probs[range(len(ids)), ids].tolist()
+    q = [1.0] * len(ids) if draft.probs is None else picked(draft.probs, draft.ids)
     return DraftReady(
         round=round,
         ids=tuple(ids),

@@ -6,6 +6,7 @@ depends on (seed, position) only, which is what makes ``match`` return vanilla's
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from typing import Protocol
@@ -47,7 +48,11 @@ class Independent:
     """Fresh uniform draws in float64 from one named stream."""
 
     def __init__(self, *key: int | str) -> None:
-        self._generator = torch.Generator().manual_seed(_seed(*key))
+        self._named = key
+
+    @functools.cached_property
+    def _generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(_seed(*self._named))  # made at the first draw: a greedy run has none
 
     def _uniform(self, count: int) -> Tensor:
         return torch.rand(count, dtype=torch.float64, generator=self._generator)

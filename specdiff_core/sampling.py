@@ -29,10 +29,12 @@ def process(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -
         SpecDiffError: a row holds no finite logit, or a NaN.
     """
     logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
-    if forbidden:
+    top = logits.max(-1, keepdim=True)
+    # A greedy row needs its largest logit only: no copy, unless a forbidden id has it.
+    if forbidden and (sampling.temperature or not set(forbidden).isdisjoint(top.indices.flatten().tolist())):
         logits = logits.clone()
         logits[..., list(forbidden)] = -torch.inf
-    top = logits.max(-1, keepdim=True)
+        top = logits.max(-1, keepdim=True)
     if not bool(torch.isfinite(top.values).all()):  # a NaN anywhere makes the maximum NaN
         raise SpecDiffError(
             "A model returned logits that are not numbers.",

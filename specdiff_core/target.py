@@ -99,7 +99,6 @@ class TargetSession:
         """
         return self._forward(ids, logits_to_keep=0, parents=parents)
 
-    @torch.inference_mode()
     def keep(self, scored: int, rows: Sequence[int]) -> None:
         """Roll back: of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
         surplus = scored - len(rows)

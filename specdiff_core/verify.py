@@ -14,7 +14,7 @@ from operator import mul
 from torch import Tensor
 
 from specdiff_core.config import Rule, Selection
-from specdiff_core.drafters.base import Draft
+from specdiff_core.drafters.base import Draft, picked
 from specdiff_core.rng import Chance
 from specdiff_core.sampling import residual, without
 from specdiff_core.tree import ROOT, children
@@ -88,7 +88,7 @@ def verify(
     size = draft.ids.numel()
     tokens = draft.ids.tolist()
     p = node_probs(draft, target_probs)
-    q = [1.0] * size if draft.probs is None else draft.probs[range(size), tokens].tolist()
+    q = [1.0] * size if draft.probs is None else picked(draft.probs, draft.ids)
     if rule is Rule.MATCH:
         return _match(tokens, p, q, target_probs, chance, positions)
     soft = tuple(draft.probs is not None and (rule is Rule.NAIVE or ok) for ok in draft.soft)
@@ -177,10 +177,9 @@ def _match(
 
 def node_probs(draft: Draft, target_probs: Tensor) -> list[float]:
     """p of each drafted token behind what comes before it: in a window the token to its left, in a tree its parent."""
-    size = draft.ids.numel()
-    rows = range(size) if draft.parents is None else [parent + 1 for parent in draft.parents]
-    p: list[float] = target_probs[rows, draft.ids.tolist()].tolist()
-    return p
+    if draft.parents is None:
+        return picked(target_probs[: draft.ids.numel()], draft.ids)
+    return picked(target_probs[[parent + 1 for parent in draft.parents]], draft.ids)
 
 
 def expected_runs(draft: Draft, target_probs: Tensor) -> tuple[float, ...]:

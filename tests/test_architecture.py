@@ -123,6 +123,7 @@ def test_chance_and_time_have_one_home() -> None:
     }
     elsewhere = {
         ("specdiff_core/bench/report.py", "default_rng"),  # the bootstrap resamples what was measured
+        ("app/measure.py", "default_rng"),
         ("specdiff_core/models/mdlm.py", "normal_"),  # weights that training begins with
         ("specdiff_core/models/dflash.py", "normal_"),
     }

@@ -381,6 +381,10 @@ def test_goals_are_held_against_the_best_cell() -> None:
     assert found[0].why == ""
     # A round costs 4 / 2.5 vanilla tokens, so three times as fast needs τ = 3 · 1.6.
     assert "draft 25 %, verify 75 %" in found[1].why and "needs τ = 4.80; measured τ = 4.00" in found[1].why
+    tree = sweep_of(("block", 4, 2.5, 2.3), ("block", 6, 9.0, 9.0))
+    tree["cells"][1]["nodes"] = 16
+    assert list(outcomes([tree, sweep_of(("block", 8, 9.0, 9.0))])) == list(outcomes([tree]))
+    assert "γ=4" in next(iter(outcomes([tree]))).figure, "a tree is another method"
     section = goals_section([sweep_of(("block", 4, 2.5, 2.3))])
     assert "| NO " in section and "- block γ=4 T=1 over vanilla, dialogue: " in section
 

@@ -57,6 +57,23 @@ def test_match_is_vanilla_token_for_token(engine: Engine, drafter: str, temperat
         assert_same(engine, item["prompt"], ids_of(engine, item["prompt"], config), vanilla, config)
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [{"tree_nodes": 12}, *({"num_drafts": 4, "selection": way} for way in ("self", "trie"))],
+    ids=["tree", "self-selection", "trie"],
+)
+@pytest.mark.parametrize("drafter", ["block", "mdlm"])
+def test_match_is_vanilla_through_trees_and_several_drafts(
+    engine: Engine, drafter: str, shape: dict[str, object]
+) -> None:
+    """Branches are read under a mask of their own and compacted in the cache; not one token may move."""
+    for number, item in enumerate(PROMPTS[::2]):
+        settings = {"temperature": (0.0, 1.0)[number % 2], "seed": number, "max_new_tokens": 40, "rule": Rule.MATCH}
+        vanilla = ids_of(engine, item["prompt"], DecodeConfig(drafter="none", **settings))
+        config = DecodeConfig.parse({"drafter": drafter, "gamma": 9, **settings, **shape})
+        assert_same(engine, item["prompt"], ids_of(engine, item["prompt"], config), vanilla, config)
+
+
 def test_vanilla_is_transformers_generate(engine: Engine) -> None:
     for item in PROMPTS:
         prompt = torch.tensor([engine.encode(item["prompt"])])

@@ -266,7 +266,7 @@ def test_a_mask_that_the_target_may_say_is_refused(pair: PairSpec) -> None:
 
 
 def test_no_memory_is_said_so(pair: PairSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args):
+    def full(*args, **options):
         raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr(loading, "load_causal", full)

@@ -128,6 +128,34 @@ def test_labels_are_the_targets_distribution_of_each_slot(setting) -> None:
     assert float(labels[..., MASK].max()) == 0.0
 
 
+def test_streaks_are_counted_on_whole_windows_of_target_written_text_only(setting) -> None:
+    """The loss with the streak term, less the one without it, is the term by hand: Σ_j sg(Π_{i<j} q_i) log q_j."""
+    corpus, tokenizer, cache, target = setting
+    own = [np.tile(np.arange(2, 100, dtype=np.uint16), 4)]
+    options = {"written": own, "share": 0.5, "whole": 0.5, **SIZES}
+    model = fresh(setting)
+    plain = DraftTask(model, target, corpus, tokenizer, cache, **options)
+    task = DraftTask(model, target, corpus, tokenizer, cache, streak=2.0, **options)
+    rows, windows = task._draw()
+    inputs = task._inputs(rows, windows)
+    ids, padding, chains = inputs[0], inputs[1], inputs[-1].numpy()
+    sizes = (windows.rank >= 0).sum(1)
+    whole = windows.masked.sum(1) == sizes
+    assert (chains == (whole & (windows.row >= 2))).all() and 0 < chains.sum() < whole.sum()  # rows 2, 3 are its own
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        logits = model(ids, first=ids.shape[1] - SLOTS, padding=padding).float()
+    logits[..., MASK] = -torch.inf
+    log_q, total = logits.log_softmax(-1), 0.0
+    for n in np.flatnonzero(chains):
+        before = 1.0
+        for slot in range(SLOTS - sizes[n], SLOTS):
+            one = float(log_q[n, slot, int(rows[windows.row[n], windows.position[n, slot]])])
+            total -= before * one
+            before *= math.exp(one)
+    found = float((task._nats(*inputs) - plain._nats(*inputs)).detach())
+    assert found == pytest.approx(2.0 * total / chains.sum(), rel=1e-3)
+
+
 def run(setting, folder: Path, *, steps: int, resume: bool = False, stop_after: int | None = None) -> list:
     corpus, tokenizer, cache, target = setting
     own = [np.tile(np.arange(2, 100, dtype=np.uint16), 4)]

@@ -5,14 +5,18 @@ import { clockOf } from './fold.js';
 import { SOURCES, rate, seconds, tokenTitle } from './words.js';
 
 const TITLES = { drafted: 'Diffusion drafts', vanilla: 'Vanilla' };
+const OTHERS = ['autoregressive', 'prompt_lookup']; // drafters that denoise nothing: no diffusion, no T
 const PROMPT_SHOWN = 280;
 
 export function laneSubtitle(name, header) {
   if (name === 'vanilla') return 'one target pass per token';
   if (!header) return '';
-  const { drafter, gamma, steps, rule } = header.config;
-  return `${drafter} · γ ${gamma} · T ${steps} · ${rule}`;
+  const { drafter, gamma, steps, rule, tree_nodes: nodes, num_drafts: drafts, selection } = header.config;
+  const how = nodes ? ` · B ${nodes}` : drafts > 1 ? ` · K ${drafts} · ${selection.replace('_', '-')}` : OTHERS.includes(drafter) ? '' : ` · T ${steps}`;
+  return `${drafter} · γ ${gamma}${how} · ${rule}`;
 }
+
+const titleOf = (name, header) => (name === 'drafted' && header && OTHERS.includes(header.config.drafter) ? 'Drafts' : TITLES[name]);
 
 const looksLikeCode = (prompt) => /^\s*(def |class |import |from \w+ import|#|@)|\n {4}/m.test(prompt);
 
@@ -26,6 +30,7 @@ export class LaneView {
     this.count = h('span', { class: 'sd-count' });
     this.state = h('span', { class: 'sd-done' });
     this.fill = h('div', { class: 'sd-fill' });
+    this.title = h('h2', {}, TITLES[name]);
     this.subtitle = h('span', { class: 'sd-sub' });
     this.prompt = h('span', { class: 'sd-prompt' });
     this.body = h('span');
@@ -38,7 +43,7 @@ export class LaneView {
     });
     this.element = h('section', { class: `sd-lane sd-${name}`, 'aria-label': TITLES[name] },
       h('header', {},
-        h('div', { class: 'sd-lane-name' }, h('h2', {}, TITLES[name]), this.subtitle),
+        h('div', { class: 'sd-lane-name' }, this.title, this.subtitle),
         h('div', { class: 'sd-times' },
           h('div', { class: 'sd-clockline', role: 'timer', 'aria-label': `${TITLES[name]}: decode time in seconds` },
             this.state, this.clock, h('span', { class: 'sd-unit' }, 's')),
@@ -61,6 +66,7 @@ export class LaneView {
     for (const [element, words] of [[this.clock, '0.000'], [this.rate, '–'], [this.state, ''], [this.count, '']]) text(element, words);
     this.fill.style.transform = 'scaleX(0)';
     const header = lane ? lane.header : null;
+    text(this.title, titleOf(this.name, header));
     text(this.subtitle, laneSubtitle(this.name, header));
     const prompt = header ? header.prompt : '';
     text(this.prompt, prompt.length > PROMPT_SHOWN ? `…${prompt.slice(-PROMPT_SHOWN)}` : prompt);

@@ -64,14 +64,15 @@ export class WindowView {
       this.build(0, 0);
       return;
     }
-    const total = view.tree ? view.tree.count : Math.max(view.total, view.steps.length);
-    this.build(view.size, total, Boolean(view.tree));
+    const total = view.tree ? view.tree.count : view.copied ? 1 : Math.max(view.total, view.steps.length);
+    this.build(view.size, total, view.tree ? view.tree.name : view.copied ? 'copy' : 'step');
     text(this.round, `round ${view.round + 1} of ${lane.rounds.length}`);
     this.header(view, ahead);
     this.anchor.textContent = cell(piece(lane, view.anchor));
     attribute(this.anchor, 'title', `anchor: the last committed token, ${JSON.stringify(piece(lane, view.anchor))}`);
     for (let step = 0; step < total; step += 1) {
       if (view.tree) this.line(view, lane, step);
+      else if (view.copied) this.copy(view, lane);
       else this.step(view, lane, step);
     }
     for (let position = 0; position <= view.size; position += 1) this.test(view, lane, position);
@@ -90,8 +91,8 @@ export class WindowView {
   }
 
   /** Make the cells for γ columns and T rows, once per shape. */
-  build(size, steps, tree = false) {
-    const shape = `${size}x${steps}${tree ? ' tree' : ''}`;
+  build(size, steps, kind = 'step') {
+    const shape = `${size}x${steps} ${kind}`;
     if (shape === this.shape) return;
     this.shape = shape;
     this.cells = [];
@@ -113,7 +114,7 @@ export class WindowView {
     for (let step = 0; step < steps; step += 1) {
       const cells = Array.from({ length: size }, () => h('div', { class: 'sd-c', role: 'cell' }));
       this.cells.push(cells);
-      body.append(row('', label(tree ? (step ? '' : 'tree') : `step ${step + 1}`), blank(), ...cells, blank()));
+      body.append(row('', label(kind === 'step' ? `step ${step + 1}` : step ? '' : kind), blank(), ...cells, blank()));
     }
     this.table.append(body);
     for (let i = 0; i <= size; i += 1) this.tests.push(testCell());
@@ -144,6 +145,20 @@ export class WindowView {
         .map((candidate) => `${JSON.stringify(piece(lane, candidate.id))} ${exact(candidate.prob)}`).join(', ');
       const what = id === null ? 'masked' : fresh ? `revealed ${JSON.stringify(piece(lane, id))}` : `known ${JSON.stringify(piece(lane, id))}`;
       attribute(element, 'title', `position ${position + 1}, step ${step + 1}: ${what}; confidence ${exact(confidence)}${best ? `; best: ${best}` : ''}`);
+    });
+  }
+
+  /** Tokens that were copied from the text, without a drafter pass. */
+  copy(view, lane) {
+    const key = `copy/${view.round}/${Boolean(view.draft)}`;
+    if (this.rows[0] === key) return;
+    this.rows[0] = key;
+    this.cells[0].forEach((element, position) => {
+      const id = view.draft ? view.draft.ids[position] : undefined;
+      element.className = `sd-c ${id === undefined ? 'sd-nothing' : 'sd-kept'}`;
+      element.dataset.heat = '0';
+      element.textContent = id === undefined ? '' : cell(piece(lane, id));
+      attribute(element, 'title', id === undefined ? 'nothing copied' : `position ${position + 1}: copied ${JSON.stringify(piece(lane, id))}`);
     });
   }
 
@@ -231,6 +246,12 @@ const figuresOf = (test) => (test.kind === 'match' ? (test.accepted ? 'same' : '
 
 function noteOf(view) {
   if (!view.verified) return '';
+  const { scores, chosen } = view.verified;
+  if (scores && scores.length) {
+    const all = scores.map((score, k) => `${k === chosen ? '★ ' : ''}${score.toFixed(2)}`).join(', ');
+    const why = chosen === null || chosen === undefined ? 'all drafts stand in one tree' : `draft ${chosen + 1} has the largest and was tested`;
+    return `S, the expected run of each of the ${scores.length} drafts: ${all}; ${why}. ${view.verified.fallback}`;
+  }
   if (!view.verified.lossless) return '⚠ Not lossless: with several steps this rule can change the law of the text.';
   return view.verified.fallback ? `Note: ${view.verified.fallback}` : '';
 }

@@ -51,7 +51,7 @@ export function buildLane(events) {
     if (event.kind === 'PiecesSeen') Object.assign(lane.pieces, event.pieces);
     if (event.kind === 'Finished') lane.finished = event;
     if (event.kind === 'RoundStarted') {
-      current = { round: event.round, size: 0, steps: 0, drafted: 0, accepted: 0, extra: false, tree: null };
+      current = { round: event.round, size: 0, steps: 0, drafted: 0, accepted: 0, extra: false, tree: null, copied: false };
       lane.rounds.push(current);
     }
     if (event.kind === 'Committed') ids.push(...event.ids); // also in slim news, where no round is announced
@@ -62,9 +62,11 @@ export function buildLane(events) {
     }
     if (event.kind === 'DraftReady') {
       const tree = event.parents && event.parents.length ? treeOf(event.parents) : null;
+      if (tree) tree.name = event.branches && event.branches.length ? 'drafts' : 'tree';
       current.tree = tree;
       current.drafted = tree ? tree.deepest : event.ids.length; // fewer than the window where the text ends in it
       current.size = Math.max(current.size, current.drafted);
+      current.copied = !event.nfe && event.ids.length > 0;
     }
     if (event.kind === 'Verified') current.accepted = event.accepted;
     if (event.kind === 'Committed') current.extra = event.ids.length > current.accepted;
@@ -85,8 +87,9 @@ export function check(lane) {
   const need = (true_, words) => { if (!true_) throw new TypeError(words); };
   let size = null;
   let tree = false;
+  let several = false;
   for (const event of lane.events) {
-    if (event.kind === 'RoundStarted') [size, tree] = [null, false];
+    if (event.kind === 'RoundStarted') [size, tree, several] = [null, false, false];
     if (event.kind === 'DenoiseStep') {
       need([event.confidence, event.candidates].every((list) => list.length === event.ids.length), 'a step of two sizes');
       need(size === null || size === event.ids.length, 'a window that changes its size');
@@ -95,10 +98,12 @@ export function check(lane) {
     if (event.kind === 'DraftReady') {
       size = event.ids.length;
       tree = Boolean(event.parents && event.parents.length);
+      several = Boolean(event.branches && event.branches.length);
     }
     if (event.kind === 'TargetScored') need(event.p.length === (size ?? 0), 'scores for another draft');
     if (event.kind === 'Verified') {
       const positions = reached(event.tests).length;
+      need(several || positions === event.tests.length, 'two tests of one token');
       need(positions <= (size ?? 0) && event.accepted <= positions, 'tests of another draft');
       need(positions === event.accepted + 1 || (positions === event.accepted && (tree || event.accepted === (size ?? 0))), 'no test that ended the run');
       need((event.path || []).every((node) => node >= 0 && node < (size ?? 0)), 'a path outside its tree');
@@ -178,7 +183,7 @@ function apply(state, lane, event, time) {
       if (state.window && state.window.verified) state.previous = state.window;
       state.window = {
         round: event.round, length: event.length, anchor: event.anchor, size: known.size, total: known.steps,
-        drafted: known.drafted, extra: known.extra, tree: known.tree || null,
+        drafted: known.drafted, extra: known.extra, tree: known.tree || null, copied: Boolean(known.copied),
         steps: [], draft: null, scored: null, verified: null, committed: null,
       };
       break;

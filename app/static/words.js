@@ -86,7 +86,10 @@ export function narrate(view, word) {
   if (view.draft && view.draft.nfe && !view.drafted) return `${name}: stopped while drafting.`;
   if (view.size === 0) return `${name}: one target pass for one token.`;
   if (view.scored) return `${name}: the target has read the ${plural(view.draft ? view.draft.ids.length : view.drafted, 'drafted token')} in one pass.`;
+  const several = view.draft && view.draft.branches ? view.draft.branches.length : 0;
+  if (several) return `${name}: ${several} drafts are drawn from one drafter pass, ${plural(view.draft.ids.length, 'node')} in all.`;
   if (view.tree && view.draft) return `${name}: one drafter pass has grown a tree of ${plural(view.draft.ids.length, 'node')}.`;
+  if (view.copied) return `${name}: ${plural(view.drafted, 'token')} ${view.draft ? 'are copied' : 'to copy'}: they followed when the text last ended like this.`.replace('1 token are', '1 token is');
   const step = view.steps[view.steps.length - 1];
   if (step) {
     const where = list([...step.revealed].sort((a, b) => a - b).map((position) => position + 1));
@@ -101,7 +104,7 @@ function verdict(view, word) {
   const extra = quoted(word(verified.extra));
   if (size === 0) return `the target writes ${extra}.`;
   const last = verified.tests[verified.tests.length - 1];
-  if (view.tree) {
+  if (last && last.kind === 'tree') {
     const walked = `the target’s draws follow the tree of ${plural(draft.ids.length, 'node')} for ${plural(verified.accepted, 'token')}`;
     if (!view.extra) return `${walked}, and the text ends there.`;
     return verified.source === 'bonus' ? `${walked}, to the end of a branch; it adds a bonus token, ${extra}.` : `${walked}, then leave it with ${extra}.`;

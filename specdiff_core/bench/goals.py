@@ -38,7 +38,7 @@ def best_cell(sweep: Result, drafter: str) -> Result | None:
 
     One γ and T serves for all goals of a drafter: two rows never speak of two settings.
     """
-    own = [cell for cell in sweep["cells"] if cell["drafter"] == drafter]
+    own = [cell for cell in sweep["cells"] if cell["drafter"] == drafter and not cell.get("nodes")]
     return max(own, key=lambda cell: min(value / goal for _, value, _, goal in speed_goals(cell)), default=None)
 
 
@@ -70,9 +70,14 @@ def outcomes(results: Sequence[Result]) -> Iterator[Outcome]:
             yield from kind(result, results)
 
 
+def greedy_sweeps(results: Sequence[Result]) -> list[Result]:
+    """The sweeps at temperature 0, in their order."""
+    return [result for result in results if result.get("kind") == "sweep" and result["settings"]["temperature"] == 0]
+
+
 def _of_sweep(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
-    if result["settings"]["temperature"] != 0:
-        return
+    if result is not next(iter(greedy_sweeps(results)), None):
+        return  # the goals are held against one sweep; others may hold further methods
     for drafter in MEANS:
         if (cell := best_cell(result, drafter)) is not None:
             yield from (speedup_outcome(cell, *goal) for goal in speed_goals(cell))
@@ -87,7 +92,7 @@ def _of_generate(result: Result, results: Sequence[Result]) -> Iterator[Outcome]
 
 def _of_forwards(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
     """At the best cell of each drafter with a goal: the figure is about the loop that is recommended."""
-    sweeps = [other for other in results if other.get("kind") == "sweep" and other["settings"]["temperature"] == 0]
+    sweeps = greedy_sweeps(results)[:1]
     best = [cell_name(cell) for sweep in sweeps for name in MEANS if (cell := best_cell(sweep, name)) is not None]
     for entry in result["cells"]:
         if cell_name(entry) in best and entry.get("efficiency"):

@@ -96,7 +96,7 @@ class Draft:
                 raise DraftContractError("The draft's parents are no tree: each must come before its children.")
             if max(depths(self.parents), default=0) >= gamma:
                 raise DraftContractError(f"The draft's tree is deeper than γ = {gamma}.")
-        if size and not (int(self.ids.min()) >= 0 and int(self.ids.max()) < vocab_size):
+        if not all(0 <= token < vocab_size for token in self.ids.tolist()):
             raise DraftContractError("The drafter returned an id outside the vocabulary.")
         if len(self.soft) != size or len(self.reveal_steps) != size:
             raise DraftContractError("The draft's soft and reveal_steps do not match its tokens.")
@@ -108,8 +108,14 @@ class Draft:
             )
         if self.probs is not None and size and not bool(torch.isfinite(self.probs.sum())):
             raise DraftContractError("The drafter's q is not finite.", hint="Its weights may be damaged.")
-        if self.probs is not None and not bool((self.probs[range(size), self.ids.tolist()] > 0).all()):
+        if self.probs is not None and not all(q > 0 for q in picked(self.probs, self.ids)):
             raise DraftContractError("The drafter drew a token to which its own q gives no probability.")
+
+
+def picked(probs: Tensor, ids: Tensor) -> list[float]:
+    """Each row's probability of its id: ``probs [n, V]``, ``ids [n]``."""
+    found: list[float] = probs.gather(-1, ids.to(probs.device)[:, None])[:, 0].tolist()
+    return found
 
 
 class DraftSession(Protocol):

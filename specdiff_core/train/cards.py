@@ -128,8 +128,15 @@ DRAFTERS = {
     "mdlm": (
         "A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for its target as in SpecDiff "
         "(arXiv 2408.05636): trained with the SUBS objective, then on windows of masks with the target's own "
-        "distribution as labels, half of them, where it had any, in text that the target wrote. Format of "
+        "distribution as labels, many of them in text that the target wrote. Format of "
         "`kuleshov-group/mdlm-owt`.",
+        "tokens_per_round/",
+        "γ = 8, T = 1",
+    ),
+    "mdlm_streak": (
+        "The masked discrete diffusion drafter aligned with its target by streak-distillation (SpecDiff-2, arXiv "
+        "2511.00606): fully masked windows of text that the target wrote, weighted by the probability that all tokens "
+        "to the left are accepted. Format of `kuleshov-group/mdlm-owt`.",
         "tokens_per_round/",
         "γ = 8, T = 1",
     ),

@@ -128,10 +128,10 @@ def run_train(args: argparse.Namespace) -> None:
             raise ConfigError(
                 f"--temperatures lie in 0 to 2; {value} does not.", field="temperatures", hint="0 is greedy."
             )
-    from specdiff_core.train.parts import Job
+    from specdiff_core.train.parts import job_of
 
     flags.set_threads(args.threads)
-    job = Job.of(args)
+    job = job_of(args)
     _report(job.events(), total=job.total)
     print(f"{args.part}: {job.finish()}")
 

@@ -6,7 +6,6 @@ Knows how models, text and cards come together; no objective, no optimiser, no f
 from __future__ import annotations
 
 import argparse
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,113 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from specdiff_core.device import choose_placement
-from specdiff_core.provenance import command, provenance
-from specdiff_core.train.card import HISTORY, Training, read_history, training_facts, write_history
-from specdiff_core.train.corpus import Corpus, encode_split
-from specdiff_core.train.defaults import EMBEDDED, PARTS
-from specdiff_core.train.loop import Plan
+from specdiff_core.train.corpus import encode_split
+from specdiff_core.train.job import Job
 from specdiff_core.train.sources import load_target, load_tokenizer, written_stream
 
 if TYPE_CHECKING:
     from specdiff_core.models.dflash import DFlashDraftModel
     from specdiff_core.models.mdlm import Mdlm
-
-
-class Job(ABC):
-    """One part to train: :meth:`events` until they end, then :meth:`finish`.
-
-    Args:
-        args: the flags of ``train``; see :func:`specdiff_core.train.command.add_train`.
-
-    Raises:
-        CorpusError: there is no text in ``--corpus``.
-        WeightsError: an earlier part is missing.
-    """
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.args, self._defaults = args, PARTS[args.part]
-        self.corpus = Corpus.open(args.corpus)
-        self._facts = provenance()  # of the code that trains, not of what the repository holds hours later
-        self._earlier = self._runs_before()
-        self.out: Path = args.out or EMBEDDED / args.part
-
-    @staticmethod
-    def of(args: argparse.Namespace) -> Job:
-        """The job of ``args.part``."""
-        return JOBS[args.part](args)
-
-    @property
-    def total(self) -> int:
-        """Steps of the progress bar."""
-        return int(self.args.steps or self._defaults.steps)
-
-    @abstractmethod
-    def events(self) -> Iterator[Any]:
-        """Train, and say what happens."""
-
-    @abstractmethod
-    def finish(self) -> Path:
-        """Leave the result in ``--out``; returns what to tell people."""
-
-    def _runs_before(self) -> tuple[Training, ...]:
-        """What is behind ``--start``; kept in the run's folder, since a finished run may have replaced it there."""
-        kept = self.plan.run / "before.json"
-        if not self.args.start:
-            return ()
-        if not (self.args.resume and kept.is_file()):
-            write_history(kept, read_history(self.args.start / HISTORY))
-        return read_history(kept)
-
-    # What several parts begin from.
-
-    @property
-    def plan(self) -> Plan:
-        """How long and how fast, from the flags."""
-        args = self.args
-        return Plan(
-            steps=self.total,
-            run=args.run_folder or Path("runs") / args.part,
-            warmup=args.warmup or self._defaults.warmup,
-            decay_from=args.decay_from,
-            resume=args.resume,
-            average=args.average,
-        )
-
-    @property
-    def tokens(self) -> int:
-        """Tokens per step."""
-        return int(self.args.batch_tokens or self._defaults.batch_tokens)
-
-    @property
-    def rows(self) -> int:
-        """Rows per step."""
-        return max(1, self.tokens // self.args.length)
-
-    @property
-    def device(self) -> torch.device:
-        return choose_placement(self.args.device).device
-
-    @property
-    def phases(self) -> tuple[Path, ...]:
-        """Where each phase of the run keeps its ``metrics.jsonl``, in order."""
-        return (self.plan.run,)
-
-    def history(self) -> tuple[Training, ...]:
-        """All runs behind the weights, this one last."""
-        facts = self._facts
-        steps, tokens, seconds = training_facts(*self.phases)
-        this = Training(
-            steps=steps,
-            tokens=tokens,
-            seconds=seconds,
-            hardware=facts["gpu"] if self.device.type == "cuda" else f"{facts['threads']} threads of {facts['cpu']}",
-            commit=facts["commit"] + (" with local changes" if facts["dirty"] else ""),
-            corpus=self.corpus.fingerprint(),
-            seed=self.args.seed,
-            command=command(self.args.argv),
-        )
-        return (*self._earlier, this)
 
 
 class TokenizerJob(Job):
@@ -185,10 +84,12 @@ class DrafterJob(Job):
         self.tokenizer = load_tokenizer(args.tokenizer)
         self.target = load_target(args.target, self.device)
 
-    def card(self, model: nn.Module) -> Path:
+    def card(self, model: nn.Module, kind: str = "") -> Path:
+        """``kind``: of drafter, where it is not the part's name."""
         from specdiff_core.train.cards import card_of_drafter
 
-        return card_of_drafter(self.args.part, model, phases=self.phases, history=self.history(), folder=self.out)
+        kind = kind or self.args.part
+        return card_of_drafter(kind, model, phases=self.phases, history=self.history(), folder=self.out)
 
 
 class MdlmJob(DrafterJob):
@@ -245,7 +146,7 @@ class MdlmJob(DrafterJob):
         from specdiff_core.train.mdlm import export
 
         export(self.model, self.out)
-        return self.card(self.model)
+        return self.card(self.model, "mdlm_streak" if self.args.streak else "")
 
 
 class BlockJob(DrafterJob):
@@ -331,9 +232,9 @@ class AutoregressiveJob(DrafterJob):
         )
 
     def finish(self) -> Path:
-        from specdiff_core.train.target import export_target
+        from specdiff_core.train.target import export_causal
 
-        export_target(self.model, self.tokenizer, self.out)
+        export_causal(self.model, self.out)
         return self.card(self.model)
 
 
@@ -373,3 +274,8 @@ JOBS: dict[str, type[Job]] = {
     "autoregressive": AutoregressiveJob,
 }
 """Part -> its job, in the order in which a pair is made."""
+
+
+def job_of(args: argparse.Namespace) -> Job:
+    """The job of ``args.part``."""
+    return JOBS[args.part](args)

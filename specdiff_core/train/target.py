@@ -141,7 +141,13 @@ def train_target(
 
 
 def export_target(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path) -> Path:
-    """Write the model as transformers loads it: bf16 safetensors in shards below 9 MB, and its tokenizer."""
+    """Write the model as transformers loads it, and its tokenizer."""
+    tokenizer.save_pretrained(export_causal(model, out))
+    return out
+
+
+def export_causal(model: LlamaForCausalLM, out: Path) -> Path:
+    """Write the model alone: bf16 safetensors in shards below 9 MB."""
     out.mkdir(parents=True, exist_ok=True)
     for stale in (*out.glob("*.safetensors"), out / INDEX):
         stale.unlink(missing_ok=True)
@@ -150,5 +156,4 @@ def export_target(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, o
     rotary = copy.deepcopy(model.model.rotary_emb)
     model.to(torch.bfloat16).save_pretrained(out, max_shard_size="8MB")
     model.to(dtype).model.rotary_emb = rotary
-    tokenizer.save_pretrained(out)
     return out
