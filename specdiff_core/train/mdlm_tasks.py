@@ -177,6 +177,12 @@ class DraftTask:
         logits[..., self._model.config.mask_id] = -torch.inf
         return logits.softmax(-1)
 
+    def _logits(self, ids: Tensor, padding: Tensor) -> Tensor:
+        """``[N, SLOTS, V]`` of the last slots."""
+        with torch.autocast(ids.device.type, torch.bfloat16):
+            logits: Tensor = self._model(ids, first=ids.shape[1] - SLOTS, padding=padding)
+        return logits
+
     def _nats(
         self,
         ids: Tensor,
@@ -187,8 +193,7 @@ class DraftTask:
         inside: Tensor,
         chains: Tensor,
     ) -> Tensor:
-        with torch.autocast(ids.device.type, torch.bfloat16):
-            logits = self._model(ids, first=ids.shape[1] - SLOTS, padding=padding)
+        logits = self._logits(ids, padding)
         loss = weighted_mean(soft_cross_entropy(logits, labels), weights)
         if not self._streak:
             return loss
@@ -240,7 +245,9 @@ class DraftTask:
                 sizes=(8, 8),
                 full=1.0,
             )
-            scores[f"soft_ce/{name}"] = float(self._nats(*self._inputs(rows.astype(np.int64), windows)))
+            ids, padding, labels, weights, *_ = self._inputs(rows.astype(np.int64), windows)
+            nats = soft_cross_entropy(self._logits(ids, padding), labels)
+            scores[f"soft_ce/{name}"] = float(weighted_mean(nats, weights))
             if name not in self._reference:
                 start = prompts_from(tokens, self._end, count=self._prompts, length=48)
                 self._reference[name] = greedy_text(self._target, start, 56, [self._model.config.mask_id])
