@@ -17,13 +17,16 @@ BENCH = $(PY) -m specdiff_core bench --prompts runs/bench/prompts.jsonl --max-ne
 bench:
 	mkdir -p runs/bench
 	$(PY) -m specdiff_core bench --make-prompts runs/bench/prompts.jsonl --corpus $(CORPUS) --per-flavour 10
-	$(BENCH) --ignore-eos --repeats 2 --gamma 4,6,8,9,12,16 --steps 1,2 --json runs/bench/greedy.json
+	$(BENCH) --ignore-eos --repeats 2 --gamma 4,8,9,16 --steps 1,2 --json runs/bench/greedy.json
+	$(BENCH) --ignore-eos --repeats 1 --drafters none,block,mdlm,autoregressive,prompt_lookup --gamma 4,9 --steps 1 \
+		--nodes 0,9,16 --json runs/bench/methods.json
 	$(BENCH) --ignore-eos --repeats 1 --temperature 1 --gamma 4,9 --steps 1 --json runs/bench/temperature-1.json
 	$(BENCH) --measure generate --repeats 2 --json runs/bench/generate.json
-	$(BENCH) --measure forwards --gamma 4,6,8,9,12,16 --steps 1,2 --sweep runs/bench/greedy.json --json runs/bench/forwards.json
+	$(BENCH) --measure forwards --gamma 4,8,9,16 --steps 1,2 --sweep runs/bench/greedy.json --json runs/bench/forwards.json
 	$(PY) -m specdiff_core bench --make-prompts runs/bench/prompts-200.jsonl --corpus $(CORPUS) --per-flavour 50
 	$(PY) -m specdiff_core bench --measure equality --prompts runs/bench/prompts-200.jsonl --gamma 4,16 --steps 1,4 \
 		--dtype fp32 --max-new-tokens 24 --json runs/bench/equality.json
 	$(PY) -m app.measure --starts 8 --repeats 6 --json runs/bench/page.json
-	$(PY) -m specdiff_core bench --report BENCHMARKS.md --from runs/bench/greedy.json runs/bench/temperature-1.json \
+	$(PY) -m specdiff_core bench --report BENCHMARKS.md --from runs/bench/greedy.json runs/bench/methods.json \
+		runs/bench/temperature-1.json \
 		runs/bench/generate.json runs/bench/forwards.json runs/bench/page.json runs/bench/equality.json

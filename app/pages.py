@@ -43,6 +43,20 @@ LESSONS = (
         ),
     ),
     (
+        "More than one window",
+        (
+            "One pass of a denoiser gives a distribution for every position. Its most probable prefixes make a draft "
+            "tree (B nodes): the target reads all branches in one pass, and its own draws walk the tree until they "
+            "leave it. A tree accepts more tokens than a window of the same size, and larger trees cost more to read.",
+            "Or K windows are drawn. Self-selection (SpecDiff-2) scores each by S = Σ over m of the product of p for "
+            "its first m tokens, the run it is expected to survive, and tests the best as a point mass. The trie lets "
+            "the target's draws walk all of them; multi-round tests one after the other on what is left of p. All "
+            "three keep the target's law.",
+            "Not every drafter denoises: a small autoregressive model needs a pass for each token, and prompt lookup "
+            "copies from the text without any. For them T means nothing.",
+        ),
+    ),
+    (
         "What the numbers mean",
         (
             "Speed-up: tokens per second of the drafted lane over those of vanilla, both on the decode clock. That "

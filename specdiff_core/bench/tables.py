@@ -70,10 +70,11 @@ def sweep_section(result: Result) -> str:
     more = ["cell", *(f"τ {name}" for name in flavours), "α by position", "draft", "verify", "prefill", "other", "peak"]
     counts = ", ".join(f"{name} {count}" for name, count in result["prompts"].items())
     repeats = "1 repeat" if result["repeats"] == 1 else f"{result['repeats']} repeats"
+    names = dict.fromkeys(entry["drafter"] for entry in cells if entry["drafter"] != "none")
     return "\n\n".join(
         [
             f"## Speed-up at temperature {settings['temperature']:g}, rule {settings['rule']}, "
-            f"{settings['max_new_tokens']} new tokens",
+            f"{settings['max_new_tokens']} new tokens: {', '.join(names)}",
             f"Prompts: {counts}; {repeats} each, interleaved; reveal order {settings['order']}; end "
             f"of text {eos}. Speed-up is vanilla's seconds per token over the cell's, on the decode clock, prefill "
             "included; the mean is over flavours, the interval a bootstrap over prompts. τ: tokens per target pass. "
