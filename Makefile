@@ -17,8 +17,8 @@ BENCH = $(PY) -m specdiff_core bench --prompts runs/bench/prompts.jsonl --max-ne
 bench:
 	mkdir -p runs/bench
 	$(PY) -m specdiff_core bench --make-prompts runs/bench/prompts.jsonl --corpus $(CORPUS) --per-flavour 10
-	$(BENCH) --ignore-eos --repeats 2 --gamma 4,8,9,16 --steps 1,2 --json runs/bench/greedy.json
-	$(BENCH) --ignore-eos --repeats 1 --drafters none,block,mdlm,autoregressive,prompt_lookup --gamma 4,9 --steps 1 \
+	$(BENCH) --ignore-eos --repeats 2 --drafters none,mdlm,block --gamma 4,8,9,16 --steps 1,2 --json runs/bench/greedy.json
+	$(BENCH) --ignore-eos --repeats 1 --drafters none,block,mdlm,mdlm_streak,autoregressive,prompt_lookup --gamma 4,9 --steps 1 \
 		--nodes 0,9,16 --json runs/bench/methods.json
 	$(BENCH) --ignore-eos --repeats 1 --temperature 1 --gamma 4,9 --steps 1 --json runs/bench/temperature-1.json
 	$(BENCH) --measure generate --repeats 2 --json runs/bench/generate.json

@@ -89,7 +89,7 @@ EMBEDDED = PairSpec(
     prepend_end=True,
     suppress=(1,),
     context=512,
-    memory_bytes=400_000_000,
+    memory_bytes=450_000_000,
     drafters=(
         DrafterSpec(
             name="block",
@@ -108,6 +108,15 @@ EMBEDDED = PairSpec(
             weights_format="mdlm",
             context=32,
             about="A bidirectional masked denoiser that re-reads the last tokens at every step.",
+        ),
+        DrafterSpec(
+            name="mdlm_streak",
+            label="Masked diffusion, streak-distilled (SpecDiff-2)",
+            module="masked_diffusion",
+            source=str(ASSETS / "embedded" / "mdlm_streak"),
+            weights_format="mdlm",
+            context=32,
+            about="The same denoiser, aligned with its target: trained for the length of the run that survives.",
         ),
         DrafterSpec(
             name="autoregressive",
