@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -29,10 +29,22 @@ from specdiff_core.text import with_pieces
 
 if TYPE_CHECKING:
     from specdiff_core.loading import LoadedPair
+    from specdiff_core.registry import DrafterSpec
 
 
 WARM_UP = 8
 """Tokens that a warm-up decodes: enough for every kind of pass to have happened."""
+
+
+def settings_for(spec: DrafterSpec, config: DecodeConfig) -> DecodeConfig:
+    """``config`` as a drafter can follow it: its window; one pass behind a tree or several drafts; and where it denoises
+    nothing, one draft, from left to right."""
+    gamma = spec.fit(config.gamma)
+    if spec.drafting != "denoise":
+        plain: dict[str, Any] = {"order": RevealOrder.LEFT_TO_RIGHT, "tree_nodes": 0, "num_drafts": 1}
+        return dataclasses.replace(config, gamma=gamma, steps=spec.passes(gamma, config.steps), **plain)
+    steps = 1 if config.tree_nodes or config.num_drafts > 1 else spec.passes(gamma, config.steps)
+    return dataclasses.replace(config, gamma=gamma, steps=steps)
 
 
 class Engine:
@@ -112,9 +124,7 @@ class Engine:
         ids = self.encode(prompt)
         drafter = self.drafter(config.drafter)
         spec = self.pair.spec.drafter(config.drafter)
-        gamma = spec.fit(config.gamma)  # the header says what really ran
-        order = config.order if spec.drafting == "denoise" else RevealOrder.LEFT_TO_RIGHT
-        config = dataclasses.replace(config, gamma=gamma, steps=spec.passes(gamma, config.steps), order=order)
+        config = settings_for(spec, config)  # the header says what really runs
         clock = clock or DeviceClock(self.pair.placement.device, grain)
         end = self.pair.tokenizer.eos_token_id
         ends = () if config.ignore_eos or end is None else (end,)
