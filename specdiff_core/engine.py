@@ -37,7 +37,7 @@ WARM_UP = 8
 
 
 def settings_for(spec: DrafterSpec, config: DecodeConfig) -> DecodeConfig:
-    """``config`` as a drafter can follow it: its window; one pass behind a tree or several drafts; and where it denoises
+    """``config`` as a drafter can follow it: its window; one pass behind a tree or several drafts; where it denoises
     nothing, one draft, from left to right."""
     gamma = spec.fit(config.gamma)
     if spec.drafting != "denoise":
