@@ -101,7 +101,7 @@ class TargetScored:
 
     round: int
     p: tuple[float, ...]  # of each drafted token
-    candidates: tuple[tuple[Candidate, ...], ...]  # [γ+1] most probable tokens at each position
+    candidates: tuple[tuple[Candidate, ...], ...]  # [γ+1] most probable tokens at each position; of a tree none
     span: Span
 
 

@@ -63,7 +63,7 @@ def tell_scored(round: int, draft: Draft, target_probs: Tensor, span: Span, deta
     return TargetScored(
         round=round,
         p=tuple(map(_round, node_probs(draft, target_probs))),
-        candidates=top_candidates(target_probs) if detail else (),
+        candidates=top_candidates(target_probs) if detail and draft.parents is None else (),
         span=span,
     )
 

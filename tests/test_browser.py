@@ -22,8 +22,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlparse
 
 import pytest
+from fakes import FakeTarget, good_drafter
 
-from specdiff_core.trace import read_trace
+from specdiff_core.clock import FakeClock
+from specdiff_core.config import DecodeConfig
+from specdiff_core.decode import speculate
+from specdiff_core.events import PiecesSeen, RunStarted
+from specdiff_core.trace import read_trace, write_trace
+from tests.app_fakes import FakeDecoder
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed")
 CLOCK_RUNS = "window.specdiff.live && window.specdiff.live.told && !window.specdiff.live.warming"
@@ -431,6 +437,32 @@ def test_files(browser: Any, address: str, tmp_path: Path, folder: Path) -> None
         page.set_input_files("input[type=file]", str(good))
         page.wait_for_selector(".sd-chip:has-text('Opened file')")
         assert page.locator(".sd-card").is_hidden()
+
+
+@pytest.mark.parametrize(
+    ("shape", "label"), [({"tree_nodes": 9}, "tree"), ({"num_drafts": 3, "temperature": 1.0}, "drafts")]
+)
+def test_branches_are_drawn(browser: Any, address: str, tmp_path: Path, shape: dict[str, Any], label: str) -> None:
+    """A real loop's trace with a tree, or with three drafts: lines, the walked branch, the scores in words."""
+    config = DecodeConfig(gamma=5, max_new_tokens=24, seed=3, **shape)
+    header = next(event for event in FakeDecoder().decode("Once", config) if isinstance(event, RunStarted))
+    pieces = PiecesSeen(pieces={token: f" w{token}" for token in range(12)})
+    loop = speculate([3, 4, 5], config, FakeTarget(), good_drafter(), FakeClock())
+    write_trace(tmp_path / "branches.jsonl", {"drafted": [pieces, header, *loop]})
+    with visit(browser, address) as page:
+        page.set_input_files("input[type=file]", str(tmp_path / "branches.jsonl"))
+        page.wait_for_selector(".sd-chip:has-text('Opened file')")
+        page.evaluate(
+            """() => { const { player, trace } = window.specdiff;
+            const done = trace.lanes.drafted.filter((event) => event.kind === 'Committed' && event.ids.length > 1);
+            player.pause(); player.seek(done[0].at + 1e-6); window.specdiff.redraw(); }"""
+        )
+        page.wait_for_selector(f".sd-steps .sd-label:text-is('{label}')")
+        assert page.locator(".sd-steps .sd-row").count() > 1, "more than one branch"
+        assert page.locator(".sd-steps .sd-fresh:has-text('✓')").count() >= 1
+        assert page.locator(".sd-steps .sd-node").count() >= 1
+        note = page.text_content(".sd-fallback")
+        assert ("★" in note and "of the 3 drafts" in note) if label == "drafts" else "walk it" in note
 
 
 def test_a_recording_offers_its_settings(browser: Any, address: str) -> None:

@@ -326,3 +326,13 @@ def test_golden_trace(request: pytest.FixtureRequest) -> None:
         GOLDEN.write_bytes(raw)
     assert raw == GOLDEN.read_bytes()
     assert read_trace(raw).lanes == {name: tuple(events) for name, events in lanes.items()}
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.parent.glob("*.jsonl")), ids=lambda path: path.name)
+def test_golden_traces_of_every_age_are_read(path: Path) -> None:
+    """scripted-1 was written before there were trees: what came later has its default, and the sums hold."""
+    lanes = read_trace(path).lanes
+    assert set(lanes) == {"ratio", "match", "naive"}
+    for events in lanes.values():
+        assert fold(events).committed == 12 == len(last(events).ids)
+        assert all(event.parents == () for event in events if isinstance(event, DraftReady))
