@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -37,6 +39,20 @@ def ids_of(engine: Engine, prompt: str, config: DecodeConfig) -> tuple[int, ...]
     return done.ids
 
 
+@pytest.fixture(scope="module")
+def vanilla_ids(engine: Engine) -> Callable[..., tuple[int, ...]]:
+    """What vanilla says to a prompt at some settings: decoded once, however many drafters are held against it."""
+    known: dict[object, tuple[int, ...]] = {}
+
+    def ids(prompt: str, **settings: Any) -> tuple[int, ...]:
+        key = (prompt, *sorted(settings.items()))
+        if key not in known:
+            known[key] = ids_of(engine, prompt, DecodeConfig(drafter="none", **settings))
+        return known[key]
+
+    return ids
+
+
 def assert_same(
     engine: Engine, prompt: str, left: tuple[int, ...], right: tuple[int, ...], config: DecodeConfig
 ) -> None:
@@ -48,11 +64,13 @@ def assert_same(
 
 @pytest.mark.parametrize("drafter", DRAFTERS)
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
-def test_match_is_vanilla_token_for_token(engine: Engine, drafter: str, temperature: float) -> None:
+def test_match_is_vanilla_token_for_token(
+    engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, temperature: float
+) -> None:
     for number, item in enumerate(PROMPTS):
         gamma, steps = [(4, 1), (4, 4), (16, 1), (16, 4)][number % 4]
         settings = {"temperature": temperature, "seed": number, "max_new_tokens": 40, "rule": Rule.MATCH}
-        vanilla = ids_of(engine, item["prompt"], DecodeConfig(drafter="none", **settings))
+        vanilla = vanilla_ids(item["prompt"], **settings)
         config = DecodeConfig(drafter=drafter, gamma=gamma, steps=steps, order=RevealOrder.ENTROPY, **settings)
         assert_same(engine, item["prompt"], ids_of(engine, item["prompt"], config), vanilla, config)
 
@@ -64,12 +82,12 @@ def test_match_is_vanilla_token_for_token(engine: Engine, drafter: str, temperat
 )
 @pytest.mark.parametrize("drafter", ["block", "mdlm"])
 def test_match_is_vanilla_through_trees_and_several_drafts(
-    engine: Engine, drafter: str, shape: dict[str, object]
+    engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, shape: dict[str, object]
 ) -> None:
     """Branches are read under a mask of their own and compacted in the cache; not one token may move."""
     for number, item in enumerate(PROMPTS[::4]):
         settings = {"temperature": (0.0, 1.0)[number % 2], "seed": number, "max_new_tokens": 40, "rule": Rule.MATCH}
-        vanilla = ids_of(engine, item["prompt"], DecodeConfig(drafter="none", **settings))
+        vanilla = vanilla_ids(item["prompt"], **settings)
         config = DecodeConfig.parse({"drafter": drafter, "gamma": 9, **settings, **shape})
         assert_same(engine, item["prompt"], ids_of(engine, item["prompt"], config), vanilla, config)
 
