@@ -336,3 +336,27 @@ def test_golden_traces_of_every_age_are_read(path: Path) -> None:
     for events in lanes.values():
         assert fold(events).committed == 12 == len(last(events).ids)
         assert all(event.parents == () for event in events if isinstance(event, DraftReady))
+
+
+def test_vanilla_does_nothing_but_one_narrow_pass_for_each_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The baseline cannot be slowed unseen: one prefill, then passes of width 1, no features, no rollback, no draft."""
+    target, asked = FakeTarget(), []
+    start = target.start
+
+    def watched(layers=()):
+        session = start(layers)
+        asked.append(("start", tuple(layers)))
+        for name in ("read", "score", "keep"):
+            inner = getattr(session, name)
+            monkeypatch.setattr(
+                session, name, lambda *given, inner=inner, name=name: asked.append((name, given)) or inner(*given)
+            )
+        return session
+
+    monkeypatch.setattr(target, "start", watched)
+    found = last(run(DecodeConfig(max_new_tokens=12), target=target, drafter=NullDrafter()))
+    scored = [given for name, given in asked if name == "score"]
+    assert [len(ids) for ids, _ in scored] == [1] * 12 == [1] * len(found.ids)
+    assert all(parents is None for _, parents in scored)
+    assert [given for name, given in asked if name == "keep"] == [(1, [0])] * 12
+    assert asked[0] == ("start", ()) and [given for name, given in asked if name == "read"] == [(PROMPT[:-1],)]
