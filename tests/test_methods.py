@@ -1,0 +1,32 @@
+"""Methods are settings of the one loop, and every one of them names something that exists."""
+
+import pytest
+
+from specdiff_core.config import DecodeConfig
+from specdiff_core.errors import ConfigError
+from specdiff_core.methods import METHODS, find_method, methods_of
+from specdiff_core.registry import EMBEDDED
+
+
+def test_every_method_is_a_setting_that_the_embedded_pair_can_follow() -> None:
+    base = DecodeConfig(temperature=1.0, seed=5, max_new_tokens=7, tree_nodes=3)
+    for method in METHODS:
+        config = method.config(base)
+        spec = EMBEDDED.drafter(config.drafter)
+        assert spec.fit(config.gamma) == config.gamma, method.name
+        assert (config.temperature, config.seed, config.max_new_tokens) == (1.0, 5, 7)
+        assert config.tree_nodes == method.settings.get("tree_nodes", 0), (
+            "a method is not changed by what was set before"
+        )
+    assert methods_of("embedded") == METHODS
+    assert len({method.name for method in METHODS}) == len(METHODS)
+
+
+def test_a_pair_offers_what_its_drafters_can_do() -> None:
+    assert [method.name for method in methods_of("gpt2-mdlm")] == ["vanilla", "prompt_lookup", "specdiff"]
+
+
+def test_an_unknown_method_is_refused_with_the_names_that_exist() -> None:
+    with pytest.raises(ConfigError, match="no method called 'medusa'") as caught:
+        find_method("medusa")
+    assert "dflash" in caught.value.hint
