@@ -135,6 +135,13 @@ class DecodeConfig:
         high=32,
         step=1,
     )
+    auto: bool = setting(
+        False,
+        "Choose γ and T as it goes",
+        "Each round takes the γ and T, at most those set, that promise the most tokens per second by what earlier "
+        "rounds showed, and cuts a draft where the drafter grows unsure. For single windows.",
+        advanced=True,
+    )
     order: RevealOrder = setting(
         RevealOrder.LEFT_TO_RIGHT, "Reveal order", "Which masked positions each denoising step reveals."
     )

@@ -10,9 +10,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 
 from specdiff_core.clock import DeviceClock, merge
 from specdiff_core.config import DecodeConfig, Rule
+from specdiff_core.controller import Controller, Fixed
 from specdiff_core.drafters.base import Context, Draft, Drafter, DraftSession
 from specdiff_core.events import Committed, Event, Finished, Prefilled, RoundStarted, Span
-from specdiff_core.narrate import tell_draft, tell_scored, tell_step, tell_verified
+from specdiff_core.narrate import tell_choice, tell_draft, tell_scored, tell_step, tell_verified
 from specdiff_core.rng import Streams
 from specdiff_core.sampling import process
 from specdiff_core.target import Target
@@ -26,6 +27,7 @@ def speculate(
     drafter: Drafter,
     clock: DeviceClock,
     *,
+    controller: Controller | None = None,
     ends: Sequence[int] = (),
     narrate: bool = True,
     stopped: Callable[[], bool] = lambda: False,
@@ -34,14 +36,17 @@ def speculate(
 
     Args:
         prompt: token ids, at least one; the last is the first anchor.
+        controller: chooses γ and T of each round; by default they are the settings'.
         ends: ids that end the text.
         narrate: emit every denoising step and the candidates behind each number; without, only what metrics need.
         stopped: asked before each drafter pass and each scoring pass.
 
     Yields:
-        Prefilled; per round RoundStarted, DenoiseStep*, DraftReady, TargetScored, Verified, Committed; Finished
-        (with an empty text: the loop knows no tokenizer). The clock stands still at every yield.
+        Prefilled; per round RoundStarted, Decided (of a controller that decides), DenoiseStep*, DraftReady,
+        TargetScored, Verified, Committed; Finished (with an empty text: the loop knows no tokenizer). The clock stands
+        still at every yield.
     """
+    controller = controller or Fixed(config)
     streams = Streams(config.seed, shared=config.rule is Rule.MATCH)
     ids, seconds = list(prompt), {"prefill": 0.0, "draft": 0.0, "score": 0.0, "verify": 0.0}
     total, round, reason = 0, -1, ""
@@ -62,17 +67,22 @@ def speculate(
             yield RoundStarted(round=round, length=len(ids), anchor=anchor)
 
         # Draft at most γ tokens: never more than may still be emitted or read.
-        gamma = min(config.gamma, config.max_new_tokens - total - 1, target_run.room - 1)
+        choice = controller.choose(min(config.max_new_tokens - total - 1, target_run.room - 1))
+        gamma = choice.gamma
+        if controller.adaptive:
+            with clock.off():
+                yield tell_choice(round, choice)
         nodes = min(config.tree_nodes, target_run.room - 1) if gamma > 0 else 0
         drafts = max(1, min(config.num_drafts, (target_run.room - 1) // max(gamma, 1)))
         context = Context(
             ids=ids,
             gamma=gamma,
-            steps=min(config.steps, max(gamma, 1)),
+            steps=choice.steps,
             order=config.order,
             sampling=config.draft_sampling,
             nodes=nodes,
             drafts=drafts,
+            keep=controller.keep,
             chance=streams.draft(round),
         )
         draft, drafting = yield from _draft(draft_run, context, target.vocab_size, ends, clock, round, narrate, stopped)
@@ -105,6 +115,10 @@ def speculate(
             ids += fresh
             total += len(fresh)
         seconds["verify"] += testing.span.seconds
+        tests = [trial.accepted for trial in verdict.trials]
+        controller.learn(
+            tests, drafting.seconds, draft.nfe, scoring.span.seconds + testing.span.seconds, 1 + len(drafted)
+        )
         assert end is not None or target_run.length == len(ids) - 1, "the cache holds all but the anchor"
         if end is not None:
             reason = "end_of_text"

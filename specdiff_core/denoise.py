@@ -5,6 +5,7 @@ Knows no cache, no target.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -27,8 +28,9 @@ def denoise(
     forbidden: Sequence[int] = (),
     window: Tensor | None = None,
 ) -> Generator[DenoiseState, None, Draft]:
-    """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with fixed counts per step); or, where
-    the context asks for a tree or several drafts, those, from the marginals of one step (papers.md §5.2, §2.3).
+    """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with fixed counts per step), with T = 1
+    only those that ``context.keep`` finds worth verifying; or, where the context asks for a tree or several drafts,
+    those, from the marginals of one step (papers.md §5.2, §2.3).
 
     Args:
         predict: window ids ``[g]`` (``mask_id`` where masked) -> logits ``[g, V]``, one drafter pass.
@@ -58,6 +60,9 @@ def denoise(
         banned = tuple(token for token in never if token < logits.shape[-1])
         probs = process(logits, context.sampling, banned)  # [g, V]
         sure = belief(logits, probs, context.sampling, banned)
+        if context.keep is not None and len(plan) == 1:  # cut by distributions only, before a value is drawn
+            size = count = context.keep(sure().amax(-1).tolist())
+            ids, probs, masked, sure = ids[:size], probs[:size], masked[:size], partial(_first, sure, size)
         if context.order is RevealOrder.VALUE_CONFIDENCE:
             values = context.chance.pick(probs[masked], [first + i for i in masked])
             drawn = sure()[masked, values.to(probs.device)]
@@ -87,10 +92,14 @@ def denoise(
     return Draft(
         ids=ids,
         probs=drawn_from,
-        reveal_steps=tuple(reveal_steps),
-        soft=soft_positions(context.order, reveal_steps),
+        reveal_steps=tuple(reveal_steps[:size]),
+        soft=soft_positions(context.order, reveal_steps[:size]),
         nfe=len(plan),
     )
+
+
+def _first(belief: Callable[[], Tensor], size: int) -> Tensor:
+    return belief()[:size]
 
 
 def _branch(

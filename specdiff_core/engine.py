@@ -18,6 +18,7 @@ import torch
 
 from specdiff_core.clock import DeviceClock
 from specdiff_core.config import DecodeConfig, RevealOrder, check_prompt
+from specdiff_core.controller import Auto, Fixed
 from specdiff_core.decode import speculate
 from specdiff_core.decoder import Stop
 from specdiff_core.device import device_name
@@ -38,10 +39,14 @@ WARM_UP = 8
 
 def settings_for(spec: DrafterSpec, config: DecodeConfig) -> DecodeConfig:
     """``config`` as a drafter can follow it: its window; one pass behind a tree or several drafts; where it denoises
-    nothing, one draft, from left to right."""
+    nothing, one draft, from left to right, and a tree only if it grows them. γ and T are chosen for single windows
+    that cost a pass."""
     gamma = spec.fit(config.gamma)
+    single = config.num_drafts == 1 and not config.tree_nodes
+    config = dataclasses.replace(config, auto=config.auto and single and spec.module not in {"null", "prompt_lookup"})
     if spec.drafting != "denoise":
-        plain: dict[str, Any] = {"order": RevealOrder.LEFT_TO_RIGHT, "tree_nodes": 0, "num_drafts": 1}
+        nodes = config.tree_nodes if spec.can_branch else 0
+        plain: dict[str, Any] = {"order": RevealOrder.LEFT_TO_RIGHT, "tree_nodes": nodes, "num_drafts": 1}
         return dataclasses.replace(config, gamma=gamma, steps=spec.passes(gamma, config.steps), **plain)
     steps = 1 if config.tree_nodes or config.num_drafts > 1 else spec.passes(gamma, config.steps)
     return dataclasses.replace(config, gamma=gamma, steps=steps)
@@ -140,7 +145,18 @@ class Engine:
                 if time.monotonic() >= until:
                     break
 
-        loop = speculate(ids, config, self.target, drafter, clock, ends=ends, narrate=narrate, stopped=stopped)
+        controller = Auto(config, spec.passes) if config.auto else Fixed(config)
+        loop = speculate(
+            ids,
+            config,
+            self.target,
+            drafter,
+            clock,
+            controller=controller,
+            ends=ends,
+            narrate=narrate,
+            stopped=stopped,
+        )
         header = self._header(prompt, ids, config, clock)
         events = self._worded(header, warm, loop)
         try:

@@ -67,6 +67,22 @@ class RoundStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """γ and T of a round, chosen from what earlier rounds showed (``specdiff_core/controller.py``): the largest
+    ``tokens / seconds``. A draft may come out shorter than γ: it is cut where the drafter grows unsure."""
+
+    round: int
+    gamma: int
+    steps: int
+    tokens: float  # E, expected tokens of the round
+    seconds: float  # C, expected
+    rate: float  # tokens per second of the rounds so far
+    alphas: tuple[float, ...]  # running estimates of α_j
+    pass_seconds: float  # of a drafter pass
+    row_seconds: float  # of one more row of the target's pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DenoiseStep:
     """One drafter pass over the window and what it revealed."""
 
@@ -189,6 +205,7 @@ Event = (
     RunStarted
     | Prefilled
     | RoundStarted
+    | Decided
     | DenoiseStep
     | DraftReady
     | TargetScored

@@ -56,6 +56,18 @@ METHODS: tuple[Method, ...] = (
         settings={"drafter": "prompt_lookup", "gamma": 9},
     ),
     Method(
+        name="eagle",
+        label="EAGLE",
+        paper="Li et al. 2401.15077",
+        settings={"drafter": "eagle", "gamma": 4, "steps": 4},
+    ),
+    Method(
+        name="eagle2",
+        label="EAGLE-2 (dynamic draft tree)",
+        paper="Li et al. 2406.16858",
+        settings={"drafter": "eagle", "gamma": 6, "steps": 6, "tree_nodes": 9},
+    ),
+    Method(
         name="specdiff",
         label="SpecDiff",
         paper="Christopher et al. 2408.05636",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from specdiff_core.config import Rule
+from specdiff_core.controller import Choice
 from specdiff_core.drafters.base import DenoiseState, Draft, picked
-from specdiff_core.events import Candidate, DenoiseStep, DraftReady, Span, TargetScored, Test, Verified
+from specdiff_core.events import Candidate, Decided, DenoiseStep, DraftReady, Span, TargetScored, Test, Verified
 from specdiff_core.verify import Verdict, node_probs
 
 TOP = 5
@@ -23,6 +24,20 @@ def top_candidates(probs: Tensor, count: int = TOP) -> tuple[tuple[Candidate, ..
     return tuple(
         tuple(Candidate(id=i, prob=_round(p)) for i, p in zip(ids, values, strict=True) if p > 0)
         for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    )
+
+
+def tell_choice(round: int, choice: Choice) -> Decided:
+    return Decided(
+        round=round,
+        gamma=choice.gamma,
+        steps=choice.steps,
+        tokens=_round(choice.tokens),
+        seconds=_round(choice.seconds),
+        rate=_round(choice.rate),
+        alphas=tuple(map(_round, choice.alphas)),
+        pass_seconds=_round(choice.pass_seconds),
+        row_seconds=_round(choice.row_seconds),
     )
 
 

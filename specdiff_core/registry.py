@@ -23,12 +23,18 @@ class DrafterSpec:
     context: int | None = None  # tokens that it re-reads at every step, window included
     window: int | None = None  # the longest block that it was trained to denoise
     drafting: str = "denoise"  # or "sequential": a pass for each token; or "copy": no pass at all
+    trees: bool = False  # whether it grows draft trees although it does not denoise
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
     about: str = ""
 
     def fit(self, gamma: int) -> int:
         """γ, or the window that it was trained for where that is shorter."""
         return gamma if self.window is None else min(gamma, self.window)
+
+    @property
+    def can_branch(self) -> bool:
+        """Whether it drafts trees: a denoiser from the marginals of one pass, EAGLE with a pass for each depth."""
+        return self.drafting == "denoise" or self.trees
 
     def passes(self, gamma: int, steps: int) -> int:
         """Drafter passes that a window of γ takes where T = ``steps`` is asked for: T means something to a denoiser
@@ -125,6 +131,15 @@ EMBEDDED = PairSpec(
             source=str(ASSETS / "embedded" / "autoregressive"),
             drafting="sequential",
             about="A two-layer model of the same kind as the target drafts one token per pass: γ passes for γ tokens.",
+        ),
+        DrafterSpec(
+            name="eagle",
+            label="One layer over the target's features (EAGLE)",
+            module="eagle",
+            source=str(ASSETS / "embedded" / "eagle"),
+            drafting="sequential",
+            trees=True,
+            about="Continues the target's last hidden states, one token per pass; with a tree, EAGLE-2.",
         ),
         PROMPT_LOOKUP,
         NONE,

@@ -29,7 +29,7 @@ class Scores:
 
 
 class Target:
-    """Shared weights of a causal language model from transformers."""
+    """Shared weights of a causal language model from transformers, or of one that is called like it."""
 
     def __init__(self, model: PreTrainedModel, *, context: int, suppress: Sequence[int] = ()) -> None:
         self.model = model
@@ -45,7 +45,7 @@ class Target:
 
     def mask(self, held: int, new: int, parents: Sequence[int] | None = None) -> Tensor | None:
         """What ``new`` tokens behind ``held`` cached ones may read: ``[1, 1, new, held + new]``, 0 or −∞ to be added.
-        They follow one another, or are an anchor and the tree behind it.
+        They follow one another, or are the last ones of an anchor and the tree behind it.
 
         transformers would make the same mask, as booleans that every layer converts again (measured: 3 % of a
         verifying pass of a small model on a CPU). None where it shall make its own: nothing cached, window layers.
@@ -65,7 +65,8 @@ class Target:
         if parents is None:
             mask[..., held:].fill_(float("-inf")).triu_(1)
         else:
-            mask[..., held:].masked_fill_(~visible(parents).to(mask.device), float("-inf"))
+            seen = visible(parents)[-new:].to(mask.device)
+            mask[..., -seen.shape[1] :].masked_fill_(~seen, float("-inf"))
         return mask
 
 
@@ -91,13 +92,23 @@ class TargetSession:
         """Prefill: take ``ids`` into the cache for good; returns their features."""
         return self._forward(ids, logits_to_keep=1).features if ids else None
 
-    def score(self, ids: Sequence[int], parents: Sequence[int] | None = None) -> Scores:
+    def score(
+        self,
+        ids: Sequence[int],
+        parents: Sequence[int] | None = None,
+        *,
+        features: Tensor | None = None,
+        last: int = 0,
+    ) -> Scores:
         """One pass over [anchor, draft]: n distributions, all n tokens enter the cache until :meth:`keep`.
 
         Args:
-            parents: of a tree, for the n − 1 drafted tokens: each reads its own text only, at its own position.
+            parents: of a tree, for all tokens behind its anchor: each reads its own text only, at its own position.
+                Where ``ids`` are fewer, they are its last ones, and the others are in the cache already.
+            features: ``[n, W]`` beside the tokens, for a model that reads both (EAGLE's head).
+            last: return the distributions of so many last tokens only; 0: of all.
         """
-        return self._forward(ids, logits_to_keep=0, parents=parents)
+        return self._forward(ids, logits_to_keep=last, parents=parents, features=features)
 
     def keep(self, scored: int, rows: Sequence[int]) -> None:
         """Roll back: of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
@@ -109,7 +120,13 @@ class TargetSession:
         self._length -= surplus
 
     @torch.inference_mode()
-    def _forward(self, ids: Sequence[int], logits_to_keep: int, parents: Sequence[int] | None = None) -> Scores:
+    def _forward(
+        self,
+        ids: Sequence[int],
+        logits_to_keep: int,
+        parents: Sequence[int] | None = None,
+        features: Tensor | None = None,
+    ) -> Scores:
         if len(ids) > self.room:
             raise ContextOverflow(
                 f"{self._length + len(ids)} tokens do not fit into a context of {self._target.context}.",
@@ -119,11 +136,12 @@ class TargetSession:
         out = model(
             input_ids=torch.tensor([list(ids)], device=model.device),
             attention_mask=self._target.mask(self._length, len(ids), parents),
-            position_ids=None if parents is None else self._places(parents),
+            position_ids=None if parents is None else self._places(parents, len(ids)),
             past_key_values=self._cache,
             use_cache=True,
             output_hidden_states=[i + 1 for i in self._layers],  # None stands for all the others
             logits_to_keep=logits_to_keep,
+            **({} if features is None else {"features": features[None]}),
         )
         self._length += len(ids)
         if not self._layers:
@@ -131,7 +149,8 @@ class TargetSession:
         # hidden_states[0] is the embedding, so the output of layer i is at i + 1 (papers.md §5.1).
         return Scores(out.logits[0], torch.cat([out.hidden_states[i + 1][0] for i in self._layers], -1))
 
-    def _places(self, parents: Sequence[int]) -> Tensor:
-        """``[1, n]`` absolute positions of an anchor and the tree behind it."""
-        places = [self._length, *(self._length + 1 + depth for depth in depths(parents))]
-        return torch.tensor([places], device=self._target.model.device)
+    def _places(self, parents: Sequence[int], new: int) -> Tensor:
+        """``[1, new]`` absolute positions of the last ``new`` of an anchor and the tree behind it."""
+        anchor = self._length + new - 1 - len(parents)
+        places = [anchor, *(anchor + 1 + depth for depth in depths(parents))]
+        return torch.tensor([places[-new:]], device=self._target.model.device)

@@ -87,3 +87,60 @@ def best_first(log_q: Tensor, budget: int) -> tuple[list[int], list[int]]:
         if depth + 1 < len(values):
             heapq.heappush(heap, (cost - values[depth + 1][0], depth + 1, 0, node, -cost))
     return ids, parents
+
+
+class Growth:
+    """A tree that grows by depth (EAGLE-2, papers.md §6): open nodes get their most probable children, the best of
+    these are open next; at the end the ``budget`` most probable nodes of all remain, by Σ log q.
+
+    Args:
+        budget: nodes that remain, at least 1.
+        width: nodes that are open at a depth, and children that each of them gets, at most.
+    """
+
+    def __init__(self, budget: int, width: int) -> None:
+        self._budget, self._width = budget, min(width, budget)
+        self.ids: list[int] = []
+        self.parents: list[int] = []
+        self._totals: list[float] = []  # Σ log q from the anchor to the node
+        self._first = 0  # of the deepest nodes
+
+    def extend(self, rows: Sequence[int], log_q: Tensor) -> None:
+        """Give the nodes ``rows`` (``[ROOT]`` at first) their children, from ``log_q [n, V]`` behind each of them."""
+        self._first = len(self.ids)
+        best = log_q.topk(min(self._width, log_q.shape[-1]), -1)
+        for parent, values, tokens in zip(rows, best.values.tolist(), best.indices.tolist(), strict=True):
+            before = 0.0 if parent == ROOT else self._totals[parent]
+            for value, token in zip(values, tokens, strict=True):
+                if value > float("-inf"):
+                    self.ids.append(token)
+                    self.parents.append(parent)
+                    self._totals.append(before + value)
+
+    def open(self) -> list[int]:
+        """The deepest nodes worth a pass, the most probable first: a child is never more probable than its parent, so
+        it can remain only if fewer than ``budget`` − 1 nodes are better than that."""
+        kept = set(self._ranked()[: self._budget - 1])
+        deepest = sorted(range(self._first, len(self.ids)), key=lambda node: -self._totals[node])
+        return [node for node in deepest[: self._width] if node in kept]
+
+    def best_path(self) -> list[int]:
+        """The ids of the most probable text that ends at the deepest nodes."""
+        if self._first == len(self.ids):
+            return []
+        node = max(range(self._first, len(self.ids)), key=lambda node: self._totals[node])
+        path = []
+        while node != ROOT:
+            path.append(self.ids[node])
+            node = self.parents[node]
+        return path[::-1]
+
+    def best(self) -> tuple[list[int], list[int]]:
+        """Ids and parents of the ``budget`` most probable nodes, in the order in which they grew."""
+        kept = sorted(self._ranked()[: self._budget])
+        places = {node: place for place, node in enumerate(kept)} | {ROOT: ROOT}
+        return [self.ids[node] for node in kept], [places[self.parents[node]] for node in kept]
+
+    def _ranked(self) -> list[int]:
+        """All nodes, the most probable first; of equals the parent, which is older."""
+        return sorted(range(len(self.ids)), key=lambda node: (-self._totals[node], node))

@@ -56,15 +56,23 @@ class FakeRun:
     def read(self, ids: Sequence[int]) -> None:
         self.ids += ids
 
-    def score(self, ids: Sequence[int], parents: Sequence[int] | None = None) -> Scores:
+    def score(
+        self,
+        ids: Sequence[int],
+        parents: Sequence[int] | None = None,
+        *,
+        features: Tensor | None = None,
+        last: int = 0,
+    ) -> Scores:
         assert len(ids) <= self.room
-        anchor, *drafted = ids
-        chain = range(-1, len(drafted) - 1) if parents is None else parents
-        texts = [(*self.ids, anchor)]
-        for token, parent in zip(drafted, chain, strict=True):
-            texts.append((*texts[parent + 1], token))
         self.ids += ids
-        return Scores(torch.stack([self.target.law(text) for text in texts]), None)
+        chain = range(-1, len(ids) - 2) if parents is None else parents
+        anchor = len(self.ids) - len(chain)  # tokens up to it; a part of a tree may have been there before
+        texts = [tuple(self.ids[:anchor])]
+        for token, parent in zip(self.ids[anchor:], chain, strict=True):
+            texts.append((*texts[parent + 1], token))
+        logits = torch.stack([self.target.law(text) for text in texts[-len(ids) :]])
+        return Scores(logits[-last:], None if features is None else torch.zeros(len(ids), 1))
 
     def keep(self, scored: int, rows: Sequence[int]) -> None:
         last = self.ids[len(self.ids) - scored :]

@@ -10,8 +10,9 @@ import torch
 from test_train_mdlm import MASK, setting  # noqa: F401  (a fixture)
 from transformers import LlamaForCausalLM
 
-from specdiff_core.train.autoregressive import GAMMA, AutoregressiveTask, new_autoregressive, train_autoregressive
+from specdiff_core.train.autoregressive import AutoregressiveTask, new_autoregressive, train_autoregressive
 from specdiff_core.train.loop import EvalStep, Plan, TrainStep
+from specdiff_core.train.sequential import GAMMA
 
 SIZES = {"rows": 4, "length": 96, "compile": False}
 
@@ -33,12 +34,12 @@ def test_a_copy_of_the_target_pays_its_entropy_only(setting) -> None:  # noqa: F
     """Soft cross-entropy of p with itself is its entropy, with the mask left out of both."""
     corpus, tokenizer, cache, target = setting
     task = AutoregressiveTask(target, target, corpus, tokenizer, cache, **SIZES)
-    ids = task._draw()
+    ids = task.draw()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         logits = target(input_ids=ids).logits.float()
         told = logits.index_fill(-1, torch.tensor([MASK]), -torch.inf).softmax(-1)
         entropy = -(told * logits.log_softmax(-1)).sum(-1).mean()
-        assert float(task._nats(ids)) == pytest.approx(float(entropy), rel=2e-3)
+        assert float(task.nats(ids)) == pytest.approx(float(entropy), rel=2e-3)
 
 
 def test_the_share_of_target_written_rows(setting) -> None:  # noqa: F811
@@ -48,7 +49,7 @@ def test_the_share_of_target_written_rows(setting) -> None:  # noqa: F811
         task = AutoregressiveTask(
             fresh(target), target, corpus, tokenizer, cache, written=written, share=share, **SIZES
         )
-        assert int((task._draw() == 77).all(1).sum()) == own
+        assert int((task.draw() == 77).all(1).sum()) == own
 
 
 def test_its_rounds_are_those_of_plain_decoding(setting) -> None:  # noqa: F811
@@ -56,10 +57,10 @@ def test_its_rounds_are_those_of_plain_decoding(setting) -> None:  # noqa: F811
     corpus, tokenizer, cache, target = setting
     task = AutoregressiveTask(target, target, corpus, tokenizer, cache, **SIZES)
     prefixes = [torch.tensor([0, 5, 9, 14]), torch.tensor([0, 8]), torch.tensor([0, 5, 9, 14, 20, 21, 22])]
-    together = task._propose(prefixes)
+    together = task.propose(prefixes)
     assert together.shape == (3, GAMMA)
     for prefix, proposed in zip(prefixes, together, strict=True):
-        assert task._propose([prefix])[0].tolist() == proposed.tolist()
+        assert task.propose([prefix])[0].tolist() == proposed.tolist()
 
 
 def run(setting, folder: Path, *, steps: int, resume: bool = False, stop_after: int | None = None) -> list:  # noqa: F811

@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.errors import TokenizerMismatch
 from specdiff_core.models.causal import load_causal
 from specdiff_core.models.folders import resolve
-from specdiff_core.sampling import belief, process
+from specdiff_core.sequential import draft_in_order
 from specdiff_core.target import Target
 
 if TYPE_CHECKING:
@@ -43,50 +42,16 @@ class AutoregressiveSession:
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """γ passes, each of which reveals the next token. A context that is full cuts the draft."""
-        drafter, anchor = self._drafter, context.ids[-1]
         gamma = min(context.gamma, self._run.room - len(self._unread))
-        ids = torch.zeros(max(gamma, 0), dtype=torch.long)
-        probs: list[Tensor] = []
         if self._unread and gamma > 0:
             self._run.read(self._unread)
             self._unread = []
-        token = anchor
-        for step in range(gamma):
-            logits = self._run.score([token]).logits
-            self._ahead.append(token)
-            q = process(logits, context.sampling, drafter.forbidden)  # [1, V]: the true conditional of this token
-            probs.append(q)
-            token = int(context.chance.pick(q, [len(context.ids) + step])[0])
-            ids = ids.clone()
-            ids[step] = token
-            yield _seen(ids, step, q, logits, context, drafter.forbidden)
-        if not probs:
-            return Draft.empty()
-        return Draft(
-            ids=ids,
-            probs=torch.cat(probs),
-            reveal_steps=tuple(range(gamma)),
-            soft=(True,) * gamma,
-            nfe=gamma,
-        )
 
+        def predict(token: int | None) -> Tensor:
+            self._ahead.append(context.ids[-1] if token is None else token)
+            return self._run.score(self._ahead[-1:]).logits
 
-def _seen(
-    ids: Tensor, step: int, q: Tensor, logits: Tensor, context: Context, forbidden: Sequence[int]
-) -> DenoiseState:
-    """The window after one pass: it says something about one position only."""
-    size = len(ids)
-
-    def rows(one: Tensor) -> Tensor:
-        return torch.zeros(size, one.shape[-1], dtype=one.dtype).index_copy(0, torch.tensor([step]), one.cpu())
-
-    return DenoiseState(
-        ids=ids,
-        masked=torch.arange(size) > step,
-        revealed=(step,),
-        probs=q,
-        belief=lambda: rows(belief(logits, q, context.sampling, forbidden)()),
-    )
+        return (yield from draft_in_order(predict, context, gamma, self._drafter.forbidden))
 
 
 class AutoregressiveDrafter:

@@ -31,6 +31,7 @@ class Context:
     sampling: Sampling  # defines q
     nodes: int = 0  # draft a tree of so many nodes, γ deep; 0: a window
     drafts: int = 1  # draw so many windows, independently
+    keep: Callable[[Sequence[float]], int] | None = None  # largest beliefs -> leading positions worth verifying
     chance: Chance  # the only source of randomness for this draft
 
 
@@ -43,6 +44,17 @@ class DenoiseState:
     revealed: tuple[int, ...]  # positions revealed by this step
     probs: Tensor  # [g, V] q as this step saw it (without meaning where known before)
     belief: Callable[[], Tensor]  # [g, V] how sure it is: q, or at temperature 0 the softmax at 1
+
+    @classmethod
+    def of_one(cls, ids: Tensor, step: int, probs: Tensor, belief: Callable[[], Tensor]) -> DenoiseState:
+        """The window ``ids [g]`` after a pass that said something about position ``step`` only: its q, and how sure it
+        is, ``[1, V]`` each."""
+
+        def rows() -> Tensor:
+            one = belief()
+            return torch.zeros(len(ids), one.shape[-1], dtype=one.dtype).index_copy(0, torch.tensor([step]), one.cpu())
+
+        return cls(ids=ids, masked=torch.arange(len(ids)) > step, revealed=(step,), probs=probs, belief=rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

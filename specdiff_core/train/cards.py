@@ -147,6 +147,14 @@ DRAFTERS = {
         "tokens_per_round/",
         "γ = 4",
     ),
+    "eagle": (
+        "EAGLE's head (arXiv 2401.15077, and with a dynamic tree EAGLE-2, 2406.16858): one decoder layer that "
+        "continues its target's last hidden states, between the target's own embedding and head; trained on its "
+        "distributions and features over three readings of each row, mostly on text the target wrote. Names and "
+        "shapes of the released EAGLE checkpoints.",
+        "tokens_per_round/",
+        "γ = 4",
+    ),
     "block": (
         "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036): it reads its "
         "target's hidden states and uses its embedding and head. Trained on random anchors and mask ratios with the "

@@ -30,6 +30,7 @@ PARTS = {
     "mdlm": Defaults(steps=4000, warmup=50, batch_tokens=4096, layers=4),
     "block": Defaults(steps=4000, warmup=100, batch_tokens=2560, layers=3),
     "autoregressive": Defaults(steps=4000, warmup=50, batch_tokens=4096, layers=2),
+    "eagle": Defaults(steps=4000, warmup=50, batch_tokens=3072),
 }
 
 

@@ -238,6 +238,43 @@ class AutoregressiveJob(DrafterJob):
         return self.card(self.model)
 
 
+class EagleJob(DrafterJob):
+    """EAGLE's head: one layer over the target's features."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__(args)
+        from specdiff_core.models.eagle import load_eagle
+        from specdiff_core.train.eagle import new_eagle
+
+        head = load_eagle(args.start) if args.start else new_eagle(self.target, seed=args.seed)
+        self.model = head.requires_grad_(True).to(self.device)
+
+    def events(self) -> Iterator[Any]:
+        from specdiff_core.train.eagle import train_eagle
+
+        args = self.args
+        yield from train_eagle(
+            self.model,
+            self.target,
+            self.corpus,
+            self.tokenizer,
+            args.cache,
+            self.plan,
+            written=written_stream(args.written, self.target),
+            rows=self.rows,
+            length=args.length,
+            share=args.share,
+            seed=args.seed,
+            compile=args.compile,
+        )
+
+    def finish(self) -> Path:
+        from specdiff_core.models.eagle import save_eagle
+
+        save_eagle(self.model, self.out)
+        return self.card(self.model)
+
+
 class WrittenJob(DrafterJob):
     """Text that the target writes, for its drafters to learn from."""
 
@@ -272,6 +309,7 @@ JOBS: dict[str, type[Job]] = {
     "mdlm": MdlmJob,
     "block": BlockJob,
     "autoregressive": AutoregressiveJob,
+    "eagle": EagleJob,
 }
 """Part -> its job, in the order in which a pair is made."""
 

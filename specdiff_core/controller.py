@@ -1,0 +1,234 @@
+"""Chooses γ and T round by round, from what earlier rounds showed; papers.md §1.4. Knows numbers, no tensor, no model.
+
+Exact with every rule: a choice is made before the draft, from the past; and a draft is cut by the drafter's
+distributions only, never by the value of a drawn token (papers.md §7.6). What the choice changes is the speed, and
+under ``ratio`` and ``delta`` which of the equally lawful texts is drawn, because times differ from run to run.
+
+The aim is the largest E / C, tokens by seconds of a round: E = 1 + Σ_m Π_{j≤m} α_j, C = passes · d + v₀ + v₁ · (γ + 1).
+At the best ratio R (Dinkelbach, 1967) each position is worth its row if the tokens it is expected to add exceed v₁ · R.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import mul
+from typing import Protocol
+
+from specdiff_core.config import DecodeConfig
+
+MEMORY = 0.97
+"""What a round counts for one round later: half of it after 23."""
+PRIOR_ALPHA, PRIOR_WEIGHT = 0.8, 6.0
+"""Acceptance before anything was tested, and how many tests that is worth; of a position, all others' mean."""
+PRIOR_ROW = 0.05
+"""Seconds of one more row of the target's pass, in passes of one row, before widths have differed."""
+OUTLIER = 1.25
+"""A time counts at most this many times what was expected: other programs' moments say nothing about the next round."""
+EXPONENTS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
+"""Of belief^κ, the chance that a token of that belief is accepted: a drafter is surer or less sure than it is right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """γ and T of one round; of :class:`Auto` also what they were chosen by."""
+
+    gamma: int
+    steps: int
+    tokens: float = 0.0  # E, expected
+    seconds: float = 0.0  # C, expected
+    rate: float = 0.0  # R, tokens per second of the rounds so far
+    alphas: tuple[float, ...] = ()  # running estimates, by position
+    pass_seconds: float = 0.0  # d, of a drafter pass
+    row_seconds: float = 0.0  # v₁, of one more row of the target's pass
+
+
+class Controller(Protocol):
+    """What the loop asks before and tells after each round."""
+
+    adaptive: bool  # whether its choices are news
+
+    def choose(self, limit: int) -> Choice:
+        """γ, at most ``limit``, and T of the next round."""
+
+    @property
+    def keep(self) -> Callable[[Sequence[float]], int] | None:
+        """How many leading positions are worth verifying, of a draft whose largest beliefs are given from the left; a
+        drafter that asks before a draft is complete may end it there. None: all."""
+
+    def learn(
+        self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
+    ) -> None:
+        """How the round went: the tests of its positions from the left, what drafting took in so many passes, and what
+        the target's pass over so many rows took, tests included."""
+
+
+class Fixed:
+    """γ and T as they are set."""
+
+    adaptive = False
+    keep = None
+
+    def __init__(self, config: DecodeConfig) -> None:
+        self._gamma, self._steps = config.gamma, config.steps
+
+    def choose(self, limit: int) -> Choice:
+        gamma = min(self._gamma, limit)
+        return Choice(gamma=gamma, steps=min(self._steps, max(gamma, 1)))
+
+    def learn(
+        self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
+    ) -> None:
+        """What is set stays."""
+
+
+@dataclass(slots=True)
+class _Acceptance:
+    """Tests by position for one T: how many, how many accepted, both fading."""
+
+    tested: list[float] = field(default_factory=list)
+    accepted: list[float] = field(default_factory=list)
+
+    def add(self, tests: Sequence[bool]) -> None:
+        for counts in (self.tested, self.accepted):
+            counts[:] = [MEMORY * count for count in counts] + [0.0] * (len(tests) - len(counts))
+        for position, passed in enumerate(tests):
+            self.tested[position] += 1
+            self.accepted[position] += passed
+
+    def alphas(self, gamma: int) -> tuple[float, ...]:
+        """α_j of the first γ positions: their own share, drawn towards that of all where tests are few."""
+        mean = (sum(self.accepted) + PRIOR_WEIGHT * PRIOR_ALPHA) / (sum(self.tested) + PRIOR_WEIGHT)
+        own = zip(self.accepted, self.tested, strict=True)
+        known = [(hits + PRIOR_WEIGHT * mean) / (tests + PRIOR_WEIGHT) for hits, tests in own][:gamma]
+        return tuple(known + [mean] * (gamma - len(known)))
+
+
+class _Line:
+    """Seconds of a pass by its rows, v₀ + v₁ · rows: least squares with a fading memory, v₁ drawn towards its prior."""
+
+    def __init__(self) -> None:
+        self._n = self._x = self._y = self._xx = self._xy = 0.0
+
+    def add(self, rows: int, seconds: float) -> float:
+        """Count a pass; returns what of its seconds counted."""
+        fixed, row = self.fit()
+        seconds = _likely(seconds, fixed + row * rows)
+        self._n, self._x, self._y = MEMORY * self._n + 1, MEMORY * self._x + rows, MEMORY * self._y + seconds
+        self._xx, self._xy = MEMORY * self._xx + rows * rows, MEMORY * self._xy + rows * seconds
+        return seconds
+
+    def fit(self) -> tuple[float, float]:
+        """v₀ and v₁, both at least 0; (0, 0) before anything was measured."""
+        if not self._n:
+            return 0.0, 0.0
+        rows, seconds = self._x / self._n, self._y / self._n
+        prior = PRIOR_ROW * seconds / (1 + PRIOR_ROW * max(0.0, rows - 1))
+        spread, product = self._xx - self._n * rows * rows, self._xy - self._n * rows * seconds
+        weight = 50.0  # of the prior: two passes that are five rows off the mean
+        slope = max(0.0, (product + weight * prior) / (spread + weight))
+        return max(0.0, seconds - slope * rows), slope
+
+
+def _likely(seconds: float, expected: float) -> float:
+    """A measured time, but not more than :data:`OUTLIER` times what was expected, where something was."""
+    return min(seconds, OUTLIER * expected) if expected else seconds
+
+
+class Auto:
+    """Running estimates of α_j and of costs; the γ and T of the largest expected tokens per second.
+
+    Args:
+        config: its γ and T are the largest that may be chosen; T is tried in powers of two.
+        passes: (γ, T) to drafter passes.
+    """
+
+    adaptive = True
+
+    def __init__(self, config: DecodeConfig, passes: Callable[[int, int], int]) -> None:
+        self._largest, self._passes = config.gamma, passes
+        self._sequential = passes(2, 1) > 1  # a position takes a drafter pass, T means nothing
+        powers = {1, config.steps, *(2**i for i in range(6) if 2**i <= config.steps)}
+        self._tries = [1] if self._sequential else sorted(powers)
+        self._acceptance = {steps: _Acceptance() for steps in self._tries}
+        self._verify = _Line()
+        self._pass_seconds = self._pass_weight = 0.0
+        self._tokens = self._seconds = 0.0
+        self._odds = [0.0] * len(EXPONENTS)  # log-likelihood of each κ
+        self._beliefs: Sequence[float] = ()
+        self._begun = False
+        self._choice = Choice(gamma=config.gamma, steps=self._tries[0])
+
+    def choose(self, limit: int) -> Choice:
+        """The best of all γ up to ``limit`` and all T; a T that was never tried comes first."""
+        self._beliefs = ()
+        limit = min(self._largest, limit)
+        untried = [steps for steps, known in self._acceptance.items() if not known.tested and steps <= max(limit, 1)]
+        tries = untried[:1] or [steps for steps in self._tries if steps <= max(limit, 1)]
+        gammas = [max(limit, 0)] if untried or limit < 1 else range(1, limit + 1)
+        options = (self._expect(gamma, steps) for steps in tries for gamma in gammas if steps <= max(gamma, 1))
+        self._choice = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
+        return self._choice
+
+    def _expect(self, gamma: int, steps: int) -> Choice:
+        alphas = self._acceptance[steps].alphas(gamma)
+        fixed, row = self._verify.fit()
+        each = self._each
+        return Choice(
+            gamma=gamma,
+            steps=steps,
+            tokens=1 + sum(accumulate(alphas, mul)),
+            seconds=self._passes(gamma, steps) * each + fixed + row * (gamma + 1),
+            rate=self._rate,
+            alphas=alphas,
+            pass_seconds=each,
+            row_seconds=row,
+        )
+
+    @property
+    def _each(self) -> float:
+        """d, seconds of a drafter pass."""
+        return self._pass_seconds / self._pass_weight if self._pass_weight else 0.0
+
+    @property
+    def _rate(self) -> float:
+        """R, tokens per second of the rounds so far."""
+        return self._tokens / self._seconds if self._seconds else 0.0
+
+    @property
+    def keep(self) -> Callable[[Sequence[float]], int] | None:
+        return self._keep
+
+    def _keep(self, beliefs: Sequence[float]) -> int:
+        """Positions whose expected tokens Π b^κ are worth a row; one at least, or nothing would be learnt."""
+        self._beliefs = tuple(beliefs)
+        exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._odds.__getitem__)]
+        price = self._choice.row_seconds
+        if self._sequential:
+            price += self._choice.pass_seconds
+        worth = price * self._rate
+        gains = accumulate((belief**exponent for belief in beliefs), mul)
+        return max(1, sum(1 for gain in gains if gain >= worth))  # gains fall from left to right
+
+    def learn(
+        self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
+    ) -> None:
+        """Update every estimate."""
+        verify_seconds = self._verify.add(rows, verify_seconds)
+        draft_seconds = _likely(draft_seconds, self._each * passes)
+        if self._begun:  # the first draft reads the prompt as well
+            self._tokens = MEMORY * self._tokens + sum(tested) + 1
+            self._seconds = MEMORY * self._seconds + draft_seconds + verify_seconds
+            self._pass_seconds = MEMORY * self._pass_seconds + draft_seconds
+            self._pass_weight = MEMORY * self._pass_weight + passes
+        self._begun = True
+        if not tested:
+            return
+        self._acceptance[self._choice.steps].add(tested)
+        seen = list(zip(self._beliefs, tested, strict=False))
+        for i, exponent in enumerate(EXPONENTS):
+            chances = [min(max(belief, 1e-6), 1 - 1e-6) ** exponent for belief, _ in seen]
+            told = (math.log(c if passed else 1 - c) for c, (_, passed) in zip(chances, seen, strict=True))
+            self._odds[i] = MEMORY * self._odds[i] + sum(told)

@@ -1,0 +1,180 @@
+"""Drafts with one layer over the target's features (EAGLE, arXiv 2401.15077), or grows a tree with it (EAGLE-2,
+2406.16858). It knows which features belong to which tokens; it refuses to know how a tree is verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.errors import DraftContractError, PairUnavailable
+from specdiff_core.models.eagle import EagleHead, EagleReader, load_eagle
+from specdiff_core.models.folders import resolve
+from specdiff_core.sampling import belief, process
+from specdiff_core.sequential import draft_in_order
+from specdiff_core.target import Scores, Target
+from specdiff_core.tree import ROOT, Growth, depths
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from specdiff_core.device import Placement
+    from specdiff_core.registry import DrafterSpec, PairSpec
+
+WIDTH = 8
+"""Nodes of a tree that are asked for children at each depth, at most (EAGLE-2's "top-k", there 10)."""
+
+
+class EagleSession:
+    """One run. An entry of its cache is a token and the target's feature of the token before it; between a draft and
+    what is observed of it, entries with features of its own lie behind them."""
+
+    def __init__(self, drafter: EagleDrafter) -> None:
+        self._drafter = drafter
+        self._run = drafter.reader.start((0,))
+        self._features: list[Tensor] = []  # of observed tokens whose entries are not in the cache
+        self._observed = 0  # tokens that the target has read
+        self._ahead = 0  # entries in the cache that are drafted
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        """Forget what was drafted; keep the features ``[n, W]`` of committed tokens until the next draft.
+
+        Raises:
+            DraftContractError: there is not exactly one row of features for each id.
+        """
+        self._run.keep(self._ahead, ())
+        self._ahead = 0
+        if not ids:
+            return
+        if features is None or features.shape[0] != len(ids):
+            given = 0 if features is None else features.shape[0]
+            raise DraftContractError(f"EAGLE's head needs features of {len(ids)} tokens and got {given}.")
+        self._features.append(features)
+        self._observed += len(ids)
+
+    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+        """γ passes: the first reads what was committed since the last draft. A context that is full cuts the draft;
+        so does a prompt of one token, behind which no feature is known yet."""
+        held = sum(len(part) for part in self._features)
+        gamma = min(context.gamma, self._run.room - held + 1)
+        if not held or gamma < 1:
+            return Draft.empty()
+        grow = self._tree if context.nodes else self._chain
+        return (yield from grow(context, gamma))
+
+    def _first(self, context: Context) -> tuple[Tensor, Tensor]:
+        """The pass over the committed entries: each feature beside the token that came after it, the anchor last."""
+        features = self._features[0] if len(self._features) == 1 else torch.cat(self._features)
+        tokens = context.ids[self._observed - len(features) + 1 : self._observed + 1]
+        self._features.clear()
+        return _last(self._run.score(tokens, features=features, last=1), 1)
+
+    def _next(
+        self, ids: Sequence[int], features: Tensor, parents: Sequence[int] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A pass over drafted tokens, beside the features that the head itself expects before them."""
+        self._ahead += len(ids)
+        return _last(self._run.score(ids, parents, features=features), len(ids))
+
+    def _chain(self, context: Context, gamma: int) -> Generator[DenoiseState, None, Draft]:
+        """One text, each token beside the feature that the head expects before it."""
+        features: Tensor
+
+        def predict(token: int | None) -> Tensor:
+            nonlocal features
+            logits, features = self._first(context) if token is None else self._next([token], features)
+            return logits
+
+        return (yield from draft_in_order(predict, context, gamma, self._drafter.forbidden))
+
+    def _tree(self, context: Context, gamma: int) -> Generator[DenoiseState, None, Draft]:
+        """Per depth one pass over the most probable open nodes; at the end the most probable ``nodes`` of all. It stops
+        where no deeper node could be among them: that depends on probabilities alone, on nothing that was drawn."""
+        growth, forbidden = Growth(context.nodes, WIDTH), self._drafter.forbidden
+        found: dict[int, Tensor] = {}  # node -> the feature that the head expects of it
+        entries: list[int] = []  # nodes in the cache, in order
+        rows, passes = [ROOT], 0
+        logits, features = self._first(context)
+        while True:
+            passes += 1
+            q = process(logits, context.sampling, forbidden)
+            sure = belief(logits, q, context.sampling, forbidden)()
+            found |= dict(zip(rows, features, strict=True))
+            growth.extend(rows, sure.log())
+            yield _best_path(growth, gamma, passes - 1, q, sure)
+            rows = growth.open()[: self._run.room] if passes < gamma else []
+            if not rows:
+                break
+            entries += rows
+            places = {node: place for place, node in enumerate(entries)} | {ROOT: ROOT}
+            parents = [places[growth.parents[node]] for node in entries]
+            beside = torch.stack([found[growth.parents[node]] for node in rows])
+            logits, features = self._next([growth.ids[node] for node in rows], beside, parents)
+        ids, tree = growth.best()
+        return Draft(
+            ids=torch.tensor(ids),
+            probs=None,
+            reveal_steps=tuple(depths(tree)),
+            soft=(False,) * len(ids),
+            nfe=passes,
+            parents=tuple(tree),
+        )
+
+
+def _last(scores: Scores, rows: int) -> tuple[Tensor, Tensor]:
+    """Logits and features of the last ``rows`` tokens of a pass of the head."""
+    assert scores.features is not None, "the head's session returns features"
+    return scores.logits[-rows:], scores.features[-rows:]
+
+
+def _best_path(growth: Growth, gamma: int, step: int, q: Tensor, sure: Tensor) -> DenoiseState:
+    """The most probable text of the tree so far, as a window."""
+    path = growth.best_path()
+    window = torch.zeros(gamma, dtype=torch.long)
+    window[: len(path)] = torch.tensor(path)
+    return DenoiseState.of_one(window, step, q[:1], lambda: sure[:1])
+
+
+class EagleDrafter:
+    """Shared weights: the head between its target's embedding and output head.
+
+    Args:
+        context: entries that its cache may hold.
+        layer: the target's last one, whose output the head reads.
+        forbidden: ids that the target never says.
+    """
+
+    def __init__(
+        self, name: str, reader: EagleReader, *, context: int, layer: int, forbidden: Sequence[int] = ()
+    ) -> None:
+        self.name, self.forbidden = name, tuple(forbidden)
+        self.layers: tuple[int, ...] = (layer,)
+        self.reader = Target(reader, context=context)
+
+    def start(self) -> DraftSession:
+        """A session with an empty cache."""
+        return EagleSession(self)
+
+
+def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> EagleDrafter:
+    """Load the head of ``spec`` for a loaded target.
+
+    Raises:
+        WeightsError: its files are missing, damaged, or do not fit their config.
+        PairUnavailable: it was made for another target, or cannot be reached.
+    """
+    head: EagleHead = load_eagle(resolve(spec.source, spec.revision), placement.dtype).to(placement.device)
+    theirs = target.config
+    if (head.config.hidden_size, head.config.vocab_size) != (theirs.hidden_size, theirs.vocab_size):
+        raise PairUnavailable(
+            f"The drafter {spec.name!r} was made for another target than {pair.label}.",
+            hint="Its width and its vocabulary must be the target's.",
+        )
+    reader = EagleReader(head, target)
+    return EagleDrafter(
+        spec.name, reader, context=pair.context, layer=theirs.num_hidden_layers - 1, forbidden=pair.suppress
+    )

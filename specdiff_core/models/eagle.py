@@ -1,0 +1,119 @@
+"""EAGLE's head (arXiv 2401.15077; the same weights serve EAGLE-2, 2406.16858): one decoder layer that continues the
+target's features. Its files have the released names and shapes. It knows no cache policy, no tree and no rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from specdiff_core.errors import WeightsError
+from specdiff_core.models.files import check_shapes, read_tensors, write_folder
+from specdiff_core.models.folders import read_config, shown
+from specdiff_core.models.layout import lay_out
+
+if TYPE_CHECKING:
+    from transformers import LlamaConfig, PreTrainedModel
+
+BODY = "body."
+"""Where the layer lies in this module; released files leave it out."""
+UNUSED = ("embed_tokens.weight",)
+"""Released with the head, although it is the target's own table."""
+
+
+class EagleHead(nn.Module):
+    """fc([e; f]) and one Llama layer without its first norm; no norm at the end: the result stands for a feature.
+
+    Args:
+        config: of a Llama with one layer, as wide as the target. Its ``bias`` says whether fc has one.
+    """
+
+    def __init__(self, config: LlamaConfig) -> None:
+        from transformers import LlamaModel
+
+        super().__init__()
+        self.config = config
+        self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=bool(getattr(config, "bias", False)))
+        self.body = LlamaModel(config)
+        self.body.embed_tokens = nn.Identity()
+        self.body.norm = nn.Identity()
+        self.body.layers[0].input_layernorm = nn.Identity()
+
+    def forward(self, embeddings: Tensor, features: Tensor, **others: Any) -> Tensor:
+        """``embeddings [B, n, W]`` of tokens t + 1 and ``features [B, n, W]`` of tokens t -> features of tokens t + 1.
+
+        Args:
+            others: attention_mask, position_ids, past_key_values, use_cache, as for a Llama.
+        """
+        joined = self.fc(torch.cat([embeddings, features.to(embeddings.dtype)], -1))
+        out: Tensor = self.body(inputs_embeds=joined, **others).last_hidden_state
+        return out
+
+
+class EagleReader:
+    """A head between its target's embedding and output head: called as a causal model is, with features beside ids."""
+
+    def __init__(self, head: EagleHead, target: PreTrainedModel) -> None:
+        self.head, self.config = head, head.config
+        self._embedding, self._output = target.get_input_embeddings().weight.detach(), target.get_output_embeddings()
+        self.dtype, self.device = self._embedding.dtype, self._embedding.device
+
+    def __call__(
+        self,
+        input_ids: Tensor,
+        features: Tensor,
+        logits_to_keep: int = 0,
+        output_hidden_states: Sequence[int] = (),
+        **others: Any,
+    ) -> CausalLMOutputWithPast:
+        """Logits ``[1, n, V]`` of token t + 2 behind each token t + 1 of ``input_ids [1, n]``, and as hidden state 1
+        the features ``[1, n, W]`` that they were read off."""
+        hidden = self.head(F.embedding(input_ids, self._embedding), features, **others)
+        return CausalLMOutputWithPast(
+            logits=self._output(hidden[:, -logits_to_keep:]),
+            hidden_states=(None, hidden) if output_hidden_states else None,
+        )
+
+
+def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
+    """The head in ``folder``, frozen, on the CPU.
+
+    Raises:
+        WeightsError: a file is missing, damaged, or does not fit ``config.json``; the message names it.
+    """
+    from transformers import LlamaConfig
+
+    values = read_config(folder)
+    try:
+        config = LlamaConfig(**{**values, "num_hidden_layers": 1})
+        with torch.device("meta"):
+            head = EagleHead(config)
+    except Exception as error:  # a damaged config.json makes transformers raise nearly anything
+        raise WeightsError(
+            f"{shown(folder / 'config.json')} describes no EAGLE head ({type(error).__name__}).",
+            hint="Restore the config.json that was saved with this model.",
+        ) from error
+    config._attn_implementation = "sdpa"
+    stored = read_tensors(folder)
+    expected = {name.removeprefix(BODY): tensor.shape for name, tensor in head.state_dict().items()}
+    check_shapes(stored, expected, ignored=UNUSED)
+    found = {name: stored.tensors[name.removeprefix(BODY)].to(dtype) for name in head.state_dict()}
+    head.load_state_dict(found, assign=True)
+    head.body.rotary_emb = type(head.body.rotary_emb)(config)  # its tables are no weights: they were left on "meta"
+    head.eval().requires_grad_(False)
+    lay_out(head)
+    return head
+
+
+def save_eagle(head: EagleHead, folder: Path) -> Path:
+    """Write ``head`` with the released names: ``config.json`` and bf16 safetensors, in shards below 9 MB."""
+    values = {name: value for name, value in head.config.to_diff_dict().items() if name not in {"dtype", "layer_types"}}
+    tensors = {name.removeprefix(BODY): tensor for name, tensor in head.state_dict().items()}
+    write_folder(folder, values, tensors)
+    return folder

@@ -1,0 +1,271 @@
+"""γ and T chosen as it goes: the estimates, the choice, the cut by distributions only, and the law that stays."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import pytest
+import torch
+from branches import Branches, chain, outcomes, total_variation
+from fakes import FakeTarget, good_drafter, last
+from test_drafters import context, drafted, small_model
+from test_lossless import LENGTH, TOLERANCE, Tables
+
+from specdiff_core.clock import FakeClock
+from specdiff_core.config import DecodeConfig, Rule
+from specdiff_core.controller import PRIOR_ALPHA, Auto, Choice, Fixed
+from specdiff_core.decode import speculate
+from specdiff_core.denoise import denoise
+from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
+from specdiff_core.drafters.base import Draft
+from specdiff_core.drafters.null import NullDrafter
+from specdiff_core.engine import settings_for
+from specdiff_core.events import Decided, DraftReady, Finished
+from specdiff_core.registry import EMBEDDED
+from specdiff_core.rng import Independent
+from specdiff_core.target import Target
+from specdiff_core.verify import verify
+
+
+def denoiser(gamma: int, steps: int) -> int:
+    return min(steps, gamma)
+
+
+def sequential(gamma: int, steps: int) -> int:
+    return gamma
+
+
+def world(
+    controller: Auto, alpha: float, *, passes=denoiser, draft: float = 2.0, fixed: float = 8.0, row: float = 0.4
+) -> list[Choice]:
+    """400 rounds in which positions are accepted at a rate of ``alpha`` and everything takes its milliseconds."""
+    chance = torch.Generator().manual_seed(1)
+    choices = []
+    for _ in range(400):
+        choice = controller.choose(32)
+        tests: list[bool] = []
+        while len(tests) < choice.gamma and all(tests):
+            tests.append(bool(torch.rand((), generator=chance) < alpha))
+        count = passes(choice.gamma, choice.steps)
+        controller.learn(tests, draft * count / 1e3, count, (fixed + row * (choice.gamma + 1)) / 1e3, choice.gamma + 1)
+        choices.append(choice)
+    return choices
+
+
+def test_fixed_is_what_is_set() -> None:
+    fixed = Fixed(DecodeConfig(gamma=8, steps=4))
+    assert [(fixed.choose(limit).gamma, fixed.choose(limit).steps) for limit in (20, 3, 0)] == [(8, 4), (3, 3), (0, 1)]
+    assert fixed.keep is None and not fixed.adaptive
+
+
+def test_it_learns_what_things_cost_and_how_often_positions_pass() -> None:
+    choice = world(Auto(DecodeConfig(gamma=16), denoiser), 0.8)[-1]
+    assert choice.pass_seconds == pytest.approx(2e-3, rel=1e-6)
+    assert choice.row_seconds == pytest.approx(0.4e-3, rel=0.15)
+    assert choice.seconds == pytest.approx((2 + 8 + 0.4 * (choice.gamma + 1)) / 1e3, rel=0.02)
+    assert choice.alphas[0] == pytest.approx(0.8, abs=0.1)
+    assert choice.tokens == pytest.approx(1 + sum(torch.tensor(choice.alphas).cumprod(0).tolist()))
+    assert choice.rate > 0
+
+
+@pytest.mark.parametrize("passes", [denoiser, sequential])
+@pytest.mark.parametrize("alpha", [0.3, 0.6, 0.9])
+def test_it_finds_the_best_window(alpha: float, passes) -> None:
+    """Within 3 % of the best tokens per second that any fixed γ has in that world."""
+
+    def rate(gamma: int) -> float:
+        tokens = 1 + sum(alpha**m for m in range(1, gamma + 1))
+        return tokens / (2.0 * passes(gamma, 1) + 8 + 0.4 * (gamma + 1))
+
+    choices = world(Auto(DecodeConfig(gamma=16), passes), alpha, passes=passes)
+    found = sum(rate(choice.gamma) for choice in choices[200:]) / 200
+    assert found >= 0.97 * max(map(rate, range(1, 17)))
+
+
+def test_it_tries_every_t_and_keeps_the_better() -> None:
+    """Four steps accept nearly everything, one accepts half: worth it while a pass is cheap, not when it is dear."""
+
+    def settle(draft: float) -> int:
+        controller, chance = Auto(DecodeConfig(gamma=8, steps=4), denoiser), torch.Generator().manual_seed(3)
+        seen = []
+        for _ in range(200):
+            choice = controller.choose(32)
+            alpha = {1: 0.6, 2: 0.7, 4: 0.9}[choice.steps]
+            tests: list[bool] = []
+            while len(tests) < choice.gamma and all(tests):
+                tests.append(bool(torch.rand((), generator=chance) < alpha))
+            controller.learn(tests, draft * choice.steps, choice.steps, 10.0 + 0.1 * choice.gamma, choice.gamma + 1)
+            seen.append(choice.steps)
+        assert {1, 2, 4} == set(seen)
+        return max(set(seen[-60:]), key=seen[-60:].count)
+
+    assert settle(0.5) == 4 and settle(30.0) == 1
+
+
+def test_before_anything_is_known_it_is_the_prior() -> None:
+    choice = Auto(DecodeConfig(gamma=5), denoiser).choose(3)
+    assert (choice.gamma, choice.steps) == (3, 1) and choice.alphas == pytest.approx((PRIOR_ALPHA,) * 3)
+    assert Auto(DecodeConfig(gamma=5), denoiser).choose(0).gamma == 0
+
+
+def test_a_moment_of_another_program_does_not_turn_it() -> None:
+    controller = Auto(DecodeConfig(gamma=16), denoiser)
+    before = world(controller, 0.8)[-1]
+    controller.learn([True], 2.0, 1, 9.0, 2)
+    after = controller.choose(32)
+    assert after.seconds < 1.1 * before.seconds and abs(after.gamma - before.gamma) <= 2
+
+
+def test_what_is_worth_a_row() -> None:
+    """At 400 tokens a second a row of 0.5 ms must bring 0.2 tokens; certain positions all stay, and one always does."""
+    controller = Auto(DecodeConfig(gamma=8), denoiser)
+    world(controller, 0.8)
+    controller.choose(8)
+    keep = controller.keep
+    assert keep is not None
+    counts = [keep([belief] * 8) for belief in (1.0, 0.9, 0.6, 0.3, 0.0)]
+    assert counts == sorted(counts, reverse=True) and counts[0] == 8 and counts[-1] == 1
+
+
+def test_beliefs_are_corrected_by_what_came_of_them() -> None:
+    """A drafter that says 0.3 where it is nearly always right is trusted with longer drafts than one that is right."""
+
+    def kept(right: float) -> int:
+        controller, chance = Auto(DecodeConfig(gamma=8), denoiser), torch.Generator().manual_seed(5)
+        for _ in range(100):
+            controller.choose(8)
+            assert controller.keep is not None
+            controller.keep([0.3] * 8)
+            controller.learn([bool(torch.rand((), generator=chance) < right)], 0.002, 1, 0.012, 9)
+        return controller.keep([0.3] * 8) if controller.keep else 0
+
+    assert kept(0.95) > kept(0.3)
+
+
+class Half:
+    """A controller whose γ changes with what was accepted, and that cuts where beliefs are low: worse than any."""
+
+    adaptive = True
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def choose(self, limit: int) -> Choice:
+        return Choice(gamma=min(limit, 3 - self._last), steps=1)
+
+    @staticmethod
+    def keep(beliefs: Sequence[float]) -> int:
+        return 1 + sum(belief > 0.5 for belief in beliefs[1:2])
+
+    def learn(self, tested, draft_seconds, passes, verify_seconds, rows) -> None:
+        self._last = sum(tested) % 2
+
+
+def windows(tables: Tables, prefix: tuple[int, ...], chance: Branches, gamma: int, keep) -> Draft:
+    told = dataclasses.replace(context([0, *prefix], gamma, chance), steps=1, keep=keep)
+    run = denoise(lambda window: tables.logits(prefix, window), told, mask_id=tables.size)
+    while True:
+        try:
+            next(run)
+        except StopIteration as done:
+            return done.value
+
+
+def by_value(draft: Draft) -> Draft:
+    """The forbidden cut: a token goes because its own q is low (papers.md §7.6)."""
+    assert draft.probs is not None
+    q = draft.probs.gather(-1, draft.ids[:, None])[:, 0].tolist()
+    size = next((i for i, value in enumerate(q) if value < 0.5), len(q))
+    return dataclasses.replace(
+        draft,
+        ids=draft.ids[:size],
+        probs=draft.probs[:size],
+        soft=draft.soft[:size],
+        reveal_steps=draft.reveal_steps[:size],
+    )
+
+
+def distance(rule: Rule, cut) -> float:
+    tables = Tables(seed=21, size=3)
+
+    def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+        def play(chance: Branches) -> tuple[int, ...]:
+            gamma = 1 + len(prefix) % 2  # γ that depends on the past
+            draft = cut(windows(tables, prefix, chance, gamma, Half.keep))
+            verdict = verify(draft, tables.scores(prefix, draft), rule, chance, range(len(prefix), len(prefix) + 4))
+            return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
+
+        return outcomes(play)
+
+    return total_variation(chain(round_law, LENGTH), tables.target_law(LENGTH))
+
+
+@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.DELTA, Rule.MATCH])
+def test_the_joint_law_is_the_targets(rule: Rule) -> None:
+    """Enumeration: γ that follows the past, drafts that are cut by their distributions: three tokens, to 1e-12."""
+    assert distance(rule, lambda draft: draft) < TOLERANCE
+
+
+def test_a_cut_by_the_drawn_value_is_caught() -> None:
+    assert distance(Rule.RATIO, by_value) > 1e-3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_length_of_a_draft_does_not_depend_on_what_is_drawn(seed: int) -> None:
+    tables = Tables(seed=8, size=3)
+    sizes = {
+        windows(tables, (1,), Independent("draft", seed + i, 0), 3, Half.keep).ids.numel()  # type: ignore[arg-type]
+        for i in range(20)
+    }
+    assert len(sizes) == 1
+
+
+def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
+    """The position that is not worth it was read, so its pass counts; its token is never drawn."""
+    drafter = AutoregressiveDrafter("small", small_model(), context=64)
+    ids = [3, 7, 9]
+
+    def begin(keep) -> Draft:
+        session = drafter.start()
+        session.observe(ids[:-1], None)
+        return drafted(session, dataclasses.replace(context(ids, 5), keep=keep))
+
+    whole, cut = begin(None), begin(lambda beliefs: min(2, len(beliefs)))
+    assert cut.ids.tolist() == whole.ids.tolist()[:2] and cut.nfe == 3 and whole.nfe == 5
+    assert cut.probs is not None and len(cut.probs) == len(cut.soft) == 2
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float) -> None:
+    config = DecodeConfig(gamma=8, rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, auto=True)
+    auto = Auto(config, denoiser)
+    events = list(speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=auto))
+    told = last(events)
+    assert isinstance(told, Finished)
+    assert told.ids == last(speculate([3, 4, 5], config, FakeTarget(), NullDrafter(), FakeClock())).ids
+    decided = [event for event in events if isinstance(event, Decided)]
+    drafts = [event for event in events if isinstance(event, DraftReady)]
+    assert len(decided) == len(drafts) == told.rounds
+    for before, draft in zip(decided, drafts, strict=True):
+        assert len(draft.ids) <= before.gamma <= 8
+        assert len(before.alphas) == before.gamma
+
+
+def test_one_window_only() -> None:
+    """A tree or several drafts are sized as set; what makes no pass has nothing to choose."""
+    block = EMBEDDED.drafter("block")
+    auto = DecodeConfig(auto=True)
+    assert settings_for(block, auto).auto
+    assert not settings_for(block, dataclasses.replace(auto, tree_nodes=8)).auto
+    assert not settings_for(block, dataclasses.replace(auto, num_drafts=2)).auto
+    assert not settings_for(EMBEDDED.drafter("prompt_lookup"), auto).auto
+    assert not settings_for(EMBEDDED.drafter("none"), auto).auto
+
+
+def test_a_real_pair_of_networks_under_auto() -> None:
+    target = Target(small_model(3), context=64)
+    config = DecodeConfig(gamma=6, temperature=1.0, max_new_tokens=40, rule=Rule.MATCH, auto=True)
+    drafter = AutoregressiveDrafter("small", small_model(), context=64)
+    run = speculate([3, 4, 5], config, target, drafter, FakeClock(), controller=Auto(config, sequential))
+    assert last(run).ids == last(speculate([3, 4, 5], config, target, NullDrafter(), FakeClock())).ids
