@@ -35,11 +35,10 @@ def sweep_section(result: Result) -> str:
                 f"{entry['same_text_as_vanilla']}/{entry['prompts']}" if settled else "–",
             ]
         )
-        if entry["drafter"] != "none":
-            positions = " ".join(number(value) for value in entry["alpha_at"][:8])
-            peak = f"{entry['peak_bytes'] / 1e6:.0f} MB"
-            taus = [number(entry["tau_by_flavour"][name]) for name in flavours]
-            detail.append([cell_name(entry), *taus, positions, *shares, peak])
+        positions = " ".join(number(value) for value in entry["alpha_at"]) or "–"
+        peak = f"{entry['peak_bytes'] / 1e6:.0f} MB"
+        taus = [number(entry["tau_by_flavour"][name]) for name in flavours]
+        detail.append([cell_name(entry), *taus, positions, *shares, peak])
     eos = "ignored" if settings["ignore_eos"] else "ends a run"
     head = ["cell", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s", "same text as vanilla"]
     more = ["cell", *(f"τ {name}" for name in flavours), "α by position", "draft", "verify", "prefill", "other", "peak"]
