@@ -8,27 +8,27 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from specdiff_core import flags
+from specdiff_core.bench.cells import BASELINE, SWEPT, Cell, grid
+from specdiff_core.bench.reading import count_flavours, first_of_each, numbers, read_result
 from specdiff_core.errors import ConfigError, SpecDiffError
+from specdiff_core.registry import find_pair
 
 if TYPE_CHECKING:
     from specdiff_core.bench.prompts import Prompt
     from specdiff_core.bench.rows import RowLog
-    from specdiff_core.bench.sweep import Cell
     from specdiff_core.config import DecodeConfig
 
-T = TypeVar("T")
-SCHEMAS = {"page": 4}
-"""Kind of result -> version of its form, where it is not 1."""
 SAME = ("device", "dtype", "threads", "target", "weights", "versions")
 """What a sweep and the bare passes must share before one is held against the other."""
 MEASURES = {
     "sweep": "speed-up of every drafter × γ × T over vanilla",
-    "generate": "the vanilla lane against transformers' generate()",
+    "referee": "our lanes against transformers' own generate(): plain, assisted, prompt lookup, DFlash",
     "forwards": "bare passes, and how close the loop of --sweep FILE is to its limit",
     "equality": "match against vanilla, token for token, and vanilla against generate()",
 }
@@ -53,17 +53,41 @@ def add_bench(commands: Any) -> None:
         help="denoising steps; T larger than γ is left out [default 1,2,4]",
     )
     add("--nodes", default="0", metavar="LIST", help="nodes of draft trees; 0 is a window [default 0]")
+    add("--drafts", default="1", metavar="LIST", help="K, drafts of a denoiser per round; 1 is one window [default 1]")
+    add(
+        "--selection",
+        dest="selections",
+        default="self",
+        metavar="LIST",
+        help="what becomes of K > 1 drafts: self, trie, multi_round [default self]",
+    )
     add("--repeats", type=int, default=3, metavar="N", help="[default 3]")
     add("--json", type=Path, metavar="OUT", help="write the result there, and its rows beside it (.rows.jsonl)")
+    add("--traces", type=Path, metavar="DIR", help="of --measure sweep: keep the events of every measured run there")
+    add(
+        "--lanes",
+        default="",
+        metavar="NAME=γ,…",
+        help="of --measure referee: our drafters with their γ, beside vanilla [default, as far as the pair has them: "
+        "autoregressive=4,prompt_lookup=9,block=9]",
+    )
     add("--temperatures", default="0,0.7,1", metavar="LIST", help="of --measure equality [default 0,0.7,1]")
     add("--generate-prompts", type=int, default=100, metavar="N", help="of --measure equality [default 100]")
     add("--sweep", type=Path, metavar="FILE", help="of --measure forwards: the sweep whose cells are compared")
     add("--report", type=Path, metavar="FILE", help="write BENCHMARKS.md from the results given by --from")
     add("--from", type=Path, nargs="+", dest="results", default=[], metavar="FILE", help="results, in their order")
+    add(
+        "--refold",
+        type=Path,
+        nargs="?",
+        const=Path(),
+        metavar="DIR",
+        help="of --report: fold sweeps again from their traces, found where they were written, or in DIR",
+    )
     add("--make-prompts", type=Path, metavar="FILE", help="cut prompts from the validation documents of --corpus")
     add("--corpus", type=Path, default=Path("corpus"), metavar="DIR", help="of --make-prompts [default corpus]")
     add("--per-flavour", type=int, default=10, metavar="N", help="of --make-prompts [default 10]")
-    flags.add_settings(parser, leave=("drafter", "gamma", "steps", "tree_nodes"))
+    flags.add_settings(parser, leave=SWEPT)
     flags.add_placement(parser)
 
 
@@ -86,7 +110,7 @@ def run_bench(args: argparse.Namespace) -> None:
 
     flags.check_target(args.report, "report")
     if args.report is not None:
-        results = [read_result(path) for path in args.results]
+        results = [stored(path, args.refold) for path in args.results]
         if not results:
             raise ConfigError("--report needs results.", field="report", hint="Name them: --from sweep.json …")
         try:
@@ -113,16 +137,19 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     from specdiff_core.bench.prompts import read_prompts
     from specdiff_core.bench.report import report
     from specdiff_core.bench.sweep import sweep
+    from specdiff_core.bench.traces import Traces
     from specdiff_core.provenance import provenance
 
     if args.prompts is None:
         raise ConfigError("bench needs prompts.", field="prompts", hint="Add --prompts FILE.jsonl, or --make-prompts.")
+    if args.traces is not None and args.measure != "sweep":
+        raise ConfigError("Only --measure sweep keeps traces.", field="traces", hint="Leave --traces out.")
     if args.repeats < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     flags.check_target(args.json, "json")
-    drafters = numbers(args.drafters, str, "drafters")
     base = flags.read_settings(args)
-    cells = cells_of(args, drafters, base)
+    cells = cells_of(args, base)
+    drafters = [cell.drafter for cell in cells]
     for cell in cells:
         cell.config(base)  # out of range is told before anything is loaded
     temperatures = numbers(args.temperatures, float, "temperatures")
@@ -142,13 +169,16 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     if path is not None and path.exists():
         flags.say(f"{path.name} holds earlier rows: only missing ones are measured. Delete it to measure all again.")
     if args.measure == "sweep":
-        log = follow(sweep(engine, prompts, cells, base, repeats=args.repeats, path=path))
+        traces = None if args.traces is None else Traces(args.traces, engine.pair.tokenizer)
+        log = follow(sweep(engine, prompts, cells, base, repeats=args.repeats, path=path, traces=traces))
         body: dict[str, Any] = {"cells": report(log.rows), "repeats": args.repeats}
-    elif args.measure == "generate":
-        from specdiff_core.bench.stock import compare, fold_stock
+        if traces is not None:
+            body["traces"] = os.path.relpath(args.traces, args.json.parent if args.json is not None else Path())
+    elif args.measure == "referee":
+        from specdiff_core.bench.referee import fold_referee, referee
 
-        log = follow(compare(engine, prompts, base, repeats=args.repeats, path=path))
-        body = {"result": fold_stock(log.rows), "repeats": args.repeats}
+        log = follow(referee(engine, prompts, cells, base, repeats=args.repeats, path=path))
+        body = {"result": fold_referee(log.rows, log.header["lanes"]), "repeats": args.repeats}
     elif args.measure == "equality":
         from specdiff_core.bench.equality import check_equality, fold_equality
 
@@ -159,7 +189,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         log = follow(steps)
         body = {"result": fold_equality(log.rows)}
     else:
-        return measure_forwards(args, engine, prompts, base, facts)
+        return measure_forwards(args, engine, prompts, cells[1:], base, facts)
     return {
         **log.header,
         "schema": 1,
@@ -171,11 +201,16 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_forwards(
-    args: argparse.Namespace, engine: Any, prompts: Sequence[Prompt], base: DecodeConfig, facts: dict[str, Any]
+    args: argparse.Namespace,
+    engine: Any,
+    prompts: Sequence[Prompt],
+    cells: Sequence[Cell],
+    base: DecodeConfig,
+    facts: dict[str, Any],
 ) -> dict[str, Any]:
     """Bare passes for every cell of the grid; with ``--sweep`` the share of the limit that the loop reached there."""
     from specdiff_core.bench.forwards import efficiency, measure_cell, typical_context
-    from specdiff_core.bench.sweep import BASELINE, Cell, describe_run, header
+    from specdiff_core.bench.sweep import describe_run, header
 
     swept = {}
     if args.sweep is not None:
@@ -186,13 +221,16 @@ def measure_forwards(
             swept = {
                 Cell(entry["drafter"], entry["gamma"], entry["steps"], entry.get("nodes", 0)): entry
                 for entry in stored["cells"]
+                if entry.get("drafts", 1) == 1
             }
         except (LookupError, TypeError) as error:
             raise ConfigError(f"{args.sweep} is no whole sweep.", field="sweep", hint="Measure it again.") from error
-    drafters = [name for name in numbers(args.drafters, str, "drafters") if name != "none"]
-    cells = cells_of(args, drafters, base)[1:]
     if not cells:
         raise ConfigError("--measure forwards needs a drafter.", field="drafters", hint="Name one besides none.")
+    if any(cell.nodes or cell.drafts > 1 for cell in cells):
+        raise ConfigError(
+            "--measure forwards times windows, no trees and no K drafts.", field="nodes", hint="Leave both out."
+        )
     head = header("forwards", prompts, base, describe_run(engine, prompts[0].prompt, base), cells)
     if swept and (other := [name for name in SAME if stored.get(name) != head[name]]):
         raise ConfigError(
@@ -210,16 +248,52 @@ def measure_forwards(
     return {**head, "schema": 1, "provenance": facts, "cells": entries}
 
 
-def cells_of(args: argparse.Namespace, drafters: Sequence[str], base: DecodeConfig) -> tuple[Cell, ...]:
-    """The baseline and what ``--drafters``, ``--gamma``, ``--steps`` and ``--nodes`` span.
+def stored(path: Path, traces: Path | None) -> dict[str, Any]:
+    """A result that ``bench`` wrote; where ``traces`` is given, a sweep that kept its events is folded again from them.
+
+    Args:
+        traces: the folder; an empty path: where the sweep wrote them, seen from its result.
+
+    Raises:
+        SpecDiffError: it is no result, or its traces are missing, damaged or another sweep's.
+    """
+    result = read_result(path)
+    if traces is None or result["kind"] != "sweep":
+        return result
+    kept = result.get("traces")
+    if not isinstance(kept, str):
+        flags.say(f"{path.name} was measured without --traces: it is told as it was folded then.")
+        return result
+    from specdiff_core.bench.refold import refold
+    from specdiff_core.bench.traces import Traces
+
+    return refold(result, Traces(path.parent / kept if traces == Path() else traces))
+
+
+def cells_of(args: argparse.Namespace, base: DecodeConfig) -> tuple[Cell, ...]:
+    """The baseline and what the flags of the grid span; of the referee, our lanes.
 
     Raises:
         ConfigError: a list holds no numbers, or they span nothing.
     """
-    from specdiff_core.bench.sweep import grid
+    if args.measure == "referee":
+        from specdiff_core.bench.referee import own_cells
 
+        lanes = numbers(args.lanes, lane, "lanes") if args.lanes else []
+        return own_cells(find_pair(base.pair), lanes)
+    drafters = numbers(args.drafters, str, "drafters")
     gammas, steps = numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps")
-    return grid(drafters, gammas, steps, base.pair, numbers(args.nodes, int, "nodes"))
+    nodes, drafts = numbers(args.nodes, int, "nodes"), numbers(args.drafts, int, "drafts")
+    selections = numbers(args.selections, str, "selection")
+    for name in selections:
+        dataclasses.replace(base, selection=name)  # a misspelt one is told even where K is 1
+    return grid(drafters, gammas, steps, base.pair, nodes, drafts, selections)
+
+
+def lane(text: str) -> tuple[str, int]:
+    """``"block=9"`` -> its drafter and γ."""
+    name, _, gamma = text.partition("=")
+    return name.strip(), int(gamma)
 
 
 def follow(steps: Iterable[tuple[int, int, RowLog]]) -> RowLog:
@@ -233,54 +307,3 @@ def follow(steps: Iterable[tuple[int, int, RowLog]]) -> RowLog:
             bar.total, bar.n = total, done
             bar.refresh()
     return logs[0]
-
-
-def numbers(text: str, kind: Callable[[str], T], name: str) -> list[T]:
-    """``"4,8,16"`` -> ``[4, 8, 16]``.
-
-    Raises:
-        ConfigError: one of them is not a ``kind``.
-    """
-    try:
-        values = [kind(part.strip()) for part in text.split(",") if part.strip()]
-    except ValueError:
-        values = []
-    if not values:
-        raise ConfigError(f"--{name} {text[:40]!r} is not a list.", field=name, hint="Separate values by commas.")
-    return values
-
-
-def first_of_each(prompts: Sequence[Prompt], count: int | None) -> tuple[Prompt, ...]:
-    """The first ``count`` prompts of every flavour."""
-    seen: dict[str, int] = {}
-    kept = []
-    for prompt in prompts:
-        seen[prompt.flavour] = seen.get(prompt.flavour, 0) + 1
-        if count is None or seen[prompt.flavour] <= count:
-            kept.append(prompt)
-    if not kept:
-        raise ConfigError("--first leaves no prompt.", field="first", hint="Give at least 1.")
-    return tuple(kept)
-
-
-def count_flavours(prompts: Sequence[Prompt]) -> dict[str, int]:
-    """How many prompts there are of each flavour."""
-    flavours = [prompt.flavour for prompt in prompts]
-    return {flavour: flavours.count(flavour) for flavour in dict.fromkeys(flavours)}
-
-
-def read_result(path: Path) -> dict[str, Any]:
-    """A JSON result that ``bench`` wrote.
-
-    Raises:
-        ConfigError: it is not one.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not readable JSON ({error}).", field="from", hint="Name a result.") from error
-    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-        raise ConfigError(f"{path} is no result of bench.", field="from", hint="Name a file written by --json.")
-    if value.get("schema") != SCHEMAS.get(value["kind"], 1):
-        raise ConfigError(f"{path} is a result of another version.", field="from", hint="Measure it again.")
-    return value

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from specdiff_core.bench.cells import BASELINE, Cell
 from specdiff_core.bench.prompts import Prompt
 from specdiff_core.bench.rows import Row, RowLog
 from specdiff_core.bench.stock import generate
-from specdiff_core.bench.sweep import BASELINE, Cell, describe_run, header
+from specdiff_core.bench.sweep import describe_run, header
 from specdiff_core.config import DecodeConfig, Rule
 from specdiff_core.rng import SharedGumbel
 from specdiff_core.sampling import process

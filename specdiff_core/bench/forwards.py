@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specdiff_core.bench.sweep import Cell
+from specdiff_core.bench.cells import Cell
 from specdiff_core.config import DecodeConfig
 from specdiff_core.denoise import denoise
 from specdiff_core.drafters.base import Context, Draft

@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from specdiff_core.bench.tables import Result, cell_name, number, table
+from specdiff_core.bench.markdown import Result, cell_name, number, table
 
 MEANS = {"block": 2.2, "mdlm": 1.2}
 """Drafter -> speed-up over vanilla, mean of the flavours, greedy, at its best single γ and T."""
 DIALOGUE = ("block", "dialogue", 3.0)
 """Drafter, flavour and speed-up, at the same γ and T as its mean."""
 OF_GENERATE, OF_LIMIT, ATTACHED = 1.0, 0.85, 1.05
+OF_STOCK = (("none", "vanilla lane", "generate", OF_GENERATE), ("autoregressive", "AR lane", "assisted generate", 1.1))
+"""Drafter, our lane, transformers' and how much faster ours shall be: our fastest against their fastest."""
 USABLE, FIRST_EVENT = 5.0, 3.0  # seconds
 
 
@@ -36,9 +38,11 @@ class Outcome:
 def best_cell(sweep: Result, drafter: str) -> Result | None:
     """The γ and T at which ``drafter`` comes furthest towards the goal it is furthest from; None if it was not swept.
 
-    One γ and T serves for all goals of a drafter: two rows never speak of two settings.
+    One γ and T serves for all goals of a drafter: two rows never speak of two settings. Trees and K drafts are other
+    methods.
     """
-    own = [cell for cell in sweep["cells"] if cell["drafter"] == drafter and not cell.get("nodes")]
+    plain = [cell for cell in sweep["cells"] if not cell.get("nodes") and cell.get("drafts", 1) == 1]
+    own = [cell for cell in plain if cell["drafter"] == drafter]
     return max(own, key=lambda cell: min(value / goal for _, value, _, goal in speed_goals(cell)), default=None)
 
 
@@ -88,6 +92,26 @@ def _of_generate(result: Result, results: Sequence[Result]) -> Iterator[Outcome]
     yield Outcome(
         "vanilla lane over transformers' generate", f"≥ {OF_GENERATE:g}×", f"{value:.2f}×", value >= OF_GENERATE
     )
+
+
+def _of_referee(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
+    fold = result["result"]
+    for drafter, ours, theirs, goal in OF_STOCK:
+        own = [lane for lane in fold["lanes"] if lane["drafter"] == drafter]
+        speeds = {
+            stock: max((lane["tokens_per_second"] for lane in own if lane["stock"] is stock), default=0.0)
+            for stock in (False, True)
+        }
+        if all(speeds.values()):
+            value = speeds[False] / speeds[True]
+            why = f"{speeds[False]:.1f} tokens/s against {speeds[True]:.1f}."
+            met = value >= goal
+            figure = f"{ours} over transformers' {theirs}, the fastest of each"
+            yield Outcome(figure, f"≥ {goal:g}×", f"{value:.2f}×", met, "" if met else why)
+    same, texts = fold["equal"], fold["compared"]
+    why = f"{fold['ties']} of them parted at a tie, which the rounding of differently shaped passes may turn."
+    figure = "greedy texts of all lanes, ours and transformers', that are vanilla's"
+    yield Outcome(figure, f"{texts}", f"{same}", same == texts, "" if same == texts else why)
 
 
 def _of_forwards(result: Result, results: Sequence[Result]) -> Iterator[Outcome]:
@@ -145,6 +169,7 @@ def _of_equality(result: Result, results: Sequence[Result]) -> Iterator[Outcome]
 OUTCOMES: dict[str, Callable[[Result, Sequence[Result]], Iterator[Outcome]]] = {
     "sweep": _of_sweep,
     "generate": _of_generate,
+    "referee": _of_referee,
     "forwards": _of_forwards,
     "page": _of_page,
     "equality": _of_equality,

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from specdiff_core.bench.cells import BASELINE, Cell
 from specdiff_core.bench.rows import Row
-from specdiff_core.bench.sweep import BASELINE, Cell
 from specdiff_core.errors import ConfigError
 from specdiff_core.metrics import Metrics
 

@@ -1,4 +1,4 @@
-"""Measures cells (drafter, γ, T, tree) against vanilla, interleaved, row by row. Knows how to run, not how to report.
+"""Measures cells against vanilla, interleaved, row by row. Knows how to run, not how to report.
 
 For every prompt and every repeat the baseline and all cells run one after the other, in an order that turns by one
 each time: slow drift of the machine falls on all of them alike.
@@ -11,80 +11,22 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from specdiff_core.bench.cells import BASELINE, SWEPT, Cell
 from specdiff_core.bench.prompts import Prompt, digest
 from specdiff_core.bench.rows import Row, RowLog
 from specdiff_core.config import DecodeConfig
 from specdiff_core.decoder import Decoder
 from specdiff_core.errors import ConfigError
-from specdiff_core.events import RunStarted
+from specdiff_core.events import Event, RunStarted
 from specdiff_core.metrics import fold
 from specdiff_core.provenance import git_state
-from specdiff_core.registry import PAIRS, find_pair
+from specdiff_core.registry import PAIRS
 from specdiff_core.summary import final
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class Cell:
-    """One thing to measure."""
-
-    drafter: str
-    gamma: int
-    steps: int
-    nodes: int = 0  # of a draft tree; 0: a window
-
-    def config(self, base: DecodeConfig) -> DecodeConfig:
-        """``base`` with this cell's drafter, γ, T and tree."""
-        return dataclasses.replace(
-            base, drafter=self.drafter, gamma=self.gamma, steps=self.steps, tree_nodes=self.nodes
-        )
-
-    @property
-    def key(self) -> str:
-        """As it stands in rows; :meth:`of` reads it."""
-        return f"{self.drafter}/{self.gamma}/{self.steps}" + (f"/{self.nodes}" if self.nodes else "")
-
-    @classmethod
-    def of(cls, key: str) -> Cell:
-        drafter, *numbers = key.split("/")
-        return cls(drafter, *map(int, numbers))
-
-
-BASELINE = Cell("none", 1, 1)
-
-
-def grid(
-    drafters: Sequence[str],
-    gammas: Sequence[int],
-    steps: Sequence[int],
-    pair: str = "embedded",
-    nodes: Sequence[int] = (0,),
-) -> tuple[Cell, ...]:
-    """The baseline, then every drafter × γ × T with T ≤ γ ≤ the drafter's window, and every drafter × γ × tree.
-
-    T and trees are swept for denoisers only; a tree grows from one pass, so it has no T.
-
-    Raises:
-        ConfigError: no cell is left besides the baseline, or ``pair`` has no such drafter.
-    """
-    spec = find_pair(pair)
-    cells = [
-        Cell(found.name, gamma, 1 if size else found.passes(gamma, count), size)
-        for found in map(spec.drafter, drafters)
-        if found.name != "none"
-        for gamma in gammas
-        for size in nodes
-        for count in steps
-        if count <= gamma and gamma == found.fit(gamma) and (not size or found.drafting == "denoise")
-    ]
-    if not cells and any(drafter != "none" for drafter in drafters):
-        raise ConfigError(
-            "Every T is larger than every γ, or every γ than the drafters' windows: there is nothing to measure.",
-            field="steps",
-            hint="Choose T at most γ, and γ at most 16 for block.",
-        )
-    return (BASELINE, *dict.fromkeys(cells))
+if TYPE_CHECKING:
+    from specdiff_core.bench.traces import Traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +54,7 @@ def header(
     kind: str, prompts: Sequence[Prompt], base: DecodeConfig, started: RunStarted, cells: Sequence[Cell], **others: Any
 ) -> Row:
     """What must not change while rows are collected."""
-    settings = {k: v for k, v in base.to_dict().items() if k not in {"drafter", "gamma", "steps", "tree_nodes"}}
+    settings = {k: v for k, v in base.to_dict().items() if k not in SWEPT}
     return {
         "kind": kind,
         "prompts": digest(prompts),
@@ -143,7 +85,7 @@ def weights_digest(pair: str) -> str:
 def warm_up(engine: Decoder, prompt: str, cells: Sequence[Cell], base: DecodeConfig) -> list[Row]:
     """Run every cell once, briefly: first passes allocate memory and are slow. The rows are marked ``warmup``."""
     short = dataclasses.replace(base, max_new_tokens=min(24, base.max_new_tokens))
-    return [{"warmup": True, **measure(engine, prompt, cell, short)} for cell in cells]
+    return [{"warmup": True, **row_of(cell, run(engine, prompt, cell, short))} for cell in cells]
 
 
 def describe_run(engine: Decoder, prompt: str, base: DecodeConfig) -> RunStarted:
@@ -155,18 +97,26 @@ def describe_run(engine: Decoder, prompt: str, base: DecodeConfig) -> RunStarted
     raise ConfigError("The engine did not say what it runs on.", hint="Report this: a run must begin with its header.")
 
 
-def measure(engine: Decoder, prompt: str, cell: Cell, base: DecodeConfig) -> Row:
+def run(engine: Decoder, prompt: str, cell: Cell, base: DecodeConfig) -> list[Event]:
     """One decode, undisturbed: no narration."""
-    events = list(engine.decode(prompt, cell.config(base), narrate=False))
+    return list(engine.decode(prompt, cell.config(base), narrate=False))
+
+
+def row_of(cell: Cell, events: Sequence[Event]) -> Row:
+    """What a row keeps of a run: its sums, how it ended, and a hash of its text."""
     last = final(events)
     assert last is not None, "a decode ends with Finished or raises"
-    ids = ",".join(map(str, last.ids))
     return {
         "cell": cell.key,
         "metrics": dataclasses.asdict(fold(events)),
         "reason": last.reason,
-        "text": hashlib.sha256(ids.encode()).hexdigest()[:16],
+        "text": text_hash(last.ids),
     }
+
+
+def text_hash(ids: Sequence[int]) -> str:
+    """Equal for equal texts."""
+    return hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()[:16]
 
 
 def sweep(
@@ -177,6 +127,7 @@ def sweep(
     *,
     repeats: int,
     path: Path | None = None,
+    traces: Traces | None = None,
 ) -> Iterator[tuple[int, int, RowLog]]:
     """Measure everything that is not measured yet.
 
@@ -186,21 +137,36 @@ def sweep(
     Args:
         base: the settings that all cells share.
         path: where rows are kept; an interrupted sweep with the same path goes on.
+        traces: where the events of every measured run are kept, each after its run.
 
     Yields:
         (rows done, rows in all, the log) after each row, once at the start as well.
+
+    Raises:
+        ConfigError: ``path`` or ``traces`` holds another sweep, or ``path`` has rows whose events were not kept.
     """
     started = describe_run(engine, prompts[0].prompt, base)
     log = RowLog(path, header("sweep", prompts, base, started, cells, repeats=repeats, seeds="seed + turn"))
     done = {(row["prompt"], row["repeat"], row["cell"]) for row in log.rows if not row["warmup"]}
-    todo = [run for run in plan(prompts, cells, repeats) if (run.prompt.id, run.repeat, run.cell.key) not in done]
+    if traces is not None:
+        traces.claim(log.header, {prompt.id: prompt.flavour for prompt in prompts})
+        if lost := sorted(key for key in done if not traces.holds(*key)):
+            raise ConfigError(
+                f"{len(lost)} runs were measured earlier and their events not kept there, first {lost[0][0]!r}.",
+                field="traces",
+                hint="Leave --traces out, or delete the rows to measure everything again.",
+            )
+    todo = [one for one in plan(prompts, cells, repeats) if (one.prompt.id, one.repeat, one.cell.key) not in done]
     total = len(done) + len(todo)
     yield len(done), total, log
     if todo:
         for row in warm_up(engine, prompts[0].prompt, cells, base):
             log.append({"prompt": prompts[0].id, "flavour": prompts[0].flavour, "repeat": -1, **row})
-    for count, run in enumerate(todo, start=len(done) + 1):
-        prompt, settings = run.prompt, dataclasses.replace(base, seed=base.seed + run.turn)
-        row = measure(engine, prompt.prompt, run.cell, settings)
-        log.append({"prompt": prompt.id, "flavour": prompt.flavour, "repeat": run.repeat, "warmup": False, **row})
+    for count, item in enumerate(todo, start=len(done) + 1):
+        prompt, settings = item.prompt, dataclasses.replace(base, seed=base.seed + item.turn)
+        events = run(engine, prompt.prompt, item.cell, settings)
+        if traces is not None:  # before its row: a run whose row is kept has its trace
+            traces.keep(prompt.id, item.repeat, item.cell.key, events)
+        facts = {"prompt": prompt.id, "flavour": prompt.flavour, "repeat": item.repeat, "warmup": False}
+        log.append({**facts, **row_of(item.cell, events)})
         yield count, total, log

@@ -3,36 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from specdiff_core.bench.markdown import Result, cell_name, number, table
+from specdiff_core.bench.referee_table import referee_section
 from specdiff_core.errors import ConfigError
 from specdiff_core.summary import CROWDED
-
-Result = dict[str, Any]
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, aligned for reading as plain text too."""
-    cells = [list(head), *[list(row) for row in rows]]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
-    ]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(lines)
-
-
-def number(value: float | None, form: str = ".2f") -> str:
-    """A number, or a dash where it is not defined."""
-    return "–" if value is None else format(value, form)
-
-
-def cell_name(entry: Result) -> str:
-    """``block γ=8 T=1``, or with a tree ``block γ=8 B=32``."""
-    if entry["drafter"] == "none":
-        return "vanilla"
-    last = f"B={entry['nodes']}" if entry.get("nodes") else f"T={entry['steps']}"
-    return f"{entry['drafter']} γ={entry['gamma']} {last}"
 
 
 def sweep_section(result: Result) -> str:
@@ -60,11 +35,10 @@ def sweep_section(result: Result) -> str:
                 f"{entry['same_text_as_vanilla']}/{entry['prompts']}" if settled else "–",
             ]
         )
-        if entry["drafter"] != "none":
-            positions = " ".join(number(value) for value in entry["alpha_at"][:8])
-            peak = f"{entry['peak_bytes'] / 1e6:.0f} MB"
-            taus = [number(entry["tau_by_flavour"][name]) for name in flavours]
-            detail.append([cell_name(entry), *taus, positions, *shares, peak])
+        positions = " ".join(number(value) for value in entry["alpha_at"]) or "–"
+        peak = f"{entry['peak_bytes'] / 1e6:.0f} MB"
+        taus = [number(entry["tau_by_flavour"][name]) for name in flavours]
+        detail.append([cell_name(entry), *taus, positions, *shares, peak])
     eos = "ignored" if settings["ignore_eos"] else "ends a run"
     head = ["cell", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s", "same text as vanilla"]
     more = ["cell", *(f"τ {name}" for name in flavours), "α by position", "draft", "verify", "prefill", "other", "peak"]
@@ -99,7 +73,7 @@ def _quiet(result: Result) -> str:
 
 
 def generate_section(result: Result) -> str:
-    """Vanilla against transformers."""
+    """Vanilla against transformers, as it was measured before there was a referee."""
     fold = result["result"]
     rows = [
         ["this project, vanilla lane", number(fold["tokens_per_second"], ".1f")],
@@ -222,6 +196,7 @@ def page_section(result: Result) -> str:
 SECTIONS: dict[str, Callable[[Result], str]] = {
     "sweep": sweep_section,
     "generate": generate_section,
+    "referee": referee_section,
     "forwards": forwards_section,
     "equality": equality_section,
     "page": page_section,
@@ -245,9 +220,10 @@ def section(result: Result) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in origin["versions"].items() if value)
     device = origin["gpu"] if result["device"].startswith("cuda") else origin["cpu"]
     sittings = f" in {result['sessions']} sittings" if result.get("sessions", 1) > 1 else ""
+    again = f"; folded again from its traces by commit {result['refolded']}" if result.get("refolded") else ""
     facts = (
         f"{device}, {origin['cores']} cores, {result['threads']} threads, {result['dtype']}, {origin['system']}; "
-        f"{versions}; target {result['target']}; {origin['date']}{sittings}; commit {commit}."
+        f"{versions}; target {result['target']}; {origin['date']}{sittings}; commit {commit}{again}."
     )
     return f"{SECTIONS[result['kind']](result)}\n\nMeasured on: {facts}\n\n```\n{origin['command']}\n```"
 

@@ -1,0 +1,88 @@
+"""What can be measured: a drafter with γ, T, a tree or K drafts; a grid of them. Plain data; imports no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specdiff_core.config import DecodeConfig
+from specdiff_core.errors import ConfigError
+from specdiff_core.registry import find_pair
+
+SWEPT = ("drafter", "gamma", "steps", "tree_nodes", "num_drafts", "selection")
+"""The settings behind the fields of a cell, in their order: what one sweep may vary."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """One thing to measure."""
+
+    drafter: str
+    gamma: int
+    steps: int
+    nodes: int = 0  # of a draft tree; 0: a window
+    drafts: int = 1  # K
+    selection: str = "self"  # of K drafts; without meaning for one
+
+    def config(self, base: DecodeConfig) -> DecodeConfig:
+        """``base`` with this cell's drafter, γ, T, tree and K."""
+        return dataclasses.replace(base, **dict(zip(SWEPT, dataclasses.astuple(self), strict=True)))
+
+    @property
+    def key(self) -> str:
+        """As it stands in rows; :meth:`of` reads it. What is at its default is left out from the end."""
+        values = [str(value) for value in dataclasses.astuple(self)]
+        size = 6 if self.drafts > 1 else 4 if self.nodes else 3
+        return "/".join(values[:size])
+
+    @classmethod
+    def of(cls, key: str) -> Cell:
+        drafter, *rest = key.split("/")
+        return cls(drafter, *map(int, rest[:4]), *rest[4:])
+
+
+BASELINE = Cell("none", 1, 1)
+
+
+def grid(
+    drafters: Sequence[str],
+    gammas: Sequence[int],
+    steps: Sequence[int],
+    pair: str = "embedded",
+    nodes: Sequence[int] = (0,),
+    drafts: Sequence[int] = (1,),
+    selections: Sequence[str] = ("self",),
+) -> tuple[Cell, ...]:
+    """The baseline, then every drafter × γ × T with T ≤ γ ≤ the drafter's window, every drafter × γ × tree, and every
+    drafter × γ × K × selection.
+
+    T is swept for denoisers only, a tree for what can branch, K for denoisers; both grow from one pass, so they have no
+    T, and they exclude each other.
+
+    Raises:
+        ConfigError: no cell is left besides the baseline, or ``pair`` has no such drafter.
+    """
+    spec = find_pair(pair)
+    cells = [
+        Cell(found.name, gamma, 1 if size or count > 1 else found.passes(gamma, passes), size, count, choice)
+        for found in map(spec.drafter, drafters)
+        if found.name != "none"
+        for gamma in gammas
+        if gamma == found.fit(gamma)
+        for size in nodes
+        if not size or found.can_branch
+        for count in drafts
+        if count == 1 or (not size and found.drafting == "denoise")
+        for choice in (selections if count > 1 else ("self",))
+        for passes in steps
+        if passes <= gamma
+    ]
+    if not cells and any(drafter != "none" for drafter in drafters):
+        raise ConfigError(
+            "Every T is larger than every γ, every γ than the drafters' windows, or no drafter can draft such trees or "
+            "K: there is nothing to measure.",
+            field="steps",
+            hint="Choose T at most γ, γ at most 16 for block, and K or a tree, not both.",
+        )
+    return (BASELINE, *dict.fromkeys(cells))
