@@ -98,7 +98,7 @@ def draw(
     _axes(svg, at, x, y, width - right, height)
     names = _apart([at(line.points[-1])[1] for line in lines if line.points])
     for line, name_at in zip([line for line in lines if line.points], names, strict=True):
-        _line(svg, line, [at(point) for point in line.points], name_at)
+        _line(svg, line, [at(point) for point in line.points], (width - right + 8, name_at))
     return ET.tostring(svg, encoding="unicode")
 
 
@@ -116,7 +116,7 @@ def _axes(svg: ET.Element, at: Place, x: Axis, y: Axis, end: float, height: floa
     _text(quiet, x.title, (LEFT + end) / 2, height - 5, "middle")
 
 
-def _line(svg: ET.Element, line: Line, points: Points, name_at: float) -> None:
+def _line(svg: ET.Element, line: Line, points: Points, name_at: tuple[float, float]) -> None:
     colour = "var(--figure-strong, LinkText)" if line.strong else "var(--figure-quiet, CanvasText)"
     group = ET.SubElement(svg, "g", style=f"color:{colour}")
     _stroke(group, points, width=2.4 if line.strong else 1.6, dash=DASHES[line.dash % len(DASHES)])
@@ -126,7 +126,7 @@ def _line(svg: ET.Element, line: Line, points: Points, name_at: float) -> None:
         else:
             spot = {"x": f"{across - 2.3:.1f}", "y": f"{down - 2.3:.1f}", "width": "4.6", "height": "4.6"}
             ET.SubElement(group, "rect", {**spot, "fill": "currentColor"})
-    name = _text(group, line.label, points[-1][0] + 8, name_at + 4, "start")
+    name = _text(group, line.label, name_at[0], name_at[1] + 4, "start")
     name.set("fill", "currentColor")
     if line.strong:
         name.set("font-weight", "650")

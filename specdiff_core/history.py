@@ -20,6 +20,9 @@ HISTORY = "training.json"
 Curve = tuple[tuple[int, dict[str, float]], ...]
 """Evaluations of a run, in order: (optimiser steps done, score by name)."""
 
+ROUNDS = ("tokens_per_round/mean", "tau8/mean")
+"""What drafters call τ in their scores: simulated greedy tokens per round on held-out prompts, mean over flavours."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
@@ -34,6 +37,11 @@ class Training:
     seed: int
     command: str
     curve: Curve = ()  # files older than it have none
+
+
+def rounds_of(curve: Curve) -> list[tuple[int, float]]:
+    """(step, τ) where τ was measured."""
+    return [(step, scores[name]) for step, scores in curve for name in ROUNDS if name in scores]
 
 
 def read_history(path: Path) -> tuple[Training, ...]:

@@ -11,7 +11,7 @@ import pytest
 
 from specdiff_core.errors import WeightsError
 from specdiff_core.figure import GAP, Axis, Line, _apart, draw, round_ticks
-from specdiff_core.history import HISTORY, Training, read_history, write_history
+from specdiff_core.history import HISTORY, Training, read_history, rounds_of, write_history
 from specdiff_core.train import curve
 
 RUN = Training(
@@ -66,7 +66,7 @@ def test_phases_follow_each_other_and_the_last_word_on_a_step_holds(tmp_path: Pa
     one = log(tmp_path / "a", [(100, 1.0)], steps=100)
     two = log(tmp_path / "b", [(0, 1.0), (200, 2.0), (300, 2.5), (200, 2.125)], steps=300)
     found = curve.curve_of(one, two, tmp_path / "missing")
-    assert curve.rounds_of(found) == [(100, 1.0), (300, 2.125), (400, 2.5)]
+    assert rounds_of(found) == [(100, 1.0), (300, 2.125), (400, 2.5)]
     assert all(list(scores) == ["tokens_per_round/mean"] for _, scores in found), "means only: it ships"
 
 
@@ -80,7 +80,7 @@ def test_a_curve_finds_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str
     write_history(tmp_path / HISTORY, [RUN, dataclasses.replace(RUN, steps=5)])
     assert curve.main([str(run), "--into", str(tmp_path)]) == 0
     first, second = read_history(tmp_path / HISTORY)
-    assert curve.rounds_of(first.curve) == [(200, 2.0), (400, 2.5)] and not second.curve
+    assert rounds_of(first.curve) == [(200, 2.0), (400, 2.5)] and not second.curve
     other = log(tmp_path / "other", [(7, 2.0)], steps=7)
     assert curve.main([str(other), "--into", str(tmp_path)]) == 2
     assert "end at step 7" in capsys.readouterr().err

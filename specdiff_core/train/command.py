@@ -13,6 +13,7 @@ from typing import Any
 
 from specdiff_core import flags
 from specdiff_core.errors import ConfigError
+from specdiff_core.history import ROUNDS
 from specdiff_core.train.defaults import EMBEDDED, PARTS, TEMPERATURES, told
 
 LENGTH = 256  # tokens per row of a target or block batch
@@ -147,7 +148,6 @@ def _report(events: Iterable[Any], *, total: int, redraw: Callable[[], Path | No
     """Draw progress bars from training events until they end, and the curve again at every evaluation."""
     from tqdm.auto import tqdm
 
-    from specdiff_core.train.curve import ROUNDS
     from specdiff_core.train.loop import EvalStep, TrainStep
     from specdiff_core.train.written import Wrote
 

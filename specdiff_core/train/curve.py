@@ -15,10 +15,7 @@ from pathlib import Path
 
 from specdiff_core.errors import SpecDiffError, WeightsError
 from specdiff_core.figure import Axis, Line, draw, round_ticks
-from specdiff_core.history import HISTORY, Curve, read_history, write_history
-
-ROUNDS = ("tokens_per_round/mean", "tau8/mean")
-"""Names of τ, the mean of simulated greedy tokens per round over flavours, in the scores of drafters."""
+from specdiff_core.history import HISTORY, Curve, read_history, rounds_of, write_history
 
 MOST = 40
 """Points that are kept at most: the first, the last, and some between."""
@@ -47,11 +44,6 @@ def curve_of(*phases: Path) -> Curve:
     if len(points) > MOST:
         points = [points[round(i * (len(points) - 1) / (MOST - 1))] for i in range(MOST)]
     return tuple(points)
-
-
-def rounds_of(curve: Curve) -> list[tuple[int, float]]:
-    """(step, τ) where τ was measured."""
-    return [(step, scores[name]) for step, scores in curve for name in ROUNDS if name in scores]
 
 
 def picture(curve: Curve, name: str) -> str:
