@@ -49,15 +49,15 @@ class Curve:
 
 PAPER_STEPS = 60_000
 PAPER_STREAK = (
-    Curve("paper, 72B", ((0, 3.19), (5_000, 3.93), (20_000, 4.08), (40_000, 4.18), (60_000, 4.22))),
-    Curve("paper, 14B", ((0, 2.55), (55_000, 3.33)), note=" Start and peak only: the line between them is ours."),
+    Curve("paper 72B", ((0, 3.19), (5_000, 3.93), (20_000, 4.08), (40_000, 4.18), (60_000, 4.22))),
+    Curve("paper 14B", ((0, 2.55), (55_000, 3.33)), note=" Only its start and its peak are told; the line joins them."),
 )
 """arXiv 2511.00606: speed-up over vanilla against steps of streak-distillation."""
 
 PAPER_SELECTION = (
-    Curve("paper, 14B, t 1", ((1, 3.37), (2, 3.44), (4, 3.53), (8, 3.58))),
-    Curve("paper, 72B, t 1", ((1, 4.23), (2, 4.40), (4, 4.45), (8, 4.45))),
-    Curve("paper, 14B, t 0.1", ((1, 3.35), (2, 3.30), (4, 3.35), (8, 3.35))),
+    Curve("paper 14B, t 1", ((1, 3.37), (2, 3.44), (4, 3.53), (8, 3.58))),
+    Curve("paper 72B, t 1", ((1, 4.23), (2, 4.40), (4, 4.45), (8, 4.45))),
+    Curve("paper 14B, t 0.1", ((1, 3.35), (2, 3.30), (4, 3.35), (8, 3.35))),
 )
 """arXiv 2511.00606: speed-up over vanilla against K, at drafter temperatures (t) 1 and 0.1."""
 
@@ -174,8 +174,8 @@ def streak_figure(points: Points, seconds: float) -> str:
         for i, curve in enumerate(curves)
     ]
     (_, first), (steps, last) = points[0], points[-1]
-    dip = min(value for _, value in points)
-    fell = f" It fell to {dip:.2f} first, while the learning rate was high, and rose as the rate came down."
+    dip_at, dip = min(points, key=lambda point: point[1])
+    fell = f" On the way it fell to {dip:.2f} (step {int(dip_at):,})."
     said = (
         f"Here τ went from {first:.2f} to {last:.2f} tokens per round ({last / first:.2f}×) in {int(steps):,} steps."
         + (fell if dip < 0.98 * first else "")
@@ -183,7 +183,7 @@ def streak_figure(points: Points, seconds: float) -> str:
     honest = (
         "The difference, honestly: our value is τ in simulated greedy rounds (γ = 8, T = 1) on held-out prompts, of a "
         f"drafter of toy size after {duration(seconds)} of this training, while the paper’s is the measured speed-up "
-        "of a 7B drafter over tens of thousands of steps, so only the shapes may be compared."
+        f"of a 7B drafter over 60,000 steps, {READ_OFF}, so only the shapes may be compared."
     )
     x = Axis(title="share of the training’s steps", ticks=[(i, f"{i} %") for i in (0, 25, 50, 75, 100)])
     return _figure("Streak-distillation: the gain over its training", said, honest, lines, x, curves, "steps")
@@ -206,7 +206,8 @@ def selection_figure(points: Points, settings: Mapping[str, Any]) -> str:
         said += " One draft is the most probable window here, while several are drawn at temperature 1."
     honest = (
         "The difference, honestly: ours are tokens per round of models of toy size, which leave out what K drafts cost "
-        "to score, and the paper’s are measured speed-ups on large GPUs, which include it."
+        "to score, and the paper’s are measured speed-ups on large GPUs, which include it, "
+        f"{READ_OFF}; t is its drafter’s temperature."
     )
     ks = sorted({int(k) for curve in curves for k, _ in curve.points})
     x = Axis(title="K, drafts in a round", ticks=[(math.log2(k), str(k)) for k in ks])
@@ -214,7 +215,7 @@ def selection_figure(points: Points, settings: Mapping[str, Any]) -> str:
 
 
 def _line(curve: Curve, points: Points, index: int) -> Line:
-    return Line(label=f"{curve.label}  {points[-1][1]:.2f}×", points=points, strong=curve.ours, dash=index)
+    return Line(label=f"{curve.label} {points[-1][1]:.2f}×", points=points, strong=curve.ours, dash=index)
 
 
 def _figure(
@@ -222,7 +223,8 @@ def _figure(
 ) -> str:
     values = [value for line in lines for _, value in line.points]
     y = Axis(title="over its own start", ticks=round_ticks(min(values), max(values), unit="×"))
-    picture = draw(lines, title=title, about=said, x=x, y=y, right=128, width=400, height=260)
+    right = 14 + 7 * max(len(line.label) for line in lines)  # room for the longest name
+    picture = draw(lines, title=title, about=said, x=x, y=y, right=right, width=272 + right, height=260)
     return element(
         "figure",
         element("h3", text=title),

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 Points = Sequence[tuple[float, float]]
 Place = Callable[[tuple[float, float]], tuple[float, float]]
-LEFT, TOP, BOTTOM = 38.0, 22.0, 40.0
+LEFT, TOP, BOTTOM = 46.0, 22.0, 40.0
 SIZE = 12  # of letters, in the picture's own units
 GAP = 14.0  # between the names of two lines that end close together
 DASHES = ("", "6 4", "2 4", "10 3 2 3")

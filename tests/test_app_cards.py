@@ -155,9 +155,9 @@ def test_figures_show_ours_and_the_papers_with_a_table(tmp_path: Path) -> None:
     before = streak(500, (500, 2.5), weight="0")
     tell(tmp_path / "drafter", before, streak(100, (50, 2.25), (100, 2.75)))
     page = alignment.section(tmp_path / "drafter", [bench])
-    assert page.count("<svg") == 2 and page.count("<details>") == 2 and page.count("read off its figure, ±1–2 %") == 5
-    assert "from 2.50 to 2.75 tokens per round (1.10×) in 100 steps" in page and "fell to 2.25" in page
-    assert "here  1.25×" in page and "at temperature 1" in page
+    assert page.count("<svg") == 2 and page.count("<details>") == 2 and page.count("read off its figure, ±1–2 %") == 7
+    assert "from 2.50 to 2.75 tokens per round (1.10×) in 100 steps" in page and "fell to 2.25 (step 50)" in page
+    assert "here 1.25×" in page and "at temperature 1" in page
     assert page.count("The difference, honestly") == 2
 
 

@@ -118,9 +118,9 @@ def test_a_picture_holds_every_line_and_no_markup_of_others() -> None:
 def test_points_stand_where_the_axes_say() -> None:
     ticks = [(0.0, "0"), (10.0, "10")]
     axis = Axis(title="", ticks=ticks)
-    text = draw([Line(label="", points=[(5, 10)])], title="", about="", x=axis, y=axis, width=238, height=162, right=0)
+    text = draw([Line(label="", points=[(5, 10)])], title="", about="", x=axis, y=axis, width=246, height=162, right=0)
     rect = next(ET.fromstring(text).iter("{http://www.w3.org/2000/svg}rect"))
-    assert (float(rect.get("x")) + 2.3, float(rect.get("y")) + 2.3) == pytest.approx((138, 22))
+    assert (float(rect.get("x")) + 2.3, float(rect.get("y")) + 2.3) == pytest.approx((146, 22))
 
 
 def test_round_ticks_cover_what_they_are_for() -> None:
