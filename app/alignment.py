@@ -223,8 +223,7 @@ def _figure(
 ) -> str:
     values = [value for line in lines for _, value in line.points]
     y = Axis(title="over its own start", ticks=round_ticks(min(values), max(values), unit="×"))
-    right = 14 + 7 * max(len(line.label) for line in lines)  # room for the longest name
-    picture = draw(lines, title=title, about=said, x=x, y=y, right=right, width=272 + right, height=260)
+    picture = draw(lines, title=title, about=said, x=x, y=y, right=156, width=420, height=264)
     return element(
         "figure",
         element("h3", text=title),
