@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from app import alignment
+from app import cards as methods
 from app.html import element
 from specdiff_core.config import DecodeConfig
 from specdiff_core.registry import PAIRS
@@ -97,7 +99,7 @@ python -m specdiff_core decode \\
 
 
 def learn() -> str:
-    """Three cards."""
+    """The lessons, the methods, and what alignment gained."""
     cards = [
         element(
             "article",
@@ -107,7 +109,7 @@ def learn() -> str:
         )
         for title, paragraphs in LESSONS
     ]
-    return element("div", *cards, class_="sd-lessons")
+    return element("div", *cards, class_="sd-lessons") + methods.section() + alignment.section()
 
 
 def api(origin: str = "http://127.0.0.1:7860/") -> str:

@@ -489,6 +489,21 @@ def test_another_recording_plays_without_a_run(browser: Any, address: str) -> No
         assert page.text_content(".sd-drafted .sd-prompt").startswith("Twice")
 
 
+def test_a_method_card_brings_its_settings_to_the_live_tab(browser: Any, address: str) -> None:
+    with visit(browser, address) as page:
+        page.click("button[role=tab]:has-text('Learn')")
+        math = page.locator("#method-specdiff2 math").first
+        assert math.evaluate("e => e.namespaceURI") == "http://www.w3.org/1998/Math/MathML"
+        assert math.bounding_box()["height"] > 20, "drawn as a formula, not as a line of letters"
+        page.click("#method-specdiff2 .sd-use")
+        page.wait_for_function("document.querySelector('#sd-preset input')?.value === 'Your own settings'")
+        assert page.input_value("#set-gamma input[type=number]") == "9"
+        page.click("#sd-drawer button")
+        page.wait_for_selector("#set-num_drafts input:visible")
+        assert page.input_value("#set-num_drafts input[type=number]") == "4"
+        assert "streak" in page.input_value("#set-drafter input")
+
+
 def test_share_link_restores_every_setting(browser: Any, address: str) -> None:
     """Prompt and settings travel in the address: each that differs from its default comes back in its own widget."""
     chosen = {

@@ -53,6 +53,9 @@ def test_every_part_is_trained_in_its_order(corpus: Path, tmp_path: Path) -> Non
     after = from_folder(again).fc.weight
     assert 0 < float((after - before).norm()) < 0.2 * float(before.norm())
     assert [run["steps"] for run in json.loads((again / "training.json").read_text())["runs"]] == [8, 1]
+    runs = json.loads((again / "training.json").read_text())["runs"]
+    assert [[step for step, _ in run["curve"]] for run in runs] == [[8], [0, 1]], "it says how good it was at first"
+    assert "τ, tokens per round" in (tmp_path / "r2" / "curve.svg").read_text(encoding="utf-8")
     assert "576 tokens of text seen" in (again / "README.md").read_text()
     train("mdlm", "--start", str(tmp_path / "mdlm"), "--run", str(tmp_path / "r3"), "--steps", "1")
     assert not list((tmp_path / "r3" / "subs").glob("checkpoint.pt")), "a trained drafter goes straight to drafting"

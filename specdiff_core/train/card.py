@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdiff_core.errors import WeightsError
+from specdiff_core.history import HISTORY, Training, write_history
 
-HISTORY = "training.json"
 FAMILY = "Llama-Tales"
 
 OWN_CORPUS = "a48bc272a7d6"
@@ -35,20 +33,6 @@ invents facts, and must not be used for advice of any kind."""
 
 
 OTHER_CREDITS = "Trained on a corpus of your own. Before you share these weights, name its sources and licences here."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
-    """One run that shaped a model's weights."""
-
-    steps: int
-    tokens: int
-    seconds: float
-    hardware: str
-    commit: str
-    corpus: str  # fingerprint
-    seed: int
-    command: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,27 +64,6 @@ def training_facts(*phases: Path) -> tuple[int, int, float]:
             last = done[-1]
             steps, tokens, seconds = steps + last["step"], tokens + last["tokens"], seconds + last["seconds"]
     return steps, tokens, seconds
-
-
-def read_history(path: Path) -> tuple[Training, ...]:
-    """The runs behind weights, from the :data:`HISTORY` that :func:`write_card` left beside them; none without it.
-
-    Raises:
-        WeightsError: the file cannot be read.
-    """
-    if not path.is_file():
-        return ()
-    try:
-        return tuple(Training(**run) for run in json.loads(path.read_text(encoding="utf-8"))["runs"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise WeightsError(f"{path} is damaged.", hint="Remove it: the card then counts from this run.") from error
-
-
-def write_history(path: Path, runs: Sequence[Training]) -> None:
-    """Keep ``runs`` for :func:`read_history`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    told = {"runs": [dataclasses.asdict(run) for run in runs]}
-    path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
 def _told(run: Training) -> str:

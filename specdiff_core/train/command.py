@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from specdiff_core import flags
 from specdiff_core.errors import ConfigError
+from specdiff_core.history import ROUNDS
 from specdiff_core.train.defaults import EMBEDDED, PARTS, TEMPERATURES, told
 
 LENGTH = 256  # tokens per row of a target or block batch
@@ -70,7 +71,13 @@ def add_train(commands: Any) -> None:
     )
     add("--resume", action="store_true", help="go on from the checkpoint in --run")
     add("--start", type=Path, metavar="DIR", help="begin with the weights of this exported model, not with new ones")
-    add("--run", type=Path, dest="run_folder", metavar="DIR", help="checkpoints and metrics.jsonl [default runs/PART]")
+    add(
+        "--run",
+        type=Path,
+        dest="run_folder",
+        metavar="DIR",
+        help="checkpoints, metrics.jsonl, curve.svg [default runs/PART]",
+    )
     add("--out", type=Path, metavar="DIR", help="where the result goes [default assets/embedded/PART]")
     add("--tokenizer", type=Path, default=EMBEDDED / "tokenizer", metavar="DIR", help="[default the embedded pair's]")
     add("--target", type=Path, default=EMBEDDED / "target", metavar="DIR", help="[default the embedded pair's]")
@@ -128,22 +135,24 @@ def run_train(args: argparse.Namespace) -> None:
             raise ConfigError(
                 f"--temperatures lie in 0 to 2; {value} does not.", field="temperatures", hint="0 is greedy."
             )
+    from specdiff_core.train.curve import redraw
     from specdiff_core.train.parts import job_of
 
     flags.set_threads(args.threads)
     job = job_of(args)
-    _report(job.events(), total=job.total)
+    _report(job.events(), total=job.total, redraw=lambda: redraw(job.plan.run, job.phases, args.part))
     print(f"{args.part}: {job.finish()}")
 
 
-def _report(events: Iterable[Any], *, total: int) -> None:
-    """Draw progress bars from training events until they end."""
+def _report(events: Iterable[Any], *, total: int, redraw: Callable[[], Path | None]) -> None:
+    """Draw progress bars from training events until they end, and the curve again at every evaluation."""
     from tqdm.auto import tqdm
 
     from specdiff_core.train.loop import EvalStep, TrainStep
     from specdiff_core.train.written import Wrote
 
     done = last = 0
+    tau: dict[str, str] = {}  # once it was measured
     with tqdm(total=total, unit="step", dynamic_ncols=True) as bar:
         for event in events:
             if isinstance(event, TrainStep):
@@ -151,11 +160,15 @@ def _report(events: Iterable[Any], *, total: int) -> None:
                     done += last
                 last = event.step
                 bar.n = done + last
-                bar.set_postfix(loss=f"{event.loss:.3f}", tokens_per_s=f"{event.tokens_per_second:.0f}", refresh=False)
+                rate = f"{event.tokens_per_second:.0f}"
+                bar.set_postfix({"loss": f"{event.loss:.3f}", **tau, "tokens_per_s": rate}, refresh=False)
                 bar.refresh()
             elif isinstance(event, EvalStep):
                 scores = "  ".join(f"{name} {value:.3f}" for name, value in event.scores.items())
-                bar.write(f"step {done + event.step}: {scores}")
+                drawn = redraw()
+                bar.write(f"step {done + event.step}: {scores}" + (f"  ({drawn})" if drawn else ""))
+                for name in set(ROUNDS) & set(event.scores):
+                    tau["τ"] = f"{event.scores[name]:.2f}"
             elif isinstance(event, Wrote):
                 bar.write(
                     f"part {event.part + 1}/{event.parts}: {event.tokens} tokens at {event.tokens_per_second:.0f}/s"

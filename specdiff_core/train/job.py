@@ -11,9 +11,11 @@ from typing import Any
 import torch
 
 from specdiff_core.device import choose_placement
+from specdiff_core.history import HISTORY, Training, read_history, write_history
 from specdiff_core.provenance import command, provenance
-from specdiff_core.train.card import HISTORY, Training, read_history, training_facts, write_history
+from specdiff_core.train.card import training_facts
 from specdiff_core.train.corpus import Corpus
+from specdiff_core.train.curve import curve_of
 from specdiff_core.train.defaults import EMBEDDED, PARTS
 from specdiff_core.train.loop import Plan
 
@@ -71,6 +73,7 @@ class Job(ABC):
             decay_from=args.decay_from,
             resume=args.resume,
             average=args.average,
+            score_first=args.start is not None,
         )
 
     @property
@@ -105,5 +108,6 @@ class Job(ABC):
             corpus=self.corpus.fingerprint(),
             seed=self.args.seed,
             command=command(self.args.argv),
+            curve=curve_of(*self.phases),
         )
         return (*self._earlier, this)

@@ -33,6 +33,9 @@ class Plan:
     eval_every: int = 200
     save_every: int = 100
     resume: bool = False
+    score_first: bool = (
+        False  # evaluate before the first step too: a run that begins with weights says how good they are
+    )
     average: float = 0.0  # at the end, the share of the weights that the run began with (arXiv 2109.01903, eq. 1)
 
 
@@ -115,8 +118,9 @@ def train(task: Task, plan: Plan) -> Iterator[TrainEvent]:
     """Run ``plan.steps`` optimiser steps of ``task``.
 
     Yields:
-        a :class:`TrainStep` per step, an :class:`EvalStep` every ``eval_every`` steps and at the end, and a
-        :class:`Saved` whenever ``checkpoint.pt`` was replaced (written beside it and renamed, never half a file).
+        a :class:`TrainStep` per step, an :class:`EvalStep` every ``eval_every`` steps and at the end (and before the
+        first, where the plan asks for it), and a :class:`Saved` whenever ``checkpoint.pt`` was replaced (written beside
+        it and renamed, never half a file).
     """
     plan.run.mkdir(parents=True, exist_ok=True)
     checkpoint = plan.run / "checkpoint.pt"
@@ -154,6 +158,10 @@ def train(task: Task, plan: Plan) -> Iterator[TrainEvent]:
             log.flush()
             return event
 
+        if plan.score_first and not start:
+            task.model.eval()
+            with torch.no_grad():
+                yield record(EvalStep(step=0, scores=task.evaluate(), seconds=0.0))
         for step in range(start, plan.steps):
             began = time.perf_counter()
             rate = rate_at(step, plan)

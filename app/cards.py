@@ -1,0 +1,109 @@
+"""The cards of the methods: words, formula, papers, and what training cost, as told beside the weights.
+
+Knows where words and files are and how a card is put together; knows no run and types no cost by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlencode
+
+from app.formulas import FORMULAS
+from app.html import element
+from app.methods import WORDS
+from specdiff_core.config import DecodeConfig
+from specdiff_core.errors import WeightsError
+from specdiff_core.history import HISTORY, read_history
+from specdiff_core.methods import Method, methods_of
+from specdiff_core.registry import DrafterSpec, find_pair
+
+
+def cost(spec: DrafterSpec) -> str:
+    """What the training of a drafter took, from the history beside its weights: all runs, those of the weights that it
+    began with included."""
+    if not spec.source:
+        return "No training: it has no weights." if spec.drafting == "copy" else "No training: nothing drafts."
+    path = Path(spec.source) / HISTORY
+    try:
+        runs = read_history(path)
+    except WeightsError:
+        return f"Not known: the {HISTORY} beside the weights cannot be read."
+    if not runs:
+        return f"Not known: there is no {HISTORY} beside the weights."
+    steps, tokens, seconds = (sum(getattr(run, name) for run in runs) for name in ("steps", "tokens", "seconds"))
+    machines = " and ".join(dict.fromkeys(_machine(run.hardware) for run in runs))
+    count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
+    return f"{steps:,} steps, {tokens / 1e6:.1f} M tokens, {duration(seconds)} in {count} on {machines}."
+
+
+def _machine(told: str) -> str:
+    return re.sub(r"^1 threads", "1 thread", told.replace("(R)", ""))
+
+
+def duration(seconds: float) -> str:
+    """Minutes below two hours, else hours."""
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+def link(method: Method) -> str:
+    """The address of the Live tab with this method's settings: a share link without a prompt."""
+    base = DecodeConfig()
+    chosen = method.config(base).to_dict()
+    return "?" + urlencode(
+        {name: value for name, value in chosen.items() if name == "drafter" or value != base.to_dict()[name]}
+    )
+
+
+def card(method: Method, pair: str) -> str:
+    """One method of a pair.
+
+    Raises:
+        KeyError: nobody wrote its words.
+    """
+    words = WORDS[method.name]
+    formulas, letters = FORMULAS[method.name]
+    spec = find_pair(pair).drafter(method.drafter)
+    papers = [_paper(title, number) for title, number in words.papers]
+    use = element("a", text="Use in Live", href=link(method), class_="sd-use", aria_label=f"Use {method.label} in Live")
+    shown = element("figure", *formulas, element("figcaption", text=letters), class_="sd-formula", tabindex="0")
+    facts = element(
+        "dl",
+        *(element("dt", text="Why it is exact"), element("dd", text=words.exact)),
+        *(element("dt", text="What it cost to train"), element("dd", text=cost(spec))),
+    )
+    return element(
+        "article",
+        element("header", element("h3", text=method.label), *([] if method.drafter == "none" else [use])),
+        element("p", "; ".join(papers), class_="sd-papers"),
+        element("p", text=" ".join(words.sentences)),
+        shown,
+        facts,
+        class_="sd-lesson sd-method",
+        id=f"method-{method.name}",
+    )
+
+
+def _paper(title: str, number: str) -> str:
+    if not number:
+        return element("span", text=title)
+    address = f"https://arxiv.org/abs/{number}"
+    place = element("a", text=f"arXiv {number}", href=address, rel="noreferrer", target="_blank")
+    return element("span", place, text=f"{title}, ")
+
+
+def section(pair: str = "embedded") -> str:
+    """All methods of a pair."""
+    lead = (
+        "Each is a setting of one loop, on the same target. E, tokens per round, is what a drafter can earn; a round’s "
+        "passes are what it costs."
+    )
+    cards = [card(method, pair) for method in methods_of(pair)]
+    return element(
+        "section",
+        element("h2", text="Methods", id="sd-methods"),
+        element("p", text=lead, class_="sd-lead"),
+        element("div", *cards, class_="sd-methods"),
+        class_="sd-chapter",
+        aria_labelledby="sd-methods",
+    )
