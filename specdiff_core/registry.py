@@ -27,11 +27,6 @@ class DrafterSpec:
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
     about: str = ""
 
-    @property
-    def can_branch(self) -> bool:
-        """Whether it can draft trees: a denoiser has the marginals of a whole window after one pass."""
-        return self.drafting == "denoise"
-
     def fit(self, gamma: int) -> int:
         """γ, or the window that it was trained for where that is shorter."""
         return gamma if self.window is None else min(gamma, self.window)

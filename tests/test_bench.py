@@ -15,10 +15,11 @@ import torch
 
 from specdiff_core import cli, flags
 from specdiff_core.bench import command, tables
-from specdiff_core.bench.cells import BASELINE, Cell, grid
+from specdiff_core.bench.cells import BASELINE, Cell, grid, listed
 from specdiff_core.bench.equality import check_equality, difference, fold_equality, top_two
 from specdiff_core.bench.forwards import efficiency, measure_cell
 from specdiff_core.bench.goals import goals_section, outcomes
+from specdiff_core.bench.markdown import cell_name
 from specdiff_core.bench.prompts import Prompt, cut, make_prompts, read_prompts, write_prompts
 from specdiff_core.bench.report import interval, ratio, report
 from specdiff_core.bench.rows import Row, RowLog
@@ -435,7 +436,7 @@ def test_the_page_is_told_with_its_spread_and_an_old_form_is_refused(tmp_path: P
         command.read_result(path)
 
 
-@pytest.mark.parametrize(("seconds", "least"), [(None, 0), (0.0, 1), (0.2, 2)])
+@pytest.mark.parametrize(("seconds", "least"), [(None, 0), (0.0, 1), (0.6, 2)])
 def test_a_warm_up_comes_behind_the_header_and_is_not_measured(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, seconds: float | None, least: int
 ) -> None:
@@ -573,3 +574,21 @@ def test_tables_read_as_text() -> None:
     assert tables.table(["a", "b"], [["1", "long"]]) == "| a | b    |\n|---|------|\n| 1 | long |"
     with pytest.raises(ConfigError, match="Unknown kind"):
         tables.section({"kind": "poem"})
+
+
+def test_cells_one_by_one() -> None:
+    keys = ["block/9/1", "block/9/1/12", "mdlm/8/1/0/4/trie", "block/16/1/auto", "block/9/1"]
+    cells = listed(keys, DecodeConfig())
+    assert [cell.key for cell in cells] == ["none/1/1", *keys[:-1]]
+    assert all(Cell.of(cell.key) == cell for cell in cells)
+    assert cells[-1].config(DecodeConfig()).auto and not cells[1].config(DecodeConfig()).auto
+    for wrong, words in (
+        ("block/x/1", "no cell"),
+        ("block", "no cell"),
+        ("block/20/1", "at most 16"),
+        ("medusa/4/1", "no drafter"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            listed([wrong], DecodeConfig())
+    entry = dataclasses.asdict(cells[-1])
+    assert cell_name(entry) == "block γ≤16 auto"

@@ -75,8 +75,8 @@ def test_decode_json_is_the_last_line_and_has_what_was_promised(
 
 def test_every_setting_has_a_flag_that_arrives(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
     values = {
-        "pair": "embedded", "drafter": "mdlm", "gamma": 5, "steps": 3, "order": "entropy", "rule": "match",
-        "tree_nodes": 0, "num_drafts": 3, "selection": "trie",
+        "pair": "embedded", "drafter": "mdlm", "gamma": 5, "steps": 3, "auto": True, "order": "entropy",
+        "rule": "match", "tree_nodes": 0, "num_drafts": 3, "selection": "trie",
         "temperature": 0.7, "draft_temperature": 1.5, "top_k": 40, "top_p": 0.9, "seed": 11, "max_new_tokens": 12,
         "ignore_eos": True,
     }  # fmt: skip

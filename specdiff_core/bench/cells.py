@@ -10,7 +10,7 @@ from specdiff_core.config import DecodeConfig
 from specdiff_core.errors import ConfigError
 from specdiff_core.registry import find_pair
 
-SWEPT = ("drafter", "gamma", "steps", "tree_nodes", "num_drafts", "selection")
+SWEPT = ("drafter", "gamma", "steps", "tree_nodes", "num_drafts", "selection", "auto")
 """The settings behind the fields of a cell, in their order: what one sweep may vary."""
 
 
@@ -24,9 +24,10 @@ class Cell:
     nodes: int = 0  # of a draft tree; 0: a window
     drafts: int = 1  # K
     selection: str = "self"  # of K drafts; without meaning for one
+    auto: bool = False  # γ and T are chosen as it goes, at most these
 
     def config(self, base: DecodeConfig) -> DecodeConfig:
-        """``base`` with this cell's drafter, γ, T, tree and K."""
+        """``base`` with this cell's drafter, γ, T, tree, K and controller."""
         return dataclasses.replace(base, **dict(zip(SWEPT, dataclasses.astuple(self), strict=True)))
 
     @property
@@ -34,15 +35,46 @@ class Cell:
         """As it stands in rows; :meth:`of` reads it. What is at its default is left out from the end."""
         values = [str(value) for value in dataclasses.astuple(self)]
         size = 6 if self.drafts > 1 else 4 if self.nodes else 3
-        return "/".join(values[:size])
+        return "/".join([*values[:size], *(["auto"] if self.auto else [])])
 
     @classmethod
     def of(cls, key: str) -> Cell:
-        drafter, *rest = key.split("/")
-        return cls(drafter, *map(int, rest[:4]), *rest[4:])
+        """The cell of a key: ``drafter/γ/T``, then ``/nodes``, then ``/K/selection``; at the end ``/auto``.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        plain = key.removesuffix("/auto")
+        drafter, *rest = plain.split("/")
+        try:
+            cell = cls(drafter, *map(int, rest[:4]), *rest[4:], auto=plain != key)
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"{key[:60]!r} is no cell.", field="cells", hint="Write drafter/γ/T, as block/9/1 or block/9/1/12."
+            ) from None
+        return cell
 
 
 BASELINE = Cell("none", 1, 1)
+
+
+def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[Cell, ...]:
+    """The baseline, then the cells of ``keys`` in their order.
+
+    Raises:
+        ConfigError: a key is none, the pair has no such drafter, or the drafter cannot follow it.
+    """
+    spec, cells = find_pair(base.pair), []
+    for cell in map(Cell.of, keys):
+        cell.config(base)  # its ranges
+        if cell != BASELINE and cell.gamma != spec.drafter(cell.drafter).fit(cell.gamma):
+            raise ConfigError(
+                f"{cell.drafter} drafts at most {spec.drafter(cell.drafter).window} tokens, not {cell.gamma}.",
+                field="cells",
+                hint="Choose a smaller γ.",
+            )
+        cells.append(cell)
+    return tuple(dict.fromkeys((BASELINE, *cells)))
 
 
 def grid(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core import flags
-from specdiff_core.bench.cells import BASELINE, SWEPT, Cell, grid
+from specdiff_core.bench.cells import BASELINE, SWEPT, Cell, grid, listed
 from specdiff_core.bench.reading import count_flavours, first_of_each, numbers, read_result
 from specdiff_core.errors import ConfigError, SpecDiffError
 from specdiff_core.registry import find_pair
@@ -60,6 +60,13 @@ def add_bench(commands: Any) -> None:
         default="self",
         metavar="LIST",
         help="what becomes of K > 1 drafts: self, trie, multi_round [default self]",
+    )
+    add(
+        "--cells",
+        default="",
+        metavar="LIST",
+        help="cells one by one instead of a grid: drafter/γ/T, for a tree /nodes, for K drafts /0/K/selection, with "
+        "/auto at the end γ and T are chosen as it goes; as block/9/1,block/9/1/12,block/16/1/auto",
     )
     add("--repeats", type=int, default=3, metavar="N", help="[default 3]")
     add("--json", type=Path, metavar="OUT", help="write the result there, and its rows beside it (.rows.jsonl)")
@@ -221,15 +228,17 @@ def measure_forwards(
             swept = {
                 Cell(entry["drafter"], entry["gamma"], entry["steps"], entry.get("nodes", 0)): entry
                 for entry in stored["cells"]
-                if entry.get("drafts", 1) == 1
+                if entry.get("drafts", 1) == 1 and not entry.get("auto")
             }
         except (LookupError, TypeError) as error:
             raise ConfigError(f"{args.sweep} is no whole sweep.", field="sweep", hint="Measure it again.") from error
     if not cells:
         raise ConfigError("--measure forwards needs a drafter.", field="drafters", hint="Name one besides none.")
-    if any(cell.nodes or cell.drafts > 1 for cell in cells):
+    if any(cell.nodes or cell.drafts > 1 or cell.auto for cell in cells):
         raise ConfigError(
-            "--measure forwards times windows, no trees and no K drafts.", field="nodes", hint="Leave both out."
+            "--measure forwards times windows of a fixed size: no trees, no K drafts, no auto.",
+            field="nodes",
+            hint="Leave them out.",
         )
     head = header("forwards", prompts, base, describe_run(engine, prompts[0].prompt, base), cells)
     if swept and (other := [name for name in SAME if stored.get(name) != head[name]]):
@@ -281,6 +290,8 @@ def cells_of(args: argparse.Namespace, base: DecodeConfig) -> tuple[Cell, ...]:
 
         lanes = numbers(args.lanes, lane, "lanes") if args.lanes else []
         return own_cells(find_pair(base.pair), lanes)
+    if args.cells:
+        return listed(numbers(args.cells, str, "cells"), base)
     drafters = numbers(args.drafters, str, "drafters")
     gammas, steps = numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps")
     nodes, drafts = numbers(args.nodes, int, "nodes"), numbers(args.drafts, int, "drafts")

@@ -41,9 +41,14 @@ def best_cell(sweep: Result, drafter: str) -> Result | None:
     One γ and T serves for all goals of a drafter: two rows never speak of two settings. Trees and K drafts are other
     methods.
     """
-    plain = [cell for cell in sweep["cells"] if not cell.get("nodes") and cell.get("drafts", 1) == 1]
+    plain = [cell for cell in sweep["cells"] if is_plain(cell)]
     own = [cell for cell in plain if cell["drafter"] == drafter]
     return max(own, key=lambda cell: min(value / goal for _, value, _, goal in speed_goals(cell)), default=None)
+
+
+def is_plain(cell: Result) -> bool:
+    """One window of a fixed size: no tree, no K, no controller."""
+    return not cell.get("nodes") and cell.get("drafts", 1) == 1 and not cell.get("auto")
 
 
 def speed_goals(cell: Result) -> Iterator[tuple[str, float, float, float]]:

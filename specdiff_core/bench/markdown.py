@@ -25,10 +25,13 @@ def number(value: float | None, form: str = ".2f") -> str:
 
 
 def cell_name(entry: Result) -> str:
-    """``block γ=8 T=1``, with a tree ``block γ=8 B=32``, with several drafts ``block γ=8 K=4 self``."""
+    """``block γ=8 T=1``, with a tree ``block γ=8 B=32``, with several drafts ``block γ=8 K=4 self``; where γ is chosen
+    as it goes ``block γ≤16 auto``."""
     if entry["drafter"] == "none":
         return "vanilla"
     last = f"B={entry['nodes']}" if entry.get("nodes") else f"T={entry['steps']}"
     if entry.get("drafts", 1) > 1:  # neither stands in results from before trees and K
         last = f"K={entry['drafts']} {entry['selection']}"
-    return f"{entry['drafter']} γ={entry['gamma']} {last}"
+    if entry.get("auto"):
+        last = "auto" if entry["steps"] == 1 else f"{last} auto"
+    return f"{entry['drafter']} γ{'≤' if entry.get('auto') else '='}{entry['gamma']} {last}"

@@ -43,13 +43,11 @@ class AutoregressiveSession:
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """γ passes, each of which reveals the next token. A context that is full cuts the draft."""
         gamma = min(context.gamma, self._run.room - len(self._unread))
-        if self._unread and gamma > 0:
-            self._run.read(self._unread)
-            self._unread = []
 
         def predict(token: int | None) -> Tensor:
             self._ahead.append(context.ids[-1] if token is None else token)
-            return self._run.score(self._ahead[-1:]).logits
+            unread, self._unread = self._unread, []
+            return self._run.score([*unread, self._ahead[-1]], last=1).logits
 
         return (yield from draft_in_order(predict, context, gamma, self._drafter.forbidden))
 
