@@ -113,6 +113,7 @@ def run_bench(args: argparse.Namespace) -> None:
         print(f"{len(prompts)} prompts: {args.make_prompts}")
         return
     from specdiff_core.bench.goals import goals_section
+    from specdiff_core.bench.rivals import rivals_section, shapes_section
     from specdiff_core.bench.tables import benchmarks, section
 
     flags.check_target(args.report, "report")
@@ -121,7 +122,8 @@ def run_bench(args: argparse.Namespace) -> None:
         if not results:
             raise ConfigError("--report needs results.", field="report", hint="Name them: --from sweep.json …")
         try:
-            text = benchmarks(results, goals_section(results))
+            told = (section(results) for section in (goals_section, rivals_section, shapes_section))
+            text = benchmarks(results, "\n\n".join(filter(None, told)))
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             names = ", ".join(str(path) for path in args.results)
             raise ConfigError(
