@@ -60,6 +60,7 @@ def test_a_share_link_restores_every_setting() -> None:
         "drafter": "mdlm",
         "gamma": 5,
         "steps": 3,
+        "auto": True,
         "order": "entropy",
         "tree_nodes": 0,
         "num_drafts": 3,
