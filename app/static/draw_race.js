@@ -56,6 +56,12 @@ class Row {
     text(this.tokens, words);
   }
 
+  /** Threads waited for a processor while this lane or the baseline was measured: its speed-up says nothing. */
+  doubt(words) {
+    attribute(this.element, 'data-busy', String(Boolean(words)));
+    attribute(this.cells.speed.parentElement, 'title', words || COLUMNS.find(([key]) => key === 'speed')[2]);
+  }
+
   /** @param {object} row of standings.rowAt @param {object} end of standings.standings */
   draw(lane, row, end, total) {
     text(this.cells.clock, seconds(row.clock.seconds));
@@ -65,7 +71,8 @@ class Row {
     this.fill.style.transform = `scaleX(${row.share})`;
     const over = row.clock.done;
     const short = over && end.short ? ` of ${total}, ${reasonWords(lane.finished.reason)}` : over && lane.finished && lane.finished.reason === 'stopped' ? ', stopped' : '';
-    this.say(lane.failed && over ? `✕ ${lane.failed.message}` : `${row.tokens}${short} tokens`.replace(/( of \d+)?, (.*) tokens$/, '$1 tokens, $2'));
+    const after = row.tokens ? `After ${row.tokens} tokens: ` : '';
+    this.say(lane.failed && over ? `${after}${lane.failed.message} ${lane.failed.hint}` : `${row.tokens}${short} tokens`.replace(/( of \d+)?, (.*) tokens$/, '$1 tokens, $2'));
     attribute(this.tokens, 'title', lane.failed && over ? `${lane.failed.message} ${lane.failed.hint}` : short ? 'It wrote fewer tokens than the longest text: compare tokens per second, not the clock.' : '');
     if (lane.failed && over) this.mark('✕', 'failed');
     else if (over && end.done) this.mark(end.short ? `${end.place}*` : String(end.place), end.place === 1 && !end.short ? 'first' : 'done');

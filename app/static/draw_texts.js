@@ -56,6 +56,7 @@ export class TextsView {
 
   place() {
     attribute(this.grid, 'data-all', String(this.all));
+    attribute(this.grid, 'data-even', String([1, 2, 4].includes(this.cards.size))); // two columns, or three
     text(this.sub, this.all ? `${this.cards.size} lanes` : this.selected && this.labels ? this.labels[this.selected] : '');
     for (const [name, card] of this.cards) {
       card.element.hidden = !this.all && name !== this.selected;

@@ -267,7 +267,7 @@ export class WindowView {
     const test = verified.tests[position];
     if (!test) {
       const why = view.tree ? 'the walk ended before it' : position < drafted ? 'because an earlier token was refused' : 'because the text ends before it';
-      set('cut', '', '', `never tested: ${why}`, 0, null, 'not tested');
+      set('cut', '', '', `never tested: ${why}`, 0, null, size > 12 ? '' : 'not tested');
     } else if (test.accepted) {
       set('ok', '✓', cell(piece(lane, test.id)), testWords(test), test.threshold, test.draw, figuresOf(test));
     } else {

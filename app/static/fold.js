@@ -1,6 +1,10 @@
 // Events -> what was known at a moment of the decode clock. Pure: no DOM, no timer. Times are seconds.
 // Definitions of the sums (tested, accepted, rounds, ...) are those of specdiff_core/metrics.py.
 
+import { spell } from './pieces.js';
+
+export { joinPieces, piece, sharePieces } from './pieces.js';
+
 const EPSILON = 1e-9;
 const end = (span) => span.start + span.seconds;
 
@@ -53,12 +57,12 @@ export function linesShown(tree, most) {
 /** Index one lane once: times, words, rounds, places where stepping stops. */
 export function buildLane(events) {
   const lane = {
-    events, times: [], pieces: {}, header: null, finished: null, failed: null, rounds: [], stops: [], shown: [],
+    events, times: [], pieces: {}, header: null, finished: null, failed: null, rounds: [], stops: [], ids: [], shown: [],
     duration: 0, wordless: false,
   };
   let last = 0;
   let current = null;
-  const ids = [];
+  const { ids } = lane;
   events.forEach((event, index) => {
     last = eventTime(event, last);
     lane.times.push(last);
@@ -96,8 +100,7 @@ export function buildLane(events) {
     if (['RoundStarted', 'DenoiseStep', 'TargetScored', 'Committed'].includes(event.kind)) lane.stops.push(index);
   });
   lane.duration = last;
-  lane.wordless = ids.length > 0 && !Object.keys(lane.pieces).length;
-  lane.shown = joinPieces(ids.map((id) => piece(lane, id)));
+  spell(lane);
   return lane;
 }
 
@@ -135,51 +138,6 @@ export function check(lane) {
     if (event.kind === 'Committed') need(event.sources.length === event.ids.length, 'tokens without an origin');
   }
   stateAt(lane, lane.events.length);
-}
-
-export function piece(lane, id) {
-  const known = lane.pieces[id];
-  return known === undefined ? `<${id}>` : known;
-}
-
-const RAW_BYTE = /\\x([89a-f][0-9a-f])/gi;
-
-/**
- * Pieces as people read them. A character whose bytes are spread over tokens appears at the token that completes it;
- * bytes that never complete one stay written as \xNN.
- */
-export function joinPieces(pieces) {
-  const shown = pieces.slice();
-  const decode = (bytes) => new TextDecoder('utf-8', { fatal: true }).decode(new Uint8Array(bytes));
-  let i = 0;
-  while (i < pieces.length) {
-    if (!pieces[i].match(RAW_BYTE)) { i += 1; continue; }
-    let bytes = [];
-    let done = false;
-    for (let j = i; j < Math.min(i + 4, pieces.length) && !done; j += 1) {
-      bytes = bytes.concat(rawBytes(pieces[j]));
-      try {
-        shown[j] = decode(bytes);
-        for (let k = i; k < j; k += 1) shown[k] = '';
-        i = j;
-        done = true;
-      } catch (error) {
-        if (!(error instanceof TypeError)) throw error; // TypeError: the character is not complete yet
-      }
-    }
-    i += 1;
-  }
-  return shown;
-}
-
-function rawBytes(source) {
-  const bytes = [];
-  let from = 0;
-  for (const match of source.matchAll(RAW_BYTE)) {
-    bytes.push(...new TextEncoder().encode(source.slice(from, match.index)), parseInt(match[1], 16));
-    from = match.index + match[0].length;
-  }
-  return bytes.concat(...new TextEncoder().encode(source.slice(from)));
 }
 
 export function emptyState() {

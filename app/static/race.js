@@ -3,9 +3,9 @@
 import { App, listen } from './app.js';
 import { Player } from './player.js';
 import { baselineOf, choose, raceStops, rowAt, shortName, standings } from './standings.js';
-import { buildLane, check, piece, stateAt } from './fold.js';
+import { buildLane, check, piece, sharePieces, stateAt, waiting } from './fold.js';
 import { layOutRace } from './race_layout.js';
-import { narrate } from './words.js';
+import { busyWords, narrate } from './words.js';
 import { openTab, takeRaces } from './tabs.js';
 import { stylesOf } from './race_chart.js';
 import { text } from './dom.js';
@@ -14,6 +14,8 @@ import { unzip } from './trace.js';
 class Race extends App {
   constructor(root, options) {
     super(root, options, { run: 'race-run', stop: 'race-stop', queue: 'race-queue', prefix: 'race' });
+    this.crowded = options.crowded;
+    this.follow = true; // while measuring, the lane that is measured is the selected one, until somebody chooses
     this.methods = options.methods; // name -> {label, paper}
     this.names = [];
     this.own = {}; // labels that came with a recording
@@ -52,6 +54,17 @@ class Race extends App {
     this.list.reset(names, lanes, labels, abouts, this.styles);
     this.texts.reset(names, lanes, labels, this.styles);
     this.root.classList.toggle('race-none', !names.length);
+    this.root.classList.toggle('race-untold', !this.trace);
+    this.doubt(names, lanes);
+  }
+
+  /** Strike the speed-ups of lanes that were measured on a busy machine, and say why. */
+  doubt(names, lanes) {
+    const busy = (name) => (waiting(lanes[name]) ?? 0) >= this.crowded;
+    for (const [name, row] of this.list.rows) {
+      const waits = [name, this.baseline].filter((one, i, all) => one && all.indexOf(one) === i && busy(one));
+      row.doubt(waits.length ? busyWords(waits.map((one) => [this.short[one], waiting(lanes[one])])) : '');
+    }
   }
 
   clear(message) {
@@ -59,6 +72,7 @@ class Race extends App {
     super.clear(message);
     if (known || !this.live.coming) return;
     this.own = {};
+    this.follow = true;
     if (!this.live.coming.includes(this.selected)) this.selected = this.live.coming[this.live.coming.length - 1];
     this.stage(this.live.coming, {});
     this.point();
@@ -97,13 +111,14 @@ class Race extends App {
     if (!names.length) throw new TypeError('a race without lanes');
     const lanes = Object.fromEntries(names.map((name) => [name, trace.lanes[name].length ? buildLane(trace.lanes[name]) : null]));
     for (const lane of Object.values(lanes)) if (lane) check(lane); // before anything on the stage is touched
+    sharePieces(Object.values(lanes).filter(Boolean));
     Object.assign(this, { trace, names, lanes, left, own: labels });
     this.told = [trace.title === 'Stopped run' ? 'stopped' : source, { lanes }, trace.title];
     this.ends = standings(lanes, names);
     this.total = Math.max(1, ...Object.values(lanes).filter(Boolean).map((lane) => lane.shown.length));
     this.states = Object.fromEntries(names.map((name) => [name, null]));
     const there = names.filter((name) => lanes[name]);
-    if (wanted || !there.includes(this.selected)) this.selected = there[there.length - 1] ?? names[names.length - 1];
+    if (wanted || this.follow || !there.includes(this.selected)) this.selected = there[there.length - 1] ?? names[names.length - 1];
     const durations = there.map((name) => lanes[name].duration);
     this.player = new Player({ duration: Math.max(0, ...durations), stops: raceStops(lanes, names, this.selected) });
     this.bar.reset(this.player);
@@ -130,6 +145,7 @@ class Race extends App {
 
   /** Choose the lane whose text, window and numbers are shown. The playhead stays where it is. */
   select(name) {
+    this.follow = false;
     if (this.selected === name) return;
     this.selected = name;
     if (this.player.stop >= 0) this.player.seek(this.player.t);
@@ -206,6 +222,10 @@ class Race extends App {
     const { events, coming, lane: now, phase } = this.live;
     const lanes = {};
     const states = {};
+    if (this.follow && now && now !== this.selected) {
+      this.selected = now;
+      this.point();
+    }
     for (const name of coming || Object.keys(events)) {
       const row = this.list.rows.get(name);
       if (!row) continue;
