@@ -79,6 +79,8 @@ def test_a_race_of_four(browser: Any, address: str, size: tuple[int, int], dark:
         page.keyboard.press("ArrowUp")
         assert page.evaluate("document.activeElement.getAttribute('aria-selected')") == "true"
         page.wait_for_selector("#race-player .sd-say:has-text('drafts nothing')")
+        page.keyboard.press("ArrowLeft")
+        assert page.evaluate("window.specdiffRace.player.stop") >= 0, "arrows step, also from a row"
         page.click("#race-player .race-words .sd-link")
         assert page.locator("#race-player .race-card:visible").count() == 4
         assert not serious(), "all texts"

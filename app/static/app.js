@@ -222,7 +222,7 @@ export class App {
   keys(event) {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target;
-    if (target.closest('textarea, select, [contenteditable], dialog, [role=tablist], [role=listbox], input:not(.sd-scrub)')) return;
+    if (target.closest('textarea, select, [contenteditable], dialog, [role=tablist]:not([aria-orientation=vertical]), [role=listbox], input:not(.sd-scrub)')) return;
     if (this.asleep) return;
     const grid = target.closest('.sd-gridwrap');
     if (grid && grid.scrollWidth > grid.clientWidth) return; // arrows scroll it
