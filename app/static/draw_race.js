@@ -27,7 +27,7 @@ class Row {
     const number = (key, unit) => h('span', { class: `race-number race-${key}`, title: COLUMNS.find(([one]) => one === key)[2] }, this.cells[key], h('small', {}, unit));
     this.element = h('button', { type: 'button', class: 'race-row', role: 'tab', tabindex: '-1', 'aria-selected': 'false', 'aria-controls': 'race-panel', onclick: () => select(name) },
       this.place,
-      span('name', span('label', h('span', { class: 'race-glyph', 'aria-hidden': 'true' }, style.glyph), h('b', {}, label)), this.sub),
+      span('name', span('label', h('span', { class: 'race-glyph', 'aria-hidden': 'true' }, style.glyph), h('b', { title: label }, label)), this.sub),
       span('progress', span('track', this.fill), this.tokens),
       number('clock', ' s'), number('rate', ' tokens/s'), number('speed', ''), number('tau', ' τ'));
     this.element.style.setProperty('--lane', `var(--sd-${style.role})`);
