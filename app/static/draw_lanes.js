@@ -6,7 +6,7 @@ import { TextView } from './draw_text.js';
 import { rate, seconds } from './words.js';
 
 const TITLES = { drafted: 'Diffusion drafts', vanilla: 'Vanilla' };
-const OTHERS = ['autoregressive', 'prompt_lookup']; // drafters that denoise nothing: no diffusion, no T
+const OTHERS = ['autoregressive', 'eagle', 'prompt_lookup']; // drafters that denoise nothing: no diffusion, no T
 
 export function laneSubtitle(name, header) {
   if (name === 'vanilla') return 'one target pass per token';
