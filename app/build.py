@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 import plotly
 
-from app import controls, pages, scripts, session
+from app import controls, pages, race, scripts, session
 from app.endpoint import race_endpoint
 from app.engines import Engines, Factory, unavailable
 from app.errors import card, new_run_id
@@ -37,17 +37,27 @@ def served(path: Path) -> str:
 
 def head() -> str:
     """Palette and style sheet, for ``launch(head=)``."""
-    return f"<style>{css()}\n{(STATIC / 'app.css').read_text(encoding='utf-8')}</style>"
+    sheets = "\n".join((STATIC / name).read_text(encoding="utf-8") for name in ("app.css", "race.css"))
+    return f"<style>{css()}\n{sheets}</style>"
 
 
 def player_script(traces: Path) -> str:
     """What the player component runs when it appears: import the modules, mount once."""
     help = {f"set-{name}": str(controls.FIELDS[name].metadata["help"]) for name in controls.MAIN}
     recordings = [{"title": session.caption(path), "url": served(path)} for path in sorted(traces.glob("*.jsonl.gz"))]
-    options = json_for_script({"plotly": served(PLOTLY), "help": help, "recordings": recordings, "crowded": CROWDED})
+    return _mounting("main.js", {"help": help, "recordings": recordings})
+
+
+def race_script() -> str:
+    """The same for the Race tab's player; it runs when the tab is first opened."""
+    return _mounting("race.js", {"methods": race.known_methods()})
+
+
+def _mounting(module: str, options: dict[str, Any]) -> str:
+    shared = {"plotly": served(PLOTLY), "crowded": CROWDED}
     return (
-        f"import(new URL({json_for_script(served(STATIC / 'main.js'))}, document.baseURI))"
-        f".then((player) => player.mount(element, props, watch, {options}));"
+        f"import(new URL({json_for_script(served(STATIC / module))}, document.baseURI))"
+        f".then((player) => player.mount(element, props, watch, {json_for_script(shared | options)}));"
     )
 
 
@@ -63,7 +73,7 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
 
     Args:
         factory: makes decoders; by default the project's model pairs, loaded at the first run.
-        traces: folder of recorded traces; the page opens on one of them.
+        traces: folder of recorded traces; the page opens on one of them, and the Race tab on one in ``race`` below it.
     """
     decoders = factory or Engines()
     stops = session.Stops()
@@ -72,6 +82,10 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
     @on_gpu
     def decode(prompt: str, values: dict[str, Any], visitor: str) -> Iterator[str]:
         yield from session.stream(decoders, prompt, values, stops=stops, session=visitor)
+
+    @on_gpu
+    def decode_methods(prompt: str, values: dict[str, Any], visitor: str) -> Iterator[str]:
+        yield from session.stream(decoders, prompt, values, stops=stops, session=visitor, planner=race.plan)
 
     @on_gpu
     def programs(prompt: str, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -83,13 +97,20 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
     def stop(request: gr.Request) -> None:
         stops.stop(request.session_hash or "")
 
+    def run_race(request: gr.Request, prompt: str, methods: list[str], *values: Any) -> Iterator[str]:
+        chosen = {"methods": methods, **dict(zip(race.SETTINGS, values, strict=True))}
+        yield from decode_methods(prompt, chosen, f"{request.session_hash}/race")
+
+    def stop_race(request: gr.Request) -> None:
+        stops.stop(f"{request.session_hash}/race")
+
     with gr.Blocks(title="SpecDiff Lab", analytics_enabled=False, fill_width=True) as page:
         with gr.Row(elem_id="sd-top"):
             gr.HTML(pages.brand(), elem_id="sd-brand", apply_default_css=False)
             upload = gr.UploadButton("Open trace", size="sm", scale=0, min_width=96, elem_id="sd-open")
             share = gr.Button("Share link", size="sm", scale=0, min_width=96, elem_id="sd-share")
             theme = gr.Button("Theme", size="sm", scale=0, min_width=72, elem_id="sd-theme")
-        with gr.Tabs(elem_id="sd-tabs"):
+        with gr.Tabs(elem_id="sd-tabs") as tabs:
             with gr.Tab("Live", id="live"):
                 prompt, widgets, run_button, stop_button, drawer, preset = _controls()
                 queue = gr.HTML("", elem_id="sd-queue", apply_default_css=False)
@@ -101,31 +122,36 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
                     apply_default_css=False,
                     elem_id="sd-player",
                 )
+            with gr.Tab("Race", id="race", elem_id="tab-race"):
+                racing = race.place()
+                race_player = gr.HTML(
+                    "",
+                    recording=opening_trace(traces / "race"),
+                    html_template=TEMPLATE.replace("Race player", "Race of several methods"),
+                    js_on_load=race_script(),
+                    apply_default_css=False,
+                    elem_id="race-player",
+                )
             with gr.Tab("Learn", id="learn"):
                 gr.HTML(pages.learn(), apply_default_css=False)
             with gr.Tab("API & MCP", id="api"):
                 gr.HTML(pages.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
         settings = [widgets[name] for name in NAMES]
-        running = gr.on(
-            [run_button.click, prompt.submit],
-            run,
-            [prompt, *settings],
-            player,
-            show_progress="minimal",
-            show_progress_on=queue,
-            concurrency_id="decode",
-            concurrency_limit=1,  # two decodes at once would measure each other
-            trigger_mode="once",
-            api_visibility="private",
-        )
-        stop_button.click(stop, None, None, queue=False, show_progress="hidden", api_visibility="private").then(
-            None, None, None, cancels=[running]
+        _wire_run([run_button, prompt], run, [prompt, *settings], player, queue, stop_button, stop)
+        _wire_run(
+            [racing.run, racing.prompt],
+            run_race,
+            [racing.prompt, racing.methods, *racing.settings],
+            race_player,
+            racing.queue,
+            racing.stop,
+            stop_race,
         )
         upload.upload(
-            session.open_trace,
+            show_file,
             upload,
-            player,
+            [player, race_player, tabs],
             show_progress="hidden",
             concurrency_limit=1,  # a large file takes seconds of a core
             api_visibility="private",
@@ -136,6 +162,42 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
         _wire_pairs(page, widgets, drawer)
         gr.api(race_endpoint(programs), api_name="race", concurrency_id="decode", concurrency_limit=1)
     return page
+
+
+def show_file(path: str | None) -> list[Any]:
+    """A visitor's file for the players of Live and Race, and the tab to open; a card goes to whichever is on screen."""
+    told, name = session.open_trace(path)
+    if not name:
+        return [told, told, gr.skip()]
+    shown = {"live": [told, gr.skip()], "race": [gr.skip(), told]}[name]
+    return [*shown, gr.Tabs(selected=name)]
+
+
+def _wire_run(
+    begin: Sequence[Any],
+    run: Callable[..., Iterator[str]],
+    inputs: Sequence[Any],
+    player: gr.HTML,
+    queue: gr.HTML,
+    stop_button: gr.Button,
+    stop: Callable[..., None],
+) -> None:
+    """A button and a prompt that start a run, and a button that stops it."""
+    running = gr.on(
+        [begin[0].click, begin[1].submit],
+        run,
+        list(inputs),
+        player,
+        show_progress="minimal",
+        show_progress_on=queue,
+        concurrency_id="decode",
+        concurrency_limit=1,  # two decodes at once would measure each other
+        trigger_mode="once",
+        api_visibility="private",
+    )
+    stop_button.click(stop, None, None, queue=False, show_progress="hidden", api_visibility="private").then(
+        None, None, None, cancels=[running]
+    )
 
 
 def _controls() -> tuple[gr.Textbox, dict[str, Any], gr.Button, gr.Button, gr.Accordion, gr.Dropdown]:

@@ -119,8 +119,8 @@ def pair_choices(unavailable: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(spec.label, name) for name, spec in PAIRS.items() if name not in unavailable]
 
 
-def widget(name: str) -> gr.components.Component:
-    """The widget of one setting, from its metadata.
+def widget(name: str, prefix: str = "set") -> gr.components.Component:
+    """The widget of one setting, from its metadata. ``prefix`` begins its element id, which a page has once only.
 
     Raises:
         KeyError: there is no such setting.
@@ -129,7 +129,7 @@ def widget(name: str) -> gr.components.Component:
     meta, kind = item.metadata, str(item.type)
     common = {
         "label": label(name),
-        "elem_id": f"set-{name}",
+        "elem_id": f"{prefix}-{name}",
         "elem_classes": ["sd-setting"],
         "info": None if name in MAIN else meta["help"],
         "min_width": 150,

@@ -31,6 +31,14 @@ ROLES: dict[str, tuple[str, str]] = {
     "alarm": ("#9f1f1f", "#ff9d94"),
     "alarm-tint": ("#fcebe9", "#3a1a19"),
     "mask": ("#d6d7d0", "#323843"),
+    # the drafted lanes of a race, in their order; each has a dash and a mark of its own beside its colour
+    "lane-1": ("#0a5f9e", "#78b7ee"),
+    "lane-2": ("#a8430a", "#f5a766"),
+    "lane-3": ("#096b4c", "#63cfa4"),
+    "lane-4": ("#8a3379", "#e3a3d6"),
+    "lane-5": ("#6f5a00", "#e0cb55"),
+    "lane-6": ("#0b6b78", "#7fdbe6"),
+    "lane-7": ("#5b4bb0", "#b6adf5"),
 }
 
 

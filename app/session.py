@@ -16,12 +16,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.controls import check_prompt, check_settings
 from app.engines import Factory
 from app.errors import card, new_run_id
 from specdiff_core.config import DecodeConfig
+from specdiff_core.decoder import Decoder
 from specdiff_core.errors import TraceError
 from specdiff_core.events import Committed, Event, Failed, Finished, PiecesSeen, RunStarted
 from specdiff_core.trace import dump_trace, event_to_dict, read_trace
@@ -37,14 +38,31 @@ SETTLE = 0.4
 lane has its own warm-up, so that neither pays for the other."""
 BETWEEN = 0.5
 """Seconds of the next lane's warm-up, in which a page draws the text of the one that is done."""
-TOLD_LIVE = (RunStarted, PiecesSeen, Committed, Finished)
+TOLD_LIVE = (RunStarted, PiecesSeen, Committed, Finished, Failed)
 """What the page hears while a lane is measured; everything else waits for the whole trace."""
 
 
+class Plan(NamedTuple):
+    """What a race decodes. ``lanes``: name -> settings, in the order of measurement, the baseline first. ``apart``: a
+    lane that fails ends alone, and each asks for its own drafter; otherwise the first failure ends the race."""
+
+    lanes: Mapping[str, DecodeConfig]
+    apart: bool = False
+
+
+Planner = Callable[[Mapping[str, Any]], Plan]
+"""Untrusted values to a plan; raises ConfigError."""
+
+
 def lanes_of(config: DecodeConfig) -> dict[str, DecodeConfig]:
-    """Lane -> its settings, in the order in which they decode: the baseline, then what the settings ask for."""
+    """The lanes of a race of two: the baseline, then what the settings ask for."""
     vanilla = {"vanilla": dataclasses.replace(config, drafter="none")}
     return vanilla if config.drafter == "none" else {**vanilla, "drafted": config}
+
+
+def two_lanes(values: Mapping[str, Any]) -> Plan:
+    """The race of the Live tab and of ``/race``: a :data:`Planner`."""
+    return Plan(lanes_of(check_settings(values)))
 
 
 def warm_up_of(lane: str) -> float:
@@ -56,10 +74,12 @@ class Work:
     """A race in a thread of its own. Other threads may read ``lanes`` and ``news`` while it runs.
 
     Args:
+        run: the name under which errors are logged.
         watched: whether a page draws what it is told: it gets the time of a longer warm-up before each clock starts.
     """
 
-    def __init__(self, factory: Factory, prompt: str, config: DecodeConfig, *, watched: bool = False) -> None:
+    def __init__(self, factory: Factory, prompt: str, plan: Plan, *, run: str = "", watched: bool = False) -> None:
+        self.plan = plan
         self.lanes: dict[str, list[Event]] = {}
         self.news: deque[tuple[str, str | Event]] = deque()  # ("", progress message) or (lane, event)
         self.stop, self.done = threading.Event(), threading.Event()
@@ -67,7 +87,7 @@ class Work:
         self.error: Exception | None = None
         self._fresh = threading.Event()  # another lane has begun, or the race is over
         self.phase, self.lane = "loading", ""  # then each lane: "warming", "measuring"
-        self._factory, self._prompt, self._config = factory, prompt, config
+        self._factory, self._prompt, self._run_name = factory, prompt, run
         self._watched = watched
 
     def start(self) -> None:
@@ -76,15 +96,15 @@ class Work:
 
     def _run(self) -> None:
         try:
-            config = self._config
-            engine = self._factory(config.pair, config.drafter, lambda message: self.news.append(("", message)))
-            for lane, settings in lanes_of(
-                config
-            ).items():  # one after the other: two lanes at once would disturb each other
-                self.phase, self.lane = "warming", lane
-                warm_up = warm_up_of(lane) if self._watched else 0.0
-                events = engine.decode(self._prompt, settings, grain="step", stop=self.stop, warm_up=warm_up)
-                self._measure(lane, events)
+            lanes = self.plan.lanes
+            engine = None if self.plan.apart else self._engine(list(lanes.values())[-1])  # before the first clock
+            for lane, settings in lanes.items():  # one after the other: two lanes at once would disturb each other
+                try:
+                    self._decode(lane, settings, engine)
+                except Exception as error:
+                    if not self.plan.apart or not any(self.lanes.values()):  # the pair or the prompt is to blame
+                        raise
+                    self._fail(lane, error)
                 if self.stop.is_set():
                     break
         except Exception as error:  # every failure becomes a card (app/errors.py), in the thread that shows it
@@ -92,6 +112,26 @@ class Work:
         finally:
             self.done.set()
             self._fresh.set()
+
+    def _engine(self, settings: DecodeConfig) -> Decoder:
+        return self._factory(settings.pair, settings.drafter, lambda message: self.news.append(("", message)))
+
+    def _decode(self, lane: str, settings: DecodeConfig, engine: Decoder | None) -> None:
+        """Decode one lane, with its own warm-up off the clock. No clock runs while an engine is made ready."""
+        if engine is None:
+            self.phase, self.lane = "loading", lane
+            engine = self._engine(settings)
+        self.phase, self.lane = "warming", lane
+        warm_up = warm_up_of(lane) if self._watched else 0.0
+        events = engine.decode(self._prompt, settings, grain="step", stop=self.stop, warm_up=warm_up)
+        self._measure(lane, events)
+
+    def _fail(self, lane: str, error: Exception) -> None:
+        """A lane ends with the reason, as its own last event; what it decoded until then stays."""
+        told = card(error, self._run_name)
+        failed = Failed(code=told["code"], message=told["message"], hint=told["hint"], run=told["run"])
+        self.lanes.setdefault(lane, []).append(failed)
+        self.news.append((lane, failed))
 
     def wait(self, seconds: float) -> bool:
         """Sleep until another lane begins, the race ends or the time is over; whether the race goes on."""
@@ -154,10 +194,10 @@ def frame(run: str, seq: int, **content: Any) -> str:
     return json.dumps({"run": run, "seq": seq, **content}, ensure_ascii=False, separators=(",", ":"))
 
 
-def refusal(error: BaseException, run: str = "") -> str:
+def refusal(error: BaseException, run: str = "", **more: str) -> str:
     """A single frame with a card; what the player shows otherwise stays."""
     run = run or new_run_id()
-    return frame(run, 0, phase="failed", card=card(error, run))
+    return frame(run, 0, phase="failed", card=card(error, run), **more)
 
 
 def stream(
@@ -168,18 +208,20 @@ def stream(
     stops: Stops | None = None,
     session: str = "",
     clock: Callable[[], float] = time.monotonic,
+    planner: Planner = two_lanes,
 ) -> Iterator[str]:
     """Run one race and yield the player's frames: waiting words, slim news, and at last the whole trace or a card."""
     run, seq, last = new_run_id(), 0, ""
     try:
-        text, config = check_prompt(prompt), check_settings(values)
+        text, plan = check_prompt(prompt), planner(values)
     except Exception as error:  # shown as a card, logged by app/errors.py
         yield refusal(error, run)
         return
-    work = Work(factory, text, config, watched=True)
+    work = Work(factory, text, plan, run=run, watched=True)
+    stage = {"lanes": list(plan.lanes)} if plan.apart else {}  # who is to come
     if stops is not None and session:
         stops.add(session, work)
-    last = frame(run, seq, phase="loading", message="Preparing the run")
+    last = frame(run, seq, phase="loading", message="Preparing the run", **stage)
     try:
         yield last
         work.start()
@@ -188,7 +230,7 @@ def stream(
             phase = work.phase
             if work.news and (phase != "measuring" or clock() - told >= PACE):
                 seq, told = seq + 1, clock() if work.lanes else told
-                last = frame(run, seq, **_news(phase, work.lane, work.drain()))
+                last = frame(run, seq, **stage, **_news(phase, work.lane, work.drain()))
             yield last  # an equal frame is a heartbeat: the browser does nothing with it
         yield _last_frame(run, seq + 1, work)
     finally:
@@ -221,19 +263,22 @@ def _last_frame(run: str, seq: int, work: Work) -> str:
             content |= {"source": "failed", "trace": pack(work.lanes, "Failed run")}
     elif any(work.lanes.values()):
         stopped = work.stop.is_set()
-        content |= {"source": "run", "trace": pack(work.lanes, "Stopped run" if stopped else "Live run")}
+        lanes = {lane: work.lanes.get(lane, []) for lane in work.plan.lanes} if work.plan.apart else work.lanes
+        content |= {"source": "run", "trace": pack(lanes, "Stopped run" if stopped else "Live run")}
     else:
         content["phase"] = "stopped"
     return frame(run, seq, **content)
 
 
-def results(factory: Factory, prompt: object, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def results(
+    factory: Factory, prompt: object, values: Mapping[str, Any], planner: Planner = two_lanes
+) -> Iterator[dict[str, Any]]:
     """Run one race for a program: progress objects while it lasts, then the lanes under ``lanes``.
 
     Raises:
         Exception: whatever ended the run; the caller translates it.
     """
-    work = Work(factory, check_prompt(prompt), check_settings(values))
+    work = Work(factory, check_prompt(prompt), planner(values))
     work.start()
     try:
         while not work.done.wait(BEAT):
@@ -245,20 +290,27 @@ def results(factory: Factory, prompt: object, values: Mapping[str, Any]) -> Iter
     yield {"finished": True, "lanes": dict(work.lanes)}
 
 
-def open_trace(path: str | None) -> str:
-    """A visitor's file as a frame: the trace, or a card that says why it is none."""
+class Opened(NamedTuple):
+    """A visitor's file as a frame, and the player that it is for: "live", "race", or "" for a card."""
+
+    frame: str
+    player: str
+
+
+def open_trace(path: str | None) -> Opened:
+    """A visitor's file: its trace, or a card that says why it is none. Lanes of other names than Live's are a race."""
     run = new_run_id()
     try:
         if path is None:
             raise TraceError("No file arrived.", hint="Choose a .jsonl or .jsonl.gz file.")
         trace = read_trace(path)
-        if not any(trace.lanes.get(lane) for lane in LANES):
-            raise TraceError(
-                "This trace holds no events of a race.", hint=f"Its lanes must be called {' and '.join(LANES)}."
-            )
-        return frame(run, 1, phase="finished", finished=True, source="file", trace=pack(trace.lanes, trace.title))
+        named = {lane for lane, events in trace.lanes.items() if events}
+        if not named:
+            raise TraceError("This trace holds no events of a race.", hint="Choose one in which something was decoded.")
+        told = frame(run, 1, phase="finished", finished=True, source="file", trace=pack(trace.lanes, trace.title))
+        return Opened(told, "live" if named <= set(LANES) else "race")
     except Exception as error:  # shown as a card, logged by app/errors.py
-        return refusal(error, run)
+        return Opened(refusal(error, run, source="file"), "")
 
 
 def caption(path: Path) -> str:

@@ -22,8 +22,8 @@ from app_fakes import FakeDecoder  # noqa: E402 - the paths above make these imp
 from app.build import build  # noqa: E402
 from app.launch import serve  # noqa: E402
 from specdiff_core.config import DecodeConfig  # noqa: E402
-from specdiff_core.errors import OutOfMemory  # noqa: E402
-from specdiff_core.events import Event  # noqa: E402
+from specdiff_core.errors import OutOfMemory, WeightsError  # noqa: E402
+from specdiff_core.events import DenoiseStep, Event, PiecesSeen  # noqa: E402
 from specdiff_core.trace import write_trace  # noqa: E402
 
 
@@ -38,6 +38,8 @@ class Scripted(FakeDecoder):
         """Pace or fail as the prompt asks."""
         fail = OutOfMemory("The device ran out of memory.", hint="Use a smaller γ.") if "memory" in prompt else None
         fail = RuntimeError("internal secret") if "unexpected" in prompt else fail
+        if "broken lane" in prompt and config.drafter == "mdlm":
+            raise WeightsError("assets/embedded/mdlm/model.safetensors is missing.", hint="Restore the folder.")
         waiting = 0.9 if "crowded" in prompt else 0.02
         inner = FakeDecoder(pace=0.05 if "slow" in prompt else 0.0, fail=fail, waiting=waiting)
         yield from inner.decode(prompt, config, **options)
@@ -58,6 +60,10 @@ def main() -> None:
     write_trace(folder / "opening.jsonl.gz", lanes, title="A test recording")
     second = {"drafted": list(FakeDecoder().decode("Twice", config))}
     write_trace(folder / "another.jsonl.gz", second, title="A second recording")
+
+    silent = [event for event in lanes["drafted"] if not isinstance(event, (DenoiseStep, PiecesSeen))]
+    bench = {"vanilla": lanes["vanilla"], "mdlm/4/1": lanes["drafted"], "block/9/1": silent}
+    write_trace(folder / "bench" / "race.jsonl.gz", bench, title="A race of the bench")
 
     def factory(pair: str, drafter: str, progress: Any) -> Scripted:
         progress("Loading a pretend model")

@@ -115,6 +115,12 @@ def test_the_page_opens_on_a_recording(tmp_path: Path) -> None:
     page = build.build(lambda *_: FakeDecoder(), tmp_path)
     player = next(block for block in page.blocks.values() if getattr(block, "elem_id", "") == "sd-player")
     assert json.loads(player.props["recording"])["trace"] == told["trace"]
+    racing = next(block for block in page.blocks.values() if getattr(block, "elem_id", "") == "race-player")
+    assert racing.props["recording"] == "", "no race was recorded"
+    write_trace(tmp_path / "race" / "a.jsonl.gz", {"dflash": list(FakeDecoder().decode("Once", DecodeConfig()))})
+    page = build.build(lambda *_: FakeDecoder(), tmp_path)
+    racing = next(block for block in page.blocks.values() if getattr(block, "elem_id", "") == "race-player")
+    assert json.loads(racing.props["recording"])["source"] == "recording"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "assets" / "traces").glob("*.jsonl.gz")), ids=lambda path: path.name)
@@ -138,7 +144,7 @@ def test_nothing_on_the_page_points_outside() -> None:
     paper = r'<a href="https://arxiv\.org/abs/\d{4}\.\d{5}" rel="noreferrer" target="_blank">'
     from app.pages import api, brand, learn
 
-    sources = [build.head(), build.player_script(build.TRACES), api(), brand(), learn()]
+    sources = [build.head(), build.player_script(build.TRACES), build.race_script(), api(), brand(), learn()]
     sources += [path.read_text(encoding="utf-8") for path in build.STATIC.glob("*.js")]
     for source in sources:
         cleaned = source.replace("http://127.0.0.1", "").replace("http://www.w3.org/2000/svg", "")

@@ -55,6 +55,7 @@ def test_pages_are_balanced_markup() -> None:
         ("bonus", "card"), ("bonus", "bonus-tint"), ("target", "card"), ("target", "target-tint"),
         ("alarm", "alarm-tint"),
         ("muted", "draft-tint"), ("muted", "residual-tint"), ("ink", "alarm-tint"),
+        *((f"lane-{number}", ground) for number in range(1, 8) for ground in ("card", "raised")),
         ("accent", "page"), ("on-accent", "accent"), ("on-accent", "deep"),
     ],
 )  # fmt: skip

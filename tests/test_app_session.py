@@ -283,7 +283,7 @@ def test_opening_files(tmp_path: Path) -> None:
     good = tmp_path / "good.jsonl.gz"
     events = {"drafted": list(FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9)))}
     write_trace(good, events, title="kept")
-    told = json.loads(session.open_trace(str(good)))
+    told = json.loads(session.open_trace(str(good)).frame)
     assert told["source"] == "file" and unpack(told["trace"]).title == "kept"
     whole = good.read_bytes()
     bad = {
@@ -299,10 +299,10 @@ def test_opening_files(tmp_path: Path) -> None:
     for name, content in bad.items():
         path = tmp_path / name
         path.write_bytes(content)
-        told = json.loads(session.open_trace(str(path)))
+        told = json.loads(session.open_trace(str(path)).frame)
         assert told["card"]["code"] in {"trace", "trace-schema"}, name
         assert told["card"]["hint"], name
-    assert json.loads(session.open_trace(None))["card"]["code"] == "trace"
+    assert json.loads(session.open_trace(None).frame)["card"]["code"] == "trace"
 
 
 def test_results_for_programs() -> None:

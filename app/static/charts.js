@@ -6,6 +6,7 @@ import { cell, exact } from './words.js';
 
 const LEAST_MS = 1000 / 12;
 const SHARE = 5; // at most a fifth of the time goes into charts
+const LANE_ROLES = Array.from({ length: 7 }, (_, i) => `lane-${i + 1}`); // app/palette.py
 let library = null;
 
 /** Load Plotly once, from this server. */
@@ -24,15 +25,15 @@ export function loadPlotly(address) {
 function colours(element) {
   const style = getComputedStyle(element);
   const role = (name) => style.getPropertyValue(`--sd-${name}`).trim();
-  return Object.fromEntries(['ink', 'muted', 'line', 'card', 'draft', 'draft-tint', 'deep', 'residual', 'bonus', 'target', 'mask', 'raised', 'edge'].map((name) => [name, role(name)]));
+  return Object.fromEntries(['ink', 'muted', 'line', 'card', 'draft', 'draft-tint', 'deep', 'residual', 'bonus', 'target', 'mask', 'raised', 'edge', ...LANE_ROLES].map((name) => [name, role(name)]));
 }
 
-const axis = (c, title, more = {}) => ({
+export const axis = (c, title, more = {}) => ({
   title: { text: title, font: { size: 11.5, color: c.muted }, standoff: 6 }, gridcolor: c.line, linecolor: c.line, zeroline: false,
   tickfont: { size: 11, color: c.muted }, fixedrange: false, automargin: true, ...more,
 });
 
-const layout = (c, x, y) => ({
+export const layout = (c, x, y) => ({
   margin: { l: 44, r: 10, t: 8, b: 38 }, paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', showlegend: false,
   font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: c.ink }, xaxis: x, yaxis: y, uirevision: 'keep',
   hoverlabel: { bgcolor: c.card, bordercolor: c.edge, font: { color: c.ink, size: 12 } }, bargap: 0.35, dragmode: false,

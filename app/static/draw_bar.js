@@ -22,7 +22,7 @@ export class BarView {
     this.scrub = h('input', { type: 'range', class: 'sd-scrub', min: '0', max: String(STEPS), value: '0', step: '1', 'aria-label': 'Position in the race' });
     this.scrub.addEventListener('input', () => actions.seek(this.scrub.value / STEPS));
     this.time = h('span', { class: 'sd-time' });
-    this.speed = h('select', { class: 'sd-pick', 'aria-label': 'Playback speed, the same for both lanes' });
+    this.speed = h('select', { class: 'sd-pick', 'aria-label': 'Playback speed, the same for all lanes' });
     this.speed.addEventListener('change', () => actions.slow(this.speed.value === 'auto' ? null : Number(this.speed.value)));
     this.save = button('sd-save', 'save', 'Download this trace (.jsonl.gz)', actions.save, h('span', {}, 'Trace'));
     this.element = h('div', { class: 'sd-bar', role: 'group', 'aria-label': 'Playback' },
@@ -39,7 +39,7 @@ export class BarView {
     const option = (value, words) => h('option', { value: String(value) }, words);
     this.speed.append(option('auto', `${slowWords(auto)} (auto)`), ...SPEEDS.map((slow) => option(slow, slowWords(slow))));
     this.speed.value = 'auto';
-    this.speed.title = `A race is shown in about ${RACE_SECONDS} seconds; both lanes are slowed by the same factor.`;
+    this.speed.title = `A race is shown in about ${RACE_SECONDS} seconds; all lanes are slowed by the same factor.`;
   }
 
   draw(player) {

@@ -5,8 +5,9 @@ import { waiting } from './fold.js';
 import { milliseconds, ratio, seconds } from './words.js';
 
 export class SourceView {
-  /** @param {{title: string, url: string}[]} recordings that ship with the page @param {(url: string) => void} replay */
-  constructor(recordings, replay) {
+  /** @param {{title: string, url: string}[]} recordings that ship with the page @param {(url: string) => void} replay @param {string} everyone who races, in words */
+  constructor(recordings, replay, everyone = 'both lanes') {
+    this.everyone = everyone;
     this.more = h('select', { class: 'sd-pick sd-more', 'aria-label': 'Another recording' },
       h('option', { value: '' }, 'Another recording…'), ...recordings.map(({ title, url }) => h('option', { value: url }, title)));
     this.more.addEventListener('change', () => {
@@ -31,20 +32,20 @@ export class SourceView {
   measuring() {
     text(this.chip, '● Measuring');
     this.chip.dataset.kind = 'run';
-    text(this.words, 'your run, on this clock; the numbers follow when both lanes are done');
+    text(this.words, `your run, on this clock; the numbers follow when ${this.everyone} are done`);
     for (const element of [this.open, this.settings, this.more]) element.hidden = true;
   }
 
   /** @param {string} kind recording, run, file, stopped, failed */
   reset(kind, race, title) {
-    const lane = race.lanes.drafted || race.lanes.vanilla;
+    const lane = race.lanes.drafted || race.lanes.vanilla || Object.values(race.lanes).find((one) => one && one.header);
     const header = lane ? lane.header : null;
     const names = { recording: '◉ Recording', run: '● Your run', file: '◎ Opened file', stopped: '■ Stopped run', failed: '! Run that failed' };
     text(this.chip, names[kind] || kind);
     this.chip.dataset.kind = kind;
     text(this.words, header ? `${dateOf(header.started_at)} · ${placeOf(header)}${kind === 'recording' ? ' · press Run for your own' : ''}` : '');
     this.open.hidden = !header;
-    this.settings.hidden = !header || kind === 'run';
+    this.settings.hidden = !header || kind === 'run' || this.everyone !== 'both lanes'; // they are those of one lane
     this.more.hidden = kind !== 'recording' || this.more.options.length < 3;
     if (header) attribute(this.settings, 'href', linkTo(header));
     this.body.textContent = '';
@@ -74,7 +75,7 @@ function orderOf({ lanes }) {
   const begun = Object.entries(lanes).filter(([, lane]) => lane && lane.header).map(([name, lane]) => [lane.header.started_at, name]).sort();
   if (begun.length < 2) return 'Only this lane was measured.';
   const first = begun[0][0] && begun[0][0] !== begun[1][0] ? `, ${begun[0][1]} first,` : '';
-  return `The lanes were measured one after the other${first} so that neither disturbs the other. The player animates them together on one time axis.`;
+  return `The lanes were measured one after the other${first} so that none disturbs another. The player animates them together on one time axis.`;
 }
 
 /** Whether the threads of each lane had to wait. */
@@ -86,12 +87,16 @@ function processorOf({ lanes }) {
 
 function report(race, header, title) {
   const versions = Object.entries(header.versions).map(([name, version]) => `${name} ${version}`).join(', ');
-  const models = Object.entries(header.models).map(([role, name]) => `${role}: ${name}`).join('; ');
-  const config = Object.entries(header.config).map(([name, value]) => `${name} ${value === null ? '–' : value}`).join(', ');
+  const headers = Object.entries(race.lanes).filter(([, lane]) => lane && lane.header).map(([name, lane]) => [name, lane.header]);
+  const drafters = headers.filter(([, { models: { drafter } }]) => drafter && drafter !== 'none').map(([name, { models }]) => [name === 'drafted' ? 'drafter' : name, models.drafter]);
+  const models = [['target', header.models.target || 'unknown'], ...drafters].map(([role, name]) => `${role}: ${name}`).join('; ');
+  const all = (config) => Object.entries(config).map(([name, value]) => `${name} ${value === null ? '–' : value}`).join(', ');
+  const own = headers.filter(([name]) => name !== 'vanilla'); // vanilla has those of the others, but for its drafter
+  const config = own.length > 1 ? own.map(([name, one]) => `${name}: ${all(one.config)}`).join('; ') : all(header.config);
   const facts = [
     ['Order', orderOf(race)],
     ['Clock', 'Decode time: prefill, drafting, scoring, verification and the loop between them. Narration, the network and this page do not count; model loading does not count, nor does a warm-up where there was one.'],
-    ['Slow motion', 'Playback stretches both lanes by the same factor. All times shown are real decode times.'],
+    ['Slow motion', 'Playback stretches all lanes by the same factor. All times shown are real decode times.'],
     ['Timed', GRAINS[header.grain] || header.grain],
     ['Device', `${placeOf(header)} (${header.reason})`],
     ['Processor', processorOf(race)],
@@ -118,7 +123,9 @@ function table(race) {
 }
 
 export class CardView {
-  constructor() {
+  /** @param {string} prefix with which the ids of the player's own controls begin */
+  constructor(prefix = 'set') {
+    this.prefix = prefix;
     this.title = h('strong');
     this.message = h('p');
     this.hint = h('p', { class: 'sd-hint' });
@@ -145,7 +152,7 @@ export class CardView {
   /** Outline the control that the card is about. */
   mark(field) {
     document.querySelectorAll('.sd-invalid').forEach((element) => element.classList.remove('sd-invalid'));
-    const control = field ? document.getElementById(`set-${field}`) : null;
+    const control = field ? document.getElementById(`${this.prefix}-${field}`) : null;
     if (control) control.classList.add('sd-invalid');
   }
 }

@@ -18,8 +18,11 @@ const BUSY = 'A pass ends when its last thread does, so threads that wait for a 
   + 'passes loses more: beside one busy program the speed-up can be several times off.';
 
 export class RailView {
-  /** @param {number} crowded threads waiting for a processor, on average, from which a time cannot be trusted */
-  constructor(crowded) {
+  /**
+   * @param {number} crowded threads waiting for a processor, on average, from which a time cannot be trusted
+   * @param {string} prefix with which the ids of this player begin
+   */
+  constructor(crowded, prefix = 'sd') {
     this.crowded = crowded;
     this.busy = h('p', { class: 'sd-busy-machine', role: 'status', title: BUSY });
     this.speed = h('span', { class: 'sd-speed' }, dash);
@@ -32,8 +35,8 @@ export class RailView {
     for (const [key, symbol, name, unit, definition] of NUMBERS) {
       this.values[key] = h('span', {}, dash);
       this.units[key] = h('small', {}, unit);
-      const tip = h('span', { class: 'sd-tip', role: 'tooltip', id: `sd-def-${key}` }, definition);
-      list.append(h('div', { tabindex: '0', 'aria-describedby': `sd-def-${key}` },
+      const tip = h('span', { class: 'sd-tip', role: 'tooltip', id: `${prefix}-def-${key}` }, definition);
+      list.append(h('div', { tabindex: '0', 'aria-describedby': `${prefix}-def-${key}` },
         h('dt', {}, h('b', { class: 'sd-symbol' }, symbol), ` ${name}`), h('dd', {}, this.values[key], ' ', this.units[key]), tip));
     }
     this.predicted = h('p', { class: 'sd-predicted', title: PREDICTED });
@@ -41,7 +44,8 @@ export class RailView {
       h('div', { class: 'sd-big' }, this.speed, this.speedWords), this.busy, this.same, this.law, list, this.predicted);
   }
 
-  reset(lanes) {
+  /** @param {object} lanes {drafted, vanilla} @param {object} names what they are called, where that is something else */
+  reset(lanes, names = {}) {
     this.lanes = lanes;
     const { drafted, vanilla } = lanes;
     const header = (drafted || vanilla || {}).header;
@@ -49,7 +53,7 @@ export class RailView {
     this.element.classList.toggle('sd-lossy', !lossless);
     text(this.law, !header ? '' : lossless ? '✓ Lossless rule: the text follows the target’s own law.'
       : '⚠ lossless: false. With several steps this rule can change the law of the text; it is here to be studied.');
-    const waits = Object.entries(lanes).map(([name, lane]) => [name, waiting(lane)]).filter(([, wait]) => wait !== null);
+    const waits = Object.entries(lanes).map(([name, lane]) => [names[name] || name, waiting(lane)]).filter(([, wait]) => wait !== null);
     const compared = drafted && vanilla && drafted.finished && vanilla.finished;
     const busy = compared && waits.some(([, wait]) => wait >= this.crowded);
     this.element.classList.toggle('sd-crowded', Boolean(busy));

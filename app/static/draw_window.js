@@ -2,7 +2,7 @@
 // so that every number can be hovered and read aloud.
 
 import { attribute, h, text } from './dom.js';
-import { piece } from './fold.js';
+import { linesShown, piece } from './fold.js';
 import { cell, exact, milliseconds, testWords } from './words.js';
 
 const PHASES = [
@@ -10,6 +10,7 @@ const PHASES = [
   ['score', 'Score', 'One pass of the target reads the anchor and all drafted tokens. Milliseconds on the decode clock.'],
   ['verify', 'Verify', 'The acceptance tests, from left to right, and the target’s own token. Milliseconds on the decode clock.'],
 ];
+const LINES = 8; // of a tree or of several drafts, until somebody asks for all
 const ACCEPT = 'One test per drafted token: bar, the probability to accept it; line, the draw u. Below the bar it passes.';
 const EXTRA = 'The token that the target itself adds: a correction after a refusal, a bonus after a full window.';
 
@@ -22,12 +23,15 @@ export class WindowView {
     this.table = h('div', { class: 'sd-grid', role: 'table', 'aria-label': 'Denoising steps by position, then the acceptance tests' });
     this.scroll = h('div', { class: 'sd-gridwrap', tabindex: '0', role: 'region', 'aria-label': 'Draft window, scrollable' }, this.table);
     this.say = h('p', { class: 'sd-say' });
+    this.all = false; // whether every line of a tree is drawn
+    this.more = h('button', { type: 'button', class: 'sd-link sd-lines', 'aria-expanded': 'false', hidden: true, onclick: () => this.expand(),
+      title: 'Drawn are the first branch, those on which the target walked, the draft that it chose, and the longest.' });
     this.note = h('span', { class: 'sd-fallback' });
     this.rounds = h('div', { class: 'sd-rounds', role: 'group', 'aria-label': 'Rounds: accepted tokens, click to jump' });
     this.element = h('section', { class: 'sd-panel sd-window', 'aria-label': 'Draft window' },
       h('header', {}, h('h2', {}, 'Draft window'), this.round,
         h('ol', { class: 'sd-phases', 'aria-label': 'Phases of a round' }, ...Object.values(this.pills))),
-      this.rounds, this.scroll, h('div', { class: 'sd-foot' }, this.say, KEY()), this.note);
+      this.rounds, this.scroll, this.more, h('div', { class: 'sd-foot' }, this.say, KEY()), this.note);
     this.shape = '';
     this.tallest = 0; // pixels of the grid in this trace so far
     this.drawn = null;
@@ -38,9 +42,29 @@ export class WindowView {
     this.drawn = null;
     this.shape = '';
     this.tallest = 0;
+    this.latest = null;
+    this.offer(null);
     this.table.style.minHeight = '';
     this.table.textContent = '';
     this.silence();
+  }
+
+  /** Draw every line of the tree on screen, or the few that matter again. */
+  expand() {
+    this.all = !this.all;
+    this.drawn = null;
+    this.tallest = 0;
+    this.table.style.minHeight = '';
+    if (this.latest) this.draw(...this.latest);
+  }
+
+  /** How many lines stay undrawn, and the way to them. */
+  offer(tree) {
+    this.more.hidden = !tree || tree.count <= LINES;
+    if (this.more.hidden) return;
+    const of = tree.branches.length ? ` of ${tree.branches.length} drafts` : '';
+    text(this.more, this.all ? `Show ${LINES} of ${tree.count} branches` : `Show all ${tree.count} branches${of}`);
+    attribute(this.more, 'aria-expanded', String(this.all));
   }
 
   /** No round with a draft is on screen: no time and no note of another one stays. */
@@ -54,6 +78,7 @@ export class WindowView {
 
   /** Draw one view (see fold.js `window`); `lane` knows the words. */
   draw(view, lane, sentence, ahead) {
+    this.latest = [view, lane, sentence, ahead];
     text(this.say, sentence);
     const key = view && `${view.round}/${view.steps.length}/${!!view.draft}/${!!view.scored}/${!!view.verified}/${ahead}`;
     if (key !== null && key === this.drawn) return;
@@ -61,18 +86,22 @@ export class WindowView {
     if (!view || !view.size) {
       text(this.round, view ? `round ${view.round + 1}` : '');
       this.silence();
+      this.offer(null);
       this.build(0, 0);
       return;
     }
-    const total = view.tree ? view.tree.count : view.copied ? 1 : Math.max(view.total, view.steps.length);
-    this.build(view.size, total, view.tree ? view.tree.name : view.copied ? 'copy' : 'step');
+    const shown = view.tree ? linesShown(view.tree, this.all ? Infinity : LINES) : null;
+    const single = view.copied || view.untold;
+    const total = shown ? shown.length : single ? 1 : Math.max(view.total, view.steps.length);
+    this.offer(view.tree);
+    this.build(view.size, total, shown ? view.tree.name : view.copied ? 'copy' : view.untold ? 'draft' : 'step');
     text(this.round, `round ${view.round + 1} of ${lane.rounds.length}`);
     this.header(view, ahead);
     this.anchor.textContent = cell(piece(lane, view.anchor));
     attribute(this.anchor, 'title', `anchor: the last committed token, ${JSON.stringify(piece(lane, view.anchor))}`);
     for (let step = 0; step < total; step += 1) {
-      if (view.tree) this.line(view, lane, step);
-      else if (view.copied) this.copy(view, lane);
+      if (shown) this.line(view, lane, step, shown[step]);
+      else if (single) this.copy(view, lane);
       else this.step(view, lane, step);
     }
     for (let position = 0; position <= view.size; position += 1) this.test(view, lane, position);
@@ -96,6 +125,7 @@ export class WindowView {
     if (shape === this.shape) return;
     this.shape = shape;
     this.cells = [];
+    this.labels = [];
     this.tests = [];
     this.rows = [];
     this.narrow = null;
@@ -104,7 +134,9 @@ export class WindowView {
     this.table.textContent = '';
     if (!size) return;
     this.table.style.setProperty('--columns', size);
-    this.table.dataset.dense = steps > 16 ? '2' : steps > 6 ? '1' : '0';
+    const lines = kind === 'tree' || kind === 'drafts';
+    this.table.dataset.dense = steps > 16 && !lines ? '2' : steps > 6 ? '1' : '0';
+    this.scroll.classList.toggle('sd-tall', lines && steps > LINES);
     this.anchor = h('div', { class: 'sd-anchor', role: 'cell' });
     const head = row('sd-head', h('div', { class: 'sd-label', role: 'columnheader' }, 'anchor'), this.anchor);
     for (let i = 0; i < size; i += 1) head.append(h('div', { class: 'sd-col', role: 'columnheader' }, String(i + 1)));
@@ -114,7 +146,8 @@ export class WindowView {
     for (let step = 0; step < steps; step += 1) {
       const cells = Array.from({ length: size }, () => h('div', { class: 'sd-c', role: 'cell' }));
       this.cells.push(cells);
-      body.append(row('', label(kind === 'step' ? `step ${step + 1}` : step ? '' : kind), blank(), ...cells, blank()));
+      this.labels.push(label(kind === 'step' ? `step ${step + 1}` : step ? '' : kind));
+      body.append(row('', this.labels[step], blank(), ...cells, blank()));
     }
     this.table.append(body);
     for (let i = 0; i <= size; i += 1) this.tests.push(testCell());
@@ -148,7 +181,7 @@ export class WindowView {
     });
   }
 
-  /** Tokens that were copied from the text, without a drafter pass. */
+  /** Tokens that were copied from the text, without a drafter pass, or whose passes were not recorded. */
   copy(view, lane) {
     const key = `copy/${view.round}/${Boolean(view.draft)}`;
     if (this.rows[0] === key) return;
@@ -158,20 +191,22 @@ export class WindowView {
       element.className = `sd-c ${id === undefined ? 'sd-nothing' : 'sd-kept'}`;
       element.dataset.heat = '0';
       element.textContent = id === undefined ? '' : cell(piece(lane, id));
-      attribute(element, 'title', id === undefined ? 'nothing copied' : `position ${position + 1}: copied ${JSON.stringify(piece(lane, id))}`);
+      const how = view.copied ? 'copied' : 'drafted';
+      attribute(element, 'title', id === undefined ? `nothing ${how}` : `position ${position + 1}: ${how} ${JSON.stringify(piece(lane, id))}${view.copied ? '' : '; the passes of the drafter were not recorded'}`);
     });
   }
 
   /** One line of a draft tree: a branch, from where it leaves another one. It changes when the target has walked. */
-  line(view, lane, line) {
+  line(view, lane, place, line) {
     const { tree, draft, verified } = view;
-    const key = `tree/${view.round}/${Boolean(draft)}/${Boolean(verified)}`;
-    if (this.rows[line] === key) return;
-    this.rows[line] = key;
+    const key = `tree/${view.round}/${Boolean(draft)}/${Boolean(verified)}/${line}`;
+    if (this.rows[place] === key) return;
+    this.rows[place] = key;
+    this.name(place, line, view);
     const path = new Set(verified ? verified.path : []);
     const nodes = new Map();
     if (draft) tree.lines.forEach((own, node) => { if (own === line) nodes.set(tree.depths[node], node); });
-    this.cells[line].forEach((element, depth) => {
+    this.cells[place].forEach((element, depth) => {
       const node = nodes.get(depth);
       element.dataset.heat = '0';
       if (node === undefined) {
@@ -191,6 +226,15 @@ export class WindowView {
       const score = view.scored ? `; the target gives p = ${exact(view.scored.p[node])}` : '';
       attribute(element, 'title', `node ${node + 1}, position ${depth + 1}, ${after}: ${JSON.stringify(word)}${score}${walked ? '; the target’s own draw' : ''}`);
     });
+  }
+
+  /** Which drafts end on a line, in the title of its label, and a star at the one that was chosen. */
+  name(place, line, { tree, draft, verified }) {
+    const label = this.labels[place];
+    const own = draft ? tree.branches.map((nodes, k) => [k, nodes[nodes.length - 1]]).filter(([, node]) => node !== undefined && tree.lines[node] === line) : [];
+    const scores = verified ? verified.scores || [] : [];
+    label.classList.toggle('sd-chosen', Boolean(verified) && own.some(([k]) => k === verified.chosen));
+    attribute(label, 'title', own.map(([k]) => `draft ${k + 1}${scores[k] === undefined ? '' : `: S = ${exact(scores[k])}, the run it is expected to survive`}`).join('; '));
   }
 
   /** One acceptance test; the last column is the token that the target adds. */
@@ -223,7 +267,7 @@ export class WindowView {
     const test = verified.tests[position];
     if (!test) {
       const why = view.tree ? 'the walk ended before it' : position < drafted ? 'because an earlier token was refused' : 'because the text ends before it';
-      set('cut', '', '', `never tested: ${why}`, 0, null, 'not tested');
+      set('cut', '', '', `never tested: ${why}`, 0, null, size > 12 ? '' : 'not tested');
     } else if (test.accepted) {
       set('ok', '✓', cell(piece(lane, test.id)), testWords(test), test.threshold, test.draw, figuresOf(test));
     } else {

@@ -1,6 +1,10 @@
 // Events -> what was known at a moment of the decode clock. Pure: no DOM, no timer. Times are seconds.
 // Definitions of the sums (tested, accepted, rounds, ...) are those of specdiff_core/metrics.py.
 
+import { spell } from './pieces.js';
+
+export { joinPieces, piece, sharePieces } from './pieces.js';
+
 const EPSILON = 1e-9;
 const end = (span) => span.start + span.seconds;
 
@@ -35,23 +39,39 @@ export function treeOf(parents) {
   return { depths, lines, count, deepest: Math.max(-1, ...depths) + 1 };
 }
 
+/**
+ * Which lines of a tree to draw where there is room for `most`, in their order: the first (the most probable window),
+ * those on which the target walked, that of the draft it chose, then the longest.
+ */
+export function linesShown(tree, most) {
+  if (tree.count <= most) return Array.from({ length: tree.count }, (_, line) => line);
+  const { lines, depths, path, branches, chosen } = tree;
+  const reach = Array.from({ length: tree.count }, () => -1);
+  lines.forEach((line, node) => { reach[line] = Math.max(reach[line], depths[node]); });
+  const longest = reach.map((_, line) => line).sort((a, b) => reach[b] - reach[a] || a - b);
+  const best = chosen !== null && branches[chosen] ? branches[chosen] : [];
+  const wanted = new Set([0, ...path.map((node) => lines[node]), ...best.map((node) => lines[node]), ...longest]);
+  return [...wanted].slice(0, most).sort((a, b) => a - b);
+}
+
 /** Index one lane once: times, words, rounds, places where stepping stops. */
 export function buildLane(events) {
   const lane = {
-    events, times: [], pieces: {}, header: null, finished: null, rounds: [], stops: [], shown: [],
-    duration: 0,
+    events, times: [], pieces: {}, header: null, finished: null, failed: null, rounds: [], stops: [], ids: [], shown: [],
+    duration: 0, wordless: false,
   };
   let last = 0;
   let current = null;
-  const ids = [];
+  const { ids } = lane;
   events.forEach((event, index) => {
     last = eventTime(event, last);
     lane.times.push(last);
     if (event.kind === 'RunStarted') lane.header = event;
     if (event.kind === 'PiecesSeen') Object.assign(lane.pieces, event.pieces);
     if (event.kind === 'Finished') lane.finished = event;
+    if (event.kind === 'Failed') lane.failed = event;
     if (event.kind === 'RoundStarted') {
-      current = { round: event.round, size: 0, steps: 0, drafted: 0, accepted: 0, extra: false, tree: null, copied: false };
+      current = { round: event.round, size: 0, steps: 0, drafted: 0, accepted: 0, extra: false, tree: null, copied: false, untold: false };
       lane.rounds.push(current);
     }
     if (event.kind === 'Committed') ids.push(...event.ids); // also in slim news, where no round is announced
@@ -62,20 +82,25 @@ export function buildLane(events) {
     }
     if (event.kind === 'DraftReady') {
       const tree = event.parents && event.parents.length ? treeOf(event.parents) : null;
-      if (tree) tree.name = event.branches && event.branches.length ? 'drafts' : 'tree';
+      if (tree) Object.assign(tree, { branches: event.branches || [], path: [], chosen: null });
+      if (tree) tree.name = tree.branches.length ? 'drafts' : 'tree';
       current.tree = tree;
       current.drafted = tree ? tree.deepest : event.ids.length; // fewer than the window where the text ends in it
       current.size = Math.max(current.size, current.drafted);
       current.copied = !event.nfe && event.ids.length > 0;
+      current.untold = event.nfe > 0 && event.ids.length > 0 && !current.steps && !tree; // its passes were not recorded
     }
-    if (event.kind === 'Verified') current.accepted = event.accepted;
+    if (event.kind === 'Verified') {
+      current.accepted = event.accepted;
+      if (current.tree) Object.assign(current.tree, { path: event.path || [], chosen: event.chosen ?? null });
+    }
     if (event.kind === 'Committed') current.extra = event.ids.length > current.accepted;
   });
   events.forEach((event, index) => {
     if (['RoundStarted', 'DenoiseStep', 'TargetScored', 'Committed'].includes(event.kind)) lane.stops.push(index);
   });
   lane.duration = last;
-  lane.shown = joinPieces(ids.map((id) => piece(lane, id)));
+  spell(lane);
   return lane;
 }
 
@@ -115,51 +140,6 @@ export function check(lane) {
   stateAt(lane, lane.events.length);
 }
 
-export function piece(lane, id) {
-  const known = lane.pieces[id];
-  return known === undefined ? `<${id}>` : known;
-}
-
-const RAW_BYTE = /\\x([89a-f][0-9a-f])/gi;
-
-/**
- * Pieces as people read them. A character whose bytes are spread over tokens appears at the token that completes it;
- * bytes that never complete one stay written as \xNN.
- */
-export function joinPieces(pieces) {
-  const shown = pieces.slice();
-  const decode = (bytes) => new TextDecoder('utf-8', { fatal: true }).decode(new Uint8Array(bytes));
-  let i = 0;
-  while (i < pieces.length) {
-    if (!pieces[i].match(RAW_BYTE)) { i += 1; continue; }
-    let bytes = [];
-    let done = false;
-    for (let j = i; j < Math.min(i + 4, pieces.length) && !done; j += 1) {
-      bytes = bytes.concat(rawBytes(pieces[j]));
-      try {
-        shown[j] = decode(bytes);
-        for (let k = i; k < j; k += 1) shown[k] = '';
-        i = j;
-        done = true;
-      } catch (error) {
-        if (!(error instanceof TypeError)) throw error; // TypeError: the character is not complete yet
-      }
-    }
-    i += 1;
-  }
-  return shown;
-}
-
-function rawBytes(source) {
-  const bytes = [];
-  let from = 0;
-  for (const match of source.matchAll(RAW_BYTE)) {
-    bytes.push(...new TextEncoder().encode(source.slice(from, match.index)), parseInt(match[1], 16));
-    from = match.index + match[0].length;
-  }
-  return bytes.concat(...new TextEncoder().encode(source.slice(from)));
-}
-
 export function emptyState() {
   return {
     n: 0, tokens: [], window: null, previous: null, ended: false, points: [{ t: 0, total: 0 }],
@@ -183,7 +163,7 @@ function apply(state, lane, event, time) {
       if (state.window && state.window.verified) state.previous = state.window;
       state.window = {
         round: event.round, length: event.length, anchor: event.anchor, size: known.size, total: known.steps,
-        drafted: known.drafted, extra: known.extra, tree: known.tree || null, copied: Boolean(known.copied),
+        drafted: known.drafted, extra: known.extra, tree: known.tree || null, copied: Boolean(known.copied), untold: Boolean(known.untold),
         steps: [], draft: null, scored: null, verified: null, committed: null,
       };
       break;

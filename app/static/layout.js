@@ -11,10 +11,13 @@ import { h } from './dom.js';
 
 const LEGEND = [['draft', '✓', 'accepted draft'], ['residual', '↻', 'corrected by the target'], ['bonus', '+', 'bonus token'], ['guess', '▒', 'still a guess']];
 
-function chart(title, hint) {
+export function chart(title, hint) {
   const place = h('div', { class: 'sd-plot' });
   return [place, h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint)), place)];
 }
+
+export const legend = () => h('ul', { class: 'sd-legend', 'aria-label': 'Legend' }, ...LEGEND.map(([kind, glyph, words]) =>
+  h('li', {}, h('span', { class: `sd-t sd-t-${kind}`, 'aria-hidden': 'true' }, glyph), ` ${words}`)));
 
 /**
  * Fill `root`. `jump(round)` is called by whatever shows a round, `actions` by the player bar, `wake` by charts.
@@ -30,8 +33,7 @@ export function layOut(root, { plotly, recordings, crowded, jump, actions, wake 
   const [acceptance, acceptancePanel] = chart('Acceptance by position', 'bars: run so far; ● accepted, ✕ refused, – draw u of this round');
   const [confidence, confidencePanel] = chart('Denoising confidence', 'largest probability, this round; at temperature 0 that of the softmax at 1');
   const charts = new Charts({ tokens, acceptance, confidence }, { tokens: tokensFigure, acceptance: acceptanceFigure, confidence: confidenceFigure }, plotly, wake);
-  source.element.append(h('ul', { class: 'sd-legend', 'aria-label': 'Legend' }, ...LEGEND.map(([kind, glyph, words]) =>
-    h('li', {}, h('span', { class: `sd-t sd-t-${kind}`, 'aria-hidden': 'true' }, glyph), ` ${words}`))));
+  source.element.append(legend());
   root.append(card.element, source.element, status.element,
     h('div', { class: 'sd-main' },
       h('div', { class: 'sd-stage' },

@@ -56,7 +56,7 @@ export const SOURCES = {
   target: { glyph: '↻', words: 'the target’s own token' },
 };
 
-const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'}`;
+export const plural = (count, word) => `${count} ${word}${count === 1 ? '' : word.endsWith('s') ? 'es' : 's'}`;
 
 /** Title of a token of the text. */
 export function tokenTitle(token, isVanilla) {
@@ -90,6 +90,7 @@ export function narrate(view, word) {
   if (several) return `${name}: ${several} drafts are drawn from one drafter pass, ${plural(view.draft.ids.length, 'node')} in all.`;
   if (view.tree && view.draft) return `${name}: one drafter pass has grown a tree of ${plural(view.draft.ids.length, 'node')}.`;
   if (view.copied) return `${name}: ${plural(view.drafted, 'token')} ${view.draft ? 'are copied' : 'to copy'}: they followed when the text last ended like this.`.replace('1 token are', '1 token is');
+  if (view.untold && view.draft) return `${name}: ${plural(view.drafted, 'token')} drafted in ${plural(view.draft.nfe, 'pass')} of the drafter.`;
   const step = view.steps[view.steps.length - 1];
   if (step) {
     const where = list([...step.revealed].sort((a, b) => a - b).map((position) => position + 1));

@@ -111,3 +111,13 @@ test('a frame asked for before the measurement can still be taken back', () => {
   window.cancelAnimationFrame(number);
   assert.equal(frames.size, 0);
 });
+
+test('a race of several methods is left alone like any other', () => {
+  const { window, frames, timers } = page(null);
+  window.specdiffRace = { live: { run: 'a' } };
+  window.requestAnimationFrame(() => {});
+  assert.deepEqual([frames.size, timers.size], [0, 1]);
+  window.specdiffRace.live = null;
+  window.requestAnimationFrame(() => {});
+  assert.equal(frames.size, 1);
+});
