@@ -68,7 +68,9 @@ PRESETS = (
     Preset(label="Four denoising steps", values={"gamma": 8, "steps": 4}),
     Preset(label="Independent drafter", values={"drafter": "mdlm", "gamma": 6, "steps": 2}),
     Preset(label="Sampling, exact ratio test", values={"temperature": 1.0, "gamma": 8, "steps": 4}),
+    Preset(label="γ chosen as it goes", values={"gamma": 16, "auto": True}),
     Preset(label="Draft tree", values={"gamma": 9, "tree_nodes": 12}),
+    Preset(label="EAGLE-2", values={"drafter": "eagle", "gamma": 6, "tree_nodes": 12}),
     Preset(
         label="Self-selection of four drafts",
         values={"temperature": 1.0, "gamma": 8, "num_drafts": 4},

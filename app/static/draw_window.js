@@ -3,7 +3,7 @@
 
 import { attribute, h, text } from './dom.js';
 import { linesShown, piece } from './fold.js';
-import { cell, exact, milliseconds, testWords } from './words.js';
+import { cell, decisionWords, exact, milliseconds, testWords } from './words.js';
 
 const PHASES = [
   ['draft', 'Draft', 'The drafter fills the window of masks, one pass of its network per denoising step. Milliseconds on the decode clock.'],
@@ -105,7 +105,8 @@ export class WindowView {
       else this.step(view, lane, step);
     }
     for (let position = 0; position <= view.size; position += 1) this.test(view, lane, position);
-    text(this.note, noteOf(view));
+    const { ids } = view.draft || { ids: [] };
+    text(this.note, noteOf(view, ids.length ? piece(lane, ids[ids.length - 1]) : ''));
     if (view.verified) this.reveal(view.verified.accepted);
     else if (this.narrow && view.round !== this.scrolled) this.scroll.scrollLeft = 0;
     this.scrolled = view.round;
@@ -288,7 +289,8 @@ export class WindowView {
 const short = (value) => (value >= 0.9995 ? '1' : value < 0.0005 ? '0' : value.toFixed(2).replace(/^0/, ''));
 const figuresOf = (test) => (test.kind === 'match' ? (test.accepted ? 'same' : 'differs') : test.kind === 'tree' ? `Σp ${short(test.threshold)}` : `u ${short(test.draw)} ${test.accepted ? '<' : '≥'} ${short(test.threshold)}`);
 
-function noteOf(view) {
+function noteOf(view, last) {
+  if (view.decided && (!view.verified || (view.verified.lossless && !view.verified.fallback))) return decisionWords(view.decided, view.draft, last);
   if (!view.verified) return '';
   const { scores, chosen } = view.verified;
   if (scores && scores.length) {

@@ -71,11 +71,12 @@ export function buildLane(events) {
     if (event.kind === 'Finished') lane.finished = event;
     if (event.kind === 'Failed') lane.failed = event;
     if (event.kind === 'RoundStarted') {
-      current = { round: event.round, size: 0, steps: 0, drafted: 0, accepted: 0, extra: false, tree: null, copied: false, untold: false };
+      current = { round: event.round, size: 0, steps: 0, drafted: 0, accepted: 0, extra: false, tree: null, copied: false, untold: false, decided: null };
       lane.rounds.push(current);
     }
     if (event.kind === 'Committed') ids.push(...event.ids); // also in slim news, where no round is announced
     if (!current) return;
+    if (event.kind === 'Decided') current.decided = event;
     if (event.kind === 'DenoiseStep') {
       current.steps += 1;
       current.size = event.ids.length;
@@ -164,7 +165,7 @@ function apply(state, lane, event, time) {
       state.window = {
         round: event.round, length: event.length, anchor: event.anchor, size: known.size, total: known.steps,
         drafted: known.drafted, extra: known.extra, tree: known.tree || null, copied: Boolean(known.copied), untold: Boolean(known.untold),
-        steps: [], draft: null, scored: null, verified: null, committed: null,
+        decided: known.decided || null, steps: [], draft: null, scored: null, verified: null, committed: null,
       };
       break;
     }

@@ -75,6 +75,17 @@ export function testWords(test) {
   return `${numbers}, ${bound} = ${exact(test.threshold)}, drawn u = ${exact(test.draw)}`;
 }
 
+/** What a controller decided for a round, and whether the draft was then cut; `last` is the piece the draft ends with. */
+export function decisionWords(decided, draft, last) {
+  const why = decided.seconds > 0
+    ? `${decided.tokens.toFixed(1)} tokens expected in ${milliseconds(decided.seconds)}`
+    : 'to see what it costs';
+  const cut = draft && draft.ids.length < decided.gamma && last !== END_OF_TEXT
+    ? `; cut after ${draft.ids.length}: by the drafter’s own doubt no further position is worth its row (${milliseconds(decided.row_seconds)} at ${rate(decided.rate)} tokens/s)`
+    : '';
+  return `Auto chose γ ${decided.gamma}, T ${decided.steps}: ${why}${cut}.`;
+}
+
 const list = (numbers) =>
   numbers.length < 2 ? String(numbers[0]) : `${numbers.slice(0, -1).join(', ')} and ${numbers[numbers.length - 1]}`;
 
@@ -88,7 +99,7 @@ export function narrate(view, word) {
   if (view.scored) return `${name}: the target has read the ${plural(view.draft ? view.draft.ids.length : view.drafted, 'drafted token')} in one pass.`;
   const several = view.draft && view.draft.branches ? view.draft.branches.length : 0;
   if (several) return `${name}: ${several} drafts are drawn from one drafter pass, ${plural(view.draft.ids.length, 'node')} in all.`;
-  if (view.tree && view.draft) return `${name}: one drafter pass has grown a tree of ${plural(view.draft.ids.length, 'node')}.`;
+  if (view.tree && view.draft) return `${name}: ${view.draft.nfe > 1 ? `${view.draft.nfe} drafter passes have` : 'one drafter pass has'} grown a tree of ${plural(view.draft.ids.length, 'node')}.`;
   if (view.copied) return `${name}: ${plural(view.drafted, 'token')} ${view.draft ? 'are copied' : 'to copy'}: they followed when the text last ended like this.`.replace('1 token are', '1 token is');
   if (view.untold && view.draft) return `${name}: ${plural(view.drafted, 'token')} drafted in ${plural(view.draft.nfe, 'pass')} of the drafter.`;
   const step = view.steps[view.steps.length - 1];

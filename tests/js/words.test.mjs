@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { busyWords, cell, exact, milliseconds, narrate, quoted, rate, seconds, slowWords, testWords, times, tokenTitle } from '../../app/static/words.js';
+import { busyWords, cell, decisionWords, exact, milliseconds, narrate, quoted, rate, seconds, slowWords, testWords, times, tokenTitle } from '../../app/static/words.js';
 
 const word = (id) => ({ 1: ' hill', 2: ' house', 3: '\n' })[id];
 const view = (more) => ({ round: 4, size: 8, drafted: 8, extra: true, total: 2, anchor: 1, steps: [], draft: null, scored: null, verified: null, ...more });
@@ -62,4 +62,13 @@ test('titles tell where a token comes from', () => {
   assert.equal(tokenTitle({ round: 2, source: 'bonus', test: null }, false), 'round 3: bonus token');
   assert.equal(tokenTitle({ round: 2, source: 'target', test: null }, true), 'pass 3 of the target');
   assert.match(tokenTitle({ round: 0, source: 'draft', test: { ...trial, accepted: true } }, false), /accepted draft; p = 0.32/);
+});
+
+test('a decision says what it was chosen by, and whether the draft was cut', () => {
+  const decided = { gamma: 9, steps: 1, tokens: 4.23, seconds: 0.0141, rate: 291, row_seconds: 0.00035 };
+  assert.equal(decisionWords(decided, null, ''), 'Auto chose γ 9, T 1: 4.2 tokens expected in 14.1 ms.');
+  assert.match(decisionWords(decided, { ids: [1, 2, 3] }, 'a'), /; cut after 3: .*0\.35 ms at 291 tokens\/s/);
+  assert.doesNotMatch(decisionWords(decided, { ids: [1, 2, 3] }, '<|endoftext|>'), /cut/);
+  assert.doesNotMatch(decisionWords(decided, { ids: [1, 2, 3, 4, 5, 6, 7, 8, 9] }, 'a'), /cut/);
+  assert.match(decisionWords({ ...decided, seconds: 0 }, null, ''), /to see what it costs/);
 });
