@@ -12,14 +12,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.device import processor
-
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 
 
 def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> dict[str, Any]:
     """Plain values for the head of a result; ``argv`` went to ``python -m module``."""
     import torch
+
+    from specdiff_core.device import processor  # knows torch; who only asks for the commit need not
 
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="minutes"),

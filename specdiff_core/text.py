@@ -4,12 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Protocol
 
+from specdiff_core.errors import ConfigError
 from specdiff_core.events import DenoiseStep, DraftReady, Event, PiecesSeen, RunStarted, TargetScored, Verified
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+
+class Pieces(Protocol):
+    """What is asked of a tokenizer here; those of transformers offer it."""
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """Ids that are no text."""
+
+    def convert_ids_to_tokens(self, ids: int) -> str | None:
+        """The entry of an id, None where there is none."""
+
+
+class Vocabulary:
+    """The entries of a tokenizer file, for texts that were decoded elsewhere: needs neither torch nor transformers.
+
+    Args:
+        folder: holds ``tokenizer.json``.
+
+    Raises:
+        ConfigError: it does not, or the file is damaged.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        from tokenizers import Tokenizer
+
+        path = Path(folder) / "tokenizer.json"
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing more special
+            raise ConfigError(f"{path.name} cannot be read: {error}.", field="pair", hint="Fetch it again.") from error
+        added = self._tokenizer.get_added_tokens_decoder()
+        self.all_special_ids = [token for token, entry in added.items() if entry.special]
+
+    def convert_ids_to_tokens(self, ids: int) -> str | None:
+        """The entry of an id, None where there is none."""
+        found = self._tokenizer.id_to_token(ids)
+        return None if found is None else str(found)
 
 
 @lru_cache
@@ -21,7 +58,7 @@ def _byte_of() -> dict[str, int]:
     return table | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
-def piece(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
+def piece(tokenizer: Pieces, token: int) -> str:
     """The text of one id. Bytes that are no UTF-8 by themselves are written as ``\\xNN``."""
     name = tokenizer.convert_ids_to_tokens(token)
     if name is None:
@@ -50,7 +87,7 @@ def ids_in(event: Event) -> set[int]:
     return set()
 
 
-def with_pieces(events: Iterable[Event], tokenizer: PreTrainedTokenizerBase) -> Iterator[Event]:
+def with_pieces(events: Iterable[Event], tokenizer: Pieces) -> Iterator[Event]:
     """Pass events through, telling the text of new ids before the event that needs it."""
     seen: set[int] = set()
     for event in events:

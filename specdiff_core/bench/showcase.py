@@ -1,0 +1,149 @@
+"""What ships with the page's comparison: one JSON of stored sweeps, and one recorded race for each flavour and
+temperature, from the traces of those very runs. Knows files and a tokenizer; measures nothing, knows no page.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from specdiff_core.bench.comparison import comparison, median_run, table_of
+from specdiff_core.bench.rows import Row
+from specdiff_core.bench.sweep import BASELINE
+from specdiff_core.errors import ConfigError
+from specdiff_core.events import Committed, Event
+from specdiff_core.metrics import fold
+from specdiff_core.summary import header_of
+from specdiff_core.text import Pieces, with_pieces
+from specdiff_core.trace import dump_trace
+
+RESULTS = "results.json"
+RACES = "races"
+VANILLA = "vanilla"
+"""What the baseline's lane is called; the others carry the keys of their cells."""
+DIGITS = 7  # of seconds
+MOST_BYTES = 2_000_000  # of the whole folder
+MOST_BYTES_OF_A_FILE = 1_000_000
+
+
+class Recorded(Protocol):
+    """Traces that a sweep kept (``specdiff_core/bench/traces.py``)."""
+
+    def events(self, prompt_id: str, repeat: int, cell_key: str) -> Sequence[Event]:
+        """The events of one run."""
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a stored sweep: beside ``name.json`` lies ``name.rows.jsonl``.
+
+    Raises:
+        ConfigError: it is missing or damaged.
+    """
+    rows = path.with_suffix(".rows.jsonl")
+    try:
+        lines = rows.read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines[1:]]
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{rows.name} cannot be read ({error}).", field="from", hint="It belongs beside its result."
+        ) from error
+
+
+def make_race(
+    table: Mapping[str, Any], rows: Sequence[Row], recorded: Recorded, flavour: str, pieces: Pieces
+) -> tuple[dict[str, Any], bytes]:
+    """The recorded race of one flavour: what is said about it, and its trace, compressed.
+
+    All cells of ``table`` are lanes, as they were measured: the run is chosen by
+    :func:`~specdiff_core.bench.comparison.median_run`. The texts of the tokens are added from ``pieces``, because a
+    measured run tells none.
+
+    Raises:
+        ConfigError: a trace is missing, or belongs to another run than the row.
+    """
+    keys = [cell["key"] for cell in table["cells"]]
+    fastest = keys[min(1, len(keys) - 1)]
+    prompt, repeat, speedup = median_run(rows, flavour, fastest)
+    measured = {row["cell"]: row for row in rows if (row["prompt"], row["repeat"]) == (prompt, repeat)}
+    lanes: dict[str, tuple[Event, ...]] = {}
+    for key in keys:
+        events = tuple(recorded.events(prompt, repeat, key))
+        if not math.isclose(fold(events).seconds, measured[key]["metrics"]["seconds"], rel_tol=1e-9):
+            raise ConfigError(
+                f"The trace of {key} for {prompt}, repeat {repeat}, is of another run than its row.",
+                field="traces",
+                hint="Measure again, rows and traces together.",
+            )
+        lanes[VANILLA if key == BASELINE.key else key] = tuple(_short(event) for event in with_pieces(events, pieces))
+    header = header_of(lanes[VANILLA])
+    beginning = " ".join(header.prompt.split())[:60] if header else ""
+    title = f"{flavour}, temperature {table['temperature']:g}: {beginning}"
+    told = {"prompt": prompt, "repeat": repeat, "speedup": speedup, "of": fastest, "lanes": list(lanes), "title": title}
+    return told, gzip.compress(dump_trace(dict(lanes), title=title), 9, mtime=0)
+
+
+def _short(event: Event) -> Event:
+    """Times within a run to 0.1 µs, which no clock here resolves: their random last digits would be most of the file.
+    The run's own seconds stay as they are."""
+    if isinstance(event, Committed):
+        return dataclasses.replace(event, at=round(event.at, DIGITS))
+    span = getattr(event, "span", None)
+    if span is None:
+        return event
+    cut = dataclasses.replace(span, start=round(span.start, DIGITS), seconds=round(span.seconds, DIGITS))
+    return cast(Event, dataclasses.replace(cast(Any, event), span=cut))
+
+
+def build_showcase(
+    stored: Sequence[tuple[Mapping[str, Any], Sequence[Row], Recorded]], pieces: Pieces
+) -> dict[str, bytes]:
+    """Path inside the folder -> its bytes.
+
+    Args:
+        stored: result, rows and traces of each sweep, one for each temperature.
+
+    Raises:
+        ConfigError: something is missing, does not belong together, or is too large to ship.
+    """
+    files: dict[str, bytes] = {}
+    tables = []
+    for result, rows, recorded in stored:
+        table = table_of(result, rows)
+        table["races"] = {}
+        for flavour in table["flavours"]:
+            told, packed = make_race(table, rows, recorded, flavour, pieces)
+            name = f"{RACES}/{table['temperature']:g}-{re.sub('[^a-z0-9_-]', '_', flavour.lower())}.jsonl.gz"
+            files[name] = packed
+            table["races"][flavour] = {"file": name, **told}
+        tables.append(table)
+    text = json.dumps(comparison(tables), ensure_ascii=False, separators=(",", ":")) + "\n"
+    files[RESULTS] = text.encode("utf-8")
+    _check_sizes(files)
+    return files
+
+
+def _check_sizes(files: Mapping[str, bytes]) -> None:
+    large = [f"{name}: {len(raw):,} bytes" for name, raw in files.items() if len(raw) >= MOST_BYTES_OF_A_FILE]
+    total = sum(map(len, files.values()))
+    if large or total >= MOST_BYTES:
+        raise ConfigError(
+            f"The showcase is too large to ship: {total:,} bytes. {'; '.join(large)}".rstrip(),
+            field="showcase",
+            hint="Sweep fewer methods or fewer tokens.",
+        )
+
+
+def write_showcase(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files; races of an earlier showcase in the same folder go."""
+    (folder / RACES).mkdir(parents=True, exist_ok=True)
+    for old in (folder / RACES).glob("*.jsonl.gz"):
+        if f"{RACES}/{old.name}" not in files:
+            old.unlink()
+    for name, raw in files.items():
+        (folder / name).write_bytes(raw)
