@@ -10,6 +10,7 @@ import gradio as gr
 import plotly
 
 from app import controls, pages, race, scripts, session
+from app.compare import COMPARE, compare_script, compare_tab
 from app.endpoint import race_endpoint
 from app.engines import Engines, Factory, unavailable
 from app.errors import card, new_run_id
@@ -68,16 +69,17 @@ def opening_trace(folder: Path) -> str:
     return session.recording(str(chosen)) if chosen else ""
 
 
-def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
+def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path = COMPARE) -> gr.Blocks:
     """The whole page.
 
     Args:
         factory: makes decoders; by default the project's model pairs, loaded at the first run.
         traces: folder of recorded traces; the page opens on one of them, and the Race tab on one in ``race`` below it.
+        compared: folder of the recorded comparison; without it the tab offers to measure.
     """
     decoders = factory or Engines()
     stops = session.Stops()
-    gr.set_static_paths([STATIC, PLOTLY.parent, traces])
+    gr.set_static_paths([STATIC, PLOTLY.parent, traces, compared])
 
     @on_gpu
     def decode(prompt: str, values: dict[str, Any], visitor: str) -> Iterator[str]:
@@ -132,6 +134,8 @@ def build(factory: Factory | None = None, traces: Path = TRACES) -> gr.Blocks:
                     apply_default_css=False,
                     elem_id="race-player",
                 )
+            with gr.Tab("Compare", id="compare"):
+                compare_tab(decoders, compare_script(compared, served, served(PLOTLY), STATIC / "compare.js"))
             with gr.Tab("Learn", id="learn"):
                 gr.HTML(pages.learn(), apply_default_css=False)
             with gr.Tab("API & MCP", id="api"):

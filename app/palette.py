@@ -30,6 +30,8 @@ ROLES: dict[str, tuple[str, str]] = {
     "target-tint": ("#ececea", "#262b32"),
     "alarm": ("#9f1f1f", "#ff9d94"),
     "alarm-tint": ("#fcebe9", "#3a1a19"),
+    "plum": ("#8a3384", "#e0a0e0"),
+    "ochre": ("#7a5c00", "#e2c25c"),
     "mask": ("#d6d7d0", "#323843"),
     # the drafted lanes of a race, in their order; each has a dash and a mark of its own beside its colour
     "lane-1": ("#0a5f9e", "#78b7ee"),

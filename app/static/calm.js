@@ -42,4 +42,4 @@
   };
 
   page.addEventListener('specdiff:measured', release);
-})(window, () => [window.specdiff, window.specdiffRace].map((player) => player && player.live).find(Boolean), 1000);
+})(window, () => [window.specdiff, window.specdiffRace, window.specdiffCompare].map((one) => one && one.live).find(Boolean), 1000);

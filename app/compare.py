@@ -1,0 +1,125 @@
+"""The Compare tab: places a recorded comparison and the widgets of a measurement of one's own. Knows no decoding and
+draws nothing: ``app/static/compare.js`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app import compare_work
+from app.engines import Factory
+from app.gpu import on_gpu
+from app.html import json_for_script
+from app.session import Stops
+
+COMPARE = Path(__file__).resolve().parent.parent / "assets" / "compare"
+RESULTS = "results.json"
+TEMPLATE = '<div class="sd sd-cmp" role="region" aria-label="Comparison of methods"></div>'
+PATIENCE = 6.0
+"""Seconds that a stopped measurement gets for its last frame: the pass under way ends, then what was measured is
+folded."""
+
+
+def compare_script(folder: Path, served: Callable[[Path], str], plotly: str, script: Path) -> str:
+    """What the component runs when it appears."""
+    recorded = f"{served(folder)}/" if (folder / RESULTS).is_file() else ""
+    options = json_for_script({"plotly": plotly, "recorded": recorded, "results": RESULTS})
+    return (
+        f"import(new URL({json_for_script(served(script))}, document.baseURI))"
+        f".then((compare) => compare.mount(element, props, watch, {options}));"
+    )
+
+
+def compare_tab(factory: Factory, script: str) -> None:
+    """Fill the tab. Call inside ``gr.Tab``.
+
+    Args:
+        factory: makes decoders; the same that the other tabs use, and never at the same time.
+        script: of :func:`compare_script`.
+    """
+    stops = Stops()
+
+    @on_gpu
+    def measure(values: dict[str, Any], visitor: str) -> Iterator[str]:
+        yield from compare_work.stream(factory, values, stops=stops, session=visitor)
+
+    def run(request: gr.Request, methods: Any, heat: Any, prompts: Any, repeats: Any) -> Iterator[str]:
+        values = {"methods": methods, "temperature": heat, "prompts": prompts, "repeats": repeats}
+        yield from measure(values, request.session_hash or "")
+
+    def stop(request: gr.Request) -> None:
+        stops.stop(request.session_hash or "", PATIENCE)
+
+    drawer = gr.Accordion("Measure here, on this machine", open=False, elem_id="sd-cmp-measure")
+    with drawer, gr.Row(elem_id="sd-cmp-row"):
+        widgets = _widgets()
+        with gr.Column(scale=1, min_width=150, elem_id="sd-cmp-buttons"):
+            run_button = gr.Button("Measure", variant="primary", elem_id="sd-cmp-run")
+            stop_button = gr.Button("Stop", elem_id="sd-cmp-stop")
+    board = gr.HTML("", html_template=TEMPLATE, js_on_load=script, apply_default_css=False, elem_id="sd-compare")
+    running = run_button.click(
+        run,
+        widgets,
+        board,
+        show_progress="hidden",  # its clock would ask for sixty frames a second; the tab says how far it is
+        concurrency_id="decode",
+        concurrency_limit=1,  # never beside a race: each would measure the other
+        trigger_mode="once",
+        api_visibility="private",
+    )
+    stop_button.click(stop, None, None, queue=False, show_progress="hidden", api_visibility="private").then(
+        None, None, None, cancels=[running]
+    )
+
+
+def _widgets() -> list[gr.components.Component]:
+    """Methods, temperature, prompts of each flavour, repeats: in the order in which ``run`` takes them."""
+    known = compare_work.choices()
+    names = [method.name for method in known]
+    return [
+        gr.CheckboxGroup(
+            [(method.label, method.name) for method in known],
+            value=[name for name in compare_work.DEFAULT_METHODS if name in names],
+            label="Methods, each against vanilla",
+            elem_id="sd-cmp-methods",
+            elem_classes=["sd-setting"],
+            scale=4,
+            min_width=280,
+        ),
+        gr.Radio(
+            [(f"{heat:g}", heat) for heat in compare_work.TEMPERATURES],
+            value=0.0,
+            label="Temperature",
+            elem_id="sd-cmp-temperature",
+            elem_classes=["sd-setting"],
+            scale=1,
+            min_width=150,
+        ),
+        gr.Slider(
+            1,
+            compare_work.MOST_PROMPTS,
+            value=1,
+            step=1,
+            label="Prompts per flavour",
+            buttons=[],
+            elem_id="sd-cmp-prompts",
+            elem_classes=["sd-setting"],
+            scale=1,
+            min_width=150,
+        ),
+        gr.Slider(
+            1,
+            compare_work.MOST_REPEATS,
+            value=1,
+            step=1,
+            label="Repeats",
+            buttons=[],
+            elem_id="sd-cmp-repeats",
+            elem_classes=["sd-setting"],
+            scale=1,
+            min_width=150,
+        ),
+    ]

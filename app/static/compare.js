@@ -1,0 +1,316 @@
+// The Compare tab: shows a recorded comparison or the visitor's own, and follows a measurement. Asks the server for
+// nothing but the recorded files; a bar opens its race by an event that the race player hears.
+
+import { CardView, StatusView } from './draw_notes.js';
+import { Board, glyph } from './compare_board.js';
+import { MEAN, check, heat, marksOf, origin, placeLabels, progressWords, raceOf, sourceWords, withoutRaces } from './compare_fold.js';
+import { acceptanceCurves, costFigure, flavourBars } from './compare_charts.js';
+import { colours, loadPlotly } from './charts.js';
+import { h, text } from './dom.js';
+
+const FIRST_SHOWN = 6; // methods that the charts begin with
+const LABEL_PIXELS = 6.1; // of a character of a chart label
+const QUIET_MS = 8000; // after Stop: how long to wait for the last frame
+
+/** Buttons of which one is pressed; `choose(value)` hears which. */
+function choice(label, choose) {
+  const element = h('div', { class: 'sd-cmp-choice', role: 'group', 'aria-label': label }, h('span', { class: 'sd-sub' }, label));
+  const draw = (options, chosen) => {
+    element.hidden = options.length < 2;
+    const buttons = options.map(([value, words, title]) => h('button', { type: 'button', 'aria-pressed': String(value === chosen), title, onclick: () => choose(value) }, words));
+    const had = [...element.querySelectorAll('button')].indexOf(document.activeElement);
+    element.replaceChildren(element.firstChild, ...buttons);
+    if (had >= 0 && buttons[had]) buttons[had].focus();
+  };
+  return { element, draw };
+}
+
+function chart(name, title, hint) {
+  const place = h('div', { class: 'sd-plot', 'data-figure': name });
+  return [place, h('section', { class: `sd-panel sd-chart sd-cmp-${name}`, 'aria-label': title }, h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint)), h('div', { class: 'sd-cmp-scroll' }, place))];
+}
+
+class Compare {
+  constructor(root, options) {
+    this.root = root;
+    this.options = options;
+    this.comparisons = { recorded: null, live: null };
+    this.source = 'recorded';
+    this.temperature = 0;
+    this.flavour = MEAN;
+    this.shown = new Set();
+    this.addresses = []; // of races that were measured here
+    this.waiting = false; // Measure was pressed, no frame has come
+    this.plotly = null;
+    this.visible = new Set();
+    this.build();
+    this.fetchWhenSeen();
+  }
+
+  build() {
+    [this.card, this.status, this.board] = [new CardView(), new StatusView(), new Board((found) => this.openRace(found))];
+    this.sources = choice('Numbers', (value) => this.set({ source: value }));
+    this.heats = choice('Temperature', (value) => this.set({ temperature: value }));
+    this.flavours = choice('Flavour', (value) => this.set({ flavour: value }));
+    this.chip = h('span', { class: 'sd-chip' });
+    this.words = h('span', { class: 'sd-source-words' });
+    this.empty = h('p', { class: 'sd-cmp-empty' });
+    this.legend = h('div', { class: 'sd-cmp-legend', role: 'group', 'aria-label': 'Methods in the charts' });
+    this.facts = h('dl', { class: 'sd-cmp-facts' });
+    this.rule = h('p', { class: 'sd-sub' });
+    this.save = h('button', { type: 'button', class: 'sd-link', onclick: () => this.download() }, 'Download these results (JSON)');
+    const [cost, costPanel] = chart('cost', 'What a round yields and what it costs', 'lines: equal speed-up = τ / cost');
+    const [alpha, alphaPanel] = chart('alpha', 'Acceptance by position', 'α of each position that was reached; hollow: fewer than 20 tests');
+    const [bars, barsPanel] = chart('bars', 'Speed-up by temperature and flavour', 'dotted: vanilla; whiskers: 95 % interval; a bar opens its race');
+    this.places = { cost, alpha, bars };
+    this.full = h('div', { class: 'sd-cmp-full' },
+      h('section', { class: 'sd-panel', 'aria-label': 'Leaderboard' },
+        h('header', {}, h('h2', {}, 'Leaderboard'), h('div', { class: 'sd-cmp-choices' }, this.sources.element, this.heats.element, this.flavours.element)),
+        h('div', { class: 'sd-cmp-wrap' }, this.board.element)),
+      this.legend,
+      h('div', { class: 'sd-cmp-charts' }, costPanel, alphaPanel, barsPanel),
+      h('section', { class: 'sd-panel sd-cmp-origin', 'aria-label': 'Where these numbers come from' }, h('header', {}, h('h2', {}, 'Where these numbers come from'), this.save), this.facts, this.rule));
+    this.root.append(this.card.element, h('div', { class: 'sd-source' }, this.chip, this.words), this.status.element, this.empty, this.full);
+    const watcher = new IntersectionObserver((entries) => {
+      for (const entry of entries) this.visible[entry.isIntersecting ? 'add' : 'delete'](entry.target.dataset.figure);
+      this.charts();
+    });
+    for (const place of Object.values(this.places)) watcher.observe(place);
+    new ResizeObserver(() => this.redrawCharts()).observe(this.places.cost);
+    new MutationObserver(() => this.redrawCharts()).observe(document.body, { attributeFilter: ['class'] }); // the theme
+    document.getElementById('sd-cmp-run')?.addEventListener('click', () => this.pressedRun());
+    document.getElementById('sd-cmp-stop')?.addEventListener('click', () => this.pressedStop());
+    this.draw();
+  }
+
+  /** The recorded comparison is asked for when the tab is first seen. */
+  fetchWhenSeen() {
+    if (!this.options.recorded) return;
+    const watcher = new IntersectionObserver((entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      watcher.disconnect();
+      this.fetchRecorded();
+    });
+    watcher.observe(this.root);
+  }
+
+  async fetchRecorded() {
+    try {
+      const answer = await fetch(new URL(this.options.recorded + this.options.results, document.baseURI));
+      if (!answer.ok) throw new Error(`${answer.status}`);
+      this.adopt('recorded', check(await answer.json()));
+    } catch (error) {
+      this.card.show({ title: 'The recorded comparison could not be shown', message: 'The server did not send it whole, or it was written by another version.', hint: 'Reload the page, or measure here.', field: '' });
+      console.warn('comparison not shown:', error);
+    }
+  }
+
+  get comparison() {
+    return this.comparisons[this.source] || this.comparisons.recorded || this.comparisons.live;
+  }
+
+  get table() {
+    const { tables } = this.comparison;
+    return tables.find((table) => table.temperature === this.temperature) || tables[0];
+  }
+
+  adopt(source, comparison) {
+    this.comparisons[source] = comparison;
+    if (source === 'live') {
+      for (const address of this.addresses) URL.revokeObjectURL(address);
+      this.addresses = [];
+    }
+    if (source === 'live' || !this.comparisons.live) this.set({ source });
+    else this.draw();
+  }
+
+  /** Change what is shown; what the new table lacks falls back. */
+  set(change) {
+    Object.assign(this, change);
+    const { table } = this;
+    this.temperature = table.temperature;
+    if (this.flavour !== MEAN && !table.flavours.includes(this.flavour)) this.flavour = MEAN;
+    if (this.drawn !== this.comparison) this.shown = new Set(table.cells.filter((cell) => cell.drafter !== 'none').slice(0, FIRST_SHOWN).map((cell) => cell.group));
+    this.draw();
+  }
+
+  draw() {
+    const { comparison } = this;
+    this.full.hidden = !comparison;
+    this.empty.hidden = Boolean(comparison) || Boolean(this.options.recorded);
+    text(this.empty, 'Nothing is recorded yet: this copy ships without a comparison. Open “Measure here” above and run it live.');
+    if (!comparison) return;
+    this.drawn = comparison;
+    const { table } = this;
+    const live = comparison === this.comparisons.live;
+    this.marks = marksOf(comparison.tables);
+    text(this.chip, live ? '● Measured here' : '◉ Recording');
+    this.chip.dataset.kind = live ? 'run' : 'recording';
+    text(this.words, sourceWords(table, live));
+    const both = this.comparisons.recorded && this.comparisons.live;
+    this.sources.draw(both ? [['recorded', 'Recorded', 'The comparison that ships with the page'], ['live', 'Measured here', 'Your own measurement']] : [], this.source);
+    this.heats.draw(comparison.tables.map((one) => [one.temperature, heat(one.temperature), one.temperature ? 'The target samples' : 'The target always takes its most probable token']), table.temperature);
+    this.flavours.draw([[MEAN, 'Mean', 'Mean of the flavours'], ...table.flavours.map((name) => [name, name, `${table.prompts[name]} prompts`])], this.flavour);
+    this.board.draw(table, this.flavour, this.marks);
+    this.drawLegend(comparison);
+    this.facts.replaceChildren(...origin(table).flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, name === 'command' ? h('code', {}, value) : value)]));
+    const note = live ? 'Every method was measured in one cell. ' : `${comparison.choice} ${table.measured} cells were measured at this temperature. `;
+    text(this.rule, `${note}${comparison.median}${busy(table)}`);
+    this.redrawCharts();
+  }
+
+  drawLegend(comparison) {
+    const seen = new Map(comparison.tables.flatMap((table) => table.cells).filter((cell) => cell.drafter !== 'none').map((cell) => [cell.group, cell]));
+    const had = [...this.legend.querySelectorAll('button')].indexOf(document.activeElement);
+    const buttons = [...seen.values()].map((cell) => h('button', { type: 'button', 'aria-pressed': String(this.shown.has(cell.group)), title: `${cell.label}: shown in the charts, or not`, onclick: () => this.toggle(cell.group) },
+      glyph(this.marks.get(cell.group)), cell.short));
+    this.legend.replaceChildren(h('span', { class: 'sd-sub' }, 'In the charts'), ...buttons);
+    if (had >= 0 && buttons[had]) buttons[had].focus();
+  }
+
+  toggle(group) {
+    if (this.shown.has(group)) this.shown.delete(group);
+    else this.shown.add(group);
+    this.drawLegend(this.comparison);
+    this.redrawCharts();
+  }
+
+  redrawCharts() {
+    this.stale = new Set(Object.keys(this.places));
+    this.charts();
+  }
+
+  /** Draw what is stale and on screen. Plotly is loaded when the first chart is seen. */
+  charts() {
+    if (!this.comparison || !this.visible.size || !this.root.offsetParent) return;
+    if (!this.plotly) {
+      loadPlotly(this.options.plotly).then((plotly) => {
+        this.plotly = plotly;
+        this.charts();
+      }, (error) => {
+        console.warn('no charts:', error);
+        for (const place of Object.values(this.places)) place.textContent = 'The chart library could not be loaded; the leaderboard is complete without it.';
+      });
+      return;
+    }
+    const figures = { cost: costFigure, alpha: acceptanceCurves, bars: flavourBars };
+    const place = (spots, size) => placeLabels(spots, (label) => LABEL_PIXELS * label.length, size);
+    for (const name of [...this.stale].filter((one) => this.visible.has(one))) {
+      this.stale.delete(name);
+      const element = this.places[name];
+      const size = { width: element.clientWidth, height: element.clientHeight };
+      const figure = figures[name]({ tables: this.comparison.tables, table: this.table, flavour: this.flavour, marks: this.marks, shown: this.shown, size, place }, colours(element));
+      this.plotly.react(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
+      if (element.dataset.bound) continue;
+      element.dataset.bound = 'yes';
+      element.on('plotly_click', ({ points }) => this.clicked(name, points[0]));
+    }
+  }
+
+  clicked(name, point) {
+    if (name === 'alpha' || !point.customdata) return;
+    const [, , , group, flavour, temperature] = point.customdata;
+    const table = this.comparison.tables.find((one) => one.temperature === temperature);
+    const found = raceOf(table, table.cells.find((cell) => cell.group === group), flavour);
+    if (found) this.openRace(found);
+  }
+
+  /** Tell the race player which recording to play. */
+  openRace({ race, lanes, labels, title }) {
+    const url = race.data ? this.addressOf(race) : new URL(this.options.recorded + race.file, document.baseURI).href;
+    window.dispatchEvent(new CustomEvent('specdiff:open-race', { detail: { url, lanes, title, labels } }));
+  }
+
+  /** Where the browser keeps a race that was measured here. */
+  addressOf(race) {
+    if (!race.address) {
+      const bytes = Uint8Array.from(atob(race.data), (letter) => letter.charCodeAt(0));
+      race.address = URL.createObjectURL(new Blob([bytes], { type: 'application/gzip' }));
+      this.addresses.push(race.address);
+    }
+    return race.address;
+  }
+
+  download() {
+    const address = URL.createObjectURL(new Blob([JSON.stringify(withoutRaces(this.comparison), null, 1)], { type: 'application/json' }));
+    h('a', { href: address, download: `specdiff-comparison-${this.table.origin.date.slice(0, 16).replace(/[^0-9]/g, '')}.json` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 1000);
+  }
+
+  pressedRun() {
+    this.card.hide();
+    this.waiting = true;
+    this.busy(true);
+    if (window.specdiff) window.specdiff.player.pause(); // a replay would take its share of the processor
+    this.status.show('Waiting for a free place: one measurement or race runs at a time…');
+    this.status.element.scrollIntoView({ block: 'nearest' });
+  }
+
+  pressedStop() {
+    if (!this.root.classList.contains('sd-busy')) return;
+    if (this.waiting) {
+      this.over();
+      return;
+    }
+    const { run } = this;
+    this.status.show('Stopping; what was measured is added up…');
+    setTimeout(() => {
+      if (this.root.classList.contains('sd-busy') && this.run === run) this.over();
+    }, QUIET_MS);
+  }
+
+  busy(on) {
+    this.root.classList.toggle('sd-busy', on);
+    this.full.setAttribute('aria-busy', String(on));
+  }
+
+  over() {
+    this.waiting = false;
+    this.busy(false);
+    this.status.show('');
+    window.specdiffMeasuring = null;
+    window.dispatchEvent(new Event('specdiff:measured')); // frees the frames (calm.js)
+  }
+
+  /** A frame of the server. */
+  receive(message) {
+    this.waiting = false;
+    this.run = message.run;
+    if (!message.finished && !message.card) {
+      this.busy(true);
+      window.specdiffMeasuring = { warming: message.phase === 'loading' };
+      this.status.show(progressWords(message));
+      return;
+    }
+    this.over();
+    if (message.comparison) this.adopt('live', check(message.comparison));
+    if (message.card) this.card.show({ ...message.card, field: '' });
+    else if (!message.comparison) this.status.show('Stopped before one prompt was measured with every method: there is nothing to show yet.');
+  }
+}
+
+/** A warning where threads had to wait for a processor. */
+function busy(table) {
+  return table.waiting > 0.2 ? ` ⚠ The machine was busy (threads waiting: ${table.waiting.toFixed(2)} on average in the worst cell): do not trust these speed-ups.` : '';
+}
+
+/** Called by the component (app/compare.py) once per page. */
+export function mount(element, props, watch, options) {
+  const compare = new Compare(element.querySelector('.sd-cmp'), options);
+  let last = '';
+  const take = () => {
+    const value = props.value;
+    if (!value || value === last) return; // a heartbeat
+    last = value;
+    try {
+      compare.receive(JSON.parse(value));
+    } catch (error) {
+      compare.over();
+      compare.card.show({ title: 'This result cannot be shown', message: 'The server sent a comparison that does not fit together.', hint: 'Measure again.', field: '' });
+      console.warn('comparison could not be drawn:', error);
+    }
+  };
+  watch('value', take);
+  take();
+  window.specdiffCompare = compare;
+}
