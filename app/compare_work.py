@@ -28,9 +28,9 @@ from specdiff_core.methods import METHODS, Method, find_method, methods_of
 from specdiff_core.registry import find_pair
 
 if TYPE_CHECKING:
+    from specdiff_core.bench.cells import Cell
     from specdiff_core.bench.prompts import Prompt
     from specdiff_core.bench.rows import RowLog
-    from specdiff_core.bench.sweep import Cell
 
 PAIR = "embedded"
 TOKENS = 96
@@ -78,14 +78,11 @@ def check_choice(values: Mapping[str, Any]) -> tuple[tuple[Method, ...], int, in
 
 def cell_of(method: Method, base: DecodeConfig) -> Cell:
     """The cell of the bench that measures a method."""
-    from specdiff_core.bench.sweep import Cell
+    from specdiff_core.bench.cells import Cell
 
     config = method.config(base)
     steps = find_pair(PAIR).drafter(config.drafter).passes(config.gamma, config.steps)
-    several: dict[str, Any] = {}
-    if config.num_drafts > 1:
-        several = {"drafts": config.num_drafts, "selection": config.selection.value}
-    return Cell(config.drafter, config.gamma, steps, config.tree_nodes, **several)
+    return Cell(config.drafter, config.gamma, steps, config.tree_nodes, config.num_drafts, config.selection.value)
 
 
 def use_of(config: DecodeConfig) -> tuple[object, ...]:
@@ -164,8 +161,9 @@ class Measurement:
 
     def _run(self) -> None:
         try:
+            from specdiff_core.bench.cells import BASELINE
             from specdiff_core.bench.own_prompts import own_prompts
-            from specdiff_core.bench.sweep import BASELINE, sweep
+            from specdiff_core.bench.sweep import sweep
 
             prompts = own_prompts(self._per_flavour)
             cells = (BASELINE, *(cell_of(method, self._base) for method in self._methods))

@@ -91,6 +91,13 @@ def add_bench(commands: Any) -> None:
         metavar="DIR",
         help="of --report: fold sweeps again from their traces, found where they were written, or in DIR",
     )
+    add(
+        "--showcase",
+        type=Path,
+        metavar="DIR",
+        help="write what the page's Compare tab ships from the sweeps given by --from, one for each temperature, each "
+        "measured with --json and --traces",
+    )
     add("--make-prompts", type=Path, metavar="FILE", help="cut prompts from the validation documents of --corpus")
     add("--corpus", type=Path, default=Path("corpus"), metavar="DIR", help="of --make-prompts [default corpus]")
     add("--per-flavour", type=int, default=10, metavar="N", help="of --make-prompts [default 10]")
@@ -99,7 +106,7 @@ def add_bench(commands: Any) -> None:
 
 
 def run_bench(args: argparse.Namespace) -> None:
-    """Make prompts, write a report, or measure.
+    """Make prompts, write a report or a showcase, or measure.
 
     Raises:
         SpecDiffError: a file or a setting is wrong.
@@ -111,6 +118,13 @@ def run_bench(args: argparse.Namespace) -> None:
         prompts = make_prompts(Corpus.open(args.corpus), per_flavour=args.per_flavour)
         write_prompts(args.make_prompts, prompts)
         print(f"{len(prompts)} prompts: {args.make_prompts}")
+        return
+    if args.showcase is not None:
+        from specdiff_core.bench.showcase import build_showcase, open_stored, write_showcase
+
+        files = build_showcase([open_stored(path) for path in args.results])
+        write_showcase(args.showcase, files)
+        print(f"{len(files)} files, {sum(map(len, files.values())):,} bytes: {args.showcase}")
         return
     from specdiff_core.bench.goals import goals_section
     from specdiff_core.bench.rivals import rivals_section, shapes_section

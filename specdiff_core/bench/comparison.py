@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from specdiff_core.bench.cells import BASELINE, Cell
 from specdiff_core.bench.report import metrics_of
 from specdiff_core.bench.rows import Row
-from specdiff_core.bench.sweep import BASELINE, Cell
 from specdiff_core.config import Rule, Selection
 from specdiff_core.errors import ConfigError
 from specdiff_core.methods import METHODS, PLAIN, Method

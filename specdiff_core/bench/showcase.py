@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from specdiff_core.bench.comparison import comparison, median_run, table_of
+from specdiff_core.bench.reading import read_result
 from specdiff_core.bench.rows import Row
-from specdiff_core.bench.sweep import BASELINE
+from specdiff_core.bench.traces import Traces, lane_of
 from specdiff_core.errors import ConfigError
-from specdiff_core.events import Committed, Event
+from specdiff_core.events import Committed, Event, PiecesSeen
 from specdiff_core.metrics import fold
+from specdiff_core.registry import find_pair
 from specdiff_core.summary import header_of
-from specdiff_core.text import Pieces, with_pieces
+from specdiff_core.text import Pieces, Vocabulary, with_pieces
 from specdiff_core.trace import dump_trace
 
 RESULTS = "results.json"
 RACES = "races"
-VANILLA = "vanilla"
-"""What the baseline's lane is called; the others carry the keys of their cells."""
 DIGITS = 7  # of seconds
 MOST_BYTES = 2_000_000  # of the whole folder
 MOST_BYTES_OF_A_FILE = 1_000_000
@@ -55,14 +55,33 @@ def read_rows(path: Path) -> list[Row]:
         ) from error
 
 
+Stored = tuple[dict[str, Any], list[Row], Recorded]
+"""A sweep: result, rows, traces."""
+
+
+def open_stored(path: Path) -> Stored:
+    """A sweep that was measured with ``--json path`` and ``--traces``.
+
+    Raises:
+        ConfigError: it is no such sweep, or its rows cannot be read.
+    """
+    result = read_result(path)
+    kept = result.get("traces")
+    if result["kind"] != "sweep" or not isinstance(kept, str):
+        raise ConfigError(
+            f"{path.name} is no sweep with traces.", field="from", hint="Measure it with --json and --traces."
+        )
+    return result, read_rows(path), Traces(path.parent / kept)
+
+
 def make_race(
     table: Mapping[str, Any], rows: Sequence[Row], recorded: Recorded, flavour: str, pieces: Pieces
 ) -> tuple[dict[str, Any], bytes]:
     """The recorded race of one flavour: what is said about it, and its trace, compressed.
 
     All cells of ``table`` are lanes, as they were measured: the run is chosen by
-    :func:`~specdiff_core.bench.comparison.median_run`. The texts of the tokens are added from ``pieces``, because a
-    measured run tells none.
+    :func:`~specdiff_core.bench.comparison.median_run`. The texts of the tokens are added from ``pieces`` where the
+    trace has none: a measured run tells nothing that no metric needs.
 
     Raises:
         ConfigError: a trace is missing, or belongs to another run than the row.
@@ -80,12 +99,14 @@ def make_race(
                 field="traces",
                 hint="Measure again, rows and traces together.",
             )
-        lanes[VANILLA if key == BASELINE.key else key] = tuple(_short(event) for event in with_pieces(events, pieces))
-    header = header_of(lanes[VANILLA])
+        told = events if any(isinstance(event, PiecesSeen) for event in events) else with_pieces(events, pieces)
+        lanes[lane_of(key)] = tuple(_short(event) for event in told)
+    header = header_of(lanes[lane_of(keys[0])])
     beginning = " ".join(header.prompt.split())[:60] if header else ""
     title = f"{flavour}, temperature {table['temperature']:g}: {beginning}"
-    told = {"prompt": prompt, "repeat": repeat, "speedup": speedup, "of": fastest, "lanes": list(lanes), "title": title}
-    return told, gzip.compress(dump_trace(dict(lanes), title=title), 9, mtime=0)
+    about = {"prompt": prompt, "repeat": repeat, "speedup": speedup, "of": fastest}
+    about |= {"lanes": list(lanes), "title": title}
+    return about, gzip.compress(dump_trace(dict(lanes), title=title), 9, mtime=0)
 
 
 def _short(event: Event) -> Event:
@@ -100,13 +121,11 @@ def _short(event: Event) -> Event:
     return cast(Event, dataclasses.replace(cast(Any, event), span=cut))
 
 
-def build_showcase(
-    stored: Sequence[tuple[Mapping[str, Any], Sequence[Row], Recorded]], pieces: Pieces
-) -> dict[str, bytes]:
+def build_showcase(stored: Sequence[Stored]) -> dict[str, bytes]:
     """Path inside the folder -> its bytes.
 
     Args:
-        stored: result, rows and traces of each sweep, one for each temperature.
+        stored: the sweeps, one for each temperature.
 
     Raises:
         ConfigError: something is missing, does not belong together, or is too large to ship.
@@ -115,6 +134,7 @@ def build_showcase(
     tables = []
     for result, rows, recorded in stored:
         table = table_of(result, rows)
+        pieces = Vocabulary(find_pair(result["settings"]["pair"]).tokenizer)
         table["races"] = {}
         for flavour in table["flavours"]:
             told, packed = make_race(table, rows, recorded, flavour, pieces)
