@@ -78,8 +78,11 @@ class Compare {
     for (const place of Object.values(this.places)) watcher.observe(place);
     new ResizeObserver(() => this.redrawCharts()).observe(this.places.cost);
     new MutationObserver(() => this.redrawCharts()).observe(document.body, { attributeFilter: ['class'] }); // the theme
-    document.getElementById('sd-cmp-run')?.addEventListener('click', () => this.pressedRun());
-    document.getElementById('sd-cmp-stop')?.addEventListener('click', () => this.pressedStop());
+    document.addEventListener('click', ({ target }) => { // the drawer makes its buttons when it is opened
+      if (!target.closest) return;
+      if (target.closest('#sd-cmp-run')) this.pressedRun();
+      if (target.closest('#sd-cmp-stop')) this.pressedStop();
+    });
     this.draw();
   }
 
@@ -154,7 +157,8 @@ class Compare {
     this.board.draw(table, this.flavour, this.marks);
     this.drawLegend(comparison);
     this.facts.replaceChildren(...origin(table).flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, name === 'command' ? h('code', {}, value) : value)]));
-    const note = live ? 'Every method was measured in one cell. ' : `${comparison.choice} ${table.measured} cells were measured at this temperature. `;
+    const left = table.left_out.length ? ` Left out, to keep the recordings small: ${table.left_out.join('; ')}.` : '';
+    const note = live ? 'Every method was measured with one set of settings. ' : `${comparison.choice} ${table.measured} settings were measured at this temperature.${left} `;
     text(this.rule, `${note}${comparison.median}${busy(table)}`);
     this.redrawCharts();
   }

@@ -115,7 +115,7 @@ export function sourceWords(table, live) {
   const day = when(table.origin.date);
   if (!live) return `Recorded on ${table.origin.cpu || table.origin.device}, ${day}, not on this machine.`;
   const { asked } = table;
-  const machine = `Measured on this server, ${day}: ${table.origin.device}.`;
+  const machine = `Measured on this machine, ${day}: ${table.origin.device}, ${table.origin.dtype}, ${plural(table.origin.threads, 'thread')}.`;
   if (!asked || asked.finished >= asked.runs) return machine;
   return `${machine} Stopped early: ${asked.finished} of ${asked.runs} runs were finished, ${asked.used} belong to whole turns and are shown (${flavourCounts(table)}).`;
 }

@@ -23,8 +23,8 @@ from specdiff_core.registry import find_pair
 SCHEMA = 1
 KIND = "comparison"
 CHOICE = (
-    "One cell for each method: of a drafter used the same way (one window, a draft tree, K drafts) the cell with the "
-    "highest mean speed-up."
+    "One row for each method: of a drafter used the same way (one window, a draft tree, K drafts) the settings with "
+    "the highest mean speed-up."
 )
 MEDIAN = (
     "One recorded race for each flavour and temperature: the run in which the fastest method had its median speed-up "
@@ -60,6 +60,10 @@ def _drafts(entry: Mapping[str, Any]) -> int:
 
 def _selection(entry: Mapping[str, Any]) -> str:
     return Selection(entry.get("selection") or PLAIN["selection"]).value
+
+
+NAMED = {group_of({**PLAIN, **method.settings}) for method in METHODS}
+"""The uses that a method of the literature stands for."""
 
 
 def names_of(entry: Entry, pair: str) -> tuple[str, str, str]:
@@ -103,8 +107,11 @@ def whole_turns(rows: Iterable[Row]) -> list[Row]:
     return [row for row in counted if seen[row["prompt"], row["repeat"]] == cells]
 
 
-def best_cells(cells: Sequence[Entry]) -> list[Entry]:
+def best_cells(cells: Sequence[Entry], extras: int | None = None) -> list[Entry]:
     """The baseline, then the best cell of each method (:data:`CHOICE`), fastest first.
+
+    Args:
+        extras: how many uses that no paper names may be among them, the fastest; None: all.
 
     Raises:
         ConfigError: the baseline is missing.
@@ -113,21 +120,21 @@ def best_cells(cells: Sequence[Entry]) -> list[Entry]:
     if not baseline:
         raise ConfigError("The sweep has no baseline.", field="from", hint="Measure it with the drafter none.")
     best: dict[str, Entry] = {}
-    for entry in cells:
-        group = group_of(entry)
-        if entry["drafter"] != BASELINE.drafter and (
-            group not in best or entry["speedup"]["mean"] > best[group]["speedup"]["mean"]
-        ):
-            best[group] = entry
-    return [baseline[0], *sorted(best.values(), key=lambda entry: -entry["speedup"]["mean"])]
+    for entry in sorted(cells, key=lambda entry: -entry["speedup"]["mean"]):
+        if entry["drafter"] != BASELINE.drafter:
+            best.setdefault(group_of(entry), entry)
+    unnamed = [group for group in best if group not in NAMED]
+    dropped = set() if extras is None else set(unnamed[extras:])
+    return [baseline[0], *(entry for group, entry in best.items() if group not in dropped)]
 
 
-def table_of(result: Mapping[str, Any], rows: Sequence[Row] = ()) -> dict[str, Any]:
+def table_of(result: Mapping[str, Any], rows: Sequence[Row] = (), extras: int | None = None) -> dict[str, Any]:
     """One sweep as one table, in plain JSON values.
 
     Args:
         result: what ``bench --measure sweep`` stored.
         rows: its rows; they add how often each window position was tested.
+        extras: as :func:`best_cells` takes it.
 
     Raises:
         ConfigError: it is no sweep, or has no baseline.
@@ -136,7 +143,8 @@ def table_of(result: Mapping[str, Any], rows: Sequence[Row] = ()) -> dict[str, A
         raise ConfigError("Only sweeps can be compared.", field="from", hint="Name files of --measure sweep.")
     settings, pair = result["settings"], result["settings"]["pair"]
     flavours = list(result["prompts"])
-    chosen = best_cells(result["cells"])
+    chosen = best_cells(result["cells"], extras)
+    left_out = [entry for entry in best_cells(result["cells"]) if entry not in chosen]
     counted = whole_turns(rows)
     settled = settings["temperature"] == 0 or settings["rule"] == Rule.MATCH.value
     waits = [entry["waiting"] for entry in result["cells"] if entry.get("waiting") is not None]
@@ -148,7 +156,8 @@ def table_of(result: Mapping[str, Any], rows: Sequence[Row] = ()) -> dict[str, A
         "settings": settings,
         "prompts": result["prompts"],
         "repeats": result["repeats"],
-        "measured": len(result["cells"]) - 1,  # cells besides the baseline, of which the best are here
+        "measured": len(result["cells"]) - 1,  # cells besides the baseline
+        "left_out": [f"{names_of(entry, pair)[1]} ({entry['speedup']['mean']:.2f}×)" for entry in left_out],
         "waiting": max(waits, default=None),
         "target": result["target"],
         "weights": result["weights"],
