@@ -22,7 +22,7 @@ NODE = shutil.which("node")
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed; it is needed only to test the player's JavaScript")
-@pytest.mark.parametrize("name", ["calm", "fold", "player", "race", "words"])
+@pytest.mark.parametrize("name", ["calm", "compare", "fold", "player", "race", "words"])
 def test_javascript(name: str, tmp_path: Path) -> None:
     """Every test of one file passes."""
     config = DecodeConfig(gamma=6, steps=3, temperature=1.0, max_new_tokens=40)

@@ -146,7 +146,8 @@ class Compare {
     this.drawn = comparison;
     const { table } = this;
     const live = comparison === this.comparisons.live;
-    this.marks = marksOf(comparison.tables);
+    const known = [this.comparisons.recorded, this.comparisons.live].filter(Boolean); // a method keeps its mark in both
+    this.marks = marksOf(known.flatMap((one) => one.tables));
     text(this.chip, live ? '● Measured here' : '◉ Recording');
     this.chip.dataset.kind = live ? 'run' : 'recording';
     text(this.words, sourceWords(table, live));

@@ -59,7 +59,7 @@ export function acceptanceCurves({ table, marks, shown }, c) {
 
 /** Speed-up by temperature and flavour, a bar for each method; the table on screen stands out. */
 export function flavourBars({ tables, table, flavour, marks, shown }, c) {
-  const groups = [...marks.keys()].filter((group) => shown.has(group));
+  const groups = [...marks.keys()].filter((group) => shown.has(group) && tables.some((one) => one.cells.some((cell) => cell.group === group)));
   const data = groups.map((group) => {
     const bars = tables.flatMap((one) => {
       const cell = one.cells.find((found) => found.group === group);
