@@ -53,8 +53,7 @@ def store_sweep(
     base = DecodeConfig(max_new_tokens=24, ignore_eos=True, temperature=temperature)
     path, traces = folder / f"t{temperature:g}.json", Traces(folder / f"traces-{temperature:g}")
     rows = path.with_suffix(".rows.jsonl")
-    for _, _, log in sweep(FakeDecoder(), prompts, cells, base, repeats=repeats, path=rows, traces=traces):
-        pass
+    *_, (_, _, log) = sweep(FakeDecoder(), prompts, cells, base, repeats=repeats, path=rows, traces=traces)
     result: dict[str, Any] = {
         **log.header,
         "schema": 1,

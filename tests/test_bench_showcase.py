@@ -73,7 +73,7 @@ def test_every_number_is_a_stored_one(files: dict[str, bytes], stored: list[Path
 def test_every_race_is_a_measured_run(files: dict[str, bytes], stored: list[Path]) -> None:
     told = json.loads(files["results.json"])
     for table, path in zip(told["tables"], stored, strict=True):
-        result, rows, traces = open_stored(path)
+        _, rows, traces = open_stored(path)
         for flavour, race in table["races"].items():
             trace = read_trace(files[race["file"]])
             keys = [cell["key"] for cell in table["cells"]]

@@ -1,0 +1,219 @@
+"""A measurement on the page: the bench's own sweep, rare frames, Stop, cards; and the tab with and without a recording."""
+
+from __future__ import annotations
+
+import base64
+import gc
+import json
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from app_fakes import FakeDecoder
+
+from app import build, compare, compare_work
+from app.session import Stops
+from specdiff_core.bench.showcase import build_showcase, open_stored, write_showcase
+from specdiff_core.config import DecodeConfig
+from specdiff_core.errors import OutOfMemory
+from specdiff_core.events import Event, Finished
+from specdiff_core.metrics import fold
+from specdiff_core.trace import read_trace
+from tests.compare_fakes import store_sweep
+
+ROOT = Path(__file__).resolve().parent.parent
+CHOICE = {"methods": ["dflash", "prompt_lookup"], "prompts": 1, "repeats": 1, "temperature": 0.0}
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def _collect_event_loops() -> Iterator[None]:
+    """Gradio 6 leaves an event loop behind for every Blocks that never launches; collect it without a warning."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+def factory(decoder: Any) -> Any:
+    return lambda pair, drafter, progress: decoder
+
+
+def frames(decoder: Any, values: dict[str, Any] = CHOICE, **options: Any) -> list[dict[str, Any]]:
+    """All frames that differ."""
+    told = compare_work.stream(factory(decoder), values, stops=Stops(), session="one", **options)
+    return [json.loads(text) for text in dict.fromkeys(told)]
+
+
+def test_the_result_is_that_of_the_bench() -> None:
+    decoder = FakeDecoder()
+    last = frames(decoder)[-1]
+    assert (last["phase"], last["count"], last["total"]) == ("finished", 12, 12)
+    (table,) = last["comparison"]["tables"]
+    assert table["prompts"] == {"dialogue": 1, "stories": 1, "math": 1, "code": 1}
+    assert [cell["group"] for cell in table["cells"]] == ["none/window", "block/window", "prompt_lookup/window"]
+    assert table["origin"]["device"] == "no device (test double)"
+    measured = [config for _, config in decoder.calls if config.max_new_tokens == compare_work.TOKENS]
+    assert len(measured) == 12
+    assert all(config.ignore_eos for config in measured)
+    for flavour, race in table["races"].items():
+        lanes = read_trace(base64.b64decode(race["data"])).lanes
+        assert list(lanes) == race["lanes"] == ["vanilla", "block/9/1", "prompt_lookup/9/1"], flavour
+        speed = fold(lanes["block/9/1"]).tokens_per_second / fold(lanes["vanilla"]).tokens_per_second  # type: ignore[operator]
+        assert (
+            speed == pytest.approx(race["speedup"]) == pytest.approx(table["cells"][1]["by_flavour"][flavour]["value"])
+        )
+
+
+def test_several_drafts_are_measured_as_several() -> None:
+    decoder = FakeDecoder()
+    last = frames(decoder, {**CHOICE, "methods": ["specdiff2"]})[-1]
+    assert last["comparison"]["tables"][0]["cells"][1]["method"] == "specdiff2"
+    assert {config.num_drafts for _, config in decoder.calls if config.drafter != "none"} == {4}
+
+
+def test_frames_are_rare_and_say_what_is_measured() -> None:
+    told = frames(FakeDecoder(pace=0.004))
+    progress = [frame for frame in told if frame["phase"] == "measuring"]
+    assert len(told) < 20
+    assert progress
+    assert any(frame["doing"] == "Block diffusion (DFlash)" for frame in progress) or len(progress) < 4
+    assert all(0 <= frame["count"] <= frame["total"] == 12 for frame in progress)
+    ticks = iter(range(10_000))
+    crowded = frames(FakeDecoder(pace=0.004), clock=lambda: next(ticks) * 0.01)
+    assert len([frame for frame in crowded if frame["phase"] == "measuring"]) <= 1  # a second of its clock never passes
+
+
+class UntilStopped(FakeDecoder):
+    """Presses Stop in the middle of the n-th run that counts."""
+
+    def __init__(self, stop_at: int) -> None:
+        super().__init__()
+        self.stop_at, self.counted, self.pressed = stop_at, 0, threading.Event()
+
+    def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
+        if config.max_new_tokens == compare_work.TOKENS:
+            self.counted += 1
+            if self.counted == self.stop_at:
+                options["stop"].set()
+                self.pressed.set()
+        yield from super().decode(prompt, config, **options)
+
+
+def test_stop_shows_what_was_finished_and_nothing_else() -> None:
+    decoder = UntilStopped(stop_at=8)  # in the third prompt
+    last = frames(decoder)[-1]
+    assert decoder.pressed.is_set()
+    assert (last["phase"], last["count"], last["total"]) == ("stopped", 7, 12)
+    (table,) = last["comparison"]["tables"]
+    assert table["asked"] == {"runs": 12, "finished": 7, "used": 6, "prompts": 4}
+    assert table["prompts"] == {"dialogue": 1, "stories": 1}
+    assert all(cell["runs"] == 2 for cell in table["cells"])
+    for race in table["races"].values():
+        for events in read_trace(base64.b64decode(race["data"])).lanes.values():
+            assert isinstance(events[-1], Finished) and events[-1].reason == "length"
+
+
+def test_stopped_too_early_there_is_nothing_to_show() -> None:
+    last = frames(UntilStopped(stop_at=2))[-1]
+    assert (last["phase"], last["comparison"]) == ("stopped", None)
+
+
+def test_stop_by_session_and_a_closed_tab() -> None:
+    for end in ("stop", "close"):
+        decoder, stops = FakeDecoder(pace=0.02), Stops()
+        told = compare_work.stream(factory(decoder), CHOICE, stops=stops, session="me")
+        for text in told:
+            if json.loads(text)["phase"] in ("warming", "measuring"):
+                break
+        if end == "close":
+            told.close()  # type: ignore[attr-defined]
+        else:
+            stops.stop("me", 0.0)
+            assert json.loads(list(told)[-1])["phase"] == "stopped"
+        assert decoder.stopped.wait(5)
+
+
+@pytest.mark.parametrize(
+    "change, code",
+    [
+        ({"methods": []}, "config"),
+        ({"methods": None}, "config"),
+        ({"methods": "dflash"}, "config"),
+        ({"methods": ["vanilla"]}, "config"),
+        ({"methods": ["nothing such"]}, "config"),
+        ({"methods": [{"a": 1}]}, "config"),
+        ({"prompts": 0}, "config"),
+        ({"prompts": 6}, "config"),
+        ({"prompts": 1.5}, "config"),
+        ({"repeats": True}, "config"),
+        ({"repeats": "many"}, "config"),
+        ({"temperature": "warm"}, "config"),
+        ({"temperature": 9}, "config"),
+        ({"temperature": None}, "config"),
+    ],
+)
+def test_bad_input_gets_a_card_and_no_run(change: dict[str, Any], code: str) -> None:
+    decoder = FakeDecoder()
+    (only,) = frames(decoder, {**CHOICE, **change})
+    assert only["card"]["code"] == code
+    assert only["card"]["hint"]
+    assert not decoder.calls
+
+
+def test_a_failure_becomes_a_card_and_keeps_what_was_measured() -> None:
+    class Failing(UntilStopped):
+        def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
+            if self.counted == 5:
+                raise OutOfMemory("The device ran out of memory.", hint="Use a smaller γ.")
+            yield from super().decode(prompt, config, **options)
+
+    last = frames(Failing(stop_at=-1))[-1]
+    assert (last["phase"], last["card"]["code"]) == ("failed", "memory")
+    assert last["comparison"]["tables"][0]["prompts"] == {"dialogue": 1}
+    early = frames(FakeDecoder(fail=RuntimeError("internal secret"), fail_after=0))[-1]
+    assert early["card"]["code"] == "unexpected" and early["comparison"] is None
+    assert "secret" not in json.dumps(early)
+
+
+def test_the_server_measures_without_torch() -> None:
+    """The sweep runs where the page is served; models live in another process."""
+    code = (
+        "import sys; sys.path[:0] = ['tests']; from app_fakes import FakeDecoder;"
+        "from app import compare_work as w; from app.session import Stops;"
+        f"told = list(w.stream(lambda *a: FakeDecoder(), {CHOICE!r}, stops=Stops(), session='x'));"
+        "assert 'comparison' in told[-1], told[-1][:500];"
+        "print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_page_opens_with_and_without_a_recording(tmp_path: Path) -> None:
+    def script(folder: Path) -> str:
+        page = build.build(factory(FakeDecoder()), compared=folder)
+        found = [block for block in page.blocks.values() if getattr(block, "elem_id", "") == "sd-compare"]
+        assert len(found) == 1
+        return str(found[0].js_on_load)  # type: ignore[attr-defined]
+
+    missing = tmp_path / "nothing"
+    assert '"recorded":""' in script(missing)
+    folder = tmp_path / "compare"
+    write_showcase(folder, build_showcase([open_stored(store_sweep(tmp_path, 0.0))]))
+    assert f"{folder.as_posix()}/" in script(folder)
+
+
+def test_the_measurement_queues_with_every_other_decode() -> None:
+    page = build.build(factory(FakeDecoder()))
+    functions = [fn for fn in page.fns.values() if fn.concurrency_id == "decode"]
+    assert len(functions) >= 3
+    assert {fn.concurrency_limit for fn in functions} == {1}
+    assert compare.COMPARE.name == "compare"
