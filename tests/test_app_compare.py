@@ -1,4 +1,4 @@
-"""A measurement on the page: the bench's own sweep, rare frames, Stop, cards; and the tab with and without a recording."""
+"""A measurement on the page: the bench's own sweep, rare frames, Stop, cards; the tab with and without a recording."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ function choice(label, choose) {
 
 function chart(name, title, hint) {
   const place = h('div', { class: 'sd-plot', 'data-figure': name });
-  return [place, h('section', { class: `sd-panel sd-chart sd-cmp-${name}`, 'aria-label': title }, h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint)), h('div', { class: 'sd-cmp-scroll' }, place))];
+  return [place, h('section', { class: `sd-panel sd-chart sd-cmp-${name}`, 'aria-label': title }, h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint)), h('div', { class: 'sd-cmp-scroll', role: 'group', 'aria-label': `Chart: ${title}`, tabindex: name === 'bars' ? '0' : null }, place))];
 }
 
 class Compare {
