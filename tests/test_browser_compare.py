@@ -132,10 +132,10 @@ def test_measuring_here_with_progress(browser: Any, address: str, tmp_path: Path
             page.locator("#sd-cmp-methods").get_by_label(name, exact=True).uncheck()
         page.click("#sd-cmp-run")
         page.wait_for_function(f"/Measuring run \\d+ of 12.*Estimate: /.test({TEXT})")
-        assert page.evaluate("window.specdiffMeasuring && !window.specdiffMeasuring.warming")
+        assert page.evaluate("window.specdiffCompare.live && !window.specdiffCompare.live.warming")
         page.wait_for_function("document.querySelector('.sd-cmp .sd-chip').textContent.includes('Measured here')")
         assert page.locator(STATUS).is_hidden()
-        assert page.evaluate("window.specdiffMeasuring") is None
+        assert page.evaluate("window.specdiffCompare.live") is None
         assert set(labels(page)) == {"Vanilla", "Block diffusion (DFlash)", "Block diffusion, draft tree (DDTree)"}
         assert "no device (test double)" in page.inner_text(".sd-cmp .sd-source")
         page.locator(".sd-cmp-bar").first.click()

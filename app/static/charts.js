@@ -22,7 +22,7 @@ export function loadPlotly(address) {
 }
 
 /** Colours of the page, read from the palette's custom properties. */
-export function colours(element) {
+function colours(element) {
   const style = getComputedStyle(element);
   const role = (name) => style.getPropertyValue(`--sd-${name}`).trim();
   return Object.fromEntries(['ink', 'muted', 'line', 'card', 'draft', 'draft-tint', 'deep', 'residual', 'bonus', 'target', 'mask', 'raised', 'edge', ...LANE_ROLES].map((name) => [name, role(name)]));

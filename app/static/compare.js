@@ -4,8 +4,8 @@
 import { CardView, StatusView } from './draw_notes.js';
 import { Board, glyph } from './compare_board.js';
 import { MEAN, check, heat, marksOf, origin, placeLabels, progressWords, raceOf, sourceWords, withoutRaces } from './compare_fold.js';
-import { acceptanceCurves, costFigure, flavourBars } from './compare_charts.js';
-import { colours, loadPlotly } from './charts.js';
+import { acceptanceCurves, colours, costFigure, flavourBars } from './compare_charts.js';
+import { loadPlotly } from './charts.js';
 import { h, text } from './dom.js';
 
 const FIRST_SHOWN = 6; // methods that the charts begin with
@@ -40,6 +40,7 @@ class Compare {
     this.flavour = MEAN;
     this.shown = new Set();
     this.addresses = []; // of races that were measured here
+    this.live = null; // while something is measured: {warming}; calm.js asks
     this.waiting = false; // Measure was pressed, no frame has come
     this.plotly = null;
     this.visible = new Set();
@@ -273,7 +274,7 @@ class Compare {
     this.waiting = false;
     this.busy(false);
     this.status.show('');
-    window.specdiffMeasuring = null;
+    this.live = null;
     window.dispatchEvent(new Event('specdiff:measured')); // frees the frames (calm.js)
   }
 
@@ -283,7 +284,7 @@ class Compare {
     this.run = message.run;
     if (!message.finished && !message.card) {
       this.busy(true);
-      window.specdiffMeasuring = { warming: message.phase === 'loading' };
+      this.live = { warming: message.phase === 'loading' };
       this.status.show(progressWords(message));
       return;
     }

@@ -5,6 +5,14 @@ import { MEAN, fixed, heat, intervalWords, numbersOf } from './compare_fold.js';
 
 const FAINT = 0.5; // of bars that are not what the switches chose
 
+const ROLES = ['ink', 'muted', 'line', 'card', 'edge', 'target', 'draft', 'residual', 'bonus', 'plum', 'ochre'];
+
+/** Colours of the page by role, from the palette's custom properties. */
+export function colours(element) {
+  const style = getComputedStyle(element);
+  return Object.fromEntries(ROLES.map((name) => [name, style.getPropertyValue(`--sd-${name}`).trim()]));
+}
+
 /** `share` of one colour in another, both #rrggbb: whiskers stay readable on it. */
 function mix(one, other, share) {
   const part = (colour, i) => parseInt(colour.slice(1 + 2 * i, 3 + 2 * i), 16);

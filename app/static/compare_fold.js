@@ -60,7 +60,7 @@ export function raceOf(table, cell, flavour) {
   const chosen = flavour === MEAN ? typicalFlavour(table, drafted) : flavour;
   const race = table.races && table.races[chosen];
   if (!race || !race.lanes.includes(drafted.key)) return null;
-  const words = drafted.words ? ` (${drafted.words})` : '';
+  const words = drafted.words ? `, ${drafted.words}` : '';
   return { flavour: chosen, race, lanes: ['vanilla', drafted.key], labels: { vanilla: 'Vanilla', [drafted.key]: drafted.label + words }, title: race.title };
 }
 

@@ -82,9 +82,11 @@ def names_of(entry: Entry, pair: str) -> tuple[str, str, str]:
 
 
 def _short(method: Method) -> str:
-    """The name in brackets at the end of a label, or the label, as a chart has room for it."""
-    found = re.search(r"\(([^()]+)\)$", method.label)
-    return found[1] if found else method.label.replace("autoregressive", "AR")
+    """A name that a chart has room for: the one in brackets at the end of a label, or what stands before an
+    explanation there."""
+    found = re.search(r"^(.*) \(([^()]+)\)$", method.label)
+    name = method.label if found is None else found[2] if found[2][0].isupper() else found[1]
+    return name.replace("autoregressive", "AR")
 
 
 def settings_words(entry: Entry, pair: str) -> str:
