@@ -84,8 +84,8 @@ def _widgets() -> list[gr.components.Component]:
             [(method.label, method.name) for method in known],
             value=[name for name in compare_work.DEFAULT_METHODS if name in names],
             label="Methods, each against vanilla",
-            info=f"One run at a time, in turns with vanilla, on prompts of this project; {compare_work.TOKENS} new tokens "
-            "each, end of text ignored. The numbers say what this machine does now.",
+            info=f"One run at a time, in turns with vanilla, on prompts of this project: {compare_work.TOKENS} new "
+            "tokens each, end of text ignored. The numbers say what this machine does now.",
             elem_id="sd-cmp-methods",
             elem_classes=["sd-setting"],
             scale=4,

@@ -82,7 +82,8 @@ def cell_of(method: Method, base: DecodeConfig) -> Cell:
 
     config = method.config(base)
     steps = find_pair(PAIR).drafter(config.drafter).passes(config.gamma, config.steps)
-    return Cell(config.drafter, config.gamma, steps, config.tree_nodes, config.num_drafts, config.selection.value)
+    uses = (config.tree_nodes, config.num_drafts, config.selection.value, config.auto)
+    return Cell(config.drafter, config.gamma, steps, *uses)
 
 
 def use_of(config: DecodeConfig) -> tuple[object, ...]:

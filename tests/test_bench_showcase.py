@@ -130,6 +130,12 @@ def test_one_row_for_each_method_and_named_ones_first() -> None:
         (Cell("mdlm_streak", 9, 1), ("", "SpecDiff-2, one window", "SpecDiff-2, one window"), "γ 9, T 1"),
         (Cell("mdlm", 4, 1, 0, 4, "trie"), ("", "SpecDiff, 4 drafts, trie", "SpecDiff, 4 drafts, trie"), "γ 4, K 4"),
         (Cell("autoregressive", 4, 4), ("autoregressive", "Small autoregressive drafter", "Small AR drafter"), "γ 4"),
+        (Cell("eagle", 6, 6, 12), ("eagle2", "EAGLE-2 (dynamic draft tree)", "EAGLE-2"), "γ 6, B 12"),
+        (
+            Cell("block", 9, 4, auto=True),
+            ("", "Block diffusion (DFlash), γ and T by controller", "DFlash, controller"),
+            "γ ≤ 9, T ≤ 4",
+        ),
         (BASELINE, ("vanilla", "Vanilla", "Vanilla"), ""),
     ],
 )

@@ -51,7 +51,7 @@ def group_of(entry: Entry) -> str:
     """What two cells share that are one method with other numbers: the drafter and how it is used."""
     shape = shape_of(entry)
     selection = f"/{_selection(entry)}" if shape == "drafts" else ""
-    return f"{entry['drafter']}/{shape}{selection}"
+    return f"{entry['drafter']}/{shape}{selection}{'/auto' if entry.get('auto') else ''}"
 
 
 def _drafts(entry: Mapping[str, Any]) -> int:
@@ -68,6 +68,9 @@ NAMED = {group_of({**PLAIN, **method.settings}) for method in METHODS}
 
 def names_of(entry: Entry, pair: str) -> tuple[str, str, str]:
     """(name of the method or "", label, short label). A use that no paper names is named after its drafter."""
+    if entry.get("auto"):
+        _, label, short = names_of({**entry, "auto": False}, pair)
+        return "", f"{label}, γ and T by controller", f"{short}, controller"
     same = [method for method in METHODS if method.drafter == entry["drafter"]]
     for method in same:
         if group_of({**PLAIN, **method.settings}) == group_of(entry):
@@ -90,13 +93,14 @@ def _short(method: Method) -> str:
 
 
 def settings_words(entry: Entry, pair: str) -> str:
-    """``γ 9, T 1``, ``γ 9, B 16`` or ``γ 9, K 4``; T stands only where the drafter denoises."""
+    """``γ 9, T 1``, ``γ 9, B 16`` or ``γ 9, K 4``. T stands only where the drafter denoises, ``≤`` where a controller
+    chooses."""
     if entry["drafter"] == "none":
         return ""
-    shape = shape_of(entry)
-    extra = {"tree": f"B {entry.get('nodes')}", "drafts": f"K {_drafts(entry)}", "window": f"T {entry['steps']}"}[shape]
-    denoises = find_pair(pair).drafter(entry["drafter"]).drafting == "denoise"
-    return f"γ {entry['gamma']}, {extra}" if denoises else f"γ {entry['gamma']}"
+    shape, most = shape_of(entry), "≤ " if entry.get("auto") else ""
+    words = {"tree": f"B {entry.get('nodes')}", "drafts": f"K {_drafts(entry)}", "window": f"T {most}{entry['steps']}"}
+    plain = shape == "window" and find_pair(pair).drafter(entry["drafter"]).drafting != "denoise"
+    return f"γ {most}{entry['gamma']}" + ("" if plain else f", {words[shape]}")
 
 
 def whole_turns(rows: Iterable[Row]) -> list[Row]:
