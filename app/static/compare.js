@@ -247,7 +247,7 @@ class Compare {
     this.card.hide();
     this.waiting = true;
     this.busy(true);
-    if (window.specdiff) window.specdiff.player.pause(); // a replay would take its share of the processor
+    for (const one of [window.specdiff, window.specdiffRace]) if (one) one.player.pause(); // a replay would take its share of the processor
     this.status.show('Waiting for a free place: one measurement or race runs at a time…');
     this.status.element.scrollIntoView({ block: 'nearest' });
   }

@@ -60,8 +60,7 @@ export function raceOf(table, cell, flavour) {
   const chosen = flavour === MEAN ? typicalFlavour(table, drafted) : flavour;
   const race = table.races && table.races[chosen];
   if (!race || !race.lanes.includes(drafted.key)) return null;
-  const words = drafted.words ? `, ${drafted.words}` : '';
-  return { flavour: chosen, race, lanes: ['vanilla', drafted.key], labels: { vanilla: 'Vanilla', [drafted.key]: drafted.label + words }, title: race.title };
+  return { flavour: chosen, race, lanes: ['vanilla', drafted.key], labels: { vanilla: 'Vanilla', [drafted.key]: drafted.label }, title: race.title };
 }
 
 const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'}`;
@@ -168,14 +167,17 @@ export function placeLabels(points, width, size, height = 14) {
   };
   const covered = (a, b) => Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0])) * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
   const outside = (box) => Math.max(0, -box[0]) + Math.max(0, box[2] - size.width) + Math.max(0, -box[1]) + Math.max(0, box[3] - size.height);
-  return points.map(({ x, y, text }, i) => {
-    let best = null;
-    for (const [name, box] of Object.entries(places)) {
-      const area = box(x, y, width(text));
-      const cost = boxes.reduce((sum, other, j) => sum + (j === i ? 0 : covered(area, other)), 0) + 50 * outside(area);
-      if (!best || cost < best.cost) best = { name, area, cost };
-    }
-    boxes.push(best.area);
-    return best.name;
-  });
+  const taken = points.map(() => null);
+  for (let round = 0; round < 3; round += 1) { // later rounds know where all others stand
+    points.forEach(({ x, y, text }, i) => {
+      const others = [...boxes.filter((_, j) => j !== i), ...taken.filter((one, j) => one && j !== i).map((one) => one.area)];
+      taken[i] = null;
+      for (const [name, box] of Object.entries(places)) {
+        const area = box(x, y, width(text));
+        const cost = others.reduce((sum, other) => sum + covered(area, other), 0) + 50 * outside(area);
+        if (!taken[i] || cost < taken[i].cost) taken[i] = { name, area, cost };
+      }
+    });
+  }
+  return taken.map((one) => one.name);
 }

@@ -43,7 +43,7 @@ test('a bar of the mean opens the race of the flavour closest to the mean', () =
   assert.equal(typicalFlavour(one, one.cells[1]), 'code');
   const found = raceOf(one, one.cells[1], MEAN);
   assert.deepEqual([found.flavour, found.lanes, found.title], ['code', ['vanilla', 'block/9/1'], 'code race']);
-  assert.equal(found.labels['block/9/1'], 'block window, γ 9, T 1');
+  assert.equal(found.labels['block/9/1'], 'block window');
   assert.equal(raceOf(one, one.cells[2], 'stories').race.file, 'races/0-stories.jsonl.gz');
   assert.deepEqual(raceOf(one, one.cells[0], 'code').lanes, ['vanilla', 'block/9/1']); // vanilla's own bar: against the fastest
   assert.equal(raceOf(one, one.cells[3], 'code'), null); // not recorded
