@@ -86,7 +86,8 @@ def test_the_recorded_leaderboard_and_its_races(browser: Any, address: str, plac
         page.keyboard.press("Enter")
         (heard,) = page.evaluate("window.heard")
         assert heard["lanes"] == ["vanilla", ranked[0]["key"]]
-        assert ranked[0]["label"] in heard["labels"][ranked[0]["key"]]
+        assert heard["labels"][ranked[0]["key"]] == ranked[0]["label"]
+        raced(page, heard)
         page.get_by_role("button", name="stories", exact=True).click()
         page.locator(".sd-cmp-choice").get_by_role("button", name="1", exact=True).click()
         ranked = sorted(warm["cells"], key=lambda cell: -cell["by_flavour"]["stories"]["value"])
@@ -96,6 +97,7 @@ def test_the_recorded_leaderboard_and_its_races(browser: Any, address: str, plac
         assert heard["url"].endswith(warm["races"]["stories"]["file"])
         body = fetched(page, heard["url"])
         assert set(heard["lanes"]) <= set(read_trace(body).lanes)
+        open_tab(page)
         assert "python -m specdiff_core bench" in page.inner_text(".sd-cmp-origin")
 
 
@@ -117,6 +119,15 @@ def fetched(page: Any, url: str) -> bytes:
     """What the page gets from an address; of a blob too."""
     code = "(url) => fetch(url).then((answer) => answer.arrayBuffer()).then((body) => [...new Uint8Array(body)])"
     return bytes(page.evaluate(code, url))
+
+
+def raced(page: Any, heard: dict[str, Any]) -> None:
+    """The Race tab plays what was asked for; back to the comparison."""
+    page.wait_for_function(
+        "(lanes) => JSON.stringify((window.specdiffRace || {}).names) === JSON.stringify(lanes)", arg=heard["lanes"]
+    )
+    assert page.locator("#race-player .sd").is_visible()
+    open_tab(page)
 
 
 def measure(page: Any) -> None:
@@ -141,6 +152,7 @@ def test_measuring_here_with_progress(browser: Any, address: str, tmp_path: Path
         page.locator(".sd-cmp-bar").first.click()
         heard = page.evaluate("window.heard[0]")
         assert heard["url"].startswith("blob:")
+        raced(page, heard)
         body = fetched(page, heard["url"])
         assert set(heard["lanes"]) <= set(read_trace(body).lanes)
         with page.expect_download() as download:
