@@ -103,6 +103,17 @@ FORMULAS: dict[str, tuple[tuple[str, ...], str]] = {
         "B: nodes of the tree. q: the block drafter’s law at position j, all from one pass. A prefix is never less "
         "probable than what continues it, so the B best form a tree.",
     ),
+    "auto": (
+        (
+            EXPECTED,
+            formula(
+                "m", space(), "stays", space(), "if", space(), product(_TO_M), sub("α", "j"), "≥", sub("v", "1"), "R",
+                words="Position m stays if the product over j up to m of alpha j is at least v 1 times R.",
+            ),
+        ),
+        "α: chance that position j is kept if all before it were, here from the drafter’s belief, corrected by what "
+        "came of it. v₁: seconds of one more row of the target’s pass. R: tokens per second of the rounds so far.",
+    ),
     "eagle": (
         (
             formula(

@@ -100,6 +100,17 @@ WORDS: dict[str, Words] = {
         exact=WALK,
         papers=(("DDTree", "2604.12989"), ("on the drafter of DFlash", "2602.06036")),
     ),
+    "auto": Words(
+        does="The block drafter fills its whole window, and a controller cuts the draft where a further position would "
+        "bring fewer tokens than its row in the target’s pass costs.",
+        costs="A round is one drafter pass and one pass of the target over as many positions as are worth it, by "
+        "running estimates of acceptance and of both costs.",
+        wins="It wins where sure and unsure places alternate, and loses a little at the start, while it does not yet "
+        "know what things cost.",
+        exact=f"{RATIO} What is chosen before a draft looks at the past only, and a cut looks at the drafter’s laws, "
+        "never at a drawn value, so the test still holds.",
+        papers=(("Expected speed-up, Christopher et al.", "2408.05636"),),
+    ),
     "eagle": Words(
         does="One decoder layer guesses the target’s next feature, the state just below its head, and the target’s own "
         "head turns the guess into a token, one after the other.",

@@ -5,7 +5,8 @@ distributions only, never by the value of a drawn token (papers.md §7.6). What 
 under ``ratio`` and ``delta`` which of the equally lawful texts is drawn, because times differ from run to run.
 
 The aim is the largest E / C, tokens by seconds of a round: E = 1 + Σ_m Π_{j≤m} α_j, C = passes · d + v₀ + v₁ · (γ + 1).
-At the best ratio R (Dinkelbach, 1967) each position is worth its row if the tokens it is expected to add exceed v₁ · R.
+At the best ratio R (Dinkelbach, 1967) each position is worth its row if the tokens it is expected to add exceed v₁ · R:
+so γ is settled by cutting, position by position, wherever a draft can be cut.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ class Controller(Protocol):
 
     @property
     def keep(self) -> Callable[[Sequence[float]], int] | None:
-        """How many leading positions are worth verifying, of a draft whose largest beliefs are given from the left; a
-        drafter that asks before a draft is complete may end it there. None: all."""
+        """How many leading positions are worth verifying, of a draft whose largest beliefs are given from the left. A
+        drafter that needs a pass for each asks before every token; more than it gave means that the next is worth its
+        pass. None: all."""
 
     def learn(
         self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
@@ -162,14 +164,19 @@ class Auto:
         self._choice = Choice(gamma=config.gamma, steps=self._tries[0])
 
     def choose(self, limit: int) -> Choice:
-        """The best of all γ up to ``limit`` and all T; a T that was never tried comes first."""
+        """The T whose best γ promises most, a T that was never tried first. Where drafts can be cut, that is with one
+        pass or a pass for each token, γ is then as large as may be: :attr:`keep` ends the draft at the right place,
+        which a number chosen beforehand cannot know (measured: 3 to 9 % more tokens per second)."""
         self._beliefs = ()
         limit = min(self._largest, limit)
-        untried = [steps for steps, known in self._acceptance.items() if not known.tested and steps <= max(limit, 1)]
-        tries = untried[:1] or [steps for steps in self._tries if steps <= max(limit, 1)]
+        fitting = [steps for steps in self._tries if steps <= max(limit, 1)]
+        untried = [steps for steps in fitting if not self._acceptance[steps].tested]
         gammas = [max(limit, 0)] if untried or limit < 1 else range(1, limit + 1)
-        options = (self._expect(gamma, steps) for steps in tries for gamma in gammas if steps <= max(gamma, 1))
-        self._choice = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
+        options = [
+            self._expect(gamma, steps) for steps in untried[:1] or fitting for gamma in gammas if steps <= max(gamma, 1)
+        ]
+        best = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
+        self._choice = self._expect(limit, best.steps) if best.steps == 1 and limit > 0 else best
         return self._choice
 
     def _expect(self, gamma: int, steps: int) -> Choice:
@@ -205,12 +212,13 @@ class Auto:
         """Positions whose expected tokens Π b^κ are worth a row; one at least, or nothing would be learnt."""
         self._beliefs = tuple(beliefs)
         exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._odds.__getitem__)]
-        price = self._choice.row_seconds
-        if self._sequential:
-            price += self._choice.pass_seconds
-        worth = price * self._rate
-        gains = accumulate((belief**exponent for belief in beliefs), mul)
-        return max(1, sum(1 for gain in gains if gain >= worth))  # gains fall from left to right
+        row = self._choice.row_seconds * self._rate
+        gains = list(accumulate((belief**exponent for belief in beliefs), mul))
+        kept = max(1, sum(1 for gain in gains if gain >= row))  # gains fall from left to right
+        if self._sequential and kept == len(gains):
+            another = self._choice.alphas[-1] if self._choice.alphas else 0.0
+            kept += gains[-1] * another >= row + self._choice.pass_seconds * self._rate
+        return kept
 
     def learn(
         self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int

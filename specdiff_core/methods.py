@@ -38,6 +38,7 @@ PLAIN: dict[str, Any] = {
     "tree_nodes": 0,
     "num_drafts": 1,
     "selection": "self",
+    "auto": False,
 }
 """Settings that a method may have; a method that says nothing about one takes this."""
 
@@ -90,6 +91,12 @@ METHODS: tuple[Method, ...] = (
         label="Block diffusion, draft tree (DDTree)",
         paper="DDTree 2604.12989",
         settings={"drafter": "block", "gamma": 9, "tree_nodes": 9},
+    ),
+    Method(
+        name="auto",
+        label="Block diffusion, length as it goes (Auto)",
+        paper="the expected speed-up of 2408.05636, maximised while it runs",
+        settings={"drafter": "block", "gamma": 16, "auto": True},
     ),
 )
 

@@ -14,8 +14,9 @@ from specdiff_core.sampling import belief, process
 def draft_in_order(
     predict: Callable[[int | None], Tensor], context: Context, gamma: int, forbidden: Sequence[int] = ()
 ) -> Generator[DenoiseState, None, Draft]:
-    """Draft up to γ tokens, each from its true conditional (Leviathan et al. 2211.17192); where ``context.keep`` finds
-    a position not worth verifying, the draft ends before its token is drawn.
+    """Draft up to γ tokens, each from its true conditional (Leviathan et al. 2211.17192). Where ``context.keep`` finds
+    a position not worth verifying the draft ends before its token is drawn; where it finds no reason for another pass,
+    behind it.
 
     Args:
         predict: the token drawn last, None at first -> logits ``[1, V]`` of the one behind it; one drafter pass.
@@ -29,16 +30,18 @@ def draft_in_order(
     probs: list[Tensor] = []
     beliefs: list[float] = []
     token: int | None = None
-    passes = 0
-    for step in range(gamma):
+    wanted, passes = gamma, 0
+    while passes < wanted:
         logits = predict(token)
-        passes += 1
+        step, passes = passes, passes + 1
         q = process(logits, context.sampling, forbidden)
         sure = belief(logits, q, context.sampling, forbidden)
         if context.keep is not None:
             beliefs.append(float(sure().amax()))
-            if context.keep(beliefs) < len(beliefs):
+            kept = context.keep(beliefs)
+            if kept < passes:  # not worth its row
                 break
+            wanted = wanted if kept > passes else passes  # nor a pass for the next
         probs.append(q)
         token = int(context.chance.pick(q, [len(context.ids) + step])[0])
         ids = ids.clone()

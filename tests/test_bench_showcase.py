@@ -133,8 +133,13 @@ def test_one_row_for_each_method_and_named_ones_first() -> None:
         (Cell("eagle", 6, 6, 12), ("eagle2", "EAGLE-2 (dynamic draft tree)", "EAGLE-2"), "γ 6, B 12"),
         (
             Cell("block", 9, 4, auto=True),
-            ("", "Block diffusion (DFlash), γ and T by controller", "DFlash, controller"),
+            ("auto", "Block diffusion, length as it goes (Auto)", "Auto"),
             "γ ≤ 9, T ≤ 4",
+        ),
+        (
+            Cell("mdlm", 9, 1, auto=True),
+            ("", "SpecDiff, γ and T by controller", "SpecDiff, controller"),
+            "γ ≤ 9, T ≤ 1",
         ),
         (BASELINE, ("vanilla", "Vanilla", "Vanilla"), ""),
     ],

@@ -36,21 +36,36 @@ def sequential(gamma: int, steps: int) -> int:
     return gamma
 
 
+def length(controller: Auto, choice: Choice, alpha: float, passes) -> tuple[int, int]:
+    """Positions of a draft and passes made for it, where every belief is ``alpha``."""
+    assert controller.keep is not None
+    if passes is denoiser:
+        return controller.keep([alpha] * choice.gamma), 1
+    made = 0
+    while made < choice.gamma:
+        made += 1
+        kept = controller.keep([alpha] * made)
+        if kept <= made:
+            return kept, made
+    return made, made
+
+
 def world(
     controller: Auto, alpha: float, *, passes=denoiser, draft: float = 2.0, fixed: float = 8.0, row: float = 0.4
-) -> list[Choice]:
-    """400 rounds in which positions are accepted at a rate of ``alpha`` and everything takes its milliseconds."""
+) -> list[tuple[Choice, int]]:
+    """400 rounds in which positions are accepted at a rate of ``alpha``, as the drafter believes, and everything takes
+    its milliseconds: what was chosen, and how long the draft was."""
     chance = torch.Generator().manual_seed(1)
-    choices = []
+    found = []
     for _ in range(400):
         choice = controller.choose(32)
+        size, made = length(controller, choice, alpha, passes)
         tests: list[bool] = []
-        while len(tests) < choice.gamma and all(tests):
+        while len(tests) < size and all(tests):
             tests.append(bool(torch.rand((), generator=chance) < alpha))
-        count = passes(choice.gamma, choice.steps)
-        controller.learn(tests, draft * count / 1e3, count, (fixed + row * (choice.gamma + 1)) / 1e3, choice.gamma + 1)
-        choices.append(choice)
-    return choices
+        controller.learn(tests, draft * made / 1e3, made, (fixed + row * (size + 1)) / 1e3, size + 1)
+        found.append((choice, size))
+    return found
 
 
 def test_fixed_is_what_is_set() -> None:
@@ -60,7 +75,7 @@ def test_fixed_is_what_is_set() -> None:
 
 
 def test_it_learns_what_things_cost_and_how_often_positions_pass() -> None:
-    choice = world(Auto(DecodeConfig(gamma=16), denoiser), 0.8)[-1]
+    choice, _ = world(Auto(DecodeConfig(gamma=16), denoiser), 0.8)[-1]
     assert choice.pass_seconds == pytest.approx(2e-3, rel=1e-6)
     assert choice.row_seconds == pytest.approx(0.4e-3, rel=0.15)
     assert choice.seconds == pytest.approx((2 + 8 + 0.4 * (choice.gamma + 1)) / 1e3, rel=0.02)
@@ -78,8 +93,8 @@ def test_it_finds_the_best_window(alpha: float, passes) -> None:
         tokens = 1 + sum(alpha**m for m in range(1, gamma + 1))
         return tokens / (2.0 * passes(gamma, 1) + 8 + 0.4 * (gamma + 1))
 
-    choices = world(Auto(DecodeConfig(gamma=16), passes), alpha, passes=passes)
-    found = sum(rate(choice.gamma) for choice in choices[200:]) / 200
+    rounds = world(Auto(DecodeConfig(gamma=16), passes), alpha, passes=passes)
+    found = sum(rate(size) for _, size in rounds[200:]) / 200
     assert found >= 0.97 * max(map(rate, range(1, 17)))
 
 
@@ -111,10 +126,11 @@ def test_before_anything_is_known_it_is_the_prior() -> None:
 
 def test_a_moment_of_another_program_does_not_turn_it() -> None:
     controller = Auto(DecodeConfig(gamma=16), denoiser)
-    before = world(controller, 0.8)[-1]
+    before, size = world(controller, 0.8)[-1]
     controller.learn([True], 2.0, 1, 9.0, 2)
     after = controller.choose(32)
-    assert after.seconds < 1.1 * before.seconds and abs(after.gamma - before.gamma) <= 2
+    assert after.seconds < 1.1 * before.seconds
+    assert abs(length(controller, after, 0.8, denoiser)[0] - size) <= 2
 
 
 def test_what_is_worth_a_row() -> None:
@@ -222,7 +238,7 @@ def test_the_length_of_a_draft_does_not_depend_on_what_is_drawn(seed: int) -> No
 
 
 def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
-    """The position that is not worth it was read, so its pass counts; its token is never drawn."""
+    """A position that was read counts as a pass; if it is not worth its row its token is never drawn."""
     drafter = AutoregressiveDrafter("small", small_model(), context=64)
     ids = [3, 7, 9]
 
@@ -231,9 +247,15 @@ def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
         session.observe(ids[:-1], None)
         return drafted(session, dataclasses.replace(context(ids, 5), keep=keep))
 
-    whole, cut = begin(None), begin(lambda beliefs: min(2, len(beliefs)))
-    assert cut.ids.tolist() == whole.ids.tolist()[:2] and cut.nfe == 3 and whole.nfe == 5
-    assert cut.probs is not None and len(cut.probs) == len(cut.soft) == 2
+    whole = begin(None)
+    # The third was read and found not worth its row; then, the second is the last one worth a pass.
+    for keep, passes in (
+        (lambda beliefs: 2 if len(beliefs) > 2 else 9, 3),
+        (lambda beliefs: 2 + (len(beliefs) < 2), 2),
+    ):
+        cut = begin(keep)
+        assert cut.ids.tolist() == whole.ids.tolist()[:2] and cut.nfe == passes and whole.nfe == 5
+        assert cut.probs is not None and len(cut.probs) == len(cut.soft) == 2
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -68,13 +68,13 @@ NAMED = {group_of({**PLAIN, **method.settings}) for method in METHODS}
 
 def names_of(entry: Entry, pair: str) -> tuple[str, str, str]:
     """(name of the method or "", label, short label). A use that no paper names is named after its drafter."""
-    if entry.get("auto"):
-        _, label, short = names_of({**entry, "auto": False}, pair)
-        return "", f"{label}, γ and T by controller", f"{short}, controller"
     same = [method for method in METHODS if method.drafter == entry["drafter"]]
     for method in same:
         if group_of({**PLAIN, **method.settings}) == group_of(entry):
             return method.name, method.label, _short(method)
+    if entry.get("auto"):
+        _, label, short = names_of({**entry, "auto": False}, pair)
+        return "", f"{label}, γ and T by controller", f"{short}, controller"
     use = SHAPES[shape_of(entry)]
     if shape_of(entry) == "drafts":
         use = f"{_drafts(entry)} drafts, {_selection(entry).replace('_', '-')}"
