@@ -105,14 +105,15 @@ FORMULAS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "auto": (
         (
-            EXPECTED,
             formula(
-                "m", space(), "stays", space(), "if", space(), product(_TO_M), sub("α", "j"), "≥", sub("v", "1"), "R",
-                words="Position m stays if the product over j up to m of alpha j is at least v 1 times R.",
+                "m", space(), "stays", space(), "if", space(), product(_TO_M), power(sub("b", "j"), "κ"), "≥",
+                sub("v", "1"), "R",
+                words="Position m stays if the product over j up to m of b j to the power kappa is at least v 1 "
+                "times R.",
             ),
         ),
-        "α: chance that position j is kept if all before it were, here from the drafter’s belief, corrected by what "
-        "came of it. v₁: seconds of one more row of the target’s pass. R: tokens per second of the rounds so far.",
+        "b: the drafter’s largest belief at position j. κ: inferred from what came of earlier beliefs. v₁: seconds of "
+        "one more row of the target’s pass. R: tokens per second of the rounds so far.",
     ),
     "eagle": (
         (

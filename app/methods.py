@@ -109,7 +109,7 @@ WORDS: dict[str, Words] = {
         "know what things cost.",
         exact=f"{RATIO} What is chosen before a draft looks at the past only, and a cut looks at the drafter’s laws, "
         "never at a drawn value, so the test still holds.",
-        papers=(("Expected speed-up, Christopher et al.", "2408.05636"),),
+        papers=(("This project’s rule, on the costs of Christopher et al.", "2408.05636"),),
     ),
     "eagle": Words(
         does="One decoder layer guesses the target’s next feature, the state just below its head, and the target’s own "

@@ -138,8 +138,9 @@ class DecodeConfig:
     auto: bool = setting(
         False,
         "Choose γ and T as it goes",
-        "Each round takes the γ and T, at most those set, that promise the most tokens per second by what earlier "
-        "rounds showed, and cuts a draft where the drafter grows unsure. For single windows.",
+        "Each round takes the T, at most the one set, that promises the most tokens per second by what earlier rounds "
+        "showed, and ends the draft, after γ tokens at most, where another position would cost more than it brings. "
+        "For single windows.",
         advanced=True,
     )
     order: RevealOrder = setting(
@@ -201,7 +202,15 @@ class DecodeConfig:
         step=0.01,
         advanced=True,
     )
-    seed: int = setting(0, "Seed", "Same seed, same text.", low=0, high=2**31 - 1, step=1, advanced=True)
+    seed: int = setting(
+        0,
+        "Seed",
+        "Same seed, same text (with auto above temperature 0: under match only).",
+        low=0,
+        high=2**31 - 1,
+        step=1,
+        advanced=True,
+    )
     max_new_tokens: int = setting(
         96, "New tokens", "Stop after this many tokens.", unit="tokens", low=1, high=480, step=1, advanced=True
     )

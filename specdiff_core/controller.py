@@ -11,6 +11,7 @@ so γ is settled by cutting, position by position, wherever a draft can be cut.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ PRIOR_ROW = 0.05
 """Seconds of one more row of the target's pass, in passes of one row, before widths have differed."""
 OUTLIER = 1.25
 """A time counts at most this many times what was expected: other programs' moments say nothing about the next round."""
-EXPONENTS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
+EXPONENTS = (4.0, 2.5, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
 """Of belief^κ, the chance that a token of that belief is accepted: a drafter is surer or less sure than it is right."""
 
 
@@ -36,12 +37,13 @@ EXPONENTS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
 class Choice:
     """γ and T of one round; of :class:`Auto` also what they were chosen by."""
 
-    gamma: int
+    gamma: int  # the most that a draft may have
     steps: int
-    tokens: float = 0.0  # E, expected
-    seconds: float = 0.0  # C, expected
+    best_gamma: int = 0  # the window of the largest E / C, if none were cut
+    tokens: float = 0.0  # E of that window, expected
+    seconds: float = 0.0  # C of that window, expected
     rate: float = 0.0  # R, tokens per second of the rounds so far
-    alphas: tuple[float, ...] = ()  # running estimates, by position
+    alphas: tuple[float, ...] = ()  # running estimates, by position; of cut drafts: where the drafter was sure enough
     pass_seconds: float = 0.0  # d, of a drafter pass
     row_seconds: float = 0.0  # v₁, of one more row of the target's pass
 
@@ -140,7 +142,8 @@ def _likely(seconds: float, expected: float) -> float:
 
 
 class Auto:
-    """Running estimates of α_j and of costs; the γ and T of the largest expected tokens per second.
+    """Running estimates of α_j and of costs: the T of the largest expected tokens per second, and its γ where a draft
+    cannot be cut; where it can, positions are dropped whose Π belief^κ is not worth v₁ · R.
 
     Args:
         config: its γ and T are the largest that may be chosen; T is tried in powers of two.
@@ -161,6 +164,7 @@ class Auto:
         self._odds = [0.0] * len(EXPONENTS)  # log-likelihood of each κ
         self._beliefs: Sequence[float] = ()
         self._begun = False
+        self._tried: set[int] = set()
         self._choice = Choice(gamma=config.gamma, steps=self._tries[0])
 
     def choose(self, limit: int) -> Choice:
@@ -170,24 +174,34 @@ class Auto:
         self._beliefs = ()
         limit = min(self._largest, limit)
         fitting = [steps for steps in self._tries if steps <= max(limit, 1)]
-        untried = [steps for steps in fitting if not self._acceptance[steps].tested]
-        gammas = [max(limit, 0)] if untried or limit < 1 else range(1, limit + 1)
-        options = [
-            self._expect(gamma, steps) for steps in untried[:1] or fitting for gamma in gammas if steps <= max(gamma, 1)
-        ]
-        best = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
-        self._choice = self._expect(limit, best.steps) if best.steps == 1 and limit > 0 else best
+        untried = [steps for steps in fitting if steps not in self._tried]
+        if limit < 1:
+            self._choice = Choice(gamma=max(limit, 0), steps=1, rate=self._rate)
+        else:
+            options = [self._best(limit, steps) for steps in untried[:1] or fitting]
+            best = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
+            whole = best.steps == 1 or bool(untried)
+            self._choice = dataclasses.replace(best, gamma=limit) if whole else best
+            self._tried.add(best.steps)
         return self._choice
 
-    def _expect(self, gamma: int, steps: int) -> Choice:
-        alphas = self._acceptance[steps].alphas(gamma)
+    def _best(self, limit: int, steps: int) -> Choice:
+        """The γ of the largest E / C for one T, no draft being cut."""
+        alphas = self._acceptance[steps].alphas(limit)
         fixed, row = self._verify.fit()
-        each = self._each
+        each, found = self._each, (steps, 0.0, 0.0)
+        tokens = list(accumulate(accumulate(alphas, mul), initial=1.0))  # E of γ = 0, 1, 2, …
+        for gamma in range(steps, limit + 1):
+            seconds = self._passes(gamma, steps) * each + fixed + row * (gamma + 1)
+            if not found[1] or tokens[gamma] * found[2] > found[1] * seconds:
+                found = (gamma, tokens[gamma], seconds)
+        gamma, expected, seconds = found
         return Choice(
             gamma=gamma,
             steps=steps,
-            tokens=1 + sum(accumulate(alphas, mul)),
-            seconds=self._passes(gamma, steps) * each + fixed + row * (gamma + 1),
+            best_gamma=gamma,
+            tokens=expected,
+            seconds=seconds,
             rate=self._rate,
             alphas=alphas,
             pass_seconds=each,
@@ -216,7 +230,8 @@ class Auto:
         gains = list(accumulate((belief**exponent for belief in beliefs), mul))
         kept = max(1, sum(1 for gain in gains if gain >= row))  # gains fall from left to right
         if self._sequential and kept == len(gains):
-            another = self._choice.alphas[-1] if self._choice.alphas else 0.0
+            alphas = self._choice.alphas or (0.0,)
+            another = alphas[min(len(gains), len(alphas) - 1)]  # of the position that the pass would fill
             kept += gains[-1] * another >= row + self._choice.pass_seconds * self._rate
         return kept
 
@@ -232,9 +247,8 @@ class Auto:
             self._pass_seconds = MEMORY * self._pass_seconds + draft_seconds
             self._pass_weight = MEMORY * self._pass_weight + passes
         self._begun = True
-        if not tested:
-            return
-        self._acceptance[self._choice.steps].add(tested)
+        for steps, known in self._acceptance.items():  # all fade: what was not tried for long is open again
+            known.add(tested if steps == self._choice.steps else ())
         seen = list(zip(self._beliefs, tested, strict=False))
         for i, exponent in enumerate(EXPONENTS):
             chances = [min(max(belief, 1e-6), 1 - 1e-6) ** exponent for belief, _ in seen]

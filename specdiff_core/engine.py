@@ -12,12 +12,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from specdiff_core.clock import DeviceClock
-from specdiff_core.config import DecodeConfig, RevealOrder, check_prompt
+from specdiff_core.config import DecodeConfig, check_prompt
 from specdiff_core.controller import Auto, Fixed
 from specdiff_core.decode import speculate
 from specdiff_core.decoder import Stop
@@ -30,26 +30,10 @@ from specdiff_core.text import with_pieces
 
 if TYPE_CHECKING:
     from specdiff_core.loading import LoadedPair
-    from specdiff_core.registry import DrafterSpec
 
 
 WARM_UP = 8
 """Tokens that a warm-up decodes: enough for every kind of pass to have happened."""
-
-
-def settings_for(spec: DrafterSpec, config: DecodeConfig) -> DecodeConfig:
-    """``config`` as a drafter can follow it: its window; one pass behind a tree or several drafts; where it denoises
-    nothing, one draft, from left to right, and a tree only if it grows them. γ and T are chosen for single windows
-    that cost a pass."""
-    gamma = spec.fit(config.gamma)
-    single = config.num_drafts == 1 and not config.tree_nodes
-    config = dataclasses.replace(config, auto=config.auto and single and spec.module not in {"null", "prompt_lookup"})
-    if spec.drafting != "denoise":
-        nodes = config.tree_nodes if spec.can_branch else 0
-        plain: dict[str, Any] = {"order": RevealOrder.LEFT_TO_RIGHT, "tree_nodes": nodes, "num_drafts": 1}
-        return dataclasses.replace(config, gamma=gamma, steps=spec.passes(gamma, config.steps), **plain)
-    steps = 1 if config.tree_nodes or config.num_drafts > 1 else spec.passes(gamma, config.steps)
-    return dataclasses.replace(config, gamma=gamma, steps=steps)
 
 
 class Engine:
@@ -129,7 +113,7 @@ class Engine:
         ids = self.encode(prompt)
         drafter = self.drafter(config.drafter)
         spec = self.pair.spec.drafter(config.drafter)
-        config = settings_for(spec, config)  # the header says what really runs
+        config = spec.follow(config)  # the header says what really runs
         clock = clock or DeviceClock(self.pair.placement.device, grain)
         end = self.pair.tokenizer.eos_token_id
         ends = () if config.ignore_eos or end is None else (end,)

@@ -68,14 +68,16 @@ class RoundStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """γ and T of a round, chosen from what earlier rounds showed (``specdiff_core/controller.py``): the largest
-    ``tokens / seconds``. A draft may come out shorter than γ: it is cut where the drafter grows unsure."""
+    """γ and T of a round, chosen from what earlier rounds showed (``specdiff_core/controller.py``): ``best_gamma`` has
+    the largest ``tokens / seconds`` of all windows that are not cut. A draft that can be cut may be longer, up to
+    ``gamma``, or shorter: it ends where the drafter's belief says that a row costs more than it brings."""
 
     round: int
     gamma: int
     steps: int
-    tokens: float  # E, expected tokens of the round
-    seconds: float  # C, expected
+    best_gamma: int
+    tokens: float  # E of the best window, expected
+    seconds: float  # C of the best window, expected
     rate: float  # tokens per second of the rounds so far
     alphas: tuple[float, ...]  # running estimates of α_j
     pass_seconds: float  # of a drafter pass

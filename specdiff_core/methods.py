@@ -95,7 +95,7 @@ METHODS: tuple[Method, ...] = (
     Method(
         name="auto",
         label="Block diffusion, length as it goes (Auto)",
-        paper="the expected speed-up of 2408.05636, maximised while it runs",
+        paper="this project's controller; expected tokens and costs as in 2408.05636",
         settings={"drafter": "block", "gamma": 16, "auto": True},
     ),
 )

@@ -32,6 +32,7 @@ def tell_choice(round: int, choice: Choice) -> Decided:
         round=round,
         gamma=choice.gamma,
         steps=choice.steps,
+        best_gamma=choice.best_gamma,
         tokens=_round(choice.tokens),
         seconds=_round(choice.seconds),
         rate=_round(choice.rate),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from specdiff_core.config import DecodeConfig, RevealOrder
 from specdiff_core.errors import ConfigError
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -40,6 +42,27 @@ class DrafterSpec:
         """Drafter passes that a window of γ takes where T = ``steps`` is asked for: T means something to a denoiser
         only."""
         return {"denoise": min(steps, gamma), "sequential": gamma, "copy": 1}[self.drafting]
+
+    def follow(self, config: DecodeConfig) -> DecodeConfig:
+        """``config`` as this drafter can follow it: its window; one pass of a denoiser behind a tree or several drafts;
+        where it denoises nothing, one draft, from left to right, and a tree only if it grows them. γ and T are chosen
+        as it goes for single windows that cost a pass."""
+        gamma = self.fit(config.gamma)
+        steps = self.passes(gamma, config.steps)
+        if self.drafting == "denoise":
+            single = config.num_drafts == 1 and not config.tree_nodes
+            auto = config.auto and single and self.module != "null"
+            return dataclasses.replace(config, gamma=gamma, steps=steps if single else 1, auto=auto)
+        nodes = config.tree_nodes if self.can_branch else 0
+        return dataclasses.replace(
+            config,
+            gamma=gamma,
+            steps=steps,
+            order=RevealOrder.LEFT_TO_RIGHT,
+            tree_nodes=nodes,
+            num_drafts=1,
+            auto=config.auto and self.drafting == "sequential" and not nodes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -582,10 +582,15 @@ def test_cells_one_by_one() -> None:
     assert [cell.key for cell in cells] == ["none/1/1", *keys[:-1]]
     assert all(Cell.of(cell.key) == cell for cell in cells)
     assert cells[-1].config(DecodeConfig()).auto and not cells[1].config(DecodeConfig()).auto
+    alike = listed(["autoregressive/4/1", "autoregressive/4/4", "none/7/3", "block/9/4/12"], DecodeConfig())
+    assert [cell.key for cell in alike] == ["none/1/1", "autoregressive/4/4", "block/9/1/12"]
     for wrong, words in (
         ("block/x/1", "no cell"),
         ("block", "no cell"),
-        ("block/20/1", "at most 16"),
+        ("block/20/1", "cannot follow"),
+        ("prompt_lookup/9/1/auto", "cannot follow"),
+        ("autoregressive/4/4/12", "cannot follow"),
+        ("block/9/1/0/4/self/auto", "cannot follow"),
         ("medusa/4/1", "no drafter"),
     ):
         with pytest.raises(ConfigError, match=words):

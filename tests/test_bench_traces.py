@@ -299,4 +299,4 @@ def test_bare_passes_are_of_windows_only(
     monkeypatch.setattr(flags, "open_engine", lambda args, pair, drafters: decoder)
     write_prompts(tmp_path / "p.jsonl", PROMPTS)
     words = ["bench", "--measure", "forwards", "--prompts", str(tmp_path / "p.jsonl"), "--drafts", "2"]
-    assert cli.main(words) == 2 and "no trees, no K drafts" in capsys.readouterr().err
+    assert cli.main(words) == 2 and "of a fixed size that a denoiser fills" in capsys.readouterr().err

@@ -9,18 +9,17 @@ import pytest
 import torch
 from branches import Branches, chain, outcomes, total_variation
 from fakes import FakeTarget, good_drafter, last
-from test_drafters import context, drafted, small_model
+from test_drafters import Conditionals, context, drafted, small_model
 from test_lossless import LENGTH, TOLERANCE, Tables
 
 from specdiff_core.clock import FakeClock
-from specdiff_core.config import DecodeConfig, Rule
+from specdiff_core.config import DecodeConfig, RevealOrder, Rule
 from specdiff_core.controller import PRIOR_ALPHA, Auto, Choice, Fixed
 from specdiff_core.decode import speculate
 from specdiff_core.denoise import denoise
-from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
+from specdiff_core.drafters.autoregressive import AutoregressiveDrafter, AutoregressiveSession
 from specdiff_core.drafters.base import Draft
 from specdiff_core.drafters.null import NullDrafter
-from specdiff_core.engine import settings_for
 from specdiff_core.events import Decided, DraftReady, Finished
 from specdiff_core.registry import EMBEDDED
 from specdiff_core.rng import Independent
@@ -78,9 +77,13 @@ def test_it_learns_what_things_cost_and_how_often_positions_pass() -> None:
     choice, _ = world(Auto(DecodeConfig(gamma=16), denoiser), 0.8)[-1]
     assert choice.pass_seconds == pytest.approx(2e-3, rel=1e-6)
     assert choice.row_seconds == pytest.approx(0.4e-3, rel=0.15)
-    assert choice.seconds == pytest.approx((2 + 8 + 0.4 * (choice.gamma + 1)) / 1e3, rel=0.02)
+    assert choice.seconds == pytest.approx((2 + 8 + 0.4 * (choice.best_gamma + 1)) / 1e3, rel=0.02)
     assert choice.alphas[0] == pytest.approx(0.8, abs=0.1)
-    assert choice.tokens == pytest.approx(1 + sum(torch.tensor(choice.alphas).cumprod(0).tolist()))
+    expected = [1 + sum(torch.tensor(choice.alphas[:gamma]).cumprod(0).tolist()) for gamma in range(17)]
+    assert choice.tokens == pytest.approx(expected[choice.best_gamma], rel=1e-5)
+    costs = [choice.seconds + choice.row_seconds * (gamma - choice.best_gamma) for gamma in range(17)]
+    assert max(range(1, 17), key=lambda gamma: expected[gamma] / costs[gamma]) == choice.best_gamma
+    assert choice.gamma == 16, "where a draft can be cut, the cut decides"
     assert choice.rate > 0
 
 
@@ -180,7 +183,10 @@ class Half:
 
 def windows(tables: Tables, prefix: tuple[int, ...], chance: Branches, gamma: int, keep) -> Draft:
     told = dataclasses.replace(context([0, *prefix], gamma, chance), steps=1, keep=keep)
-    run = denoise(lambda window: tables.logits(prefix, window), told, mask_id=tables.size)
+    return drained(denoise(lambda window: tables.logits(prefix, window), told, mask_id=tables.size))
+
+
+def drained(run) -> Draft:
     while True:
         try:
             next(run)
@@ -225,6 +231,57 @@ def test_the_joint_law_is_the_targets(rule: Rule) -> None:
 
 def test_a_cut_by_the_drawn_value_is_caught() -> None:
     assert distance(Rule.RATIO, by_value) > 1e-3
+
+
+@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.DELTA, Rule.MATCH])
+def test_one_pass_in_any_reveal_order_keeps_the_law(rule: Rule) -> None:
+    """Also where positions are chosen by their drawn values: with one pass that happens behind the cut."""
+    tables = Tables(seed=22, size=3)
+
+    def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+        def play(chance: Branches) -> tuple[int, ...]:
+            told = dataclasses.replace(
+                context([0, *prefix], 2, chance), steps=1, keep=Half.keep, order=RevealOrder.VALUE_CONFIDENCE
+            )
+            draft = drained(denoise(lambda window: tables.logits(prefix, window), told, mask_id=tables.size))
+            verdict = verify(draft, tables.scores(prefix, draft), rule, chance, range(len(prefix), len(prefix) + 4))
+            return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
+
+        return outcomes(play)
+
+    assert total_variation(chain(round_law, LENGTH), tables.target_law(LENGTH)) < TOLERANCE
+
+
+def sequential_distance(rule: Rule, keep, cut=lambda draft: draft) -> float:
+    tables = Tables(seed=33, size=3)
+
+    def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+        def play(chance: Branches) -> tuple[int, ...]:
+            session = AutoregressiveSession(Conditionals(tables))  # type: ignore[arg-type]
+            ids = [0, *prefix]
+            session.observe(ids[:-1], None)
+            draft = cut(drafted(session, dataclasses.replace(context(ids, 3, chance), keep=keep)))
+            verdict = verify(draft, tables.scores(prefix, draft), rule, chance, range(len(prefix), len(prefix) + 4))
+            return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
+
+        return outcomes(play)
+
+    return total_variation(chain(round_law, LENGTH), tables.target_law(LENGTH))
+
+
+def unsure(beliefs: Sequence[float]) -> int:
+    """Ends a draft before a position of low belief, or behind one of middling belief."""
+    return len(beliefs) - 1 if beliefs[-1] < 0.45 and len(beliefs) > 1 else len(beliefs) + (beliefs[-1] > 0.7)
+
+
+@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.DELTA, Rule.MATCH])
+def test_a_sequential_draft_may_end_where_it_is_unsure(rule: Rule) -> None:
+    """q depends on what was drawn before, and so does the length; the joint law does not change."""
+    assert sequential_distance(rule, unsure) < TOLERANCE
+
+
+def test_a_sequential_cut_by_the_drawn_value_is_caught() -> None:
+    assert sequential_distance(Rule.RATIO, None, by_value) > 1e-3
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -278,11 +335,11 @@ def test_one_window_only() -> None:
     """A tree or several drafts are sized as set; what makes no pass has nothing to choose."""
     block = EMBEDDED.drafter("block")
     auto = DecodeConfig(auto=True)
-    assert settings_for(block, auto).auto
-    assert not settings_for(block, dataclasses.replace(auto, tree_nodes=8)).auto
-    assert not settings_for(block, dataclasses.replace(auto, num_drafts=2)).auto
-    assert not settings_for(EMBEDDED.drafter("prompt_lookup"), auto).auto
-    assert not settings_for(EMBEDDED.drafter("none"), auto).auto
+    assert block.follow(auto).auto
+    assert not block.follow(dataclasses.replace(auto, tree_nodes=8)).auto
+    assert not block.follow(dataclasses.replace(auto, num_drafts=2)).auto
+    assert not EMBEDDED.drafter("prompt_lookup").follow(auto).auto
+    assert not EMBEDDED.drafter("none").follow(auto).auto
 
 
 def test_a_real_pair_of_networks_under_auto() -> None:

@@ -20,7 +20,6 @@ from specdiff_core.drafters.autoregressive import AutoregressiveDrafter, build
 from specdiff_core.drafters.base import Context, Draft, DraftSession
 from specdiff_core.drafters.null import NullDrafter
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter, continuation
-from specdiff_core.engine import settings_for
 from specdiff_core.errors import TokenizerMismatch, WeightsError
 from specdiff_core.events import DenoiseStep, DraftReady, Event, Finished
 from specdiff_core.metrics import fold
@@ -234,12 +233,12 @@ def test_it_loads_strictly_and_for_its_own_target_only(pair: PairSpec, tmp_path:
 def test_the_header_says_what_a_drafter_can_follow(pair: PairSpec) -> None:
     """No tree and no K for what denoises nothing; one pass behind a tree."""
     asked = DecodeConfig(gamma=20, steps=4, order=RevealOrder.ENTROPY, num_drafts=3)
-    own = settings_for(pair.drafters[0], asked)
+    own = pair.drafters[0].follow(asked)
     assert (own.gamma, own.steps, own.order, own.num_drafts) == (20, 20, RevealOrder.LEFT_TO_RIGHT, 1)
     block = dataclasses.replace(pair.drafters[0], drafting="denoise", window=16)
-    own = settings_for(block, asked)
+    own = block.follow(asked)
     assert (own.gamma, own.steps, own.order, own.num_drafts) == (16, 1, RevealOrder.ENTROPY, 3)
-    assert settings_for(block, dataclasses.replace(asked, num_drafts=1)).steps == 4
+    assert block.follow(dataclasses.replace(asked, num_drafts=1)).steps == 4
 
 
 def test_what_t_means_to_each_kind_of_drafter(pair: PairSpec) -> None:

@@ -77,13 +77,15 @@ export function testWords(test) {
 
 /** What a controller decided for a round, and whether the draft was then cut; `last` is the piece the draft ends with. */
 export function decisionWords(decided, draft, last) {
+  const { gamma, steps, best_gamma: best } = decided;
   const why = decided.seconds > 0
-    ? `${decided.tokens.toFixed(1)} tokens expected in ${milliseconds(decided.seconds)}`
+    ? `a whole window pays best at γ ${best}, ${decided.tokens.toFixed(1)} tokens expected in ${milliseconds(decided.seconds)}`
     : 'to see what it costs';
-  const cut = draft && draft.ids.length < decided.gamma && last !== END_OF_TEXT
-    ? `; cut after ${draft.ids.length}: by the drafter’s own doubt no further position is worth its row (${milliseconds(decided.row_seconds)} at ${rate(decided.rate)} tokens/s)`
+  const room = gamma > best ? `; up to ${gamma} while the drafter is sure` : '';
+  const cut = draft && draft.ids.length < gamma && last !== END_OF_TEXT
+    ? `. The draft ends after ${draft.ids.length}: by the drafter’s own doubt the next position is not worth its row (${milliseconds(decided.row_seconds)} at ${rate(decided.rate)} tokens/s)`
     : '';
-  return `Auto chose γ ${decided.gamma}, T ${decided.steps}: ${why}${cut}.`;
+  return `Auto, T ${steps}: ${why}${room}${cut}.`;
 }
 
 const list = (numbers) =>

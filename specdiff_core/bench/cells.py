@@ -59,22 +59,28 @@ BASELINE = Cell("none", 1, 1)
 
 
 def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[Cell, ...]:
-    """The baseline, then the cells of ``keys`` in their order.
+    """The baseline, then the cells of ``keys`` in their order, each as it really runs; equal ones once.
 
     Raises:
         ConfigError: a key is none, the pair has no such drafter, or the drafter cannot follow it.
     """
-    spec, cells = find_pair(base.pair), []
+    spec = find_pair(base.pair)
+    cells = [BASELINE]
     for cell in map(Cell.of, keys):
-        cell.config(base)  # its ranges
-        if cell != BASELINE and cell.gamma != spec.drafter(cell.drafter).fit(cell.gamma):
+        drafter = spec.drafter(cell.drafter)
+        runs = drafter.follow(cell.config(base))
+        steps = 1 if runs.tree_nodes or runs.num_drafts > 1 else runs.steps  # a tree or K drafts have no T
+        real = Cell(cell.drafter, runs.gamma, steps, runs.tree_nodes, runs.num_drafts, cell.selection, runs.auto)
+        if drafter.name == BASELINE.drafter:
+            real = BASELINE
+        elif dataclasses.replace(real, steps=cell.steps) != cell:
             raise ConfigError(
-                f"{cell.drafter} drafts at most {spec.drafter(cell.drafter).window} tokens, not {cell.gamma}.",
+                f"{drafter.name} cannot follow {cell.key}: it would run as {real.key}.",
                 field="cells",
-                hint="Choose a smaller γ.",
+                hint="A window no longer than it was trained for; trees, K and auto only where the drafter has them.",
             )
-        cells.append(cell)
-    return tuple(dict.fromkeys((BASELINE, *cells)))
+        cells.append(real)
+    return tuple(dict.fromkeys(cells))
 
 
 def grid(

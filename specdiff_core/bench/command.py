@@ -250,10 +250,13 @@ def measure_forwards(
             raise ConfigError(f"{args.sweep} is no whole sweep.", field="sweep", hint="Measure it again.") from error
     if not cells:
         raise ConfigError("--measure forwards needs a drafter.", field="drafters", hint="Name one besides none.")
-    if any(cell.nodes or cell.drafts > 1 or cell.auto for cell in cells):
+    spec = find_pair(base.pair)
+    others = [cell for cell in cells if spec.drafter(cell.drafter).drafting != "denoise"]
+    if others or any(cell.nodes or cell.drafts > 1 or cell.auto for cell in cells):
         raise ConfigError(
-            "--measure forwards times windows of a fixed size: no trees, no K drafts, no auto.",
-            field="nodes",
+            "--measure forwards times windows of a fixed size that a denoiser fills: no trees, no K drafts, no auto, "
+            "no other drafters.",
+            field="drafters",
             hint="Leave them out.",
         )
     head = header("forwards", prompts, base, describe_run(engine, prompts[0].prompt, base), cells)

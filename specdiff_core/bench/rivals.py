@@ -28,11 +28,16 @@ def _best(cells: Sequence[Result], chosen: Callable[[Result], bool], flavour: st
     return max(filter(chosen, cells), key=lambda cell: _speed(cell, flavour), default=None)
 
 
-def _over(what: str, ours: Result | None, theirs: Result | None, goal: float) -> Iterator[Outcome]:
-    if ours is not None and theirs is not None:
-        value = _speed(ours) / _speed(theirs)
-        figure = f"{what}: {cell_name(ours)} over {cell_name(theirs)}, mean"
-        why = "" if value >= goal else f"{_speed(ours):.2f}× against {_speed(theirs):.2f}× vanilla in the same run."
+def _over(
+    what: str, cells: Sequence[Result], ours: Callable[[Result], bool], theirs: Callable[[Result], bool], goal: float
+) -> Iterator[Outcome]:
+    """The best of our cells over the best of theirs; how many were tried is said, because the best of many is lucky."""
+    one, other = _best(cells, ours), _best(cells, theirs)
+    if one is not None and other is not None:
+        value = _speed(one) / _speed(other)
+        counts = f"best of {sum(map(ours, cells))} over best of {sum(map(theirs, cells))}"
+        figure = f"{what}: {cell_name(one)} over {cell_name(other)}, mean, {counts}"
+        why = "" if value >= goal else f"{_speed(one):.2f}× against {_speed(other):.2f}× vanilla in the same run."
         yield Outcome(figure, f"≥ {goal:g}×", f"{value:.2f}×", value >= goal, why)
 
 
@@ -42,6 +47,7 @@ def of_methods(sweep: Result) -> Iterator[Outcome]:
     rivals: dict[str, Callable[[Result], bool]] = {
         "diffusion": lambda cell: cell["drafter"] in DIFFUSION,
         "autoregressive": lambda cell: cell["drafter"] == "autoregressive",
+        "eagle": lambda cell: cell["drafter"] == "eagle",
         "eagle2": lambda cell: cell["drafter"] == "eagle" and bool(cell.get("nodes")),
     }
     if not any(map(rivals["autoregressive"], cells)):
@@ -56,11 +62,12 @@ def of_methods(sweep: Result) -> Iterator[Outcome]:
             )
             figure = f"best method over vanilla, {flavour or 'mean'}: {cell_name(best)}"
             yield Outcome(figure, f"≥ {goal:g}×", f"{value:.2f}×", value >= goal, "" if value >= goal else why)
-    own = _best(cells, rivals["diffusion"])
-    yield from _over(
-        "best diffusion drafter over the AR lane", own, _best(cells, rivals["autoregressive"]), OF_AUTOREGRESSIVE
-    )
-    yield from _over("best diffusion drafter over EAGLE-2", own, _best(cells, rivals["eagle2"]), OF_EAGLE2)
+    for what, rival, goal in (
+        ("best diffusion drafter over the AR lane", "autoregressive", OF_AUTOREGRESSIVE),
+        ("best diffusion drafter over EAGLE-2", "eagle2", OF_EAGLE2),
+        ("best diffusion drafter over EAGLE, chain or tree", "eagle", OF_EAGLE2),
+    ):
+        yield from _over(what, cells, rivals["diffusion"], rivals[rival], goal)
 
 
 def of_streak(sweep: Result) -> Iterator[Outcome]:
@@ -84,7 +91,7 @@ def of_selection(sweep: Result) -> Iterator[Outcome]:
             same = [c for c in sweep["cells"] if _single(c) and all(c[k] == cell[k] for k in ("drafter", "gamma"))]
             for one in same[:1]:
                 value = cell["tau"] / one["tau"]
-                figure = f"self-selection: τ of {cell_name(cell)} over τ of K=1, temperature {_warmth(sweep)}"
+                figure = f"self-selection: τ of {cell_name(cell)} over τ of K=1, {_warmth(sweep)}"
                 why = "" if value >= SELECTED else f"τ {one['tau']:.2f} to {cell['tau']:.2f}."
                 yield Outcome(figure, f"≥ {SELECTED:g}×", f"{value:.3f}×", value >= SELECTED, why)
 
@@ -94,7 +101,8 @@ def _single(cell: Result) -> bool:
 
 
 def _warmth(sweep: Result) -> str:
-    return f"{sweep['settings']['temperature']:g}"
+    own = sweep["settings"].get("draft_temperature")
+    return f"temperature {sweep['settings']['temperature']:g}" + (f", drafter's {own:g}" if own is not None else "")
 
 
 def rivals_section(results: Sequence[Result]) -> str:
@@ -151,11 +159,12 @@ def shapes(sweeps: Sequence[Result]) -> Iterator[list[str]]:
                     f"speed-up by γ {_series(by_g, 'gamma', _speed)}",
                     f"{'yes' if near > 1 else 'no'}: {near} of {len(speeds)} within 5 % of the best",
                 ]
-        before, after = (
-            max((c for c in plain if c["drafter"] == name and c["steps"] == 1), key=lambda c: c["gamma"], default=None)
+        by_gamma = [
+            {c["gamma"]: c for c in plain if c["drafter"] == name and c["steps"] == 1}
             for name in ("mdlm", "mdlm_streak")
-        )
-        if before is not None and after is not None:
+        ]
+        if common := set(by_gamma[0]) & set(by_gamma[1]):
+            before, after = (cells[max(common)] for cells in by_gamma)
             reached = [list(accumulate((a or 0.0 for a in cell["alpha_at"]), mul)) for cell in (before, after)]
             places = [place for place in (1, 2, 4, 8) if place <= min(map(len, reached))]
             told = "; ".join(f"j={j}: {reached[0][j - 1]:.3f} → {reached[1][j - 1]:.3f}" for j in places)

@@ -47,8 +47,9 @@ def read_rows(path: Path) -> list[Row]:
     """
     rows = path.with_suffix(".rows.jsonl")
     try:
-        lines = rows.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines[1:]]
+        text = rows.read_text(encoding="utf-8")
+        whole = text[: text.rfind("\n") + 1]  # a last line that was cut off does not count, as in RowLog
+        return [json.loads(line) for line in whole.splitlines()[1:]]
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{rows.name} cannot be read ({error}).", field="from", hint="It belongs beside its result."

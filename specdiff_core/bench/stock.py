@@ -1,8 +1,8 @@
 """transformers' own ``generate`` on our loaded weights: plain, assisted, prompt lookup, DFlash. It knows how each is
 asked for and set up at its best; it refuses to know how it is timed and judged.
 
-``generate`` gets no logits processor at all, so nothing slows it: ids that our target never says are not suppressed
-there. Whether that matters is not assumed; whoever calls it compares the texts.
+``generate`` gets no logits processor unless a caller asks for one, so nothing slows it: ids that our target never says
+are then not suppressed there. Whether that matters is not assumed; whoever calls it compares the texts.
 """
 
 from __future__ import annotations

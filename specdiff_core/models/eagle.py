@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
@@ -31,15 +30,16 @@ class EagleHead(nn.Module):
     """fc([e; f]) and one Llama layer without its first norm; no norm at the end: the result stands for a feature.
 
     Args:
-        config: of a Llama with one layer, as wide as the target. Its ``bias`` says whether fc has one.
+        config: of a Llama with one layer, as wide as the target.
+        bias: whether fc has one; released heads do.
     """
 
-    def __init__(self, config: LlamaConfig) -> None:
+    def __init__(self, config: LlamaConfig, *, bias: bool = False) -> None:
         from transformers import LlamaModel
 
         super().__init__()
         self.config = config
-        self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=bool(getattr(config, "bias", False)))
+        self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=bias)
         self.body = LlamaModel(config)
         self.body.embed_tokens = nn.Identity()
         self.body.norm = nn.Identity()
@@ -51,7 +51,7 @@ class EagleHead(nn.Module):
         Args:
             others: attention_mask, position_ids, past_key_values, use_cache, as for a Llama.
         """
-        joined = self.fc(torch.cat([embeddings, features.to(embeddings.dtype)], -1))
+        joined = self.fc(torch.cat([embeddings, features.to(embeddings)], -1))
         out: Tensor = self.body(inputs_embeds=joined, **others).last_hidden_state
         return out
 
@@ -61,8 +61,8 @@ class EagleReader:
 
     def __init__(self, head: EagleHead, target: PreTrainedModel) -> None:
         self.head, self.config = head, head.config
-        self._embedding, self._output = target.get_input_embeddings().weight.detach(), target.get_output_embeddings()
-        self.dtype, self.device = self._embedding.dtype, self._embedding.device
+        self._embedding, self._output = target.get_input_embeddings(), target.get_output_embeddings()
+        self.dtype, self.device = target.dtype, target.device
 
     def __call__(
         self,
@@ -74,7 +74,7 @@ class EagleReader:
     ) -> CausalLMOutputWithPast:
         """Logits ``[1, n, V]`` of token t + 2 behind each token t + 1 of ``input_ids [1, n]``, and as hidden state 1
         the features ``[1, n, W]`` that they were read off."""
-        hidden = self.head(F.embedding(input_ids, self._embedding), features, **others)
+        hidden = self.head(self._embedding(input_ids), features, **others)
         return CausalLMOutputWithPast(
             logits=self._output(hidden[:, -logits_to_keep:]),
             hidden_states=(None, hidden) if output_hidden_states else None,
@@ -89,18 +89,17 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
     """
     from transformers import LlamaConfig
 
-    values = read_config(folder)
+    values, stored = read_config(folder), read_tensors(folder)
     try:
         config = LlamaConfig(**{**values, "num_hidden_layers": 1})
         with torch.device("meta"):
-            head = EagleHead(config)
+            head = EagleHead(config, bias="fc.bias" in stored.tensors)
     except Exception as error:  # a damaged config.json makes transformers raise nearly anything
         raise WeightsError(
             f"{shown(folder / 'config.json')} describes no EAGLE head ({type(error).__name__}).",
             hint="Restore the config.json that was saved with this model.",
         ) from error
     config._attn_implementation = "sdpa"
-    stored = read_tensors(folder)
     expected = {name.removeprefix(BODY): tensor.shape for name, tensor in head.state_dict().items()}
     check_shapes(stored, expected, ignored=UNUSED)
     found = {name: stored.tensors[name.removeprefix(BODY)].to(dtype) for name in head.state_dict()}

@@ -42,7 +42,7 @@ class Plan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainStep:
     step: int
-    loss: float  # nats per token
+    loss: float  # of the task: nats per token, where it says nothing else
     rate: float  # fraction of the peak learning rates
     tokens: int  # seen so far
     tokens_per_second: float

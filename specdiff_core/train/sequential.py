@@ -63,7 +63,8 @@ class SequentialTask(ABC):
 
     @abstractmethod
     def nats(self, ids: Tensor, *chance: Tensor) -> Tensor:
-        """The loss of a batch of rows ``ids [B, L]``: nats per token. ``chance``: see :meth:`chance`."""
+        """The loss of a batch of rows ``ids [B, L]``, nats per token where a task says nothing else. ``chance``: see
+        :meth:`chance`."""
 
     @abstractmethod
     def soft_ce(self, ids: Tensor) -> Tensor:

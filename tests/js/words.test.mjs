@@ -65,10 +65,10 @@ test('titles tell where a token comes from', () => {
 });
 
 test('a decision says what it was chosen by, and whether the draft was cut', () => {
-  const decided = { gamma: 9, steps: 1, tokens: 4.23, seconds: 0.0141, rate: 291, row_seconds: 0.00035 };
-  assert.equal(decisionWords(decided, null, ''), 'Auto chose γ 9, T 1: 4.2 tokens expected in 14.1 ms.');
-  assert.match(decisionWords(decided, { ids: [1, 2, 3] }, 'a'), /; cut after 3: .*0\.35 ms at 291 tokens\/s/);
-  assert.doesNotMatch(decisionWords(decided, { ids: [1, 2, 3] }, '<|endoftext|>'), /cut/);
-  assert.doesNotMatch(decisionWords(decided, { ids: [1, 2, 3, 4, 5, 6, 7, 8, 9] }, 'a'), /cut/);
+  const decided = { gamma: 9, steps: 1, best_gamma: 6, tokens: 4.23, seconds: 0.0141, rate: 291, row_seconds: 0.00035 };
+  assert.equal(decisionWords(decided, null, ''), 'Auto, T 1: a whole window pays best at γ 6, 4.2 tokens expected in 14.1 ms; up to 9 while the drafter is sure.');
+  assert.match(decisionWords(decided, { ids: [1, 2, 3] }, 'a'), /\. The draft ends after 3: .*0\.35 ms at 291 tokens\/s/);
+  assert.doesNotMatch(decisionWords(decided, { ids: [1, 2, 3] }, '<|endoftext|>'), /ends after/);
+  assert.doesNotMatch(decisionWords({ ...decided, best_gamma: 9 }, { ids: [1, 2, 3, 4, 5, 6, 7, 8, 9] }, 'a'), /ends after|up to/);
   assert.match(decisionWords({ ...decided, seconds: 0 }, null, ''), /to see what it costs/);
 });
