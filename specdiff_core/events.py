@@ -75,7 +75,7 @@ class Decided:
     round: int
     gamma: int
     steps: int
-    best_gamma: int
+    best_gamma: int = 0  # 0 where the writer did not tell
     tokens: float  # E of the best window, expected
     seconds: float  # C of the best window, expected
     rate: float  # tokens per second of the rounds so far

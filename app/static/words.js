@@ -79,9 +79,9 @@ export function testWords(test) {
 export function decisionWords(decided, draft, last) {
   const { gamma, steps, best_gamma: best } = decided;
   const why = decided.seconds > 0
-    ? `a whole window pays best at γ ${best}, ${decided.tokens.toFixed(1)} tokens expected in ${milliseconds(decided.seconds)}`
+    ? `a whole window pays best at γ ${best || gamma}, ${decided.tokens.toFixed(1)} tokens expected in ${milliseconds(decided.seconds)}`
     : 'to see what it costs';
-  const room = gamma > best ? `; up to ${gamma} while the drafter is sure` : '';
+  const room = best && gamma > best ? `; up to ${gamma} while the drafter is sure` : '';
   const cut = draft && draft.ids.length < gamma && last !== END_OF_TEXT
     ? `. The draft ends after ${draft.ids.length}: by the drafter’s own doubt the next position is not worth its row (${milliseconds(decided.row_seconds)} at ${rate(decided.rate)} tokens/s)`
     : '';
