@@ -22,6 +22,8 @@ CELLS = $(call list,block/4/1 block/9/1 block/16/1 block/16/1/auto block/9/1/9 b
 	mdlm_streak/9/1/0/8/self mdlm_streak/9/1/0/8/trie autoregressive/4/4 autoregressive/9/9/auto eagle/4/4 \
 	eagle/9/9/auto eagle/4/1/6 eagle/6/1/9 prompt_lookup/9/1)
 SEVERAL = $(call list,mdlm_streak/9/1/0/2/self mdlm_streak/9/1/0/16/self mdlm_streak/9/1/0/8/multi_round)
+SELECTED = $(call list,mdlm_streak/9/1 mdlm_streak/9/1/0/2/self mdlm_streak/9/1/0/4/self mdlm_streak/9/1/0/8/self \
+	mdlm_streak/9/1/0/16/self)
 EQUAL = $(call list,block/4/1 block/16/4 block/9/1/12 block/8/1/0/4/self block/16/1/auto mdlm/4/1 mdlm/16/4 \
 	mdlm_streak/9/1 mdlm_streak/9/1/0/8/trie mdlm_streak/8/1/0/4/multi_round autoregressive/4/4 eagle/4/4 \
 	eagle/6/1/12 prompt_lookup/9/1)
@@ -36,6 +38,7 @@ bench:
 		--traces runs/bench/traces-0.7 --json runs/bench/temperature-0.7.json
 	$(BENCH) --ignore-eos --repeats 1 --temperature 1 --cells $(CELLS),$(SEVERAL) \
 		--traces runs/bench/traces-1 --json runs/bench/temperature-1.json
+	$(BENCH) --ignore-eos --repeats 1 --first 5 --draft-temperature 1 --cells $(SELECTED) --json runs/bench/selection.json
 	$(BENCH) --measure referee --repeats 1 --json runs/bench/referee.json
 	$(BENCH) --measure forwards --gamma 4,8,9,16 --steps 1,2 --sweep runs/bench/greedy.json --json runs/bench/forwards.json
 	$(PY) -m specdiff_core bench --make-prompts runs/bench/prompts-200.jsonl --corpus $(CORPUS) --per-flavour 50
@@ -43,6 +46,7 @@ bench:
 		--dtype fp32 --max-new-tokens 24 --json runs/bench/equality.json
 	$(PY) -m app.measure --starts 8 --repeats 6 --json runs/bench/page.json
 	$(PY) -m specdiff_core bench --report BENCHMARKS.md --from $(addprefix runs/bench/,$(addsuffix .json,\
-		greedy methods temperature-0.7 temperature-1 referee forwards page equality))
+		greedy methods temperature-0.7 temperature-1 selection referee forwards page equality))
 	$(PY) -m specdiff_core bench --showcase assets/compare \
 		--from runs/bench/methods.json runs/bench/temperature-0.7.json runs/bench/temperature-1.json
+	cp runs/bench/selection.json assets/compare/selection.json

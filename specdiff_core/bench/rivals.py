@@ -92,8 +92,18 @@ def of_selection(sweep: Result) -> Iterator[Outcome]:
             for one in same[:1]:
                 value = cell["tau"] / one["tau"]
                 figure = f"self-selection: τ of {cell_name(cell)} over τ of K=1, {_warmth(sweep)}"
-                why = "" if value >= SELECTED else f"τ {one['tau']:.2f} to {cell['tau']:.2f}."
+                why = "" if value >= SELECTED else f"τ {one['tau']:.2f} to {cell['tau']:.2f}; {_unlike(sweep)}."
                 yield Outcome(figure, f"≥ {SELECTED:g}×", f"{value:.3f}×", value >= SELECTED, why)
+
+
+def _unlike(sweep: Result) -> str:
+    """What else differs between one draft and several, besides K."""
+    settings = sweep["settings"]
+    if settings["temperature"] == 0 and settings.get("draft_temperature") is None:
+        return "one draft takes its most probable tokens, several are drawn"
+    if settings["temperature"] > 0 and settings["rule"] == "ratio":
+        return "one draft is tested with p/q, a selected one as a point mass, which accepts less"
+    return "both are drawn and tested alike"
 
 
 def _single(cell: Result) -> bool:
