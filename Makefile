@@ -13,7 +13,8 @@ CORPUS ?= corpus
 PY ?= .venv/bin/python
 BENCH = $(PY) -m specdiff_core bench --prompts runs/bench/prompts.jsonl --max-new-tokens 96
 
-# Every method, each with a few sizes; K drafts beside them where tokens are drawn; what must be equal to vanilla.
+# Every method, each with a few sizes; those that the page shows, on prompts of our own, because their races ship; K
+# drafts where tokens are drawn; what must be equal to vanilla.
 COMMA := ,
 EMPTY :=
 list = $(subst $(EMPTY) $(EMPTY),$(COMMA),$(strip $(1)))
@@ -21,6 +22,9 @@ CELLS = $(call list,block/4/1 block/9/1 block/16/1 block/16/1/auto block/9/1/9 b
 	mdlm/9/1/9 mdlm_streak/4/1 mdlm_streak/9/1 mdlm_streak/9/1/auto mdlm_streak/9/1/9 mdlm_streak/9/1/0/4/self \
 	mdlm_streak/9/1/0/8/self mdlm_streak/9/1/0/8/trie autoregressive/4/4 autoregressive/9/9/auto eagle/4/4 \
 	eagle/9/9/auto eagle/4/1/6 eagle/6/1/9 prompt_lookup/9/1)
+SHOWN = $(call list,block/9/1 block/16/1/auto block/9/1/9 mdlm/4/1 mdlm_streak/4/1 mdlm_streak/9/1/auto \
+	mdlm_streak/9/1/9 mdlm_streak/9/1/0/4/self autoregressive/4/4 autoregressive/9/9/auto eagle/4/4 eagle/9/9/auto \
+	eagle/4/1/6 prompt_lookup/9/1)
 SEVERAL = $(call list,mdlm_streak/9/1/0/2/self mdlm_streak/9/1/0/16/self mdlm_streak/9/1/0/8/multi_round)
 SELECTED = $(call list,mdlm_streak/9/1 mdlm_streak/9/1/0/2/self mdlm_streak/9/1/0/4/self mdlm_streak/9/1/0/8/self \
 	mdlm_streak/9/1/0/16/self)
@@ -47,6 +51,7 @@ bench:
 	$(PY) -m app.measure --starts 8 --repeats 6 --json runs/bench/page.json
 	$(PY) -m specdiff_core bench --report BENCHMARKS.md --from $(addprefix runs/bench/,$(addsuffix .json,\
 		greedy methods temperature-0.7 temperature-1 selection referee forwards page equality))
-	$(PY) -m specdiff_core bench --showcase assets/compare \
-		--from runs/bench/methods.json runs/bench/temperature-0.7.json runs/bench/temperature-1.json
+	for t in 0 0.7 1; do $(PY) -m specdiff_core bench --max-new-tokens 96 --ignore-eos --repeats 1 --temperature $$t \
+		--cells $(SHOWN) --traces runs/bench/shown-traces-$$t --json runs/bench/shown-$$t.json || exit 1; done
+	$(PY) -m specdiff_core bench --showcase assets/compare --from $(foreach t,0 0.7 1,runs/bench/shown-$(t).json)
 	cp runs/bench/selection.json assets/compare/selection.json

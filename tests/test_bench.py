@@ -533,7 +533,6 @@ def test_bench_from_the_command_line(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "needs prompts"),
         (["--prompts", "p", "--gamma", "x"], "not a list"),
         (["--prompts", "p", "--gamma", "64"], "out of range"),
         (["--prompts", "p", "--repeats", "0"], "at least 1"),

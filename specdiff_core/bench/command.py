@@ -41,7 +41,12 @@ def add_bench(commands: Any) -> None:
     parser.set_defaults(run=run_bench)
     add = parser.add_argument
     add("--measure", choices=list(MEASURES), default="sweep", help="; ".join(f"{k}: {v}" for k, v in MEASURES.items()))
-    add("--prompts", type=Path, metavar="FILE", help='JSON lines {"id", "flavour", "prompt"}')
+    add(
+        "--prompts",
+        type=Path,
+        metavar="FILE",
+        help='JSON lines {"id", "flavour", "prompt"} [default: this project\'s own, five of each flavour]',
+    )
     add("--first", type=int, metavar="N", help="use only the first N prompts of each flavour")
     add("--drafters", default="none,mdlm,block", metavar="LIST", help="[default none,mdlm,block]")
     add("--gamma", dest="gammas", default="4,8,16", metavar="LIST", help="draft windows [default 4,8,16]")
@@ -157,14 +162,13 @@ def run_bench(args: argparse.Namespace) -> None:
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Run one measurement to its end and return its result."""
+    from specdiff_core.bench.own_prompts import OWN_PROMPTS
     from specdiff_core.bench.prompts import read_prompts
     from specdiff_core.bench.report import report
     from specdiff_core.bench.sweep import sweep
     from specdiff_core.bench.traces import Traces
     from specdiff_core.provenance import provenance
 
-    if args.prompts is None:
-        raise ConfigError("bench needs prompts.", field="prompts", hint="Add --prompts FILE.jsonl, or --make-prompts.")
     if args.traces is not None and args.measure != "sweep":
         raise ConfigError("Only --measure sweep keeps traces.", field="traces", hint="Leave --traces out.")
     if args.repeats < 1:
@@ -180,7 +184,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         dataclasses.replace(base, temperature=temperature)
     if args.generate_prompts < 0:
         raise ConfigError("--generate-prompts must not be negative.", field="generate_prompts", hint="0 leaves it out.")
-    prompts = first_of_each(read_prompts(args.prompts), args.first)
+    prompts = first_of_each(OWN_PROMPTS if args.prompts is None else read_prompts(args.prompts), args.first)
     facts = provenance(args.argv)  # of the code that measures, not of what the repository holds later
     engine = flags.open_engine(args, base.pair, drafters)
     for prompt in prompts:

@@ -1,7 +1,7 @@
 """Prompts that ship with the project, written for it: five for each flavour the embedded target knows. Plain data.
 
-The bench proper takes its prompts from validation documents, which do not ship; these serve a small measurement on the
-page, and no recorded number comes from them.
+Validation documents, the prompts of BENCHMARKS.md, do not ship; these do. The page measures on them, and its recorded
+comparison was measured on them, because the races behind its bars ship as well.
 """
 
 from __future__ import annotations
