@@ -24,6 +24,11 @@ HERE = Path(__file__).resolve().parent
 HEARING = (
     "window.heard = []; window.addEventListener('specdiff:open-race', (event) => window.heard.push(event.detail));"
 )
+REFUSING = """() => {
+    const ask = window.fetch;
+    const full = () => new Response(JSON.stringify({ detail: 'The queue is full.' }), { status: 503 });
+    window.fetch = async (address, ...rest) => (String(address).includes('queue/join') ? full() : ask(address, ...rest));
+}"""
 STATUS = ".sd-cmp .sd-status"
 TEXT = f"document.querySelector('{STATUS}').textContent"
 SOURCE = "document.querySelector('.sd-cmp .sd-source').textContent"
@@ -207,8 +212,7 @@ def test_an_event_that_ends_without_a_frame(browser: Any, address: str) -> None:
     with visit(browser, address, before=HEARING) as page:
         open_tab(page)
         measure(page)
-        refused = {"status": 503, "content_type": "application/json", "body": '{"detail": "The queue is full."}'}
-        page.route("**/queue/join*", lambda route: route.fulfill(**refused))
+        page.evaluate(REFUSING)
         page.click("#sd-cmp-run")
         page.wait_for_selector(".sd-cmp.sd-busy")
         assert page.evaluate("document.querySelector('#sd-open').inert")
