@@ -27,7 +27,7 @@ HEARING = (
 REFUSING = """() => {
     const ask = window.fetch;
     const full = () => new Response(JSON.stringify({ detail: 'The queue is full.' }), { status: 503 });
-    window.fetch = async (address, ...rest) => (String(address).includes('queue/join') ? full() : ask(address, ...rest));
+    window.fetch = async (url, ...rest) => (String(url).includes('queue/join') ? full() : ask(url, ...rest));
 }"""
 STATUS = ".sd-cmp .sd-status"
 TEXT = f"document.querySelector('{STATUS}').textContent"
