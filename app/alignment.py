@@ -65,7 +65,10 @@ PAPER_SELECTION = (
 def is_streak(run: Training) -> bool:
     """Whether a run's command gave the streak loss a weight."""
     weight = re.search(r"--streak[ =](\S+)", run.command)
-    return weight is not None and float(weight[1]) > 0
+    try:
+        return weight is not None and float(weight[1]) > 0
+    except ValueError:  # a word that is no number: nothing that a figure can be drawn from
+        return False
 
 
 def streak_curve(runs: Iterable[Training]) -> list[tuple[int, float]]:
@@ -89,6 +92,7 @@ def streak_curve(runs: Iterable[Training]) -> list[tuple[int, float]]:
 
 def selection_curve(cells: Iterable[Mapping[str, Any]]) -> list[tuple[int, float]]:
     """(K, τ) by self-selection, from a bench's cells, of the drafter and window with the most K; one window is K = 1.
+    Cells whose length a controller chooses do not count.
 
     Cells name ``drafter``, ``gamma``, ``steps``, ``tau``, and where it is not one window ``nodes``, ``drafts`` and
     ``selection``. Nothing comes back without K = 1 and at least two more.
@@ -97,7 +101,8 @@ def selection_curve(cells: Iterable[Mapping[str, Any]]) -> list[tuple[int, float
     for cell in cells:
         drafts = int(cell.get("drafts") or cell.get("num_drafts") or 1)
         chosen = drafts == 1 or cell.get("selection") == "self"
-        if chosen and cell["drafter"] != "none" and not (cell.get("nodes") or cell.get("tree_nodes")) and cell["tau"]:
+        plain = cell["drafter"] != "none" and not cell.get("auto")
+        if chosen and plain and not (cell.get("nodes") or cell.get("tree_nodes")) and cell["tau"]:
             found[cell["drafter"], cell["gamma"], cell["steps"]][drafts] = float(cell["tau"])
     curves = [(key, sorted(taus.items())) for key, taus in found.items() if 1 in taus and len(taus) > 2]
     if not curves:

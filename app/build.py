@@ -46,16 +46,16 @@ def player_script(traces: Path) -> str:
     """What the player component runs when it appears: import the modules, mount once."""
     help = {f"set-{name}": str(controls.FIELDS[name].metadata["help"]) for name in controls.MAIN}
     recordings = [{"title": session.caption(path), "url": served(path)} for path in sorted(traces.glob("*.jsonl.gz"))]
-    return _mounting("main.js", {"help": help, "recordings": recordings})
+    return _mounting("main.js", {"help": help, "recordings": recordings, "patience": session.PATIENCE})
 
 
 def race_script() -> str:
     """The same for the Race tab's player; it runs when the tab is first opened."""
-    return _mounting("race.js", {"methods": race.known_methods()})
+    return _mounting("race.js", {"methods": race.known_methods(), "patience": race.PATIENCE})
 
 
 def _mounting(module: str, options: dict[str, Any]) -> str:
-    shared = {"plotly": served(PLOTLY), "crowded": CROWDED}
+    shared = {"plotly": served(PLOTLY), "crowded": CROWDED, "noSteps": controls.NO_STEPS}
     return (
         f"import(new URL({json_for_script(served(STATIC / module))}, document.baseURI))"
         f".then((player) => player.mount(element, props, watch, {json_for_script(shared | options)}));"
@@ -101,10 +101,10 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
 
     def run_race(request: gr.Request, prompt: str, methods: list[str], *values: Any) -> Iterator[str]:
         chosen = {"methods": methods, **dict(zip(race.SETTINGS, values, strict=True))}
-        yield from decode_methods(prompt, chosen, f"{request.session_hash}/race")
+        yield from decode_methods(prompt, chosen, race.visitor(request.session_hash))
 
     def stop_race(request: gr.Request) -> None:
-        stops.stop(f"{request.session_hash}/race")
+        stops.stop(race.visitor(request.session_hash), race.PATIENCE)
 
     with gr.Blocks(title="SpecDiff Lab", analytics_enabled=False, fill_width=True) as page:
         with gr.Row(elem_id="sd-top"):

@@ -14,19 +14,23 @@ from app.engines import Factory
 from app.gpu import on_gpu
 from app.html import json_for_script
 from app.session import Stops
+from specdiff_core.summary import CROWDED
 
 COMPARE = Path(__file__).resolve().parent.parent / "assets" / "compare"
 RESULTS = "results.json"
 TEMPLATE = '<div class="sd sd-cmp" role="region" aria-label="Comparison of methods"></div>'
-PATIENCE = 6.0
-"""Seconds that a stopped measurement gets for its last frame: the pass under way ends, then what was measured is
-folded."""
+PATIENCE = 30.0
+"""Seconds that a stopped measurement gets for its last frame: the pass under way ends, then what was measured is folded
+and its races are packed."""
+ENDED = "() => { if (window.specdiffCompare) window.specdiffCompare.ended(); }"
+"""Tells the tab that the server's event is over, however it ended: refused, failed, or cut off with the connection."""
 
 
 def compare_script(folder: Path, served: Callable[[Path], str], plotly: str, script: Path) -> str:
     """What the component runs when it appears."""
     recorded = f"{served(folder)}/" if (folder / RESULTS).is_file() else ""
-    options = json_for_script({"plotly": plotly, "recorded": recorded, "results": RESULTS})
+    told = {"plotly": plotly, "recorded": recorded, "results": RESULTS, "crowded": CROWDED, "patience": PATIENCE}
+    options = json_for_script(told)
     return (
         f"import(new URL({json_for_script(served(script))}, document.baseURI))"
         f".then((compare) => compare.mount(element, props, watch, {options}));"
@@ -70,6 +74,8 @@ def compare_tab(factory: Factory, script: str) -> None:
         trigger_mode="once",
         api_visibility="private",
     )
+    for over in (running.then, running.failure):  # together they hear of every end
+        over(None, None, None, js=ENDED, show_progress="hidden", api_visibility="private")
     stop_button.click(stop, None, None, queue=False, show_progress="hidden", api_visibility="private").then(
         None, None, None, cancels=[running]
     )

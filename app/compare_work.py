@@ -8,6 +8,7 @@ ends the decode under way at its next pass; that run does not count, and what wa
 from __future__ import annotations
 
 import base64
+import dataclasses
 import datetime
 import os
 import platform
@@ -37,6 +38,8 @@ TOKENS = 96
 """New tokens of each run, as in the bench; the end of a text is ignored, so that all runs are equally long."""
 TEMPERATURES = (0.0, 0.7, 1.0)
 MOST_PROMPTS, MOST_REPEATS = 5, 3
+PROBE = 4
+"""Tokens of the decode that shows whether a method can be used here."""
 DEFAULT_METHODS = ("autoregressive", "prompt_lookup", "specdiff", "dflash", "ddtree")
 
 
@@ -88,7 +91,8 @@ def cell_of(method: Method, base: DecodeConfig) -> Cell:
 
 def use_of(config: DecodeConfig) -> tuple[object, ...]:
     """What tells one method from another in the settings of a run."""
-    return (config.drafter, config.gamma, config.steps, config.tree_nodes, config.num_drafts, config.selection)
+    shape = (config.tree_nodes, config.num_drafts, config.selection, config.auto)
+    return (config.drafter, config.gamma, config.steps, *shape)
 
 
 class Watched:
@@ -131,16 +135,21 @@ class Measurement:
 
     Args:
         choice: what :func:`check_choice` returned.
+        run: the name under which errors are logged.
     """
 
-    def __init__(self, factory: Factory, choice: tuple[tuple[Method, ...], int, int, DecodeConfig]) -> None:
+    def __init__(
+        self, factory: Factory, choice: tuple[tuple[Method, ...], int, int, DecodeConfig], *, run: str = ""
+    ) -> None:
         self.stop, self.done, self.told = threading.Event(), threading.Event(), threading.Event()
+        self.gone = threading.Event()  # nobody listens any more
         self.error: Exception | None = None
         self.message, self.phase = "Preparing the measurement", "loading"  # then warming, measuring
         self.count, self.total = 0, 0  # runs that count
         self.left: float | None = None  # seconds, an estimate
         self.result: dict[str, Any] | None = None
-        self._factory = factory
+        self.left_out: list[str] = []  # methods that cannot be used here, each with the reason
+        self._factory, self._run_name = factory, run
         self._methods, self._per_flavour, self._repeats, self._base = choice
         self._watched: Watched | None = None
         self._labels: dict[tuple[object, ...], str] = {}
@@ -167,26 +176,57 @@ class Measurement:
             from specdiff_core.bench.sweep import sweep
 
             prompts = own_prompts(self._per_flavour)
-            cells = (BASELINE, *(cell_of(method, self._base) for method in self._methods))
-            labels = (METHODS[0].label, *(method.label for method in self._methods))
-            self._labels = {use_of(cell.config(self._base)): label for cell, label in zip(cells, labels, strict=True)}
-            engine = self._factory(PAIR, cells[-1].drafter, self._hear)
-            self._watched = Watched(engine, self.stop)
+            labels = {cell_of(method, self._base): method.label for method in self._methods}
+            named = {BASELINE: METHODS[0].label, **labels}
+            self._labels = {use_of(cell.config(self._base)): label for cell, label in named.items()}
             log: RowLog | None = None
             try:
-                for count, total, log in sweep(self._watched, prompts, cells, self._base, repeats=self._repeats):
+                cells = (BASELINE, *self._usable(prompts[0].prompt, labels))
+                for count, total, log in sweep(self._engine(), prompts, cells, self._base, repeats=self._repeats):
                     self._row(count, total, log)
             except Stopped:
                 pass  # what was finished is folded below
             except Exception as error:  # a card tells it; what was finished before is not lost
                 self.error = error
-            if log is not None and self.count:
+            if log is not None and self.count and not self.gone.is_set():
                 self.phase = "folding"
                 self.result = self._fold(log, prompts)
         except Exception as error:  # every failure becomes a card (app/errors.py), in the thread that shows it
             self.error = error
         finally:
             self.done.set()
+
+    def _engine(self) -> Watched:
+        """The engine of the pair, with no drafter made ready; asked for again, because the one before may be gone."""
+        self._watched = Watched(self._factory(PAIR, METHODS[0].drafter, self._hear), self.stop)
+        return self._watched
+
+    def _usable(self, prompt: str, labels: Mapping[Cell, str]) -> list[Cell]:
+        """The cells that decode here; the others are told in ``left_out``, so that one does not cost all.
+
+        Raises:
+            Exception: what the last of them said, if none can be used.
+        """
+        short = dataclasses.replace(self._base, max_new_tokens=PROBE)
+        usable: list[Cell] = []
+        failed: Exception | None = None
+        for cell, label in labels.items():
+            engine = self._engine()
+            self._hear("Trying each method, a few tokens long")
+            try:
+                for _ in engine.decode(prompt, cell.config(short), narrate=False):
+                    pass
+            except Stopped:
+                raise
+            except Exception as error:  # told beside the result, logged by app/errors.py
+                told, failed = card(error, self._run_name), error
+                reason = told["hint"] if told["code"] == "unexpected" else told["message"]
+                self.left_out.append(f"{label}: {reason}")
+            else:
+                usable.append(cell)
+        if failed is not None and not usable:
+            raise failed
+        return usable
 
     def _hear(self, message: str) -> None:
         self.message = message
@@ -222,6 +262,8 @@ class Measurement:
         facts = {**log.header, "prompts": counts, "cells": report(rows), "provenance": _origin(log.header)}
         table = table_of(facts, rows)
         table["asked"] = {"runs": self.total, "finished": self.count, "used": len(rows), "prompts": len(prompts)}
+        table["asked"]["flavours"] = len({prompt.flavour for prompt in prompts})
+        table["left_out"] = self.left_out
         vocabulary = Vocabulary(find_pair(PAIR).tokenizer)
         table["races"] = {}
         for flavour in flavours:
@@ -262,7 +304,7 @@ def stream(
     except Exception as error:  # shown as a card, logged by app/errors.py
         yield refusal(error, run)
         return
-    work = Measurement(factory, choice)
+    work = Measurement(factory, choice, run=run)
     stops.add(session, work)
     last, told = "", float("-inf")
     try:
@@ -283,6 +325,7 @@ def stream(
             yield last
         yield _last_frame(run, seq + 1, work)
     finally:
+        work.gone.set()  # first: who stops must know
         work.stop.set()
         work.told.set()
         stops.remove(session, work)

@@ -90,6 +90,25 @@ def preset_values(preset: Preset) -> dict[str, Any]:
     return {name: shown(value) for name, value in values.items() if name not in kept}
 
 
+NO_STEPS = tuple(
+    dict.fromkeys(one.name for spec in PAIRS.values() for one in spec.drafters if one.drafting != "denoise")
+)
+"""Drafters that denoise nothing: T means nothing to them."""
+
+
+def in_short(config: Mapping[str, Any]) -> str:
+    """The settings of a recorded run in a few words: ``block γ 8 T 1 ratio``. A trace may be older than a setting."""
+    auto, nodes, drafts = (config.get(name) for name in ("auto", "tree_nodes", "num_drafts"))
+    words = [config["drafter"], f"γ {'≤ ' if auto else ''}{config['gamma']}"]
+    if nodes:
+        words.append(f"B {nodes}")
+    elif drafts and drafts > 1:
+        words.append(f"K {drafts} {config['selection'].replace('_', '-')}")
+    elif config["drafter"] not in NO_STEPS and not (auto and config["steps"] == 1):
+        words.append(f"T {'≤ ' if auto else ''}{config['steps']}")
+    return " ".join([*words, *(["auto"] if auto else []), config["rule"]])
+
+
 def shown(value: Any) -> Any:
     """A setting as its widget shows it: None is an empty box."""
     return "" if value is None else value

@@ -54,8 +54,11 @@ LESSONS = (
             "its first m tokens, the run it is expected to survive, and tests the best as a point mass. The trie lets "
             "the target's draws walk all of them; multi-round tests one after the other on what is left of p. All "
             "three keep the target's law.",
-            "Not every drafter denoises: a small autoregressive model needs a pass for each token, and prompt lookup "
-            "copies from the text without any. For them T means nothing.",
+            "Not every drafter denoises: a small autoregressive model needs a pass for each token, and so does EAGLE, "
+            "one layer that continues the target's own hidden states (EAGLE-2 grows a tree, a pass for each depth). "
+            "Prompt lookup copies from the text without any. For them T means nothing.",
+            "Auto chooses γ as it goes: each round drafts as many tokens, at most those set, as earlier rounds say are "
+            "worth their time, and ends a draft where the drafter doubts it.",
         ),
     ),
     (

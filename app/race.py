@@ -23,6 +23,8 @@ FEWEST, MOST = 2, 6
 DEFAULT = ("autoregressive", "specdiff", "dflash")
 RULES = ("ratio", "match")
 """Rules that keep the target's law for every method."""
+PATIENCE = 6.0
+"""Seconds that a stopped race gets for its last frame: the trace of all its lanes is packed first."""
 SETTINGS = ("temperature", "rule", "max_new_tokens", "seed", "pair")
 """What a visitor chooses for all lanes alike, in the order of the widgets."""
 
@@ -70,6 +72,11 @@ def plan(values: Mapping[str, Any]) -> Plan:
         )
     lanes = {method.name: method.config(base) for method in here if method.name in chosen}
     return Plan(dict(sorted(lanes.items(), key=lambda lane: lane[0] != BASELINE)), apart=True)
+
+
+def visitor(session: str | None) -> str:
+    """The name under which a visitor's race can be stopped; the Live tab's run has another."""
+    return f"{session}/race" if session else ""
 
 
 def choices(pair: str) -> list[tuple[str, str]]:

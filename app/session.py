@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.controls import check_prompt, check_settings
+from app.controls import check_prompt, check_settings, in_short
 from app.engines import Factory
 from app.errors import card, new_run_id
 from specdiff_core.config import DecodeConfig
@@ -38,6 +38,8 @@ SETTLE = 0.4
 lane has its own warm-up, so that neither pays for the other."""
 BETWEEN = 0.5
 """Seconds of the next lane's warm-up, in which a page draws the text of the one that is done."""
+PATIENCE = 1.5
+"""Seconds that a stopped run gets for its last frame, before Gradio cancels the rest."""
 TOLD_LIVE = (RunStarted, PiecesSeen, Committed, Finished, Failed)
 """What the page hears while a lane is measured; everything else waits for the whole trace."""
 
@@ -163,7 +165,9 @@ class Stops:
         self._works: dict[str, Work] = {}
 
     def add(self, session: str, work: Work) -> None:
-        """Remember the run of a session; an older one of the same session is stopped."""
+        """Remember the run of a session; an older one of the same session is stopped. Without a name there is none."""
+        if not session:
+            return
         with self._lock:
             older, self._works[session] = self._works.get(session), work
         if older is not None:
@@ -175,8 +179,8 @@ class Stops:
             if self._works.get(session) is work:
                 del self._works[session]
 
-    def stop(self, session: str, patience: float = 1.5) -> None:
-        """Ask the session's run to end, and give its last frame a moment to leave before Gradio cancels the rest."""
+    def stop(self, session: str, patience: float = PATIENCE) -> None:
+        """Ask the session's run to end, and wait for its last frame to leave."""
         with self._lock:
             work = self._works.get(session)
         if work is not None:
@@ -219,7 +223,7 @@ def stream(
         return
     work = Work(factory, text, plan, run=run, watched=True)
     stage = {"lanes": list(plan.lanes)} if plan.apart else {}  # who is to come
-    if stops is not None and session:
+    if stops is not None:
         stops.add(session, work)
     last = frame(run, seq, phase="loading", message="Preparing the run", **stage)
     try:
@@ -236,7 +240,7 @@ def stream(
     finally:
         work.stop.set()
         work.told.set()
-        if stops is not None and session:
+        if stops is not None:
             stops.remove(session, work)
 
 
@@ -322,7 +326,7 @@ def caption(path: Path) -> str:
         drafted = next((event["config"] for event in events if event["config"]["drafter"] != "none"), None)
     if drafted is None:
         return f"vanilla: {title}"
-    return f"{drafted['drafter']} γ {drafted['gamma']} T {drafted['steps']} {drafted['rule']}: {title}"
+    return f"{in_short(drafted)}: {title}"
 
 
 def recording(path: str) -> str:

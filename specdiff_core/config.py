@@ -149,7 +149,8 @@ class DecodeConfig:
     tree_nodes: int = setting(
         0,
         "Draft tree",
-        "Nodes of a tree of drafts, grown from one drafter pass and verified in one target pass; 0 drafts one window.",
+        "Nodes of a tree of drafts, grown from one drafter pass (EAGLE-2: one per depth) and verified in one target "
+        "pass; 0 drafts one window.",
         symbol="B",
         unit="nodes",
         low=0,

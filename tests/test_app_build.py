@@ -24,6 +24,7 @@ from app import build, launch, scripts, session
 from app.endpoint import race_endpoint
 from specdiff_core.config import DecodeConfig
 from specdiff_core.errors import PairUnavailable
+from specdiff_core.registry import PAIRS
 from specdiff_core.trace import write_trace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -163,6 +164,9 @@ def test_the_endpoint_is_typed_and_documented() -> None:
         assert f"            {name}: " in str(race.__doc__)
         if name in defaults:
             assert parameter.default == defaults[name]
+    for spec in PAIRS.values():
+        for drafter in spec.drafters:
+            assert f'"{drafter.name}"' in str(race.__doc__)
 
 
 def test_the_endpoint_refuses_in_words() -> None:

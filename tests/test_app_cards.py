@@ -126,6 +126,7 @@ def test_a_streak_curve_begins_where_its_weights_were() -> None:
     assert alignment.streak_curve([before, told]) == [(0, 2.375), (100, 2.75)], "a measured beginning goes first"
     assert alignment.streak_curve([first]) == [], "without a beginning there is nothing to divide by"
     assert alignment.streak_curve([before]) == []
+    assert alignment.streak_curve([before, streak(100, (100, 2.75), weight="much")]) == [], "a word is no weight"
 
 
 def cell(drafts: int, tau: float, **more: object) -> dict[str, object]:
@@ -138,6 +139,8 @@ def test_a_selection_curve_takes_the_cells_that_differ_in_k_only() -> None:
     others = [
         cell(4, 9.0, selection="trie"),
         cell(4, 9.0, nodes=16),
+        cell(4, 9.0, auto=True),
+        cell(1, 9.0, auto=True),
         cell(4, 9.0, gamma=4),
         cell(4, 9.0, drafter="block"),
         {"drafter": "none", "gamma": 1, "steps": 1, "tau": 1.0},

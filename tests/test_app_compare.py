@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gc
 import json
 import subprocess
@@ -20,7 +21,7 @@ from app import build, compare, compare_work
 from app.session import Stops
 from specdiff_core.bench.showcase import build_showcase, open_stored, write_showcase
 from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import OutOfMemory
+from specdiff_core.errors import ConfigError, OutOfMemory
 from specdiff_core.events import Event, Finished
 from specdiff_core.metrics import fold
 from specdiff_core.trace import read_trace
@@ -77,6 +78,78 @@ def test_several_drafts_are_measured_as_several() -> None:
     assert {config.num_drafts for _, config in decoder.calls if config.drafter != "none"} == {4}
 
 
+class Lacking(FakeDecoder):
+    """Has no weights for some drafters, as :meth:`Engine.drafter` tells it."""
+
+    def __init__(self, *missing: str) -> None:
+        super().__init__()
+        self.missing = missing
+
+    def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
+        if config.drafter in self.missing:
+            raise ConfigError(f"The drafter {config.drafter!r} is not available: no file.", field="drafter")
+        yield from super().decode(prompt, config, **options)
+
+
+def test_a_method_that_cannot_be_used_is_left_out_with_its_reason() -> None:
+    """And costs nobody else's measurement; an error comes only where none is left."""
+    decoder, asked = Lacking("block"), []
+
+    def make(pair: str, drafter: str, progress: Any) -> Lacking:
+        asked.append(drafter)
+        return decoder
+
+    told = compare_work.stream(make, CHOICE, stops=Stops(), session="one")
+    last = json.loads(list(told)[-1])
+    assert (last["phase"], last["count"]) == ("finished", 8) and set(asked) == {"none"}
+    (table,) = last["comparison"]["tables"]
+    assert [cell["group"] for cell in table["cells"]] == ["none/window", "prompt_lookup/window"]
+    assert table["left_out"] == ["Block diffusion (DFlash): The drafter 'block' is not available: no file."]
+    tried = [config for _, config in decoder.calls if config.max_new_tokens == compare_work.PROBE]
+    assert [config.drafter for config in tried] == ["prompt_lookup"]
+    alone = frames(Lacking("block", "prompt_lookup"))[-1]
+    assert alone["card"]["code"] == "config" and "not available" in alone["card"]["message"]
+    assert alone["comparison"] is None
+
+
+def test_methods_are_told_apart_by_all_their_settings() -> None:
+    base = DecodeConfig()
+    changes = ({}, {"auto": True}, {"gamma": 4}, {"tree_nodes": 9}, {"num_drafts": 2})
+    assert len({compare_work.use_of(dataclasses.replace(base, **change)) for change in changes}) == len(changes)
+
+
+def test_nobody_is_told_what_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed tab: what was measured is neither folded nor packed."""
+    work: list[compare_work.Measurement] = []
+    folded: list[bool] = []
+    start = compare_work.Measurement.start
+
+    def kept(self: compare_work.Measurement) -> None:
+        work.append(self)
+        start(self)
+
+    monkeypatch.setattr(compare_work.Measurement, "start", kept)
+    monkeypatch.setattr(compare_work.Measurement, "_fold", lambda *_: folded.append(True))
+    told = compare_work.stream(factory(FakeDecoder(pace=0.01)), CHOICE, stops=Stops(), session="me")
+    for _ in told:
+        if work and work[0].count > 2:
+            break
+    told.close()  # type: ignore[attr-defined]
+    assert work[0].done.wait(5) and work[0].error is None and not folded
+
+
+def test_an_early_end_has_met_all_flavours() -> None:
+    """The first prompts of all flavours come before the second of any; no interval where one has a single prompt."""
+    last = frames(UntilStopped(stop_at=19), {**CHOICE, "prompts": 2})[-1]
+    (table,) = last["comparison"]["tables"]
+    assert table["prompts"] == {"dialogue": 2, "stories": 2, "math": 1, "code": 1}
+    assert table["asked"] == {"runs": 24, "finished": 18, "used": 18, "prompts": 8, "flavours": 4}
+    cell = table["cells"][1]
+    assert cell["speedup"]["low"] is None
+    known = {flavour: part["low"] is not None for flavour, part in cell["by_flavour"].items()}
+    assert known == {"dialogue": True, "stories": True, "math": False, "code": False}
+
+
 def test_frames_are_rare_and_say_what_is_measured() -> None:
     told = frames(FakeDecoder(pace=0.004))
     progress = [frame for frame in told if frame["phase"] == "measuring"]
@@ -111,7 +184,7 @@ def test_stop_shows_what_was_finished_and_nothing_else() -> None:
     assert decoder.pressed.is_set()
     assert (last["phase"], last["count"], last["total"]) == ("stopped", 7, 12)
     (table,) = last["comparison"]["tables"]
-    assert table["asked"] == {"runs": 12, "finished": 7, "used": 6, "prompts": 4}
+    assert table["asked"] == {"runs": 12, "finished": 7, "used": 6, "prompts": 4, "flavours": 4}
     assert table["prompts"] == {"dialogue": 1, "stories": 1}
     assert all(cell["runs"] == 2 for cell in table["cells"])
     for race in table["races"].values():
@@ -217,3 +290,11 @@ def test_the_measurement_queues_with_every_other_decode() -> None:
     assert len(functions) >= 3
     assert {fn.concurrency_limit for fn in functions} == {1}
     assert compare.COMPARE.name == "compare"
+
+
+def test_the_tab_hears_of_every_end() -> None:
+    """A refusal or a lost connection brings no frame: Gradio's own events tell the tab."""
+    page = build.build(factory(FakeDecoder()))
+    told = [fn for fn in page.fns.values() if fn.js == compare.ENDED]
+    assert sorted(fn.trigger_only_on_failure for fn in told) == [False, True]
+    assert all(fn.trigger_after is not None for fn in told)

@@ -131,3 +131,23 @@ def test_drafters_follow_the_pair() -> None:
     for name, spec in PAIRS.items():
         assert [drafter for _, drafter in controls.drafter_choices(name)] == [d.name for d in spec.drafters]
     assert [name for _, name in controls.pair_choices({"gpt2-mdlm": "no files"})] == ["embedded"]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "block γ 8 T 1 ratio"),
+        ({"gamma": 16, "auto": True}, "block γ ≤ 16 auto ratio"),
+        ({"gamma": 16, "steps": 4, "auto": True}, "block γ ≤ 16 T ≤ 4 auto ratio"),
+        ({"tree_nodes": 9}, "block γ 8 B 9 ratio"),
+        ({"num_drafts": 4, "selection": "multi_round"}, "block γ 8 K 4 multi-round ratio"),
+        ({"drafter": "eagle", "rule": "match"}, "eagle γ 8 match"),
+        ({"drafter": "prompt_lookup"}, "prompt_lookup γ 8 ratio"),
+    ],
+)
+def test_settings_in_short(values: dict[str, object], words: str) -> None:
+    assert controls.in_short(DecodeConfig.parse(values).to_dict()) == words
+
+
+def test_a_trace_may_be_older_than_a_setting() -> None:
+    assert controls.in_short({"drafter": "mdlm", "gamma": 8, "steps": 2, "rule": "naive"}) == "mdlm γ 8 T 2 naive"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from app_fakes import FakeDecoder
 
-from app import engines, session
+from app import engines, race, session
 from app.errors import card
 from app.summary import summarise
 from specdiff_core.config import DecodeConfig
@@ -335,3 +335,14 @@ def test_the_summary_of_vanilla_alone() -> None:
     told = summarise({"vanilla": list(FakeDecoder().decode("Once", DecodeConfig(drafter="none", max_new_tokens=5)))})
     assert told["speedup"] is None and told["drafted"] is None
     assert told["vanilla"]["new_tokens"] == 5
+
+
+def test_without_a_session_nobody_can_be_stopped() -> None:
+    """Two visitors without a name are not one: the second must not stop the first."""
+    stops, works = session.Stops(), [session.Work(factory(FakeDecoder()), "", session.Plan({})) for _ in range(2)]
+    for work in works:
+        stops.add("", work)
+    stops.stop("", 0.0)
+    assert not any(work.stop.is_set() for work in works)
+    stops.remove("", works[0])
+    assert (race.visitor(None), race.visitor(""), race.visitor("a")) == ("", "", "a/race")

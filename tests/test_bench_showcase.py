@@ -258,4 +258,5 @@ def test_a_missing_vocabulary_is_told(tmp_path: Path) -> None:
 def test_own_prompts() -> None:
     assert len({prompt.id for prompt in OWN_PROMPTS}) == len(OWN_PROMPTS) == 20
     assert [prompt.flavour for prompt in own_prompts(1)] == ["dialogue", "stories", "math", "code"]
-    assert len(own_prompts(3)) == 12
+    assert [prompt.id.rsplit("-", 1)[1] for prompt in own_prompts(3)] == ["1"] * 4 + ["2"] * 4 + ["3"] * 4
+    assert [prompt.flavour for prompt in own_prompts(3)] == ["dialogue", "stories", "math", "code"] * 3

@@ -24,6 +24,11 @@ HERE = Path(__file__).resolve().parent
 HEARING = (
     "window.heard = []; window.addEventListener('specdiff:open-race', (event) => window.heard.push(event.detail));"
 )
+REFUSING = """() => {
+    const ask = window.fetch;
+    const full = () => new Response(JSON.stringify({ detail: 'The queue is full.' }), { status: 503 });
+    window.fetch = async (url, ...rest) => (String(url).includes('queue/join') ? full() : ask(url, ...rest));
+}"""
 STATUS = ".sd-cmp .sd-status"
 TEXT = f"document.querySelector('{STATUS}').textContent"
 SOURCE = "document.querySelector('.sd-cmp .sd-source').textContent"
@@ -153,6 +158,8 @@ def test_measuring_here_with_progress(browser: Any, address: str, tmp_path: Path
         heard = page.evaluate("window.heard[0]")
         assert heard["url"].startswith("blob:")
         raced(page, heard)
+        chip = "document.querySelector('#race-player .sd-source').textContent"
+        assert "● Measured here" in page.evaluate(chip) and "Recording" not in page.evaluate(chip)
         body = fetched(page, heard["url"])
         assert set(heard["lanes"]) <= set(read_trace(body).lanes)
         with page.expect_download() as download:
@@ -177,15 +184,65 @@ def test_stop_keeps_what_was_measured(browser: Any, address: str) -> None:  # no
         assert len(labels(page)) == 6
 
 
-def test_a_failure_is_a_card(browser: Any, address: str) -> None:  # noqa: F811
+def choose(page: Any, *wanted: str) -> None:
+    """Tick these methods and no others."""
+    boxes = page.locator("#sd-cmp-methods label")
+    for i in range(boxes.count()):
+        boxes.nth(i).locator("input").set_checked(boxes.nth(i).inner_text().strip() in wanted)
+
+
+def test_a_method_that_cannot_be_used_is_left_out(browser: Any, address: str) -> None:  # noqa: F811
+    """And named with its reason; where nothing else was chosen, its reason is a card."""
     with visit(browser, address) as page:
         open_tab(page)
         measure(page)
-        page.locator("#sd-cmp-methods").get_by_label("SpecDiff-2", exact=True).check()
+        choose(page, "SpecDiff-2")
         page.click("#sd-cmp-run")
         page.wait_for_selector(".sd-cmp .sd-card:not([hidden])")
         assert "Draw fewer drafts." in page.inner_text(".sd-cmp .sd-card")
         assert len(labels(page)) > 3  # the recording is still there
+        choose(page, "SpecDiff-2", "Prompt lookup")
+        page.click("#sd-cmp-run")
+        page.wait_for_function(f"/Left out: SpecDiff-2: The device ran out of memory[.]/.test({SOURCE})")
+        assert set(labels(page)) == {"Vanilla", "Prompt lookup"}
+
+
+def test_an_event_that_ends_without_a_frame(browser: Any, address: str) -> None:  # noqa: F811
+    """The server refuses it: the tab says so and is free again; a race that is asked for meanwhile is not drawn."""
+    with visit(browser, address, before=HEARING) as page:
+        open_tab(page)
+        measure(page)
+        page.evaluate(REFUSING)
+        page.click("#sd-cmp-run")
+        page.wait_for_selector(".sd-cmp.sd-busy")
+        assert page.evaluate("document.querySelector('#sd-open').inert")
+        page.wait_for_selector(".sd-cmp .sd-card:not([hidden])")
+        assert "ended without a result" in page.inner_text(".sd-cmp .sd-card")
+        assert page.locator(STATUS).is_hidden() and page.locator(".sd-cmp.sd-busy").count() == 0
+        assert page.evaluate("window.specdiffCompare.live") is None
+        assert not page.evaluate("document.querySelector('#sd-open').inert")
+        page.evaluate("window.specdiffCompare.busy(true)")
+        page.locator(".sd-cmp-bar").first.click()
+        page.wait_for_selector("#race-player .sd-card:not([hidden])")
+        assert "being measured" in page.inner_text("#race-player .sd-card")
+        assert page.evaluate("window.specdiffRace.trace") is None
+        page.evaluate("window.specdiffCompare.over()")
+
+
+def test_a_busy_machine_strikes_the_speed_ups(browser: Any, address: str) -> None:  # noqa: F811
+    """At the top, and in the rows that it is about."""
+    with visit(browser, address) as page:
+        open_tab(page)
+        assert page.locator(".sd-cmp .sd-busy-machine").is_hidden()
+        page.evaluate(
+            "const one = window.specdiffCompare;"
+            " one.table.cells.find((cell) => cell.drafter !== 'none').waiting = 0.2; one.draw()"
+        )
+        assert "0.20" in page.inner_text(".sd-cmp .sd-busy-machine")
+        struck = page.locator(".sd-cmp-table tr[data-busy=true]")
+        assert struck.count() == 1
+        look = struck.locator(".sd-cmp-value b").evaluate("(one) => getComputedStyle(one).textDecorationLine")
+        assert look == "line-through"
 
 
 def test_without_a_recording(browser: Any, tmp_path: Path) -> None:  # noqa: F811

@@ -240,3 +240,75 @@ def test_many_branches_are_few_until_somebody_asks(browser: Any, address: str, t
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
             button.click()
             assert lines.count() == 8
+
+
+TELL = "(detail) => window.dispatchEvent(new CustomEvent('specdiff:open-race', { detail }))"
+
+
+def test_of_several_recordings_the_last_is_shown(browser: Any, address: str, folder: Path) -> None:  # noqa: F811
+    """Whichever arrives first."""
+    url = f"gradio_api/file={folder.as_posix()}/bench/race.jsonl.gz"
+    with visit(browser, address) as page:
+        open_race(page)
+        page.evaluate(
+            "(url) => { const { fetch } = window; let first = true; window.fetch = async (...words) => {"
+            " const slow = first; first = false; const answer = await fetch(...words);"
+            " if (slow) await new Promise((done) => setTimeout(() => { window.late = true; done(); }, 700));"
+            " return answer; };"
+            " for (const lane of ['block/9/1', 'mdlm/4/1']) window.dispatchEvent(new CustomEvent("
+            "'specdiff:open-race', { detail: { url, lanes: ['vanilla', lane] } })); }",
+            url,
+        )
+        page.wait_for_function("window.specdiffRace.trace && window.late")
+        page.wait_for_timeout(300)
+        assert page.evaluate("window.specdiffRace.names") == ["vanilla", "mdlm/4/1"]
+
+
+def test_the_race_before_comes_back_whole(browser: Any, address: str, folder: Path) -> None:  # noqa: F811
+    """A race that ends before anything is known of it: lanes, labels and the selection are those of the one shown."""
+    url = f"gradio_api/file={folder.as_posix()}/bench/race.jsonl.gz"
+    detail = {"url": url, "lanes": ["vanilla", "block/9/1"], "labels": {"block/9/1": "block γ 9"}}
+    with visit(browser, address) as page:
+        open_race(page)
+        page.evaluate(TELL, detail)
+        page.wait_for_function(RACED)
+        page.evaluate(
+            "async () => { const race = window.specdiffRace;"
+            " await race.receive({ run: 'x', phase: 'loading', message: 'Preparing', lanes: ['vanilla', 'dflash'] });"
+            " window.between = race.selected;"
+            " await race.receive({ run: 'x', phase: 'failed',"
+            " card: { title: 'No', message: 'It failed.', hint: '', field: '' } }); }"
+        )
+        page.wait_for_function(RACED)
+        assert page.evaluate("window.between") == "dflash"
+        assert [words.lstrip("┆●") for words in rows(page, "label")] == ["Vanilla", "block γ 9"]
+        assert page.text_content("#race-player .race-chosen") == "block γ 9"
+        assert page.locator("#race-panel").get_attribute("aria-label") == "block γ 9"
+        assert page.locator("#race-player [role=tab][aria-selected=true]").count() == 1
+        assert page.evaluate("window.specdiffRace.live") is None
+
+
+def test_a_short_lane_wins_no_place(browser: Any, address: str, tmp_path: Path) -> None:  # noqa: F811
+    """It says where its text ended; lanes may be called like what every object has."""
+    lanes = {}
+    for name, most in {"vanilla": 40, "constructor": 40, "__proto__": 12}.items():
+        drafter = "none" if name == "vanilla" else "block"
+        run = list(FakeDecoder().decode("Once", DecodeConfig(drafter=drafter, max_new_tokens=most)))
+        lanes[name] = run if most == 40 else [*run[:-1], dataclasses.replace(run[-1], reason="end_of_text")]
+    write_trace(tmp_path / "short.jsonl", lanes)
+    with visit(browser, address) as page:
+        page.set_input_files("input[type=file]", str(tmp_path / "short.jsonl"))
+        page.wait_for_selector("#race-player .sd-chip:has-text('Opened file')")
+        page.wait_for_function(RACED)
+        assert rows(page, "place") == ["2", "1", "∎"]
+        assert rows(page, "tokens")[2] == "end of text at 12"
+        assert page.locator("#race-player .race-row").nth(2).get_attribute("data-state") == "short"
+
+
+def test_a_broken_file_is_told_where_it_can_be_seen(browser: Any, address: str, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "broken.jsonl").write_text("no trace", encoding="utf-8")
+    with visit(browser, address) as page:
+        page.click("#sd-tabs [role=tab]:has-text('Learn')")
+        page.wait_for_function("window.specdiff.asleep")
+        page.set_input_files("input[type=file]", str(tmp_path / "broken.jsonl"))
+        page.wait_for_selector("#sd-player .sd-card:visible")

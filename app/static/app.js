@@ -5,18 +5,23 @@ import { Player, autoSlow } from './player.js';
 import { countAt } from './fold.js';
 import { gzip, serialise, unpack, unzip } from './trace.js';
 import { h, text } from './dom.js';
-
-const QUIET_MS = 1600; // after Stop: how long to wait for the server's last frame
+import { REFUSAL, guard, measuring } from './measuring.js';
+import { knowNoSteps } from './draw_lanes.js';
 
 /**
  * What every player of the page does. A player of its own says what stands where (`arrange`), and knows its lanes: `show`
  * a trace, `restage` it, `draw` a moment of it, `drawLive` what was heard so far, `jump` to a round.
  */
 export class App {
-  /** @param {{run: string, stop: string, queue: string, prefix: string}} ids of the controls that belong to the player */
+  /**
+   * @param {{patience: number, noSteps: string[]}} options seconds the server takes for a stopped run's last frame; drafters that denoise nothing
+   * @param {{run: string, stop: string, queue: string, prefix: string}} ids of the controls that belong to the player
+   */
   constructor(root, options, ids) {
     this.root = root;
     this.ids = ids;
+    this.quiet = 1000 * options.patience + 300; // after Stop: milliseconds to wait for the last frame
+    knowNoSteps(options.noSteps);
     this.lanes = {};
     this.states = {};
     this.player = new Player({ duration: 0, stops: [] });
@@ -69,11 +74,15 @@ export class App {
     const over = this.measured && !race;
     this.measured = race;
     if (over) window.dispatchEvent(new Event('specdiff:measured'));
+    guard();
   }
 
   /** A message of the server. */
   async receive(message) {
-    if (message.source === 'file' && this.live) return; // a file that was opened while a race is measured comes too late
+    if (message.source === 'file' && measuring()) { // it was chosen before the measurement began
+      if (message.trace || !this.asleep) this.card.show(REFUSAL);
+      return;
+    }
     if (message.source === 'file' && message.card && this.asleep && this.elsewhere) return; // the visitor looks at the other player
     this.waiting = false;
     if (message.card) {
@@ -146,11 +155,15 @@ export class App {
 
   /** Another recording that ships with the page. */
   async replay(url) {
+    if (measuring()) {
+      this.card.show(REFUSAL);
+      return;
+    }
     try {
       const answer = await fetch(new URL(url, document.baseURI));
       if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
       const trace = await unzip(new Uint8Array(await answer.arrayBuffer()));
-      if (!this.live) this.show(trace, 'recording');
+      if (!measuring()) this.show(trace, 'recording');
     } catch (error) {
       this.card.show({ title: 'This recording could not be shown', message: 'The server did not send it whole.', hint: 'Reload the page, or press Run for a race of your own.', field: '' });
       console.warn('recording not shown:', error);
@@ -158,6 +171,7 @@ export class App {
   }
 
   pressedRun() {
+    if (this.root.classList.contains('sd-busy')) return; // Gradio does not hear it either
     this.card.hide();
     this.waiting = true;
     this.status.show('Waiting for a free place…');
@@ -191,8 +205,11 @@ export class App {
     const run = this.live ? this.live.run : null;
     this.status.show('Stopping…');
     setTimeout(() => {
-      if (this.root.classList.contains('sd-busy') && (this.live ? this.live.run : null) === run) this.finishLocally();
-    }, QUIET_MS);
+      if (!this.root.classList.contains('sd-busy') || (this.live ? this.live.run : null) !== run) return;
+      const heard = Boolean(this.live && this.live.told);
+      this.finishLocally();
+      if (heard) this.card.show({ title: 'The result did not come in time', message: 'The server was asked to stop and has not answered. What the page had heard is shown: texts and clocks, no draft windows.', hint: 'Run again.', field: '' });
+    }, this.quiet);
   }
 
   finishLocally() {
@@ -209,8 +226,7 @@ export class App {
   busy(on) {
     this.root.classList.toggle('sd-busy', on);
     this.root.querySelector('.sd-main').setAttribute('aria-busy', String(on)); // not what speaks: the status line
-    const open = document.querySelector('#sd-open');
-    if (open) open.inert = on; // its file would replace the race that is measured
+    guard();
   }
 
   act(change) {
@@ -275,7 +291,11 @@ export class App {
       else this.draw();
       if (wasPlaying && !this.player.playing) this.say();
     }
-    this.charts.tick(now);
+    try {
+      this.charts.tick(now);
+    } catch (error) {
+      console.error('a figure could not be drawn:', error); // the others, and the player, go on
+    }
     const moving = this.player.playing && !this.live;
     if (moving || this.dirty || this.charts.waiting) this.wake();
     else this.last = 0; // the next frame begins a new movement

@@ -3,14 +3,15 @@
 
 import { CardView, StatusView } from './draw_notes.js';
 import { Board, glyph } from './compare_board.js';
-import { MEAN, check, heat, marksOf, origin, placeLabels, progressWords, raceOf, sourceWords, withoutRaces } from './compare_fold.js';
+import { MEAN, busyMachine, check, doubted, heat, marksOf, meanWords, origin, placeLabels, progressWords, raceOf, sourceWords, withoutRaces } from './compare_fold.js';
 import { acceptanceCurves, colours, costFigure, flavourBars } from './compare_charts.js';
 import { loadPlotly } from './charts.js';
+import { guard, pauseAll } from './measuring.js';
 import { h, text } from './dom.js';
 
 const FIRST_SHOWN = 6; // methods that the charts begin with
 const LABEL_PIXELS = 6.1; // of a character of a chart label
-const QUIET_MS = 8000; // after Stop: how long to wait for the last frame
+const ENDED_MS = 2500; // after the end of the server's event: how long its last frame may take to arrive
 
 /** Buttons of which one is pressed; `choose(value)` hears which. */
 function choice(label, choose) {
@@ -42,6 +43,8 @@ class Compare {
     this.addresses = []; // of races that were measured here
     this.live = null; // while something is measured: {warming}; calm.js asks
     this.waiting = false; // Measure was pressed, no frame has come
+    this.heard = 0; // frames of the server, and presses of Measure
+    this.counted = null; // the run that was last spoken of
     this.plotly = null;
     this.visible = new Set();
     this.build();
@@ -55,12 +58,15 @@ class Compare {
     this.flavours = choice('Flavour', (value) => this.set({ flavour: value }));
     this.chip = h('span', { class: 'sd-chip' });
     this.words = h('span', { class: 'sd-source-words' });
+    this.doubt = h('p', { class: 'sd-busy-machine', role: 'status' });
+    this.voice = h('div', { class: 'sd-voice', 'aria-live': 'polite' });
+    this.status.element.removeAttribute('role'); // it changes every second: the voice says what is new
     this.empty = h('p', { class: 'sd-cmp-empty' });
     this.legend = h('div', { class: 'sd-cmp-legend', role: 'group', 'aria-label': 'Methods in the charts' });
     this.facts = h('dl', { class: 'sd-cmp-facts' });
     this.rule = h('p', { class: 'sd-sub' });
     this.save = h('button', { type: 'button', class: 'sd-link', onclick: () => this.download() }, 'Download these results (JSON)');
-    const [cost, costPanel] = chart('cost', 'What a round yields and what it costs', 'lines: equal speed-up = τ / cost');
+    const [cost, costPanel] = chart('cost', 'What a round yields and what it costs', 'lines: equal speed-up = τ / cost; over all flavours pooled, all tokens together');
     const [alpha, alphaPanel] = chart('alpha', 'Acceptance by position', 'α of each position that was reached; hollow: fewer than 20 tests');
     const [bars, barsPanel] = chart('bars', 'Speed-up by temperature and flavour', 'dotted: vanilla; whiskers: 95 % interval; a bar opens its race');
     this.places = { cost, alpha, bars };
@@ -71,7 +77,7 @@ class Compare {
       this.legend,
       h('div', { class: 'sd-cmp-charts' }, costPanel, alphaPanel, barsPanel),
       h('section', { class: 'sd-panel sd-cmp-origin', 'aria-label': 'Where these numbers come from' }, h('header', {}, h('h2', {}, 'Where these numbers come from'), this.save), this.facts, this.rule));
-    this.root.append(this.card.element, h('div', { class: 'sd-source' }, this.chip, this.words), this.status.element, this.empty, this.full);
+    this.root.append(this.card.element, h('div', { class: 'sd-source' }, this.chip, this.words), this.doubt, this.status.element, this.voice, this.empty, this.full);
     const watcher = new IntersectionObserver((entries) => {
       for (const entry of entries) this.visible[entry.isIntersecting ? 'add' : 'delete'](entry.target.dataset.figure);
       this.charts();
@@ -155,13 +161,14 @@ class Compare {
     const both = this.comparisons.recorded && this.comparisons.live;
     this.sources.draw(both ? [['recorded', 'Recorded', 'The comparison that ships with the page'], ['live', 'Measured here', 'Your own measurement']] : [], this.source);
     this.heats.draw(comparison.tables.map((one) => [one.temperature, heat(one.temperature), one.temperature ? 'The target samples' : 'The target always takes its most probable token']), table.temperature);
-    this.flavours.draw([[MEAN, 'Mean', 'Mean of the flavours'], ...table.flavours.map((name) => [name, name, `${table.prompts[name]} prompts`])], this.flavour);
-    this.board.draw(table, this.flavour, this.marks);
+    this.flavours.draw([[MEAN, ...meanWords(table)], ...table.flavours.map((name) => [name, name, `${table.prompts[name]} prompts`])], this.flavour);
+    this.board.draw(table, this.flavour, this.marks, doubted(table, this.options.crowded));
     this.drawLegend(comparison);
     this.facts.replaceChildren(...origin(table).flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, name === 'command' ? h('code', {}, value) : value)]));
-    const left = table.left_out.length ? ` Left out, to keep the recordings small: ${table.left_out.join('; ')}.` : '';
+    const left = !live && table.left_out.length ? ` Left out, to keep the recordings small: ${table.left_out.join('; ')}.` : '';
     const note = live ? 'Every method was measured with one set of settings. ' : `${comparison.choice} ${table.measured} settings were measured at this temperature.${left} `;
-    text(this.rule, `${note}${comparison.median}${busy(table)}`);
+    text(this.rule, `${note}${comparison.median}`);
+    text(this.doubt, busyMachine(table, this.options.crowded));
     this.redrawCharts();
   }
 
@@ -224,7 +231,8 @@ class Compare {
   /** Tell the race player which recording to play. */
   openRace({ race, lanes, labels, title }) {
     const url = race.data ? this.addressOf(race) : new URL(this.options.recorded + race.file, document.baseURI).href;
-    window.dispatchEvent(new CustomEvent('specdiff:open-race', { detail: { url, lanes, title, labels } }));
+    const source = race.data ? 'measured' : 'recording';
+    window.dispatchEvent(new CustomEvent('specdiff:open-race', { detail: { url, lanes, title, labels, source } }));
   }
 
   /** Where the browser keeps a race that was measured here. */
@@ -244,11 +252,13 @@ class Compare {
   }
 
   pressedRun() {
+    if (this.root.classList.contains('sd-busy')) return; // Gradio does not hear it either
     this.card.hide();
     this.waiting = true;
+    this.heard += 1;
     this.busy(true);
-    for (const one of [window.specdiff, window.specdiffRace]) if (one) one.player.pause(); // a replay would take its share of the processor
-    this.status.show('Waiting for a free place: one measurement or race runs at a time…');
+    pauseAll();
+    this.tell('Waiting for a free place: one measurement or race runs at a time…');
     this.status.element.scrollIntoView({ block: 'nearest' });
   }
 
@@ -259,15 +269,16 @@ class Compare {
       return;
     }
     const { run } = this;
-    this.status.show('Stopping; what was measured is added up…');
+    this.tell('Stopping; what was measured is added up…');
     setTimeout(() => {
-      if (this.root.classList.contains('sd-busy') && this.run === run) this.over();
-    }, QUIET_MS);
+      if (this.root.classList.contains('sd-busy') && this.run === run) this.failed('The server was asked to stop and has not answered.');
+    }, 1000 * this.options.patience + 500);
   }
 
   busy(on) {
     this.root.classList.toggle('sd-busy', on);
     this.full.setAttribute('aria-busy', String(on));
+    guard();
   }
 
   over() {
@@ -276,28 +287,49 @@ class Compare {
     this.status.show('');
     this.live = null;
     window.dispatchEvent(new Event('specdiff:measured')); // frees the frames (calm.js)
+    guard();
+  }
+
+  /** The server's event is over, however it ended: without a last frame, nothing more will come. */
+  ended() {
+    const { heard } = this;
+    setTimeout(() => {
+      if (this.root.classList.contains('sd-busy') && this.heard === heard) this.failed('The server refused it, or the connection was lost.');
+    }, ENDED_MS);
+  }
+
+  failed(message) {
+    this.over();
+    this.card.show({ title: 'The measurement ended without a result', message, hint: 'Measure again; if many people measure, wait a little.', field: '' });
+  }
+
+  /** Show a line about what goes on; it is spoken only where `key` is another than the last time. */
+  tell(words, key = words) {
+    this.status.show(words);
+    if (key !== this.counted) text(this.voice, words);
+    this.counted = key;
   }
 
   /** A frame of the server. */
   receive(message) {
     this.waiting = false;
+    this.heard += 1;
     this.run = message.run;
     if (!message.finished && !message.card) {
       this.busy(true);
       this.live = { warming: message.phase === 'loading' };
-      this.status.show(progressWords(message));
+      if (!this.live.warming) pauseAll();
+      this.tell(progressWords(message), `${message.phase} ${message.count}`);
       return;
     }
     this.over();
-    if (message.comparison) this.adopt('live', check(message.comparison));
+    if (message.comparison) {
+      this.adopt('live', check(message.comparison));
+      this.voice.textContent = 'Measured: the leaderboard shows it.';
+    }
     if (message.card) this.card.show({ ...message.card, field: '' });
-    else if (!message.comparison) this.status.show('Stopped before one prompt was measured with every method: there is nothing to show yet.');
+    else if (!message.comparison) this.tell('Stopped before one prompt was measured with every method: there is nothing to show yet.');
   }
-}
-
-/** A warning where threads had to wait for a processor. */
-function busy(table) {
-  return table.waiting > 0.2 ? ` ⚠ The machine was busy (threads waiting: ${table.waiting.toFixed(2)} on average in the worst cell): do not trust these speed-ups.` : '';
 }
 
 /** Called by the component (app/compare.py) once per page. */

@@ -27,17 +27,18 @@ export class Board {
     this.element = h('table', { class: 'sd-cmp-table' }, h('caption', { class: 'sd-voice' }, 'Methods by speed-up, fastest first'), h('thead', {}, h('tr', {}, ...heads)), this.body);
   }
 
-  draw(table, flavour, marks) {
+  /** `doubts`: keys of cells whose speed-ups are struck out. */
+  draw(table, flavour, marks, doubts) {
     const rows = leaderboard(table, flavour);
     const end = axisEnd(rows);
-    this.body.replaceChildren(...rows.map((row) => this.row(row, table, flavour, marks.get(row.cell.group), end)));
+    this.body.replaceChildren(...rows.map((row) => this.row(row, table, flavour, marks.get(row.cell.group), end, doubts.has(row.cell.key))));
   }
 
-  row(row, table, flavour, mark, end) {
+  row(row, table, flavour, mark, end, doubt) {
     const { cell } = row;
     const [claim, why] = exactness(table, cell);
     const data = (index, words, title = COLUMNS[index][1]) => h('td', { 'data-is': COLUMNS[index][2] || COLUMNS[index][0], title }, words);
-    return h('tr', { class: cell.drafter === 'none' ? 'sd-cmp-baseline' : '' },
+    return h('tr', { class: cell.drafter === 'none' ? 'sd-cmp-baseline' : '', 'data-busy': doubt ? 'true' : null },
       h('th', { scope: 'row' }, h('div', { class: 'sd-cmp-who' }, glyph(mark), h('span', { class: 'sd-cmp-name' }, h('b', {}, cell.label), h('span', { class: 'sd-sub' }, cell.words || 'baseline')))),
       h('td', { class: 'sd-cmp-speed' }, this.bar(row, table, flavour, mark, end)),
       data(2, fixed(row.tau)), data(3, fixed(row.drafterPasses)), data(4, fixed(row.passes, 1)), data(5, megabytes(cell.peak_bytes)), data(6, claim, why));

@@ -19,6 +19,12 @@ function mix(one, other, share) {
   return `rgb(${[0, 1, 2].map((i) => Math.round(share * part(one, i) + (1 - share) * part(other, i))).join(',')})`;
 }
 
+/** Which speed-up a point stands on: τ over the cost, of all flavours with all tokens pooled; the leaderboard has their mean. */
+function speedWords({ tau, cost, value }, flavour) {
+  const quotient = `τ / cost = ${fixed(tau / cost)}×`;
+  return flavour === MEAN ? `speed-up, pooled (all tokens together) = ${quotient}<br>mean of the flavours: ${fixed(value)}×` : `speed-up = ${quotient}`;
+}
+
 /** τ against the cost of a round; behind it lines of equal speed-up. `size` is the plot in pixels. */
 export function costFigure({ table, flavour, marks, shown, size, place }, c) {
   const cells = table.cells.filter((cell) => shown.has(cell.group) || cell.drafter === 'none');
@@ -39,9 +45,9 @@ export function costFigure({ table, flavour, marks, shown, size, place }, c) {
   const data = [...lines, {
     type: 'scatter', mode: 'markers+text', x: points.map((point) => point.cost), y: points.map((point) => point.tau),
     text: points.map((point) => point.cell.short), textposition: positions, textfont: { size: 11, color: c.ink }, cliponaxis: false,
-    customdata: points.map((point) => [point.cell.label, point.cell.words || '1 token per pass', fixed(point.tau / point.cost), point.cell.group, flavour, table.temperature]),
+    customdata: points.map((point) => [point.cell.label, point.cell.words || '1 token per pass', speedWords(point, flavour), point.cell.group, flavour, table.temperature]),
     marker: { size: 11, symbol: points.map((point) => marks.get(point.cell.group).symbol), color: points.map((point) => c[marks.get(point.cell.group).role]), line: { color: points.map((point) => (point.cell.drafter === 'none' ? c.target : c.card)), width: points.map((point) => (point.cell.drafter === 'none' ? 2.5 : 1)) } },
-    hovertemplate: '<b>%{customdata[0]}</b>, %{customdata[1]}<br>τ = %{y:.3f} tokens per round (target pass)<br>cost of a round = %{x:.3f} vanilla passes<br>speed-up = τ / cost = %{customdata[2]}×<extra></extra>',
+    hovertemplate: '<b>%{customdata[0]}</b>, %{customdata[1]}<br>τ = %{y:.3f} tokens per round (target pass)<br>cost of a round = %{x:.3f} vanilla passes<br>%{customdata[2]}<extra></extra>',
   }];
   const shape = layout(c, axis(c, 'cost of a round, in vanilla passes', { range: [0, right] }), axis(c, 'τ, tokens per round', { range: [0, top] }));
   return { data, layout: { ...shape, annotations: notes } };

@@ -9,18 +9,23 @@ export const MARKS = [
   ['●', 'circle'], ['■', 'square'], ['◆', 'diamond'], ['▲', 'triangle-up'], ['▼', 'triangle-down'], ['★', 'star'],
   ['✚', 'cross'], ['✖', 'x'], ['⬟', 'pentagon'], ['⬢', 'hexagon2'], ['◀', 'triangle-left'], ['▶', 'triangle-right'],
 ];
-const FAMILIES = { none: 'target', block: 'draft', mdlm: 'residual', mdlm_streak: 'plum', autoregressive: 'bonus', prompt_lookup: 'muted' };
-const DASHES = { window: 'solid', tree: 'dash', drafts: 'dot' };
-const PATTERNS = { window: '', tree: '/', drafts: '.' };
+const FAMILIES = { none: 'target', block: 'draft', mdlm: 'residual', mdlm_streak: 'plum', autoregressive: 'bonus', eagle: 'ochre', prompt_lookup: 'muted' };
+const USES = { // how a drafter is used (its group without its name): dash of a line, pattern of a bar
+  window: ['solid', ''], tree: ['dash', '/'], 'window/auto': ['dashdot', '-'],
+  'drafts/self': ['dot', '.'], 'drafts/trie': ['longdash', 'x'], 'drafts/multi_round': ['longdashdot', '\\'],
+};
+const OTHER_USE = ['10px,3px,2px,3px', '+'];
 
-/** group -> {glyph, symbol, role, dash, pattern}, the same in every table and chart: colour tells the drafter. */
+/** group -> {glyph, symbol, role, dash, pattern}, the same in every table and chart: colour tells the drafter, dash and pattern how it is used. */
 export function marksOf(tables) {
   const marks = new Map();
   for (const cell of tables.flatMap((table) => table.cells)) {
     if (marks.has(cell.group)) continue;
     const vanilla = cell.drafter === 'none';
     const [glyph, symbol] = vanilla ? ['│', 'line-ns'] : MARKS[(marks.size - (marks.has('none/window') ? 1 : 0)) % MARKS.length];
-    marks.set(cell.group, { glyph, symbol, role: FAMILIES[cell.drafter] || 'ochre', dash: DASHES[cell.shape], pattern: PATTERNS[cell.shape] });
+    const use = cell.group.slice(cell.drafter.length + 1);
+    const [dash, pattern] = Object.hasOwn(USES, use) ? USES[use] : OTHER_USE;
+    marks.set(cell.group, { glyph, symbol, role: FAMILIES[cell.drafter] || 'ink', dash, pattern });
   }
   return marks;
 }
@@ -72,7 +77,7 @@ export const heat = (value) => String(Number(value));
 /** `2.31 to 2.48`, or why there is no interval. */
 export function intervalWords(numbers, cell) {
   if (cell.drafter === 'none') return 'the baseline';
-  if (numbers.low === null) return 'no interval: one prompt';
+  if (numbers.low === null) return 'no interval: fewer than two prompts of a flavour';
   return `95 % interval ${fixed(numbers.low)} to ${fixed(numbers.high)}`;
 }
 
@@ -85,7 +90,7 @@ export function exactness(table, cell) {
   }
   const all = cell.same_text_as_vanilla === cell.texts;
   return [`${all ? '✓' : '≈'} ${cell.same_text_as_vanilla} of ${cell.texts} texts`,
-    `${cell.same_text_as_vanilla} of ${cell.texts} prompts gave, token for token, vanilla’s text${all ? '' : '; where not, two tokens were equally probable up to rounding'}. The rule ${table.rule} keeps the target’s law.`];
+    `${cell.same_text_as_vanilla} of ${cell.texts} prompts gave, token for token, vanilla’s text${all ? '' : '; where not, the cause was not examined here (usually a tie within rounding; bench --measure equality examines it)'}. The rule ${table.rule} keeps the target’s law.`];
 }
 
 const flavourCounts = (table) => Object.entries(table.prompts).map(([name, count]) => `${name} ${count}`).join(', ');
@@ -109,12 +114,34 @@ export function origin(table) {
 /** `2026-11-22 09:43 UTC` */
 export const when = (date) => date.replace('T', ' ').replace(/([+]00:00|Z)$/, ' UTC');
 
+/** [label, title] of the mean: it says how many flavours it is of where those are not all that were asked for. */
+export function meanWords(table) {
+  const { length } = table.flavours;
+  const all = table.asked ? table.asked.flavours : length;
+  return length < all ? [`Mean of ${plural(length, 'flavour')}`, `Stopped early: ${length} of ${all} flavours were measured`] : ['Mean', 'Mean of the flavours'];
+}
+
+/** Keys of the cells whose speed-ups cannot be trusted: from `crowded` threads waiting on; vanilla spoils all. */
+export function doubted(table, crowded) {
+  const busy = (cell) => (cell.waiting ?? 0) >= crowded;
+  const all = table.cells.some((cell) => cell.drafter === 'none' && busy(cell));
+  return new Set(table.cells.filter((cell) => all || busy(cell)).map((cell) => cell.key));
+}
+
+/** A warning where threads had to wait for a processor; empty where they had not. */
+export function busyMachine(table, crowded) {
+  if (!doubted(table, crowded).size) return '';
+  const worst = Math.max(...table.cells.map((cell) => cell.waiting ?? 0));
+  return `⚠ Busy machine: other programs held the processor, so the speed-ups that are struck out may be many times too large or too small. Threads that had to wait, on average, in the worst of these cells: ${fixed(worst)}. On a quiet machine it is 0.`;
+}
+
 /** What a visitor must know first about the numbers on screen. */
 export function sourceWords(table, live) {
   const day = when(table.origin.date);
   if (!live) return `Recorded on ${table.origin.cpu || table.origin.device}, ${day}, not on this machine.`;
   const { asked } = table;
-  const machine = `Measured on this machine, ${day}: ${table.origin.device}, ${table.origin.dtype}, ${plural(table.origin.threads, 'thread')}.`;
+  const missing = table.left_out.map((words) => words.replace(/[.]$/, '')).join('; ');
+  const machine = `Measured on this machine, ${day}: ${table.origin.device}, ${table.origin.dtype}, ${plural(table.origin.threads, 'thread')}.` + (missing ? ` Left out: ${missing}.` : '');
   if (!asked || asked.finished >= asked.runs) return machine;
   return `${machine} Stopped early: ${asked.finished} of ${asked.runs} runs were finished, ${asked.used} belong to whole turns and are shown (${flavourCounts(table)}).`;
 }

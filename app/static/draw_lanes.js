@@ -1,22 +1,28 @@
 // The two lanes with their decode clocks and texts. Knows one lane's state.
 
-import { h, text } from './dom.js';
+import { attribute, h, text } from './dom.js';
 import { clockOf } from './fold.js';
 import { TextView } from './draw_text.js';
 import { rate, seconds } from './words.js';
 
 const TITLES = { drafted: 'Diffusion drafts', vanilla: 'Vanilla' };
-const OTHERS = ['autoregressive', 'eagle', 'prompt_lookup']; // drafters that denoise nothing: no diffusion, no T
+const plain = new Set();
+
+/** Drafters that denoise nothing (specdiff_core/registry.py): no diffusion, no T. */
+export function knowNoSteps(names) {
+  for (const name of names) plain.add(name);
+}
 
 export function laneSubtitle(name, header) {
   if (name === 'vanilla') return 'one target pass per token';
   if (!header) return '';
-  const { drafter, gamma, steps, rule, tree_nodes: nodes, num_drafts: drafts, selection } = header.config;
-  const how = nodes ? ` · B ${nodes}` : drafts > 1 ? ` · K ${drafts} · ${selection.replace('_', '-')}` : OTHERS.includes(drafter) ? '' : ` · T ${steps}`;
-  return `${drafter} · γ ${gamma}${how} · ${rule}`;
+  const { drafter, gamma, steps, rule, auto, tree_nodes: nodes, num_drafts: drafts, selection } = header.config;
+  const most = auto ? '≤ ' : '';
+  const how = nodes ? ` · B ${nodes}` : drafts > 1 ? ` · K ${drafts} · ${selection.replace('_', '-')}` : plain.has(drafter) || (auto && steps === 1) ? '' : ` · T ${most}${steps}`;
+  return `${drafter} · γ ${most}${gamma}${how}${auto ? ' · auto' : ''} · ${rule}`;
 }
 
-const titleOf = (name, header) => (name === 'drafted' && header && OTHERS.includes(header.config.drafter) ? 'Drafts' : TITLES[name]);
+const titleOf = (name, header) => (name === 'drafted' && header && plain.has(header.config.drafter) ? 'Drafts' : TITLES[name]);
 
 export class LaneView {
   /** @param {(round: number) => void} onRound called when a token of a round is clicked */
@@ -28,6 +34,8 @@ export class LaneView {
     this.count = h('span', { class: 'sd-count' });
     this.state = h('span', { class: 'sd-done' });
     this.fill = h('div', { class: 'sd-fill' });
+    this.timer = h('div', { class: 'sd-clockline', role: 'timer', 'aria-label': `${TITLES[name]}: decode time in seconds` },
+      this.state, this.clock, h('span', { class: 'sd-unit' }, 's'));
     this.title = h('h2', {}, TITLES[name]);
     this.subtitle = h('span', { class: 'sd-sub' });
     this.text = new TextView(`${TITLES[name]}: text`, this.vanilla, onRound);
@@ -35,8 +43,7 @@ export class LaneView {
       h('header', {},
         h('div', { class: 'sd-lane-name' }, this.title, this.subtitle),
         h('div', { class: 'sd-times' },
-          h('div', { class: 'sd-clockline', role: 'timer', 'aria-label': `${TITLES[name]}: decode time in seconds` },
-            this.state, this.clock, h('span', { class: 'sd-unit' }, 's')),
+          this.timer,
           h('div', { class: 'sd-rateline' }, this.rate, ' tokens/s'))),
       h('div', { class: 'sd-track' }, this.fill),
       this.text.element,
@@ -52,7 +59,11 @@ export class LaneView {
     for (const [element, words] of [[this.clock, '0.000'], [this.rate, '–'], [this.state, ''], [this.count, '']]) text(element, words);
     this.fill.style.transform = 'scaleX(0)';
     const header = lane ? lane.header : null;
-    text(this.title, titleOf(this.name, header));
+    const title = titleOf(this.name, header);
+    text(this.title, title);
+    attribute(this.element, 'aria-label', title);
+    attribute(this.timer, 'aria-label', `${title}: decode time in seconds`);
+    attribute(this.text.element, 'aria-label', `${title}: text`);
     text(this.subtitle, laneSubtitle(this.name, header));
     this.element.classList.toggle('sd-absent', !lane);
   }
@@ -81,7 +92,7 @@ export class LaneView {
   }
 }
 
-export const reasonWords = (reason) => REASONS[reason] || reason;
+export const reasonWords = (reason) => (Object.hasOwn(REASONS, reason) ? REASONS[reason] : reason);
 
 const REASONS = {
   end_of_text: 'end of text',

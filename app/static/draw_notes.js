@@ -36,11 +36,11 @@ export class SourceView {
     for (const element of [this.open, this.settings, this.more]) element.hidden = true;
   }
 
-  /** @param {string} kind recording, run, file, stopped, failed */
+  /** @param {string} kind recording, run, measured (by the Compare tab), file, stopped, failed */
   reset(kind, race, title) {
     const lane = race.lanes.drafted || race.lanes.vanilla || Object.values(race.lanes).find((one) => one && one.header);
     const header = lane ? lane.header : null;
-    const names = { recording: '◉ Recording', run: '● Your run', file: '◎ Opened file', stopped: '■ Stopped run', failed: '! Run that failed' };
+    const names = { recording: '◉ Recording', run: '● Your run', measured: '● Measured here', file: '◎ Opened file', stopped: '■ Stopped run', failed: '! Run that failed' };
     text(this.chip, names[kind] || kind);
     this.chip.dataset.kind = kind;
     text(this.words, header ? `${dateOf(header.started_at)} · ${placeOf(header)}${kind === 'recording' ? ' · press Run for your own' : ''}` : '');

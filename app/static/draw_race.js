@@ -11,9 +11,10 @@ const COLUMNS = [
   ['progress', 'Tokens so far', 'Share of the longest text of this race. All lanes share one axis of decode time.'],
   ['clock', 'Decode time, s', 'Seconds on the lane’s own decode clock: prefill, drafting, scoring, verification.'],
   ['rate', 'Tokens/s', 'Tokens per second of decode time, so far.'],
-  ['speed', 'Speed-up', 'Tokens per second over those of vanilla, both measured here, at this moment of the race.'],
+  ['speed', 'Speed-up', 'Tokens per second over those of vanilla, both measured in this race, at this moment of the race.'],
   ['tau', 'τ', 'Block efficiency, tokens per round: those committed in a round, the target’s own included.'],
 ];
+const FEWER = 'No place: it wrote fewer tokens than the longest text of this race. Compare tokens per second, not the clock.';
 const span = (name, ...children) => h('span', { class: `race-${name}` }, ...children);
 
 class Row {
@@ -63,21 +64,23 @@ class Row {
   }
 
   /** @param {object} row of standings.rowAt @param {object} end of standings.standings */
-  draw(lane, row, end, total) {
+  draw(lane, row, end) {
     text(this.cells.clock, seconds(row.clock.seconds));
     text(this.cells.rate, rate(row.clock.rate));
     text(this.cells.speed, times(row.speedup));
     text(this.cells.tau, ratio(row.tau));
     this.fill.style.transform = `scaleX(${row.share})`;
     const over = row.clock.done;
-    const short = over && end.short ? ` of ${total}, ${reasonWords(lane.finished.reason)}` : over && lane.finished && lane.finished.reason === 'stopped' ? ', stopped' : '';
+    const stopped = over && lane.finished && lane.finished.reason === 'stopped';
+    const short = over && end.short;
     const after = row.tokens ? `After ${row.tokens} tokens: ` : '';
-    this.say(lane.failed && over ? `${after}${lane.failed.message} ${lane.failed.hint}` : `${row.tokens}${short} tokens`.replace(/( of \d+)?, (.*) tokens$/, '$1 tokens, $2'));
-    attribute(this.tokens, 'title', lane.failed && over ? `${lane.failed.message} ${lane.failed.hint}` : short ? 'It wrote fewer tokens than the longest text: compare tokens per second, not the clock.' : '');
+    this.say(lane.failed && over ? `${after}${lane.failed.message} ${lane.failed.hint}` : short ? `${reasonWords(lane.finished.reason)} at ${row.tokens}` : `${row.tokens} tokens${stopped ? ', stopped' : ''}`);
+    attribute(this.tokens, 'title', lane.failed && over ? `${lane.failed.message} ${lane.failed.hint}` : short ? FEWER : '');
     if (lane.failed && over) this.mark('✕', 'failed');
-    else if (over && end.done) this.mark(end.short ? `${end.place}*` : String(end.place), end.place === 1 && !end.short ? 'first' : 'done');
+    else if (short) this.mark('∎', 'short');
+    else if (over && end.done) this.mark(String(end.place), end.place === 1 ? 'first' : 'done');
     else this.mark(over ? '■' : '', over ? 'stopped' : '');
-    attribute(this.place, 'title', over && end.done ? `place ${end.place} by the clock${end.short ? ', with fewer tokens' : ''}` : '');
+    attribute(this.place, 'title', short ? FEWER : over && end.done ? `place ${end.place} by the clock` : '');
   }
 }
 

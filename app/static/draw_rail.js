@@ -8,7 +8,7 @@ const NUMBERS = [
   ['tau', 'τ', 'block efficiency', 'tokens/round', 'Tokens committed per round, the target’s own token included: between 1 and γ + 1.'],
   ['alpha', 'α', 'acceptance rate', '', 'Accepted tokens divided by positions that the verifier reached.'],
   ['calls', 'N', 'target passes', '', 'Passes of the target model after the prompt was read: drafted lane, then vanilla lane.'],
-  ['nfe', 'NFE', 'draft steps', 'passes', 'Passes of the drafter: denoising steps, all rounds together.'],
+  ['nfe', 'NFE', 'drafter passes', 'passes', 'Drafter passes (for a denoiser, denoising steps), all rounds together.'],
 ];
 
 const PREDICTED = 'v: seconds of one verifying pass of the target over those of one vanilla pass. c: seconds of one drafter pass over those '

@@ -3,8 +3,9 @@
 import { App, listen } from './app.js';
 import { Player } from './player.js';
 import { buildLane, check, piece, stateAt, stopsOf } from './fold.js';
-import { expectRaces } from './tabs.js';
+import { expectRaces, openTab } from './tabs.js';
 import { layOut } from './layout.js';
+import { measuring } from './measuring.js';
 import { narrate } from './words.js';
 import { text } from './dom.js';
 
@@ -31,6 +32,11 @@ class Live extends App {
     return lane === 'vanilla' ? 'vanilla' : 'the drafted lane';
   }
 
+  async receive(message) {
+    await super.receive(message);
+    if (message.source === 'file' && message.card && this.asleep && !this.elsewhere) openTab('live'); // its card can be seen there
+  }
+
   /** Put a trace on the stage and play it. */
   show(trace, source) {
     const known = (name) => (trace.lanes[name] && trace.lanes[name].length ? buildLane(trace.lanes[name]) : null);
@@ -47,7 +53,7 @@ class Live extends App {
     this.rounds.reset(this.lanes.drafted);
     this.bar.reset(this.player);
     if (window.matchMedia('(prefers-reduced-motion: reduce)').matches) this.player.seek(this.player.duration);
-    else this.player.play();
+    else if (!measuring()) this.player.play();
     this.redraw();
   }
 

@@ -5,10 +5,11 @@ import { Player } from './player.js';
 import { baselineOf, choose, raceStops, rowAt, shortName, standings } from './standings.js';
 import { buildLane, check, piece, sharePieces, stateAt, waiting } from './fold.js';
 import { layOutRace } from './race_layout.js';
+import { REFUSAL, measuring } from './measuring.js';
 import { busyWords, narrate } from './words.js';
 import { openTab, takeRaces } from './tabs.js';
 import { stylesOf } from './race_chart.js';
-import { text } from './dom.js';
+import { attribute, text } from './dom.js';
 import { unzip } from './trace.js';
 
 class Race extends App {
@@ -19,6 +20,8 @@ class Race extends App {
     this.methods = options.methods; // name -> {label, paper}
     this.names = [];
     this.own = {}; // labels that came with a recording
+    this.kept = {}; // those of the trace, while another race is measured
+    this.calls = 0; // recordings and files that were asked for
     this.selected = null;
     this.root.classList.add('race-none');
   }
@@ -40,14 +43,19 @@ class Race extends App {
   }
 
   label(name) {
-    const method = this.methods[name];
-    return this.own[name] || (method ? method.label : shortName(name));
+    if (Object.hasOwn(this.own, name)) return this.own[name];
+    return Object.hasOwn(this.methods, name) ? this.methods[name].label : shortName(name);
+  }
+
+  /** The paper of the method that a lane is named after. */
+  about(name) {
+    return Object.hasOwn(this.methods, name) && !Object.hasOwn(this.own, name) ? this.methods[name].paper : '';
   }
 
   /** The lanes that are on the stage: of the trace, or of the race that is measured. */
   stage(names, lanes) {
     const labels = Object.fromEntries(names.map((name) => [name, this.label(name)]));
-    const abouts = Object.fromEntries(names.map((name) => [name, this.methods[name] && !this.own[name] ? this.methods[name].paper : '']));
+    const abouts = Object.fromEntries(names.map((name) => [name, this.about(name)]));
     this.baseline = baselineOf(lanes, names);
     this.styles = stylesOf(names, this.baseline);
     this.short = Object.fromEntries(names.map((name) => [name, shortName(name, this.own)]));
@@ -72,6 +80,7 @@ class Race extends App {
     super.clear(message);
     if (known || !this.live.coming) return;
     this.own = {};
+    this.calls += 1; // no recording that is still under way may take its place
     this.follow = true;
     if (!this.live.coming.includes(this.selected)) this.selected = this.live.coming[this.live.coming.length - 1];
     this.stage(this.live.coming, {});
@@ -82,50 +91,63 @@ class Race extends App {
 
   async receive(message) {
     const file = message.source === 'file';
+    if (file && message.trace) this.calls += 1; // what was asked for before comes too late
     await super.receive(message);
     if (file && message.trace) openTab('race');
   }
 
-  /** A recorded race that somebody asked for: {url, lanes, title, labels}. */
-  async open({ url, lanes = null, title = '', labels = {} }) {
-    if (this.live) {
-      this.card.show({ title: 'A race is being measured', message: 'The recording was not opened: drawing it would disturb the clock.', hint: 'Open it again when the race is over, or press Stop.', field: '' });
+  /**
+   * A race that somebody asked for: {url, lanes, title, labels, source}; of several the last. `source`: 'recording', or
+   * 'measured' for one that was measured here.
+   */
+  async open({ url, lanes = null, title = '', labels = {}, source = 'recording' }) {
+    if (measuring()) {
+      this.card.show(REFUSAL);
       return;
     }
+    const call = (this.calls += 1);
     try {
       const answer = await fetch(new URL(url, document.baseURI));
       if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
       const trace = await unzip(new Uint8Array(await answer.arrayBuffer()));
-      if (this.live) return;
+      if (call !== this.calls || measuring()) return;
       this.card.hide();
-      this.show({ ...trace, title: title || trace.title }, 'recording', { wanted: lanes, labels });
+      this.show({ ...trace, title: title || trace.title }, source, { wanted: lanes, labels, asked: true });
     } catch (error) {
+      if (call !== this.calls) return;
       this.card.show({ title: 'This recording could not be shown', message: 'It did not arrive whole, or holds none of the lanes that were asked for.', hint: 'Reload the page, or press Run race for one of your own.', field: '' });
       console.warn('recording not shown:', error);
     }
   }
 
   /** Put a trace on the stage and play it. */
-  show(trace, source, { wanted = null, labels = {} } = {}) {
+  show(trace, source, { wanted = null, labels = {}, asked = false } = {}) {
+    if (source === 'recording' && !asked && this.calls) return; // the opening recording, after one that was asked for
     const { names, left } = choose(trace.lanes, wanted);
     if (!names.length) throw new TypeError('a race without lanes');
     const lanes = Object.fromEntries(names.map((name) => [name, trace.lanes[name].length ? buildLane(trace.lanes[name]) : null]));
     for (const lane of Object.values(lanes)) if (lane) check(lane); // before anything on the stage is touched
     sharePieces(Object.values(lanes).filter(Boolean));
-    Object.assign(this, { trace, names, lanes, left, own: labels });
+    Object.assign(this, { trace, names, lanes, left, own: labels, kept: labels });
     this.told = [trace.title === 'Stopped run' ? 'stopped' : source, { lanes }, trace.title];
     this.ends = standings(lanes, names);
     this.total = Math.max(1, ...Object.values(lanes).filter(Boolean).map((lane) => lane.shown.length));
     this.states = Object.fromEntries(names.map((name) => [name, null]));
     const there = names.filter((name) => lanes[name]);
-    if (wanted || this.follow || !there.includes(this.selected)) this.selected = there[there.length - 1] ?? names[names.length - 1];
+    if (wanted || this.follow || !there.includes(this.selected)) this.selected = this.latest();
     const durations = there.map((name) => lanes[name].duration);
     this.player = new Player({ duration: Math.max(0, ...durations), stops: raceStops(lanes, names, this.selected) });
     this.bar.reset(this.player);
     this.restage();
     if (window.matchMedia('(prefers-reduced-motion: reduce)').matches) this.player.seek(this.player.duration);
-    else this.player.play();
+    else if (!measuring()) this.player.play();
     this.redraw();
+  }
+
+  /** The last lane of the trace that has events. */
+  latest() {
+    const there = this.names.filter((name) => this.lanes[name]);
+    return there[there.length - 1] ?? this.names[this.names.length - 1];
   }
 
   /** Give the stage back to the trace (a live run may have borrowed it). */
@@ -134,9 +156,11 @@ class Race extends App {
       this.stage([], {});
       return;
     }
+    this.own = this.kept;
+    if (!this.names.includes(this.selected)) this.selected = this.latest();
     this.source.reset(...this.told);
     const more = this.left ? ` · ${this.left} more lanes are not shown` : '';
-    const title = this.told[0] === 'recording' || this.told[0] === 'file' ? ` · ${this.trace.title}` : '';
+    const title = ['recording', 'measured', 'file'].includes(this.told[0]) ? ` · ${this.trace.title}` : '';
     text(this.source.words, `${this.source.words.textContent.replace(' · press Run for your own', '')}${title}${more}`);
     this.stage(this.names, this.lanes);
     this.point();
@@ -159,6 +183,7 @@ class Race extends App {
     this.list.select(selected);
     this.texts.select(selected);
     text(this.chosen, selected ? this.label(selected) : '');
+    attribute(this.panel, 'aria-label', selected ? this.label(selected) : 'Selected lane');
     if (this.live) return;
     const lane = this.lanes[selected];
     const plain = selected === this.baseline;
@@ -192,7 +217,7 @@ class Race extends App {
     const { view, ahead } = plain || !lane ? { view: null, ahead: false } : this.visibleWindow(states[selected]);
     const rows = Object.fromEntries(names.map((name) => [name, rowAt(lanes, states, name, baseline, player.t, this.total)]));
     for (const [name, row] of this.list.rows) {
-      if (rows[name]) row.draw(lanes[name], rows[name], this.ends[name], this.total);
+      if (rows[name]) row.draw(lanes[name], rows[name], this.ends[name]);
       else row.say(this.absent);
     }
     this.texts.draw(lanes, states, view, this.absent);
@@ -238,9 +263,9 @@ class Race extends App {
       lanes[name] = lane;
       states[name] = stateAt(lane, lane.events.length);
       const total = lane.header ? lane.header.config.max_new_tokens : 1;
-      if (!row.heard && lane.header) row.reset(lane, this.methods[name] ? this.methods[name].paper : '');
+      if (!row.heard && lane.header) row.reset(lane, this.about(name));
       row.heard = Boolean(lane.header);
-      row.draw(lane, rowAt(lanes, states, name, null, lane.duration, total), { short: false, done: false }, total);
+      row.draw(lane, rowAt(lanes, states, name, null, lane.duration, total), { short: false, done: false });
       if (lane.failed) continue;
       if (lane.finished) row.mark('✓', 'measured');
       else row.mark('…', 'now');

@@ -20,6 +20,7 @@ export function layOutRace(root, { plotly, crowded, prefix, jump, actions, wake,
   const rounds = new RoundsView(window.rounds, jump);
   const [rail, source, card, status, bar] = [new RailView(crowded, prefix), new SourceView([], actions.replay, 'all lanes'), new CardView(prefix), new StatusView(), new BarView(actions)];
   const voice = h('div', { class: 'sd-voice', 'aria-live': 'polite' });
+  const panel = h('div', { class: 'race-panel', id: 'race-panel', role: 'tabpanel', 'aria-label': 'Selected lane', tabindex: '-1' }, texts.element, window.element);
   const empty = h('div', { class: 'sd-panel race-empty' }, h('h2', {}, 'No race yet'),
     h('p', {}, 'Choose two to six methods and press Run race. They answer the same prompt with the same target model, one after the other, each on an undisturbed clock; then all lanes are replayed on one axis of decode time.'));
   const [tokens, tokensPanel] = chart('Tokens over decode time', 'a step for each round; labels at the lines’ ends');
@@ -31,9 +32,9 @@ export function layOutRace(root, { plotly, crowded, prefix, jump, actions, wake,
   root.classList.add('race');
   root.append(card.element, source.element, status.element, empty,
     h('div', { class: 'sd-main' },
-      h('div', { class: 'sd-stage' }, list.element, h('div', { class: 'race-panel', id: 'race-panel', role: 'tabpanel', 'aria-label': 'Selected lane', tabindex: '-1' }, texts.element, window.element)),
+      h('div', { class: 'sd-stage' }, list.element, panel),
       h('aside', { class: 'sd-rail' }, rail.element, tokensPanel),
       h('div', { class: 'sd-charts' }, acceptancePanel, confidencePanel)),
     bar.element, voice);
-  return { list, texts, window, rounds, rail, source, card, status, bar, charts, voice, chosen: rail.element.firstChild };
+  return { list, texts, window, rounds, rail, source, card, status, bar, charts, voice, panel, chosen: rail.element.firstChild };
 }

@@ -7,7 +7,7 @@ const EPSILON = 1e-9;
 
 /** The lanes of a trace to show: those wanted, in that order, or all; at most MOST_LANES. {names, left} */
 export function choose(lanes, wanted = null) {
-  const there = wanted ? wanted.filter((name) => lanes[name]) : Object.keys(lanes);
+  const there = wanted ? wanted.filter((name) => Object.hasOwn(lanes, name)) : Object.keys(lanes);
   return { names: there.slice(0, MOST_LANES), left: Math.max(0, there.length - MOST_LANES) };
 }
 
@@ -21,18 +21,20 @@ export function baselineOf(lanes, names) {
 export const complete = (lane) => Boolean(lane && lane.finished && lane.finished.reason !== 'stopped');
 
 /**
- * How the race ends, by lane: {place, tokens, short, done}. Places go by the clock at the end, among the lanes that came
- * in; equal clocks share a place. `short`: it wrote fewer tokens than the longest of them, so its clock alone says little.
+ * How the race ends, by lane: {place, tokens, short, done}. Places go by the clock at the end, among the lanes that wrote as
+ * many tokens as the longest of those that came in; equal clocks share a place. `short`: it came in with fewer tokens, so its
+ * clock says nothing beside theirs and it has no place.
  */
 export function standings(lanes, names) {
   const done = names.filter((name) => complete(lanes[name]));
   const tokens = (name) => (lanes[name] ? lanes[name].shown.length : 0);
   const most = Math.max(0, ...done.map(tokens));
+  const full = done.filter((name) => tokens(name) === most);
   return Object.fromEntries(names.map((name) => {
     const at = lanes[name] ? lanes[name].duration : 0;
-    const ahead = done.filter((other) => lanes[other].duration < at - EPSILON).length;
+    const ahead = full.filter((other) => lanes[other].duration < at - EPSILON).length;
     const came = done.includes(name);
-    return [name, { place: came ? ahead + 1 : null, tokens: tokens(name), short: came && tokens(name) < most, done: came }];
+    return [name, { place: full.includes(name) ? ahead + 1 : null, tokens: tokens(name), short: came && tokens(name) < most, done: came }];
   }));
 }
 
@@ -69,7 +71,7 @@ export function raceStops(lanes, names, selected) {
 export const finalStates = (lanes, names) => Object.fromEntries(names.map((name) => [name, lanes[name] ? stateAt(lanes[name], lanes[name].events.length) : null]));
 
 /** A lane's short name: its label, or its own name in words. */
-export const shortName = (name, labels = {}) => labels[name] || name.replaceAll('_', ' ');
+export const shortName = (name, labels = {}) => (Object.hasOwn(labels, name) && labels[name]) || name.replaceAll('_', ' ');
 
 /**
  * Heights of the labels of lines that end at `ends` = [{x, y, done}], in units of y, on an axis up to `most`. Lines under

@@ -19,7 +19,7 @@ function hand() {
   taker(detail);
 }
 
-/** From now on, `specdiff:open-race` events open the Race tab on a recording: {url, lanes, title, labels}. */
+/** From now on, `specdiff:open-race` events open the Race tab on a race: {url, lanes, title, labels, source} (race.js). */
 export function expectRaces() {
   window.addEventListener('specdiff:open-race', (event) => {
     waiting = event.detail;

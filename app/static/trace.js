@@ -21,7 +21,7 @@ export function parse(source) {
   if (!header || header.kind !== 'Trace' || !Array.isArray(header.lanes)) throw new Error('not a trace');
   const lanes = Object.fromEntries(header.lanes.map((name) => [name, []]));
   for (const { lane, ...event } of lines) {
-    if (!lanes[lane]) throw new Error('an event of an unknown lane');
+    if (!Object.hasOwn(lanes, lane)) throw new Error('an event of an unknown lane');
     lanes[lane].push(event);
   }
   return { title: header.title || '', lanes };

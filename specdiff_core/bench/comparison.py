@@ -195,7 +195,8 @@ def _cell(
     rounds, tokens = entry["rounds"], entry["new_tokens"]
     total = sum((metrics_of(row) for row in rows if row["cell"] == cell.key), Metrics())
     speed = entry["speedup"]
-    spread = any(count > 1 for count in prompts.values()) and entry["drafter"] != "none"
+    drafted = entry["drafter"] != "none"
+    spread = drafted and all(count > 1 for count in prompts.values())
     return {
         "key": cell.key,
         "group": group_of(entry),
@@ -207,7 +208,7 @@ def _cell(
         **dataclasses.asdict(cell),
         "speedup": {
             "value": speed["mean"],
-            "low": speed["low"] if spread else None,  # one prompt of each flavour: nothing to resample
+            "low": speed["low"] if spread else None,  # one prompt of a flavour: nothing to resample there
             "high": speed["high"] if spread else None,
             "level": speed["level"],
         },
@@ -217,7 +218,7 @@ def _cell(
         "alpha": entry["alpha"],
         "alpha_at": entry["alpha_at"],
         "tested_at": list(total.tested_at),
-        "by_flavour": {flavour: _flavour(entry, flavour, spread and count > 1) for flavour, count in prompts.items()},
+        "by_flavour": {flavour: _flavour(entry, flavour, drafted and count > 1) for flavour, count in prompts.items()},
         "tokens_per_second": entry["tokens_per_second"],
         "seconds_per_round": {part: value / rounds for part, value in entry["seconds_by"].items()},
         "target_passes_per_token": entry["target_calls"] / tokens,

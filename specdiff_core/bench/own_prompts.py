@@ -51,5 +51,10 @@ OWN_PROMPTS: tuple[Prompt, ...] = tuple(
 
 
 def own_prompts(per_flavour: int) -> tuple[Prompt, ...]:
-    """The first ``per_flavour`` prompts of each flavour."""
-    return tuple(prompt for prompt in OWN_PROMPTS if int(prompt.id.rsplit("-", 1)[1]) <= per_flavour)
+    """The first ``per_flavour`` prompts of each flavour: the first of all flavours, then the second of all, and so on,
+    so that a measurement that ends early has met them alike."""
+
+    def number(prompt: Prompt) -> int:
+        return int(prompt.id.rsplit("-", 1)[1])
+
+    return tuple(sorted((prompt for prompt in OWN_PROMPTS if number(prompt) <= per_flavour), key=number))

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { MEAN, axisEnd, check, exactness, intervalWords, leaderboard, marksOf, numbersOf, origin, placeLabels, progressWords, raceOf, sourceWords, typicalFlavour, withoutRaces } from '../../app/static/compare_fold.js';
+import { MEAN, axisEnd, busyMachine, check, doubted, exactness, intervalWords, leaderboard, marksOf, meanWords, numbersOf, origin, placeLabels, progressWords, raceOf, sourceWords, typicalFlavour, withoutRaces } from '../../app/static/compare_fold.js';
 
 globalThis.document = { body: {} };
 globalThis.getComputedStyle = () => ({ fontFamily: 'sans' });
@@ -20,7 +20,7 @@ function cell(drafter, shape, key, speeds, more = {}) {
   };
 }
 const table = (temperature = 0) => ({
-  temperature, rule: 'ratio', lossless: true, prompts: { code: 10, stories: 10 }, flavours: ['code', 'stories'], repeats: 2, settings: { max_new_tokens: 96, ignore_eos: true },
+  temperature, rule: 'ratio', lossless: true, prompts: { code: 10, stories: 10 }, flavours: ['code', 'stories'], repeats: 2, left_out: [], settings: { max_new_tokens: 96, ignore_eos: true },
   origin: { device: 'cpu: X', cpu: 'A processor', cores: 2, gpu: '', system: 'Linux', dtype: 'fp32', threads: 2, versions: { torch: '2', numpy: '' }, date: '2026-01-02T03:04+00:00', commit: 'abc', dirty: true, command: 'python -m specdiff_core bench', sittings: 2 },
   cells: [cell('none', 'window', 'none/1/1', { code: 1, stories: 1 }), cell('block', 'window', 'block/9/1', { code: 3, stories: 2 }), cell('block', 'tree', 'block/9/1/9', { code: 2, stories: 3.5 }), cell('mdlm', 'window', 'mdlm/4/1', { code: 0.8, stories: 0.9 })],
   races: { code: { file: 'races/0-code.jsonl.gz', lanes: ['vanilla', 'block/9/1', 'block/9/1/9'], title: 'code race', data: 'AA==' }, stories: { file: 'races/0-stories.jsonl.gz', lanes: ['vanilla', 'block/9/1', 'block/9/1/9'], title: 'stories race' } },
@@ -57,11 +57,39 @@ test('every method has a mark of its own, the same in every table', () => {
   assert.equal(marks.get('block/window').role, marks.get('block/tree').role);
 });
 
+test('uses of one drafter differ in dash and pattern, drafters in colour', () => {
+  const uses = ['window', 'window/auto', 'tree', 'drafts/self', 'drafts/trie', 'drafts/multi_round', 'tree/auto'];
+  const cells = [...uses.map((use) => ({ drafter: 'block', group: `block/${use}` })), { drafter: 'eagle', group: 'eagle/window' }, { drafter: 'newer', group: 'newer/window' }];
+  const marks = marksOf([{ cells }]);
+  const own = uses.map((use) => marks.get(`block/${use}`));
+  for (const part of ['dash', 'pattern', 'glyph']) assert.equal(new Set(own.map((mark) => mark[part])).size, uses.length, part);
+  assert.equal(new Set(['block/window', 'eagle/window', 'newer/window'].map((group) => marks.get(group).role)).size, 3);
+});
+
+test('a busy machine casts doubt on its cells, and through vanilla on all', () => {
+  const one = table();
+  one.cells.forEach((each) => { each.waiting = 0.05; });
+  assert.equal(busyMachine(one, 0.2), '');
+  one.cells[1].waiting = 0.2;
+  assert.deepEqual([...doubted(one, 0.2)], ['block/9/1']);
+  assert.match(busyMachine(one, 0.2), /worst of these cells: 0[.]20/);
+  one.cells[0].waiting = 0.9;
+  assert.equal(doubted(one, 0.2).size, one.cells.length);
+  one.cells.forEach((each) => { each.waiting = null; });
+  assert.equal(doubted(one, 0.2).size, 0);
+});
+
 test('numbers say where they come from', () => {
   assert.equal(sourceWords(table(), false), 'Recorded on A processor, 2026-01-02 03:04 UTC, not on this machine.');
   assert.match(sourceWords(table(), true), /^Measured on this machine, .*: cpu: X, fp32, 2 threads\.$/);
   const stopped = { ...table(), asked: { runs: 24, finished: 9, used: 8, prompts: 4 }, prompts: { code: 1 } };
   assert.match(sourceWords(stopped, true), /Stopped early: 9 of 24 runs were finished, 8 belong to whole turns and are shown \(code 1\)/);
+  const lacking = { ...table(), left_out: ['SpecDiff: its weights are missing.', 'Auto: no memory'] };
+  assert.match(sourceWords(lacking, true), /2 threads[.] Left out: SpecDiff: its weights are missing; Auto: no memory[.]$/);
+  assert.doesNotMatch(sourceWords(lacking, false), /Left out/);
+  assert.deepEqual(meanWords(table())[0], 'Mean');
+  assert.deepEqual(meanWords({ ...table(), asked: { flavours: 4 } })[0], 'Mean of 2 flavours');
+  assert.deepEqual(meanWords({ ...table(), asked: { flavours: 2 } })[0], 'Mean');
   const facts = Object.fromEntries(origin(table()));
   assert.equal(facts.commit, 'abc with local changes');
   assert.equal(facts.software, 'torch 2');
@@ -73,10 +101,11 @@ test('exactness is what was measured, or what the rule claims', () => {
   const one = table();
   assert.equal(exactness(one, one.cells[1])[0], '✓ 20 of 20 texts');
   assert.equal(exactness(one, { ...one.cells[1], same_text_as_vanilla: 19 })[0], '≈ 19 of 20 texts');
+  assert.match(exactness(one, { ...one.cells[1], same_text_as_vanilla: 19 })[1], /the cause was not examined here/);
   assert.equal(exactness(one, { ...one.cells[1], same_text_as_vanilla: null })[0], '✓ same law');
   assert.equal(exactness({ ...one, lossless: false }, one.cells[1])[0], '✕ not exact');
   assert.equal(intervalWords(one.cells[1].speedup, one.cells[1]), '95 % interval 2.30 to 2.80');
-  assert.equal(intervalWords({ low: null }, one.cells[1]), 'no interval: one prompt');
+  assert.equal(intervalWords({ low: null }, one.cells[1]), 'no interval: fewer than two prompts of a flavour');
 });
 
 test('progress is told with an estimate that is called one', () => {
@@ -105,6 +134,9 @@ test('points lie on the line of their speed-up', () => {
   points.x.forEach((x, i) => assert.ok(Math.abs(points.y[i] / x - [1, 3, 2][i]) < 1e-9));
   for (const line of figure.data.slice(0, -1)) assert.ok(line.x[1] <= figure.layout.xaxis.range[1] + 1e-9 && line.y[1] <= figure.layout.yaxis.range[1] + 1e-9);
   assert.equal(figure.layout.annotations.length, figure.data.length - 1);
+  assert.ok(points.customdata.every((data, i) => data[2] === `speed-up = τ / cost = ${[1, 3, 2][i].toFixed(2)}×`));
+  const mean = costFigure({ table: one, flavour: MEAN, marks: marksOf([one]), shown, size: { width: 500, height: 300 }, place: (spots) => spots.map(() => 'top center') }, c);
+  assert.match(mean.data[mean.data.length - 1].customdata[1][2], /pooled .*mean of the flavours: 2[.]50×/);
 });
 
 test('curves and bars hold the stored numbers', () => {

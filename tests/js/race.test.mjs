@@ -7,7 +7,8 @@ import { buildLane, check, linesShown, sharePieces, stateAt, treeOf } from '../.
 import { baselineOf, choose, labelHeights, raceStops, rowAt, shortName, standings, MOST_LANES } from '../../app/static/standings.js';
 import { narrate } from '../../app/static/words.js';
 import { raceFigure, stylesOf } from '../../app/static/race_chart.js';
-import { parse } from '../../app/static/trace.js';
+import { knowNoSteps, laneSubtitle } from '../../app/static/draw_lanes.js';
+import { parse, serialise } from '../../app/static/trace.js';
 
 globalThis.document = { body: {} };
 globalThis.getComputedStyle = () => ({ fontFamily: 'sans' });
@@ -34,6 +35,32 @@ test('a race is a trace of any lanes, in the order asked for, and not of endless
   assert.equal(shortName('block/9/1', { 'block/9/1': 'block γ 9' }), 'block γ 9');
 });
 
+test('lanes may have the names of what every object has', () => {
+  const odd = ['constructor', 'toString', '__proto__'];
+  assert.deepEqual(odd.map((name) => shortName(name)), ['constructor', 'toString', '  proto  ']);
+  assert.deepEqual(choose({ a: [] }, odd).names, []);
+  const lines = fixture.trace.split('\n').filter(Boolean).map((line) => JSON.parse(line)).filter((line) => line.lane !== 'drafted');
+  const named = (lanes) => [{ ...lines[0], lanes }, ...lines.slice(1).map((line) => ({ ...line, lane: odd[2] }))].map((line) => JSON.stringify(line)).join('\n');
+  const { lanes } = parse(named(odd));
+  assert.deepEqual(Object.keys(lanes), odd);
+  assert.equal(lanes[odd[2]].length, lines.length - 1);
+  assert.deepEqual(Object.keys(parse(serialise({ title: 't', lanes })).lanes), odd);
+  assert.throws(() => parse(named(['vanilla'])), /unknown lane/);
+  const built = Object.fromEntries(odd.map((name) => [name, buildLane(lanes[name])]));
+  assert.equal(standings(built, odd)[odd[2]].place, 1);
+  assert.equal(baselineOf(built, odd), odd[2]);
+});
+
+test('a lane says its settings in short', () => {
+  knowNoSteps(['eagle']);
+  const words = (config) => laneSubtitle('drafted', { config: { drafter: 'block', gamma: 16, steps: 1, rule: 'ratio', tree_nodes: 0, num_drafts: 1, selection: 'self', ...config } });
+  assert.equal(words({}), 'block · γ 16 · T 1 · ratio');
+  assert.equal(words({ auto: true }), 'block · γ ≤ 16 · auto · ratio');
+  assert.equal(words({ auto: true, steps: 4 }), 'block · γ ≤ 16 · T ≤ 4 · auto · ratio');
+  assert.equal(words({ drafter: 'eagle' }), 'eagle · γ 16 · ratio');
+  assert.equal(words({ num_drafts: 4, selection: 'multi_round' }), 'block · γ 16 · K 4 · multi-round · ratio');
+});
+
 test('the baseline is vanilla, or whoever drafts nothing', () => {
   const lanes = make();
   assert.equal(baselineOf(lanes, names), 'vanilla');
@@ -41,10 +68,10 @@ test('the baseline is vanilla, or whoever drafts nothing', () => {
   assert.equal(baselineOf({ whole: lanes.whole }, ['whole']), null);
 });
 
-test('places go by the clock, lanes with fewer tokens are marked, and who did not come in has none', () => {
+test('places go by the clock, and neither who wrote fewer tokens nor who did not come in has one', () => {
   const result = standings(make(), names);
   const places = Object.fromEntries(names.map((name) => [name, result[name].place]));
-  assert.deepEqual(places, { vanilla: 3, whole: 2, short: 1, stopped: null, broken: null, unloaded: null, absent: null });
+  assert.deepEqual(places, { vanilla: 2, whole: 1, short: null, stopped: null, broken: null, unloaded: null, absent: null });
   assert.deepEqual(names.filter((name) => result[name].short), ['short']);
   const twins = { a: make().whole, b: make().whole };
   assert.deepEqual(Object.values(standings(twins, ['a', 'b'])).map((one) => one.place), [1, 1]);
