@@ -507,8 +507,8 @@ def test_a_method_card_brings_its_settings_to_the_live_tab(browser: Any, address
 def test_share_link_restores_every_setting(browser: Any, address: str) -> None:
     """Prompt and settings travel in the address: each that differs from its default comes back in its own widget."""
     chosen = {
-        "pair": "embedded", "drafter": "mdlm", "gamma": "11", "steps": "3", "order": "entropy", "rule": "match",
-        "tree_nodes": "0", "num_drafts": "3", "selection": "trie",
+        "pair": "embedded", "drafter": "mdlm", "gamma": "11", "steps": "3", "auto": "true", "order": "entropy",
+        "rule": "match", "tree_nodes": "0", "num_drafts": "3", "selection": "trie",
         "temperature": "0.7", "draft_temperature": "0.9", "top_k": "50", "top_p": "0.95", "seed": "17",
         "max_new_tokens": "33", "ignore_eos": "true",
     }  # fmt: skip
