@@ -9,23 +9,20 @@ import argparse
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core import flags
-from specdiff_core.bench.cells import BASELINE, SWEPT, Cell, grid, listed
+from specdiff_core.bench.cells import SWEPT, Cell, grid, listed
 from specdiff_core.bench.reading import count_flavours, first_of_each, numbers, read_result
 from specdiff_core.errors import ConfigError, SpecDiffError
 from specdiff_core.registry import find_pair
 
 if TYPE_CHECKING:
-    from specdiff_core.bench.prompts import Prompt
     from specdiff_core.bench.rows import RowLog
     from specdiff_core.config import DecodeConfig
 
-SAME = ("device", "dtype", "threads", "target", "weights", "versions")
-"""What a sweep and the bare passes must share before one is held against the other."""
 MEASURES = {
     "sweep": "speed-up of every drafter × γ × T over vanilla",
     "referee": "our lanes against transformers' own generate(): plain, assisted, prompt lookup, DFlash",
@@ -216,7 +213,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         log = follow(steps)
         body = {"result": fold_equality(log.rows)}
     else:
-        return measure_forwards(args, engine, prompts, cells[1:], base, facts)
+        from specdiff_core.bench.forwards import measure_forwards
+
+        return {**measure_forwards(engine, prompts, cells[1:], base, args.sweep), "schema": 1, "provenance": facts}
     return {
         **log.header,
         "schema": 1,
@@ -225,59 +224,6 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "prompts": count_flavours(prompts),
         **body,
     }
-
-
-def measure_forwards(
-    args: argparse.Namespace,
-    engine: Any,
-    prompts: Sequence[Prompt],
-    cells: Sequence[Cell],
-    base: DecodeConfig,
-    facts: dict[str, Any],
-) -> dict[str, Any]:
-    """Bare passes for every cell of the grid; with ``--sweep`` the share of the limit that the loop reached there."""
-    from specdiff_core.bench.forwards import efficiency, measure_cell, typical_context
-    from specdiff_core.bench.sweep import describe_run, header
-
-    swept = {}
-    if args.sweep is not None:
-        stored = read_result(args.sweep)
-        if stored["kind"] != "sweep":
-            raise ConfigError(f"{args.sweep} is no sweep.", field="sweep", hint="Name a file of --measure sweep.")
-        try:
-            swept = {
-                Cell(entry["drafter"], entry["gamma"], entry["steps"], entry.get("nodes", 0)): entry
-                for entry in stored["cells"]
-                if entry.get("drafts", 1) == 1 and not entry.get("auto")
-            }
-        except (LookupError, TypeError) as error:
-            raise ConfigError(f"{args.sweep} is no whole sweep.", field="sweep", hint="Measure it again.") from error
-    if not cells:
-        raise ConfigError("--measure forwards needs a drafter.", field="drafters", hint="Name one besides none.")
-    spec = find_pair(base.pair)
-    others = [cell for cell in cells if spec.drafter(cell.drafter).drafting != "denoise"]
-    if others or any(cell.nodes or cell.drafts > 1 or cell.auto for cell in cells):
-        raise ConfigError(
-            "--measure forwards times windows of a fixed size that a denoiser fills: no trees, no K drafts, no auto, "
-            "no other drafters.",
-            field="drafters",
-            hint="Leave them out.",
-        )
-    head = header("forwards", prompts, base, describe_run(engine, prompts[0].prompt, base), cells)
-    if swept and (other := [name for name in SAME if stored.get(name) != head[name]]):
-        raise ConfigError(
-            f"{args.sweep} was measured with another {', '.join(other)}.",
-            field="sweep",
-            hint="Measure both on one machine, with the same models and settings.",
-        )
-    ids = typical_context(engine, prompts[0].prompt, base)
-    entries = []
-    for cell in cells:
-        entry = measure_cell(engine, ids, cell, base)
-        if found := swept.get(cell):
-            entry["efficiency"] = efficiency(entry, found, swept[BASELINE])
-        entries.append(entry)
-    return {**head, "schema": 1, "provenance": facts, "cells": entries}
 
 
 def stored(path: Path, traces: Path | None) -> dict[str, Any]:

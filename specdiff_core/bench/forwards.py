@@ -8,15 +8,21 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specdiff_core.bench.cells import Cell
+from specdiff_core.bench.cells import BASELINE, Cell
+from specdiff_core.bench.prompts import Prompt
+from specdiff_core.bench.reading import read_result
+from specdiff_core.bench.sweep import describe_run, header
 from specdiff_core.config import DecodeConfig
 from specdiff_core.denoise import denoise
 from specdiff_core.drafters.base import Context, Draft
+from specdiff_core.errors import ConfigError
+from specdiff_core.registry import find_pair
 from specdiff_core.rng import Streams
 from specdiff_core.summary import final
 
@@ -27,6 +33,8 @@ if TYPE_CHECKING:
 
 REPEATS = 40
 WARM = 6
+SAME = ("device", "dtype", "threads", "target", "weights", "versions")
+"""What a sweep and the bare passes must share before one is held against the other."""
 
 
 def timed_in_turn(works: dict[str, tuple[Callable[[], Any], Callable[[], Any]]]) -> dict[str, float]:
@@ -147,3 +155,52 @@ def efficiency(forwards: dict[str, Any], entry: dict[str, Any], baseline: dict[s
         "of_speedup": entry["tokens_per_second"] / baseline["tokens_per_second"] / limit_speedup,
         "of_tokens": reached / limit_tokens,
     }
+
+
+def measure_forwards(
+    engine: Engine, prompts: Sequence[Prompt], cells: Sequence[Cell], base: DecodeConfig, sweep: Path | None
+) -> dict[str, Any]:
+    """Bare passes for every cell; with the stored ``sweep`` the share of the limit that the loop reached there.
+
+    Raises:
+        ConfigError: no cell can be timed so, or the sweep is none of this machine, these models and settings.
+    """
+    swept = {}
+    if sweep is not None:
+        stored = read_result(sweep)
+        if stored["kind"] != "sweep":
+            raise ConfigError(f"{sweep} is no sweep.", field="sweep", hint="Name a file of --measure sweep.")
+        try:
+            swept = {
+                Cell(entry["drafter"], entry["gamma"], entry["steps"], entry.get("nodes", 0)): entry
+                for entry in stored["cells"]
+                if entry.get("drafts", 1) == 1 and not entry.get("auto")
+            }
+        except (LookupError, TypeError) as error:
+            raise ConfigError(f"{sweep} is no whole sweep.", field="sweep", hint="Measure it again.") from error
+    if not cells:
+        raise ConfigError("--measure forwards needs a drafter.", field="drafters", hint="Name one besides none.")
+    spec = find_pair(base.pair)
+    others = [cell for cell in cells if spec.drafter(cell.drafter).drafting != "denoise"]
+    if others or any(cell.nodes or cell.drafts > 1 or cell.auto for cell in cells):
+        raise ConfigError(
+            "--measure forwards times windows of a fixed size that a denoiser fills: no trees, no K drafts, no auto, "
+            "no other drafters.",
+            field="drafters",
+            hint="Leave them out.",
+        )
+    head = header("forwards", prompts, base, describe_run(engine, prompts[0].prompt, base), cells)
+    if swept and (other := [name for name in SAME if stored.get(name) != head[name]]):
+        raise ConfigError(
+            f"{sweep} was measured with another {', '.join(other)}.",
+            field="sweep",
+            hint="Measure both on one machine, with the same models and settings.",
+        )
+    ids = typical_context(engine, prompts[0].prompt, base)
+    entries = []
+    for cell in cells:
+        entry = measure_cell(engine, ids, cell, base)
+        if found := swept.get(cell):
+            entry["efficiency"] = efficiency(entry, found, swept[BASELINE])
+        entries.append(entry)
+    return {**head, "cells": entries}
