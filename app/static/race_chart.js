@@ -26,7 +26,7 @@ export function raceFigure(scene, c) {
   const { names, labels, styles, states, clocks, duration, total, selected } = scene;
   const most = Math.max(1, total);
   const gap = most * 0.075;
-  const drawn = names.filter((name) => states[name] && clocks[name] && (states[name].tokens.length || !clocks[name].done)); // none that failed before it began
+  const drawn = names.filter((name) => styles[name] && states[name] && clocks[name] && (states[name].tokens.length || !clocks[name].done)); // none that failed before it began, or of the race before the one that is being cleared for
   const data = drawn.map((name) => {
     const { points } = states[name];
     const style = styles[name];

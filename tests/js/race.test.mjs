@@ -125,6 +125,9 @@ test('the figure has a line, a dash and a label for each lane that wrote', () =>
   const { data, layout } = raceFigure({ names, labels, styles, states, clocks, duration: 1, total: 40, selected: 'whole' }, c);
   assert.deepEqual(data.map((line) => line.name), ['vanilla', '<b>whole', 'short', 'stopped', 'broken']);
   assert.ok(layout.annotations.some((note) => note.text === '&lt;b&gt;whole'), 'a foreign name is text');
+  const { vanilla, ...others } = styles; // the stage is cleared for a race that has other lanes
+  const cleared = raceFigure({ names, labels, styles: { vanilla }, states, clocks, duration: 1, total: 40, selected: 'whole' }, c);
+  assert.deepEqual([cleared.data.map((line) => line.name), Object.keys(others).length > 0], [['vanilla'], true]);
   const looks = Object.values(styles).map((style) => [style.role, style.dash, style.glyph].join());
   assert.equal(new Set(looks).size, names.length);
   assert.equal(styles.vanilla.dash, 'dot');
