@@ -170,7 +170,7 @@ class Auto:
     def choose(self, limit: int) -> Choice:
         """The T whose best γ promises most, a T that was never tried first. Where drafts can be cut, that is with one
         pass or a pass for each token, γ is then as large as may be: :attr:`keep` ends the draft at the right place,
-        which a number chosen beforehand cannot know (measured: 3 to 9 % more tokens per second)."""
+        which a number chosen beforehand cannot know (2 to 8 % more tokens per second, four drafters on 20 prompts)."""
         self._beliefs = ()
         limit = min(self._largest, limit)
         fitting = [steps for steps in self._tries if steps <= max(limit, 1)]

@@ -38,7 +38,7 @@ def _over(
         counts = f"best of {sum(map(ours, cells))} over best of {sum(map(theirs, cells))}"
         figure = f"{what}: {cell_name(one)} over {cell_name(other)}, mean, {counts}"
         why = "" if value >= goal else f"{_speed(one):.2f}× against {_speed(other):.2f}× vanilla in the same run."
-        yield Outcome(figure, f"≥ {goal:g}×", f"{value:.2f}×", value >= goal, why)
+        yield Outcome(figure, f"≥ {goal:g}×", f"{value:.3f}×", value >= goal, why)
 
 
 def of_methods(sweep: Result) -> Iterator[Outcome]:

@@ -197,7 +197,24 @@ class BlockJob(DrafterJob):
         return self.card(self.model)
 
 
-class AutoregressiveJob(DrafterJob):
+class SequentialJob(DrafterJob):
+    """What the drafters that say one token after the other share: where their rows come from."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of :class:`specdiff_core.train.sequential.SequentialTask`."""
+        args = self.args
+        return {
+            "written": written_stream(args.written, self.target),
+            "rows": self.rows,
+            "length": args.length,
+            "share": args.share,
+            "seed": args.seed,
+            "compile": args.compile,
+        }
+
+
+class AutoregressiveJob(SequentialJob):
     """The small autoregressive drafter."""
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -215,20 +232,8 @@ class AutoregressiveJob(DrafterJob):
     def events(self) -> Iterator[Any]:
         from specdiff_core.train.autoregressive import train_autoregressive
 
-        args = self.args
         yield from train_autoregressive(
-            self.model,
-            self.target,
-            self.corpus,
-            self.tokenizer,
-            args.cache,
-            self.plan,
-            written=written_stream(args.written, self.target),
-            rows=self.rows,
-            length=args.length,
-            share=args.share,
-            seed=args.seed,
-            compile=args.compile,
+            self.model, self.target, self.corpus, self.tokenizer, self.args.cache, self.plan, **self.options
         )
 
     def finish(self) -> Path:
@@ -238,7 +243,7 @@ class AutoregressiveJob(DrafterJob):
         return self.card(self.model)
 
 
-class EagleJob(DrafterJob):
+class EagleJob(SequentialJob):
     """EAGLE's head: one layer over the target's features."""
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -252,20 +257,8 @@ class EagleJob(DrafterJob):
     def events(self) -> Iterator[Any]:
         from specdiff_core.train.eagle import train_eagle
 
-        args = self.args
         yield from train_eagle(
-            self.model,
-            self.target,
-            self.corpus,
-            self.tokenizer,
-            args.cache,
-            self.plan,
-            written=written_stream(args.written, self.target),
-            rows=self.rows,
-            length=args.length,
-            share=args.share,
-            seed=args.seed,
-            compile=args.compile,
+            self.model, self.target, self.corpus, self.tokenizer, self.args.cache, self.plan, **self.options
         )
 
     def finish(self) -> Path:
