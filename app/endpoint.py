@@ -52,8 +52,8 @@ def race_endpoint(results: Results) -> Any:
         Args:
             prompt: The text to continue, 1 to 20,000 characters.
             pair: The model pair: "embedded" (ships with the project) or "gpt2-mdlm".
-            drafter: The drafter: "block", "mdlm", "mdlm_streak", "autoregressive", "eagle", "prompt_lookup", or
-                "none" for vanilla only.
+            drafter: The drafter: "block", "block_markov", "mdlm", "mdlm_streak", "autoregressive", "eagle",
+                "prompt_lookup", or "none" for vanilla only.
             gamma: Tokens drafted per round, 1 to 32.
             steps: Denoising steps T per round, 1 to gamma.
             auto: Choose gamma and T round by round, at most those given, from what earlier rounds showed.

@@ -103,6 +103,19 @@ FORMULAS: dict[str, tuple[tuple[str, ...], str]] = {
         "B: nodes of the tree. q: the block drafter’s law at position j, all from one pass. A prefix is never less "
         "probable than what continues it, so the B best form a tree.",
     ),
+    "markov": (
+        (
+            formula(
+                sub("q", "j"), bracket(sub("x", "j"), "∣", sub("x", "j", "−", "1")), "=", "softmax",
+                bracket("W", "·", bracket(sub("h", "j"), "+", "D", "σ", bracket("A", sub("h", "j"), "+", "B", "e",
+                bracket(sub("x", "j", "−", "1"))))),
+                words="q j of x j given the token before it is the softmax of W times, in brackets, h j plus D times "
+                "sigma of A h j plus B times the embedding of the token before it.",
+            ),
+        ),
+        "h: the block drafter’s state at position j, from its one pass. e, W: the target’s embedding and head, W for "
+        "the most probable candidates only. σ: SiLU. A, B, D: the head’s matrices; with D = 0 it is DFlash.",
+    ),
     "auto": (
         (
             formula(

@@ -100,6 +100,21 @@ WORDS: dict[str, Words] = {
         exact=WALK,
         papers=(("DDTree", "2604.12989"), ("on the drafter of DFlash", "2602.06036")),
     ),
+    "markov": Words(
+        does="The block drafter makes its one pass, and a small head then says of every two neighbouring candidates how "
+        "well the second follows the first: each token is drawn given the one before it, not by itself.",
+        costs="A round is one pass of a few layers over γ + 1 positions, one product over the pairs of candidates, and "
+        "one pass of the target over γ + 1 positions.",
+        wins="It wins where tokens that were drawn side by side would not fit each other, most of all when sampling, "
+        "and loses the price of its head where every position is sure by itself.",
+        exact=f"{RATIO} The chain is drawn from left to right, so q is the law given the token before, and zero outside "
+        "the candidates: that q is what the test uses.",
+        papers=(
+            ("This project’s head, after the transitions of Sun et al.", "1910.11555"),
+            ("and the sequential heads of Ankner et al.", "2402.05109"),
+            ("on the drafter of DFlash", "2602.06036"),
+        ),
+    ),
     "auto": Words(
         does="The block drafter fills its whole window, and a controller cuts the draft where a further position would "
         "bring fewer tokens than its row in the target’s pass costs.",

@@ -10,10 +10,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from specdiff_core.chain import Chain, Follow
 from specdiff_core.config import RevealOrder
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
 from specdiff_core.sampling import belief, process
-from specdiff_core.tree import best_first, depths, merge
+from specdiff_core.tree import best_first, independent, merge
 from specdiff_core.unmask import most_confident, reveal, schedule, soft_positions
 
 RANKED = (RevealOrder.ENTROPY, RevealOrder.MARGIN, RevealOrder.MAX_PROB)
@@ -27,6 +28,7 @@ def denoise(
     mask_id: int,
     forbidden: Sequence[int] = (),
     window: Tensor | None = None,
+    follow: Follow | None = None,
 ) -> Generator[DenoiseState, None, Draft]:
     """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with fixed counts per step), with T = 1
     only those that ``context.keep`` finds worth verifying; or, where the context asks for a tree or several drafts,
@@ -38,6 +40,8 @@ def denoise(
         mask_id: never drawn: its probability is zero before normalising (SUBS).
         forbidden: further ids that the target cannot say.
         window: an all-masked window to start from; by default γ masks on the CPU.
+        follow: of a denoiser whose tokens depend on the one before them. What a step reveals side by side from the left
+            is then drawn in order; other reveals, and those that look at drawn values, take the marginals.
 
     Yields:
         the window after each step.
@@ -46,7 +50,7 @@ def denoise(
         the draft; ``probs[i]`` is the q that position i was drawn from, at the step that revealed it.
     """
     if context.nodes or context.drafts > 1:
-        return (yield from _branch(predict, context, mask_id, forbidden, window))
+        return (yield from _branch(predict, context, mask_id, forbidden, window, follow))
     size = context.gamma
     ids = torch.full((size,), mask_id, dtype=torch.long) if window is None else window.clone()
     never = tuple(dict.fromkeys((mask_id, *forbidden)))
@@ -63,7 +67,15 @@ def denoise(
         if context.keep is not None and len(plan) == 1:  # cut by distributions only, before a value is drawn
             size = count = context.keep(sure().amax(-1).tolist())
             ids, probs, masked, sure = ids[:size], probs[:size], masked[:size], partial(_first, sure, size)
-        if context.order is RevealOrder.VALUE_CONFIDENCE:
+            logits = logits[:size]
+        if follow is not None and _in_order(context.order, count, len(masked)):
+            known = [None if i in masked else int(ids[i]) for i in range(size)]
+            chain = Chain(follow, logits, known, anchor=context.ids[-1], sampling=context.sampling, banned=banned)
+            chosen = masked[:count]
+            values, rows, chained = chain.draw(chosen, context.chance, first)
+            probs = probs.index_copy(0, torch.tensor(chosen, device=probs.device), rows)
+            sure = partial(_replaced, sure, chosen, chained)
+        elif context.order is RevealOrder.VALUE_CONFIDENCE:
             values = context.chance.pick(probs[masked], [first + i for i in masked])
             drawn = sure()[masked, values.to(probs.device)]
             chosen = most_confident(drawn, masked, count)
@@ -98,33 +110,57 @@ def denoise(
     )
 
 
+def _in_order(order: RevealOrder, count: int, masked: int) -> bool:
+    """Whether a step reveals the leftmost masks, whatever they become."""
+    return order is RevealOrder.LEFT_TO_RIGHT or (count == masked and order is not RevealOrder.VALUE_CONFIDENCE)
+
+
+def _replaced(belief: Callable[[], Tensor], slots: Sequence[int], rows: Callable[[], Tensor]) -> Tensor:
+    own = rows()
+    return belief().index_copy(0, torch.tensor(slots, device=own.device), own)
+
+
 def _first(belief: Callable[[], Tensor], size: int) -> Tensor:
     return belief()[:size]
 
 
 def _branch(
-    predict: Callable[[Tensor], Tensor], context: Context, mask_id: int, forbidden: Sequence[int], window: Tensor | None
+    predict: Callable[[Tensor], Tensor],
+    context: Context,
+    mask_id: int,
+    forbidden: Sequence[int],
+    window: Tensor | None,
+    follow: Follow | None,
 ) -> Generator[DenoiseState, None, Draft]:
-    """One pass over γ masks, then from its marginals either the most probable prefixes, a point mass; or K windows."""
+    """One pass over γ masks, then from what it says either the most probable prefixes, a point mass; or K windows."""
     size = context.gamma
     masks = torch.full((size,), mask_id, dtype=torch.long) if window is None else window
     logits = predict(masks)
     banned = tuple(token for token in dict.fromkeys((mask_id, *forbidden)) if token < logits.shape[-1])
     probs = process(logits, context.sampling, banned)
     sure = belief(logits, probs, context.sampling, banned)
+    chain = None
+    if follow is not None:
+        chain = Chain(follow, logits, [None] * size, anchor=context.ids[-1], sampling=context.sampling, banned=banned)
+    slots, first = range(size), len(context.ids)
     if context.nodes:
         marginals = sure()
         shown = marginals.argmax(-1)
-        ids, parents = best_first(marginals.log(), context.nodes)
+        ranked = independent(marginals.log(), context.nodes) if chain is None else chain.ranked()
+        ids, parents = best_first(ranked, size, context.nodes)
         branches: list[tuple[int, ...]] = []
         drawn_from = None
     else:
-        positions = range(len(context.ids), len(context.ids) + size)
-        first, others = context.chance, context.chance.fresh()
-        drafts = [(others if k else first).pick(probs, positions) for k in range(context.drafts)]
-        shown = drafts[0]
-        ids, parents, branches = merge([draft.tolist() for draft in drafts])
-        drawn_from = probs[depths(parents)]
+        chances = [context.chance, *[context.chance.fresh()] * (context.drafts - 1)]
+        if chain is None:
+            positions = range(first, first + size)
+            drawn = [(chance.pick(probs, positions), probs) for chance in chances]
+        else:
+            drawn = [chain.draw(slots, chance, first)[:2] for chance in chances]
+        shown = drawn[0][0]
+        ids, parents, branches = merge([values.tolist() for values, _ in drawn])
+        places = {node: (k, slot) for k, branch in enumerate(branches) for slot, node in enumerate(branch)}
+        drawn_from = torch.stack([drawn[k][1][slot] for k, slot in map(places.__getitem__, range(len(ids)))])
     yield DenoiseState(
         ids=shown,
         masked=torch.zeros(size, dtype=torch.bool),

@@ -93,6 +93,12 @@ METHODS: tuple[Method, ...] = (
         settings={"drafter": "block", "gamma": 9, "tree_nodes": 9},
     ),
     Method(
+        name="markov",
+        label="Block diffusion with a Markov head",
+        paper="this project's head; after 1910.11555 and 2402.05109, on DFlash 2602.06036",
+        settings={"drafter": "block_markov", "gamma": 9},
+    ),
+    Method(
         name="auto",
         label="Block diffusion, length as it goes (Auto)",
         paper="this project's controller; expected tokens and costs as in 2408.05636",

@@ -130,6 +130,15 @@ EMBEDDED = PairSpec(
             about="Denoises a block after the anchor, reading the target's own hidden states; at most 16 tokens.",
         ),
         DrafterSpec(
+            name="block_markov",
+            label="Block diffusion with a Markov head",
+            module="block_diffusion",
+            source=str(ASSETS / "embedded" / "block_markov"),
+            weights_format="dflash",
+            window=16,
+            about="The same denoiser; from its one pass each token is drawn given the one before it, not by itself.",
+        ),
+        DrafterSpec(
             name="mdlm",
             label="Masked diffusion, independent (SpecDiff, MDLM)",
             module="masked_diffusion",

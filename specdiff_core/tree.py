@@ -6,12 +6,16 @@ A node is a drafted token; its parent is the node before it in the text, or −1
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 ROOT = -1
+
+Ranked = Callable[[int, int], tuple[Sequence[float], Sequence[int], Sequence[int]]]
+"""(a depth, the place of the token before it) -> what may stand there, the most probable first: log q, ids, and their
+places, by which they are asked for what follows them."""
 
 
 def depths(parents: Sequence[int]) -> list[int]:
@@ -56,36 +60,45 @@ def merge(texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[tu
     return ids, parents, branches
 
 
-def best_first(log_q: Tensor, budget: int) -> tuple[list[int], list[int]]:
-    """The ``budget`` most probable prefixes of a window whose positions are independent (DDTree, papers.md §5.2).
+def independent(log_q: Tensor, budget: int) -> Ranked:
+    """Rows for :func:`best_first` of a window whose positions are independent: ``log_q [g, V]``, of each the
+    ``budget`` best."""
+    best = log_q.topk(min(budget, log_q.shape[-1]), -1)
+    values, tokens = best.values.tolist(), best.indices.tolist()
+    return lambda depth, place: (values[depth], tokens[depth], range(len(tokens[depth])))
+
+
+def best_first(ranked: Ranked, depth: int, budget: int) -> tuple[list[int], list[int]]:
+    """The ``budget`` most probable prefixes of a window (DDTree, papers.md §5.2).
 
     A heap keyed by Σ log q: the best prefix leaves it and becomes a node; its next-best sibling and its most probable
     child enter.
 
     Args:
-        log_q: ``[g, V]`` log-probabilities of each window position.
+        ranked: what may follow a token.
+        depth: of the window.
         budget: nodes, at least 1.
 
     Returns:
         ids and parents of the nodes, at most ``budget``, the most probable prefix first.
     """
-    width = min(budget, log_q.shape[-1])
-    best = log_q.topk(width, -1)
-    values, tokens = best.values.tolist(), best.indices.tolist()
     ids: list[int] = []
     parents: list[int] = []
-    heap = [(-values[0][0], 0, 0, ROOT, 0.0)]  # (−Σ log q, depth, rank, parent, Σ log q of the parent)
+    # (−Σ log q, depth, rank, parent, the parent's place, Σ log q of the parent)
+    heap = [(-ranked(0, 0)[0][0], 0, 0, ROOT, 0, 0.0)]
     while heap and len(ids) < budget:
-        cost, depth, rank, parent, before = heapq.heappop(heap)
+        cost, level, rank, parent, place, before = heapq.heappop(heap)
         if cost == float("inf"):
             break  # impossible prefixes only
+        values, tokens, places = ranked(level, place)
         node = len(ids)
-        ids.append(tokens[depth][rank])
+        ids.append(tokens[rank])
         parents.append(parent)
-        if rank + 1 < width:
-            heapq.heappush(heap, (-(before + values[depth][rank + 1]), depth, rank + 1, parent, before))
-        if depth + 1 < len(values):
-            heapq.heappush(heap, (cost - values[depth + 1][0], depth + 1, 0, node, -cost))
+        if rank + 1 < len(values):
+            heapq.heappush(heap, (-(before + values[rank + 1]), level, rank + 1, parent, place, before))
+        if level + 1 < depth:
+            child = ranked(level + 1, places[rank])[0][0]
+            heapq.heappush(heap, (cost - child, level + 1, 0, node, places[rank], -cost))
     return ids, parents
 
 

@@ -26,7 +26,7 @@ from specdiff_core.metrics import fold
 from specdiff_core.rng import Independent
 from specdiff_core.sampling import residual
 from specdiff_core.target import Target
-from specdiff_core.tree import ROOT, best_first, children, depths, merge, visible
+from specdiff_core.tree import ROOT, best_first, children, depths, independent, merge, visible
 from specdiff_core.verify import expected_runs, verify
 
 EXACT = [Rule.RATIO, Rule.DELTA, Rule.MATCH]
@@ -44,7 +44,7 @@ def test_the_tree_holds_the_most_probable_prefixes(budget: int) -> None:
     """Against all 4 + 16 + 64 prefixes of a window of three over four words, in order."""
     generator = torch.Generator().manual_seed(budget)
     log_q = torch.randn(3, 4, generator=generator, dtype=torch.float64).log_softmax(-1)
-    ids, parents = best_first(log_q, budget)
+    ids, parents = best_first(independent(log_q, budget), len(log_q), budget)
     every = {
         text: sum(float(log_q[i, token]) for i, token in enumerate(text))
         for size in (1, 2, 3)
@@ -58,7 +58,7 @@ def test_the_tree_holds_the_most_probable_prefixes(budget: int) -> None:
 
 def test_impossible_prefixes_do_not_grow() -> None:
     log_q = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]).log()
-    ids, parents = best_first(log_q, 10)
+    ids, parents = best_first(independent(log_q, 10), len(log_q), 10)
     assert sorted(texts(ids, parents)) == [(0,), (0, 0), (1,), (1, 0)]
 
 

@@ -8,8 +8,9 @@ export const MEAN = 'mean';
 export const MARKS = [
   ['●', 'circle'], ['■', 'square'], ['◆', 'diamond'], ['▲', 'triangle-up'], ['▼', 'triangle-down'], ['★', 'star'],
   ['✚', 'cross'], ['✖', 'x'], ['⬟', 'pentagon'], ['⬢', 'hexagon2'], ['◀', 'triangle-left'], ['▶', 'triangle-right'],
+  ['✦', 'star-diamond'], ['✶', 'hexagram'],
 ];
-const FAMILIES = { none: 'target', block: 'draft', mdlm: 'residual', mdlm_streak: 'plum', autoregressive: 'bonus', eagle: 'ochre', prompt_lookup: 'muted' };
+const FAMILIES = { none: 'target', block: 'draft', block_markov: 'ink', mdlm: 'residual', mdlm_streak: 'plum', autoregressive: 'bonus', eagle: 'ochre', prompt_lookup: 'muted' };
 const USES = { // how a drafter is used (its group without its name): dash of a line, pattern of a bar
   window: ['solid', ''], tree: ['dash', '/'], 'window/auto': ['dashdot', '-'],
   'drafts/self': ['dot', '.'], 'drafts/trie': ['longdash', 'x'], 'drafts/multi_round': ['longdashdot', '\\'],

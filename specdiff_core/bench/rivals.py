@@ -16,7 +16,7 @@ from specdiff_core.bench.markdown import Result, cell_name, number, table
 BEST_MEAN, BEST_DIALOGUE = 3.2, 4.5
 OF_AUTOREGRESSIVE, OF_EAGLE2 = 1.5, 1.0
 STREAK, SELECTED = 1.15, 1.08
-DIFFUSION = ("block", "mdlm", "mdlm_streak")
+DIFFUSION = ("block", "block_markov", "mdlm", "mdlm_streak")
 
 
 def _speed(cell: Result, flavour: str = "") -> float:

@@ -6,12 +6,12 @@ It knows which tokens are committed and where they stand; it refuses to know how
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from specdiff_core.cache import Rooms
 from specdiff_core.denoise import denoise
@@ -32,7 +32,7 @@ class BlockDrafter:
 
     Args:
         embedding: ``[V, W]``.
-        head: hidden states ``[n, W]`` to logits ``[n, V]``.
+        head: hidden states ``[n, W]`` to logits ``[n, V]``; its rows are ``[V, W]``.
         forbidden: ids that the target never says, besides the mask.
     """
 
@@ -41,7 +41,7 @@ class BlockDrafter:
         name: str,
         network: DFlashDraftModel,
         embedding: Tensor,
-        head: Callable[[Tensor], Tensor],
+        head: nn.Linear,
         *,
         forbidden: Sequence[int] = (),
     ) -> None:
@@ -106,12 +106,22 @@ class BlockSession:
         gamma = min(context.gamma, drafter.window)
         self._absorb(gamma + 1)
         rope, anchor, masks = self._prepare(context.ids[-1], gamma)
+        markov, states = drafter.network.markov, drafter.embedding  # of the last pass, [g, W]
 
         @torch.inference_mode()
         def predict(window: Tensor) -> Tensor:
+            nonlocal states
             ids = torch.cat([anchor, window])
             hidden = drafter.network.denoise(F.embedding(ids, drafter.embedding)[None], rope, self._attend)
-            return drafter.head(hidden[0, 1:])
+            states = hidden[0, 1:]
+            logits: Tensor = drafter.head(states)
+            return logits
+
+        @torch.inference_mode()
+        def follow(before: Tensor, candidates: Tensor) -> Tensor:
+            assert markov is not None, "asked only of a drafter with a Markov head"
+            chained = markov(states[: len(before), None], F.embedding(before, drafter.embedding))
+            return chained @ F.embedding(candidates, drafter.head.weight).transpose(1, 2)
 
         return (
             yield from denoise(
@@ -120,6 +130,7 @@ class BlockSession:
                 mask_id=drafter.mask_id,
                 forbidden=drafter.forbidden,
                 window=masks,
+                follow=None if markov is None else follow,
             )
         )
 

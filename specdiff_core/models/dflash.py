@@ -21,6 +21,7 @@ from specdiff_core.errors import WeightsError
 from specdiff_core.models import files, folders
 from specdiff_core.models.dflash_config import read_config
 from specdiff_core.models.layout import laid_out, lay_out
+from specdiff_core.models.markov import MarkovHead
 
 Rope = tuple[Tensor, Tensor]  # cos, and sin with its first half negated: [B or 1, 1, n, head_dim]
 # (layer, q [B, H, n, D], k [B, Hkv, n, D], v [B, Hkv, n, D] of the block) -> [B, H, n, D]
@@ -136,7 +137,8 @@ class DFlashDraftModel(nn.Module):
 
     Args:
         released: the contents of ``config.json``: the Qwen3 fields, ``block_size`` (anchor included),
-            ``num_target_layers`` and ``dflash_config``.
+            ``num_target_layers`` and ``dflash_config``; this project's ``markov_width`` in the last, where a token
+            shall depend on the one before it.
     """
 
     def __init__(self, released: dict[str, Any]) -> None:
@@ -149,6 +151,7 @@ class DFlashDraftModel(nn.Module):
         self.layers = nn.ModuleList(DFlashLayer(config, index) for index in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.rotary_emb = Qwen3RotaryEmbedding(config=config)
+        self.markov = MarkovHead(config.hidden_size, config.markov_width) if config.markov_width else None
         self._joined: Joined | None = None  # k and v of all layers
 
     def initialize(self, generator: torch.Generator) -> None:
@@ -156,6 +159,8 @@ class DFlashDraftModel(nn.Module):
         for parameter in self.parameters():
             if parameter.ndim == 2:
                 nn.init.normal_(parameter, std=self.config.initializer_range, generator=generator)
+        if self.markov is not None:
+            self.markov.initialize(generator, std=self.config.initializer_range)
 
     @property
     def device(self) -> torch.device:

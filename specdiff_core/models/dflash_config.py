@@ -50,7 +50,13 @@ def _read_config(values: dict[str, Any], special: dict[str, Any]) -> Qwen3Config
         )
     config.mask_token_id = int(special["mask_token_id"])
     config.target_layer_ids = [int(layer) for layer in special["target_layer_ids"]]
+    config.markov_width = int(special.get("markov_width", 0))
     return config
+
+
+def with_markov(values: dict[str, Any], width: int) -> dict[str, Any]:
+    """The ``config.json`` of the same drafter with a Markov head of ``width``."""
+    return {**values, "dflash_config": {**values["dflash_config"], "markov_width": width}}
 
 
 def make_config(

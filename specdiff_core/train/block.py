@@ -16,6 +16,7 @@ from torch import Tensor
 
 from specdiff_core.models.dflash import DFlashDraftModel, save_to_folder
 from specdiff_core.models.dflash_config import make_config
+from specdiff_core.models.dflash_config import with_markov as add_markov
 from specdiff_core.train import losses
 from specdiff_core.train.block_pass import Reading, block_hidden, read_target
 from specdiff_core.train.blocks import MixedRows, Rows, RowSource, cut_blocks, draw_blocks
@@ -39,6 +40,8 @@ class BlockTask:
         streak: weight of the expected-run term on fully masked blocks (papers.md §2.2), 0 leaves it out.
         whole: fraction of the blocks that are fully masked, as in drafting with T = 1.
         short: fraction of the steps whose blocks have half the slots: late slots are rarely reached and cost as much.
+        alone: of a drafter with a Markov head, fraction of the slots that are scored without the token before them:
+            the marginals must stay good, candidates are chosen from them.
         held_out: target-written greedy rows that :meth:`evaluate` replays.
     """
 
@@ -54,6 +57,7 @@ class BlockTask:
         streak: float = 0.0,
         whole: float = 0.5,
         short: float = 0.0,
+        alone: float = 0.25,
         held_out: Written | None = None,
         end: int = 0,
         seed: int = 0,
@@ -62,7 +66,7 @@ class BlockTask:
         self._target = target.eval().requires_grad_(False)
         self._drafter, self._rows = drafter, rows
         self._anchors, self._decay, self._streak = anchors, decay, streak
-        self._whole, self._short = whole, short
+        self._whole, self._short, self._alone = whole, short, alone
         self._held_out, self._end = held_out, end
         self.tokens_per_step = tokens_per_step
         self._seed, self._step = seed, 0
@@ -103,17 +107,25 @@ class BlockTask:
         rank = blocks.masked[:, :, 1:].long().cumsum(-1) - 1
         where = counted.nonzero(as_tuple=True)
         expected = reading.expected[where[0], places[where]]
-        normalizer = losses.log_normalizer(hidden[where], self._table)
-        nats = normalizer - (hidden[where] * expected).sum(-1)
+        states = hidden[where]
+        if self._drafter.markov is not None:
+            chained = self._chained(states, blocks.truth[:, :, :-1][where])
+            alone = torch.rand(len(states), 1, generator=generator, device=states.device) < self._alone
+            states = torch.where(alone, states, chained)
+        normalizer = losses.log_normalizer(states, self._table)
+        nats = normalizer - (states * expected).sum(-1)
         loss = losses.weighted_mean(nats, losses.position_weights(rank[where], self._decay))
         full = blocks.masked[:, :, 1:].all(-1)
         if not self._streak or not bool(full.any()):
             return loss
         own = self._table[blocks.truth[:, :, 1:][where]].float()
-        log_q = torch.zeros(counted.shape, device=hidden.device).index_put(
-            where, (hidden[where] * own).sum(-1) - normalizer
-        )
+        log_q = torch.zeros(counted.shape, device=hidden.device).index_put(where, (states * own).sum(-1) - normalizer)
         return loss + self._streak * losses.cross_entropy_streak(log_q[full], counted[full])
+
+    def _chained(self, states: Tensor, before: Tensor) -> Tensor:
+        """``states [..., W]`` of slots, given the tokens ``before [...]`` them; unchanged without a Markov head."""
+        markov = self._drafter.markov
+        return states if markov is None else markov(states, self._target.get_input_embeddings()(before).detach())
 
     def _size(self, generator: torch.Generator) -> int:
         """Slots of this step's blocks, the anchor included."""
@@ -175,7 +187,9 @@ class BlockTask:
         embeddings = self._target.get_input_embeddings()(ids.flatten(1))
         with torch.autocast(device.type, torch.bfloat16):
             hidden = block_hidden(self._drafter, reading.features, embeddings, anchors, gamma + 1)
-            logits = hidden.view(*ids.shape, -1)[:, :, 1:] @ self._table.T
+            # As long as all slots agree, the token before one is the text's.
+            states = self._chained(hidden.view(*ids.shape, -1)[:, :, 1:], truth[:, :, :-1])
+            logits = states.to(self._table.dtype) @ self._table.T
         logits[..., config.mask_token_id] = float("-inf")
         agree = (logits.argmax(-1) == truth[:, :, 1:]) & known[:, :, 1:]
         return agree.long().cumprod(-1).sum(-1)[0].cpu()
@@ -218,6 +232,15 @@ def new_drafter(target: LlamaForCausalLM, values: dict[str, Any], seed: int = 0)
     with torch.no_grad():
         model.norm.weight.copy_(target.model.norm.weight)
     return model
+
+
+def with_markov(model: DFlashDraftModel, width: int, seed: int = 0) -> DFlashDraftModel:
+    """The drafter ``model`` with a new Markov head of ``width``, which changes nothing yet."""
+    longer = DFlashDraftModel(add_markov(model.released, width))
+    longer.load_state_dict(model.state_dict(), strict=False)
+    assert longer.markov is not None
+    longer.markov.initialize(torch.Generator().manual_seed(seed), std=model.config.initializer_range)
+    return longer
 
 
 def train_block(

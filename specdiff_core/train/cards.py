@@ -164,5 +164,13 @@ DRAFTERS = {
         "tau8/",
         "γ = 8, T = 1",
     ),
+    "block_markov": (
+        "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036) with a Markov head: a token of its "
+        "block depends on the one before it (after NART-CRF, arXiv 1910.11555, and Hydra, 2402.05109). Begun from the "
+        "drafter without it, trained in the same way. Format of the released DFlash checkpoints, with three matrices "
+        "more and `markov_width` in `dflash_config`.",
+        "tau8/",
+        "γ = 8, T = 1",
+    ),
 }
 """Drafter -> what it is; how its held-out tokens per round are called in its metrics, and what they are of."""

@@ -44,6 +44,13 @@ def add_train(commands: Any) -> None:
     add("--steps", type=int, metavar="N", help=f"optimiser steps {told('steps')}")
     add("--warmup", type=int, metavar="N", help=f"steps of rising learning rate {told('warmup')}")
     add("--decay-from", type=float, default=0.5, metavar="F", help="fraction after which it falls [default 0.5]")
+    add(
+        "--rate",
+        type=float,
+        default=1.0,
+        metavar="F",
+        help="learning rates, as a multiple of the usual ones: less goes on from good weights gently [default 1]",
+    )
     add("--batch-tokens", type=int, metavar="N", help=f"tokens per step {told('batch_tokens')}")
     add("--length", type=int, default=LENGTH, metavar="N", help=f"tokens per row, target, block [default {LENGTH}]")
     add(
@@ -100,6 +107,13 @@ def add_train(commands: Any) -> None:
     )
     add("--cache", type=Path, default=Path("runs/cache"), metavar="DIR", help="encoded text [default runs/cache]")
     add("--layers", type=int, metavar="N", help=f"layers of a new model {told('layers')}")
+    add(
+        "--markov",
+        type=int,
+        default=0,
+        metavar="N",
+        help="width of a head that lets a token of a block depend on the one before it, block [default 0: none]",
+    )
     add("--width", type=int, default=256, metavar="N", help="width of a new target or mdlm drafter [default 256]")
     add("--vocabulary", type=int, default=4096, metavar="N", help="entries of a new tokenizer [default 4096]")
     add("--seed", type=int, default=0, metavar="N", help="[default 0]")
@@ -122,8 +136,12 @@ def run_train(args: argparse.Namespace) -> None:
             raise ConfigError(
                 f"--{name.replace('_', '-')} must be at least 1, not {value}.", field=name, hint="Give a larger number."
             )
+    if args.markov < 0:
+        raise ConfigError(f"--markov must be 0 or more, not {args.markov}.", field="markov", hint="0 leaves it out.")
     if not 0 <= args.streak < math.inf:
         raise ConfigError(f"--streak must be 0 or more, not {args.streak}.", field="streak", hint="0 leaves it out.")
+    if not 0 < args.rate < math.inf:
+        raise ConfigError(f"--rate must be above 0, not {args.rate}.", field="rate", hint="1 is the usual rate.")
     if args.average and args.start is None:
         raise ConfigError("--average needs --start.", field="average", hint="There is nothing to average with.")
     for name in (*(name for name, *_ in FRACTIONS), "average"):

@@ -17,7 +17,7 @@ from specdiff_core.train.card import training_facts
 from specdiff_core.train.corpus import Corpus
 from specdiff_core.train.curve import curve_of
 from specdiff_core.train.defaults import EMBEDDED, PARTS
-from specdiff_core.train.loop import Plan
+from specdiff_core.train.loop import MATRIX_LR, OTHER_LR, Plan
 
 
 class Job(ABC):
@@ -71,6 +71,8 @@ class Job(ABC):
             run=args.run_folder or Path("runs") / args.part,
             warmup=args.warmup or self._defaults.warmup,
             decay_from=args.decay_from,
+            matrix_lr=MATRIX_LR * args.rate,
+            other_lr=OTHER_LR * args.rate,
             resume=args.resume,
             average=args.average,
             score_first=args.start is not None,

@@ -19,14 +19,18 @@ from torch import Tensor, nn
 from specdiff_core.errors import ConfigError, SpecDiffError
 
 
+MATRIX_LR, OTHER_LR = 0.02, 3e-3
+"""Usual peak learning rates: Muon's, for hidden matrices; AdamW's, for embeddings, heads, norms."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How long and how fast to train. Learning rates follow warm-up, constant, linear decay to zero."""
 
     steps: int
     run: Path
-    matrix_lr: float = 0.02  # Muon, for hidden matrices
-    other_lr: float = 3e-3  # AdamW, for embeddings, heads, norms
+    matrix_lr: float = MATRIX_LR
+    other_lr: float = OTHER_LR
     warmup: int = 50
     decay_from: float = 0.5  # fraction of the steps after which the rates fall
     clip: float = 1.0

@@ -158,13 +158,17 @@ class BlockJob(DrafterJob):
 
     def _begin(self) -> DFlashDraftModel:
         from specdiff_core.models.dflash import from_folder
-        from specdiff_core.train.block import drafter_config, new_drafter
+        from specdiff_core.train.block import drafter_config, new_drafter, with_markov
 
         if self.args.start:
-            return from_folder(self.args.start).requires_grad_(True)
-        layers = self.args.layers or self._defaults.layers
-        config = drafter_config(self.target, layers=layers, mask_id=self.tokenizer.mask_token_id)
-        return new_drafter(self.target, config, self.args.seed)
+            model = from_folder(self.args.start)
+        else:
+            layers = self.args.layers or self._defaults.layers
+            config = drafter_config(self.target, layers=layers, mask_id=self.tokenizer.mask_token_id)
+            model = new_drafter(self.target, config, self.args.seed)
+        if self.args.markov and model.markov is None:
+            model = with_markov(model, self.args.markov, self.args.seed)
+        return model.requires_grad_(True)
 
     def events(self) -> Iterator[Any]:
         from specdiff_core.train.block import train_block
@@ -194,7 +198,7 @@ class BlockJob(DrafterJob):
         from specdiff_core.train.block import export
 
         export(self.model, self.out)
-        return self.card(self.model)
+        return self.card(self.model, "block_markov" if self.model.markov is not None else "")
 
 
 class SequentialJob(DrafterJob):

@@ -1,0 +1,39 @@
+"""Lets a token of a block depend on the one before it: a block's marginals become a Markov chain.
+
+A denoiser fills a window from independent marginals, so neighbours that are likely each, but not together, meet. The
+chain adds to the hidden state of a slot what the token before it says; the head that reads both is the target's own, as
+for the marginals. After the transitions of NART-CRF (Sun et al. 2019, arXiv 1910.11555), normalised slot by slot as in
+Hydra's heads (2402.05109), so that each q is a true conditional. It knows tensors, no block and no rule.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class MarkovHead(nn.Module):
+    """h + D·silu(A·h + B·e): the state of a slot, given the embedding e of the token before it.
+
+    Args:
+        width: W of the hidden states and embeddings.
+        inner: rows of A and B.
+    """
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.state = nn.Linear(width, inner, bias=False)
+        self.before = nn.Linear(width, inner, bias=False)
+        self.out = nn.Linear(inner, width, bias=False)
+
+    def initialize(self, generator: torch.Generator, *, std: float) -> None:
+        """A chain that has learnt nothing: the marginals, until D grows."""
+        for part in (self.state, self.before):
+            nn.init.normal_(part.weight, std=std, generator=generator)
+        nn.init.zeros_(self.out.weight)
+
+    def forward(self, states: Tensor, before: Tensor) -> Tensor:
+        """``states [..., W]`` of slots and ``before [..., W]``, embeddings of the tokens before them -> ``[..., W]``."""
+        out: Tensor = states + self.out(F.silu(self.state(states) + self.before(before)))
+        return out

@@ -1,0 +1,184 @@
+"""The Markov chain over a window: what it draws follows the q it reports, whatever rule, order, tree or selection.
+
+Enumeration through the production ``denoise`` and ``verify``; only chance and the networks are replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from branches import Branches, chain, outcomes, total_variation
+from test_lossless import EXACT_RULES, ORDERS, TOLERANCE, Tables
+from test_tree import scored
+from torch import Tensor
+
+from specdiff_core import chain as chain_module
+from specdiff_core.chain import Chain, Follow
+from specdiff_core.config import RevealOrder, Rule, Sampling, Selection
+from specdiff_core.denoise import denoise
+from specdiff_core.drafters.base import Context, DenoiseState, Draft
+from specdiff_core.verify import verify
+
+START = 0  # the first anchor
+WARM = Sampling(temperature=1.0)
+
+
+class Pairs(Tables):
+    """Tables whose drafter also says how a candidate follows each token before it."""
+
+    def follow(self, prefix: tuple[int, ...]) -> Follow:
+        def pairs(before: Tensor, candidates: Tensor) -> Tensor:
+            rows = []
+            for slot, (left, right) in enumerate(zip(before.tolist(), candidates.tolist(), strict=True)):
+                known = [self._dirichlet("pair", prefix, slot, token).log() for token in left]
+                rows.append(torch.stack([row[right] for row in known]))
+            return torch.stack(rows)
+
+        return pairs
+
+
+def drafted(
+    tables: Pairs,
+    prefix: tuple[int, ...],
+    chance: Branches,
+    *,
+    order: RevealOrder = RevealOrder.LEFT_TO_RIGHT,
+    sampling: Sampling = WARM,
+    **asked: int,
+) -> tuple[Draft, list[DenoiseState]]:
+    context = Context(
+        ids=(START, *prefix), order=order, sampling=sampling, chance=chance, **{"gamma": 2, "steps": 1, **asked}
+    )
+    states = []
+    run = denoise(
+        lambda window: tables.logits(prefix, window), context, mask_id=tables.size, follow=tables.follow(prefix)
+    )
+    while True:
+        try:
+            states.append(next(run))
+        except StopIteration as done:
+            return done.value, states
+
+
+def distance(
+    tables: Pairs,
+    rule: Rule,
+    selection: Selection = Selection.TRIE,
+    spoil: Callable = lambda draft: draft,
+    **asked: object,
+) -> float:
+    """Total variation between the joint law of two tokens over chained rounds and the target's."""
+
+    def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+        def play(chance: Branches) -> tuple[int, ...]:
+            draft = spoil(drafted(tables, prefix, chance, **asked)[0])
+            probs = tables.scores(prefix, draft) if draft.parents is None else scored(tables, prefix, draft)
+            places = range(len(prefix), len(prefix) + len(draft.ids) + 1)
+            verdict = verify(draft, probs, rule, chance, places, selection)
+            return (*(int(draft.ids[node]) for node in verdict.path), verdict.extra)
+
+        return outcomes(play)
+
+    return total_variation(chain(round_law, 3), tables.target_law(3))
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("rule", EXACT_RULES)
+def test_drawing_in_order_keeps_the_joint_law(rule: Rule, order: RevealOrder, steps: int) -> None:
+    assert distance(Pairs(seed=30 + steps), rule, order=order, steps=steps) < TOLERANCE
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("order", ORDERS)
+def test_three_tokens_in_order_keep_the_joint_law(order: RevealOrder, steps: int) -> None:
+    assert distance(Pairs(seed=steps, size=2), Rule.RATIO, order=order, gamma=3, steps=steps) < TOLERANCE
+
+
+@pytest.mark.parametrize("rule", EXACT_RULES)
+def test_fewer_candidates_than_ids_keep_the_joint_law(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """q is zero outside the candidates, and what is tested says so."""
+    monkeypatch.setattr(chain_module, "WIDTH", 2)
+    tables = Pairs(seed=5)
+    draft, _ = drafted(tables, (), Branches([]))
+    assert draft.probs is not None and (draft.probs > 0).sum(-1).tolist() == [2, 2]
+    assert distance(tables, rule) < TOLERANCE
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 5])
+@pytest.mark.parametrize("rule", EXACT_RULES)
+def test_a_tree_of_the_chain_keeps_the_joint_law(rule: Rule, nodes: int) -> None:
+    assert distance(Pairs(seed=nodes), rule, nodes=nodes) < TOLERANCE
+
+
+@pytest.mark.parametrize("selection", list(Selection))
+@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.DELTA])
+def test_several_drafts_of_the_chain_keep_the_joint_law(rule: Rule, selection: Selection) -> None:
+    assert distance(Pairs(seed=9, size=2), rule, selection, drafts=2) < TOLERANCE
+
+
+def test_reporting_the_marginals_for_what_the_chain_drew_is_caught() -> None:
+    """Biased: p/q with a q that the token was not drawn from."""
+    tables = Pairs(seed=31)
+
+    def spoil(draft: Draft) -> Draft:
+        window = torch.full((2,), tables.size)
+        marginals = tables.logits((), window)[:, : tables.size].softmax(-1)
+        return replace(draft, probs=torch.cat([marginals, torch.zeros(2, 1, dtype=torch.float64)], -1))
+
+    assert distance(tables, Rule.RATIO, spoil=spoil) > 1e-3
+
+
+def test_a_greedy_chain_takes_what_follows_what_it_took() -> None:
+    tables = Pairs(seed=3)
+    draft, (state,) = drafted(tables, (), Branches([]), gamma=4, sampling=Sampling(temperature=0.0))
+    before, expected = START, []
+    for slot in range(4):
+        before = int(tables._dirichlet("pair", (), slot, before).argmax())
+        expected.append(before)
+    assert draft.ids.tolist() == expected and draft.nfe == 1
+    assert draft.probs is not None and draft.probs.sum(-1).tolist() == [1.0] * 4  # one-hot
+    sure = state.belief()
+    for slot, before in enumerate([START, *expected[:-1]]):
+        row = tables._dirichlet("pair", (), slot, before)
+        assert sure[slot, : tables.size].tolist() == pytest.approx(row.tolist())
+
+
+def test_the_tree_holds_the_most_probable_texts_of_the_chain() -> None:
+    tables, size = Pairs(seed=12), 3
+    draft, _ = drafted(tables, (), Branches([]), nodes=5)
+    assert draft.parents is not None
+    first = tables._dirichlet("pair", (), 0, START)
+    weights = {(a,): float(first[a]) for a in range(size)}
+    for a in range(size):
+        second = tables._dirichlet("pair", (), 1, a)
+        weights |= {(a, b): weights[a,] * float(second[b]) for b in range(size)}
+    ids, texts = draft.ids.tolist(), []
+    for node, parent in enumerate(draft.parents):
+        texts.append((*(texts[parent] if parent >= 0 else ()), ids[node]))
+    assert texts == sorted(weights, key=lambda text: -weights[text])[:5]
+
+
+def test_known_tokens_are_what_a_later_step_follows() -> None:
+    """T = 2 from left to right: the second step's first token follows the last one of the first step."""
+    tables = Pairs(seed=8)
+    draft, states = drafted(tables, (), Branches([]), gamma=2, steps=2, sampling=Sampling(temperature=0.0))
+    first, second = draft.ids.tolist()
+    assert len(states) == 2 and second == int(tables._dirichlet("pair", (), 1, first).argmax())
+
+
+def test_forbidden_ids_are_no_candidates() -> None:
+    logits = torch.tensor([[5.0, 1.0, 2.0], [5.0, 1.0, 2.0]], dtype=torch.float64)
+    chained = Chain(
+        lambda before, candidates: torch.zeros(*candidates.shape, candidates.shape[1], dtype=torch.float64),
+        logits,
+        [None, None],
+        anchor=0,
+        sampling=WARM,
+        banned=(0,),
+    )
+    _, q, _ = chained.draw([0, 1], Branches([]), 1)
+    assert q.tolist() == [[0.0, 0.5, 0.5]] * 2
