@@ -101,7 +101,7 @@ def in_short(config: Mapping[str, Any]) -> str:
     auto, nodes, drafts = (config.get(name) for name in ("auto", "tree_nodes", "num_drafts"))
     words = [config["drafter"], f"γ {'≤ ' if auto else ''}{config['gamma']}"]
     if nodes:
-        words.append(f"B {nodes}")
+        words.append(f"B {'≤ ' if auto else ''}{nodes}")
     elif drafts and drafts > 1:
         words.append(f"K {drafts} {config['selection'].replace('_', '-')}")
     elif config["drafter"] not in NO_STEPS and not (auto and config["steps"] == 1):

@@ -116,6 +116,18 @@ FORMULAS: dict[str, tuple[tuple[str, ...], str]] = {
         "h: the block drafter’s state at position j, from its one pass. e, W: the target’s embedding and head, W for "
         "the most probable candidates only. σ: SiLU. A, B, D: the head’s matrices; with D = 0 it is DFlash.",
     ),
+    "markov_tree": (
+        (
+            formula(
+                "Tree", "=", "{", sub("x", "1", "…", "m"), "∣", product(_TO_M), _Q,
+                bracket("x", "∣", sub("x", "j", "−", "1")), "≥", sub("v", "1"), "R", "}",
+                words="The tree is the set of prefixes x 1 to m for which the product over j up to m of q j of x j "
+                "given the token before it is at least v 1 times R.",
+            ),
+        ),
+        "q: the Markov head’s law at position j. v₁: seconds of one more row of the target’s pass. R: tokens per "
+        "second of the rounds so far. At most B nodes, the most probable first.",
+    ),
     "auto": (
         (
             formula(

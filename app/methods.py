@@ -101,18 +101,31 @@ WORDS: dict[str, Words] = {
         papers=(("DDTree", "2604.12989"), ("on the drafter of DFlash", "2602.06036")),
     ),
     "markov": Words(
-        does="The block drafter makes its one pass, and a small head then says of every two neighbouring candidates how "
-        "well the second follows the first: each token is drawn given the one before it, not by itself.",
-        costs="A round is one pass of a few layers over γ + 1 positions, one product over the pairs of candidates, and "
-        "one pass of the target over γ + 1 positions.",
+        does="The block drafter makes its one pass, and a small head then says of every two neighbouring candidates "
+        "how well the second follows the first: each token is drawn given the one before it, not by itself.",
+        costs="A round is one pass of a few layers over γ + 1 positions, one product over the pairs of candidates, "
+        "and one pass of the target over γ + 1 positions.",
         wins="It wins where tokens that were drawn side by side would not fit each other, most of all when sampling, "
         "and loses the price of its head where every position is sure by itself.",
-        exact=f"{RATIO} The chain is drawn from left to right, so q is the law given the token before, and zero outside "
-        "the candidates: that q is what the test uses.",
+        exact=f"{RATIO} The chain is drawn from left to right, so q is the law given the token before, and zero "
+        "outside the candidates: that q is what the test uses.",
         papers=(
             ("This project’s head, after the transitions of Sun et al.", "1910.11555"),
             ("and the sequential heads of Ankner et al.", "2402.05109"),
             ("on the drafter of DFlash", "2602.06036"),
+        ),
+    ),
+    "markov_tree": Words(
+        does="The Markov head ranks prefixes of the block by the chance that all their tokens are right, and the draft "
+        "tree takes the best of them while they are worth it.",
+        costs="A round is one drafter pass and one pass of the target over as many nodes as bring more than their row "
+        "costs, by running measurements of both.",
+        wins="It wins where sure places, which get long branches, and open ones, which get a few short ones, take "
+        "turns, and loses a little at the start, before it knows what a row costs.",
+        exact=f"{WALK} How many nodes there are follows earlier rounds and the drafter’s laws alone.",
+        papers=(
+            ("This project’s rule, on the tree of DDTree", "2604.12989"),
+            ("and the costs of Christopher et al.", "2408.05636"),
         ),
     ),
     "auto": Words(

@@ -140,7 +140,7 @@ class DecodeConfig:
         "Choose γ and T as it goes",
         "Each round takes the T, at most the one set, that promises the most tokens per second by what earlier rounds "
         "showed, and ends the draft, after γ tokens at most, where another position would cost more than it brings. "
-        "For single windows.",
+        "A tree from one pass gets the nodes that are worth their rows, B at most.",
         advanced=True,
     )
     order: RevealOrder = setting(

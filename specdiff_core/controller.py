@@ -62,6 +62,10 @@ class Controller(Protocol):
         drafter that needs a pass for each asks before every token; more than it gave means that the next is worth its
         pass. None: all."""
 
+    @property
+    def worth(self) -> float:
+        """The chance of being accepted from which a node of a draft tree is worth its row."""
+
     def learn(
         self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
     ) -> None:
@@ -74,6 +78,7 @@ class Fixed:
 
     adaptive = False
     keep = None
+    worth = 0.0
 
     def __init__(self, config: DecodeConfig) -> None:
         self._gamma, self._steps = config.gamma, config.steps
@@ -222,11 +227,17 @@ class Auto:
     def keep(self) -> Callable[[Sequence[float]], int] | None:
         return self._keep
 
+    @property
+    def worth(self) -> float:
+        """v₁ · R: a row costs as long as so many tokens take. A node's own chance is its path's Π b, which needs no κ:
+        a tree spreads over what else may come."""
+        return self._choice.row_seconds * self._rate
+
     def _keep(self, beliefs: Sequence[float]) -> int:
         """Positions whose expected tokens Π b^κ are worth a row; one at least, or nothing would be learnt."""
         self._beliefs = tuple(beliefs)
         exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._odds.__getitem__)]
-        row = self._choice.row_seconds * self._rate
+        row = self.worth
         gains = list(accumulate((belief**exponent for belief in beliefs), mul))
         kept = max(1, sum(1 for gain in gains if gain >= row))  # gains fall from left to right
         if self._sequential and kept == len(gains):

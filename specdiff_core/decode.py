@@ -81,6 +81,7 @@ def speculate(
             order=config.order,
             sampling=config.draft_sampling,
             nodes=nodes,
+            worth=controller.worth,
             drafts=drafts,
             keep=controller.keep,
             chance=streams.draft(round),

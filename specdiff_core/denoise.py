@@ -4,8 +4,10 @@ Knows no cache, no target.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -56,50 +58,35 @@ def denoise(
     never = tuple(dict.fromkeys((mask_id, *forbidden)))
     masked = list(range(size))
     reveal_steps = [0] * size
-    first = len(context.ids)  # absolute position of window slot 0
     drawn_from: Tensor | None = None
     plan = schedule(size, context.steps)
+    if len(plan) > 1:
+        context = dataclasses.replace(context, keep=None)  # what a later step will say is not known yet
     for step, count in enumerate(plan):
         logits = predict(ids)
         banned = tuple(token for token in never if token < logits.shape[-1])
-        probs = process(logits, context.sampling, banned)  # [g, V]
-        sure = belief(logits, probs, context.sampling, banned)
-        if context.keep is not None and len(plan) == 1:  # cut by distributions only, before a value is drawn
-            size = count = context.keep(sure().amax(-1).tolist())
-            ids, probs, masked, sure = ids[:size], probs[:size], masked[:size], partial(_first, sure, size)
-            logits = logits[:size]
         if follow is not None and _in_order(context.order, count, len(masked)):
-            known = [None if i in masked else int(ids[i]) for i in range(size)]
+            known = [None if i in masked else token for i, token in enumerate(ids.tolist())]
             chain = Chain(follow, logits, known, anchor=context.ids[-1], sampling=context.sampling, banned=banned)
-            chosen = masked[:count]
-            values, rows, chained = chain.draw(chosen, context.chance, first)
-            probs = probs.index_copy(0, torch.tensor(chosen, device=probs.device), rows)
-            sure = partial(_replaced, sure, chosen, chained)
-        elif context.order is RevealOrder.VALUE_CONFIDENCE:
-            values = context.chance.pick(probs[masked], [first + i for i in masked])
-            drawn = sure()[masked, values.to(probs.device)]
-            chosen = most_confident(drawn, masked, count)
-            values = values[[masked.index(i) for i in chosen]]
+            said = _in_turn(chain, logits, context, masked[:count], banned)
         else:
-            ranked = sure() if count < len(masked) and context.order in RANKED else probs
-            chosen = reveal(context.order, ranked, masked, count, context.chance)
-            rows = probs if len(chosen) == size else probs[chosen]
-            values = context.chance.pick(rows, [first + i for i in chosen])
-        ids = ids.clone()
-        ids[chosen] = values.to(ids.device)
+            said = _side_by_side(logits, context, masked, count, banned)
+        size = len(said.probs)
+        ids, masked = ids[:size].clone(), masked[:size]
+        ids[said.chosen] = said.values.to(ids.device)
         if drawn_from is None:
-            drawn_from = probs.clone() if len(plan) > 1 else probs
+            drawn_from = said.probs.clone() if len(plan) > 1 else said.probs
         else:
-            drawn_from[chosen] = probs[chosen]
-        for position in chosen:
+            drawn_from[said.chosen] = said.probs[said.chosen]
+        for position in said.chosen:
             masked.remove(position)
             reveal_steps[position] = step
         yield DenoiseState(
             ids=ids,
             masked=torch.tensor([i in masked for i in range(size)]),
-            revealed=tuple(chosen),
-            probs=probs,
-            belief=sure,
+            revealed=tuple(said.chosen),
+            probs=said.probs,
+            belief=said.belief,
         )
     return Draft(
         ids=ids,
@@ -110,14 +97,56 @@ def denoise(
     )
 
 
+class _Said(NamedTuple):
+    """What one step revealed, in a window that it may have cut to g slots."""
+
+    chosen: list[int]
+    values: Tensor  # [n] ids of the chosen slots
+    probs: Tensor  # [g, V] q
+    belief: Callable[[], Tensor]  # [g, V]
+
+
+def _side_by_side(logits: Tensor, context: Context, masked: list[int], count: int, banned: Sequence[int]) -> _Said:
+    """Reveal ``count`` of the ``masked`` slots, each drawn from its own marginal."""
+    first = len(context.ids)  # absolute position of window slot 0
+    probs = process(logits, context.sampling, banned)  # [g, V]
+    sure = belief(logits, probs, context.sampling, banned)
+    if context.keep is not None:  # cut by distributions only, before a value is drawn
+        count = context.keep(sure().amax(-1).tolist())
+        probs, masked, sure = probs[:count], masked[:count], partial(_first, sure, count)
+    if context.order is RevealOrder.VALUE_CONFIDENCE:
+        values = context.chance.pick(probs[masked], [first + i for i in masked])
+        drawn = sure()[masked, values.to(probs.device)]
+        chosen = most_confident(drawn, masked, count)
+        values = values[[masked.index(i) for i in chosen]]
+    else:
+        ranked = sure() if count < len(masked) and context.order in RANKED else probs
+        chosen = reveal(context.order, ranked, masked, count, context.chance)
+        rows = probs if len(chosen) == len(probs) else probs[chosen]
+        values = context.chance.pick(rows, [first + i for i in chosen])
+    return _Said(chosen, values, probs, sure)
+
+
+def _in_turn(chain: Chain, logits: Tensor, context: Context, chosen: list[int], banned: Sequence[int]) -> _Said:
+    """Reveal the ``chosen`` slots from the left, each drawn behind the one before it. Whether a draft ends before a
+    token is asked by the law of that token alone."""
+    values, probs, sure = chain.draw(chosen, context.chance, len(context.ids), context.keep)
+    chosen = chosen[: len(values)]
+    if context.keep is None and len(chosen) < len(logits):  # the other slots: as the pass saw them
+        marginals = process(logits, context.sampling, banned)
+        others = belief(logits, marginals, context.sampling, banned)
+        rows = torch.tensor(chosen, device=probs.device)
+        return _Said(chosen, values, marginals.index_copy(0, rows, probs), partial(_replaced, others, rows, sure))
+    return _Said(chosen, values, probs, sure)
+
+
 def _in_order(order: RevealOrder, count: int, masked: int) -> bool:
     """Whether a step reveals the leftmost masks, whatever they become."""
     return order is RevealOrder.LEFT_TO_RIGHT or (count == masked and order is not RevealOrder.VALUE_CONFIDENCE)
 
 
-def _replaced(belief: Callable[[], Tensor], slots: Sequence[int], rows: Callable[[], Tensor]) -> Tensor:
-    own = rows()
-    return belief().index_copy(0, torch.tensor(slots, device=own.device), own)
+def _replaced(belief: Callable[[], Tensor], slots: Tensor, rows: Callable[[], Tensor]) -> Tensor:
+    return belief().index_copy(0, slots, rows())
 
 
 def _first(belief: Callable[[], Tensor], size: int) -> Tensor:
@@ -141,13 +170,21 @@ def _branch(
     sure = belief(logits, probs, context.sampling, banned)
     chain = None
     if follow is not None:
-        chain = Chain(follow, logits, [None] * size, anchor=context.ids[-1], sampling=context.sampling, banned=banned)
+        chain = Chain(
+            follow,
+            logits,
+            [None] * size,
+            anchor=context.ids[-1],
+            sampling=context.sampling,
+            banned=banned,
+            ranked=context.nodes > 0,
+        )
     slots, first = range(size), len(context.ids)
     if context.nodes:
         marginals = sure()
         shown = marginals.argmax(-1)
         ranked = independent(marginals.log(), context.nodes) if chain is None else chain.ranked()
-        ids, parents = best_first(ranked, size, context.nodes)
+        ids, parents = best_first(ranked, size, context.nodes, context.worth)
         branches: list[tuple[int, ...]] = []
         drawn_from = None
     else:

@@ -99,6 +99,12 @@ METHODS: tuple[Method, ...] = (
         settings={"drafter": "block_markov", "gamma": 9},
     ),
     Method(
+        name="markov_tree",
+        label="Markov head, draft tree as it goes",
+        paper="this project's; a tree as in DDTree 2604.12989, its size by expected tokens and costs",
+        settings={"drafter": "block_markov", "gamma": 16, "tree_nodes": 24, "auto": True},
+    ),
+    Method(
         name="auto",
         label="Block diffusion, length as it goes (Auto)",
         paper="this project's controller; expected tokens and costs as in 2408.05636",

@@ -45,13 +45,13 @@ class DrafterSpec:
 
     def follow(self, config: DecodeConfig) -> DecodeConfig:
         """``config`` as this drafter can follow it: its window; one pass of a denoiser behind a tree or several drafts;
-        where it denoises nothing, one draft, from left to right, and a tree only if it grows them. γ and T are chosen
-        as it goes for single windows that cost a pass."""
+        where it denoises nothing, one draft, from left to right, and a tree only if it grows them. What a draft
+        holds is chosen as it goes for single windows that cost a pass, and for trees from one pass."""
         gamma = self.fit(config.gamma)
         steps = self.passes(gamma, config.steps)
         if self.drafting == "denoise":
             single = config.num_drafts == 1 and not config.tree_nodes
-            auto = config.auto and single and self.module != "null"
+            auto = config.auto and config.num_drafts == 1 and self.module != "null"
             return dataclasses.replace(config, gamma=gamma, steps=steps if single else 1, auto=auto)
         nodes = config.tree_nodes if self.can_branch else 0
         return dataclasses.replace(

@@ -6,6 +6,7 @@ A node is a drafted token; its parent is the node before it in the text, or −1
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -68,8 +69,9 @@ def independent(log_q: Tensor, budget: int) -> Ranked:
     return lambda depth, place: (values[depth], tokens[depth], range(len(tokens[depth])))
 
 
-def best_first(ranked: Ranked, depth: int, budget: int) -> tuple[list[int], list[int]]:
-    """The ``budget`` most probable prefixes of a window (DDTree, papers.md §5.2).
+def best_first(ranked: Ranked, depth: int, budget: int, worth: float = 0.0) -> tuple[list[int], list[int]]:
+    """The ``budget`` most probable prefixes of a window (DDTree, papers.md §5.2); of these the ones whose probability
+    is at least ``worth``, and the first.
 
     A heap keyed by Σ log q: the best prefix leaves it and becomes a node; its next-best sibling and its most probable
     child enter.
@@ -86,10 +88,11 @@ def best_first(ranked: Ranked, depth: int, budget: int) -> tuple[list[int], list
     parents: list[int] = []
     # (−Σ log q, depth, rank, parent, the parent's place, Σ log q of the parent)
     heap = [(-ranked(0, 0)[0][0], 0, 0, ROOT, 0, 0.0)]
+    dearest = -math.log(worth) if worth > 0 else math.inf
     while heap and len(ids) < budget:
         cost, level, rank, parent, place, before = heapq.heappop(heap)
-        if cost == float("inf"):
-            break  # impossible prefixes only
+        if cost == math.inf or (ids and cost > dearest):
+            break  # the others are impossible, or not worth it
         values, tokens, places = ranked(level, place)
         node = len(ids)
         ids.append(tokens[rank])

@@ -126,6 +126,7 @@ def test_chance_and_time_have_one_home() -> None:
         ("app/measure.py", "default_rng"),
         ("specdiff_core/models/mdlm.py", "normal_"),  # weights that training begins with
         ("specdiff_core/models/dflash.py", "normal_"),
+        ("specdiff_core/models/markov.py", "normal_"),
     }
     for path in SOURCES:
         name = path.relative_to(ROOT).as_posix()

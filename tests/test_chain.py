@@ -5,8 +5,9 @@ Enumeration through the production ``denoise`` and ``verify``; only chance and t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -47,7 +48,7 @@ def drafted(
     *,
     order: RevealOrder = RevealOrder.LEFT_TO_RIGHT,
     sampling: Sampling = WARM,
-    **asked: int,
+    **asked: Any,
 ) -> tuple[Draft, list[DenoiseState]]:
     context = Context(
         ids=(START, *prefix), order=order, sampling=sampling, chance=chance, **{"gamma": 2, "steps": 1, **asked}
@@ -68,7 +69,7 @@ def distance(
     rule: Rule,
     selection: Selection = Selection.TRIE,
     spoil: Callable = lambda draft: draft,
-    **asked: object,
+    **asked: Any,
 ) -> float:
     """Total variation between the joint law of two tokens over chained rounds and the target's."""
 
@@ -101,7 +102,7 @@ def test_three_tokens_in_order_keep_the_joint_law(order: RevealOrder, steps: int
 @pytest.mark.parametrize("rule", EXACT_RULES)
 def test_fewer_candidates_than_ids_keep_the_joint_law(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     """q is zero outside the candidates, and what is tested says so."""
-    monkeypatch.setattr(chain_module, "WIDTH", 2)
+    monkeypatch.setattr(chain_module, "SAMPLED", 2)
     tables = Pairs(seed=5)
     draft, _ = drafted(tables, (), Branches([]))
     assert draft.probs is not None and (draft.probs > 0).sum(-1).tolist() == [2, 2]
@@ -130,6 +131,37 @@ def test_reporting_the_marginals_for_what_the_chain_drew_is_caught() -> None:
         return replace(draft, probs=torch.cat([marginals, torch.zeros(2, 1, dtype=torch.float64)], -1))
 
     assert distance(tables, Rule.RATIO, spoil=spoil) > 1e-3
+
+
+def sure_enough(beliefs: Sequence[float]) -> int:
+    """Positions up to the first whose belief is low, one at least: it sees laws, no value."""
+    return max(1, next((i for i, belief in enumerate(beliefs) if belief < 0.6), len(beliefs)))
+
+
+@pytest.mark.parametrize("rule", EXACT_RULES)
+def test_ending_a_draft_by_the_law_of_the_next_token_keeps_the_joint_law(rule: Rule) -> None:
+    """That law follows the tokens drawn before it, which stand when it is tested; the token itself is not drawn yet."""
+    tables = Pairs(seed=41)
+    sizes = outcomes(lambda chance: len(drafted(tables, (), chance, gamma=3, keep=sure_enough)[0].ids))
+    assert len(sizes) > 1  # drafts of one round differ in length
+    assert distance(tables, rule, gamma=3, keep=sure_enough) < TOLERANCE
+
+
+def test_ending_a_draft_by_a_drawn_value_is_caught() -> None:
+    """The forbidden cut (papers.md §7.6): the second token goes where it is the one that q likes less."""
+
+    def spoil(draft: Draft) -> Draft:
+        assert draft.probs is not None
+        size = 1 if draft.probs[1, draft.ids[1]] < 0.5 else 2
+        return replace(
+            draft,
+            ids=draft.ids[:size],
+            probs=draft.probs[:size],
+            soft=draft.soft[:size],
+            reveal_steps=draft.reveal_steps[:size],
+        )
+
+    assert distance(Pairs(seed=41), Rule.RATIO, spoil=spoil) > 1e-3
 
 
 def test_a_greedy_chain_takes_what_follows_what_it_took() -> None:

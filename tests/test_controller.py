@@ -331,12 +331,45 @@ def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float
         assert len(before.alphas) == before.gamma
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_tree_gets_the_nodes_that_are_worth_their_rows(temperature: float) -> None:
+    """The bound is v₁ · R; under it trees shrink, and the text stays vanilla's."""
+    config = DecodeConfig(
+        gamma=5, tree_nodes=12, rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, auto=True
+    )
+    auto = Auto(config, denoiser)
+    assert auto.worth == 0.0 and Fixed(config).worth == 0.0  # nothing was measured yet
+    events = list(speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=auto))
+    assert last(events).ids == last(speculate([3, 4, 5], config, FakeTarget(), NullDrafter(), FakeClock())).ids
+    decided = [event for event in events if isinstance(event, Decided)]
+    sizes = [len(event.ids) for event in events if isinstance(event, DraftReady)]
+    assert sizes[0] == 12 and max(sizes) <= 12
+    assert auto.worth == pytest.approx(decided[-1].row_seconds * auto._rate, rel=1e-3)
+
+
+def test_dear_rows_make_small_trees() -> None:
+    config = DecodeConfig(gamma=5, tree_nodes=12, auto=True)
+    bounds = []
+    for row in (0.1, 0.8):
+        auto = Auto(config, denoiser)
+        for rows in [13, 5] * 40:
+            auto.choose(20)
+            auto.learn([True, True, False], 2.0, 1, 8.0 + row * rows, rows)
+        auto.choose(20)
+        bounds.append(auto.worth)
+        # R: three tokens a round (two accepted, one of the target), over what a round takes.
+        assert auto.worth == pytest.approx(row * 3 / (2.0 + 8.0 + 9 * row), rel=0.25)
+    assert bounds[0] < bounds[1]
+
+
 def test_one_window_only() -> None:
-    """A tree or several drafts are sized as set; what makes no pass has nothing to choose."""
+    """Several drafts, and a tree with a pass for each depth, are sized as set; what makes no pass has nothing to
+    choose."""
     block = EMBEDDED.drafter("block")
     auto = DecodeConfig(auto=True)
     assert block.follow(auto).auto
-    assert not block.follow(dataclasses.replace(auto, tree_nodes=8)).auto
+    assert block.follow(dataclasses.replace(auto, tree_nodes=8)).auto
+    assert not EMBEDDED.drafter("eagle").follow(dataclasses.replace(auto, tree_nodes=8)).auto
     assert not block.follow(dataclasses.replace(auto, num_drafts=2)).auto
     assert not EMBEDDED.drafter("prompt_lookup").follow(auto).auto
     assert not EMBEDDED.drafter("none").follow(auto).auto

@@ -26,6 +26,7 @@ from specdiff_core.train.block import (
     feature_layers,
     new_drafter,
     train_block,
+    with_markov,
 )
 from specdiff_core.train.block_pass import block_hidden, read_target
 from specdiff_core.train.blocks import Blocks, MixedRows, Rows, cut_blocks, draw_blocks
@@ -292,6 +293,44 @@ def test_streak_term_reaches_the_weights(target: Any) -> None:
         task = task_for(target, drafter, streak=weight)
         losses_seen.append(float(task.loss().detach()))
     assert losses_seen[1] > losses_seen[0]  # −Σ sg(Π)·log q is positive
+
+
+def test_a_new_markov_head_changes_nothing_until_it_learns(target: Any, tmp_path: Path) -> None:
+    """It begins as the drafter that it was added to; its losses reach all three matrices; its folder comes back."""
+    plain = drafter_for(target)
+    chained = with_markov(plain, 16)
+    markov = chained.markov
+    assert markov is not None and sum(p.numel() for p in markov.parameters()) == 3 * 16 * 64
+    states, before = torch.randn(2, 3, 64), torch.randn(2, 3, 64)
+    assert torch.equal(markov(states, before), states)
+    assert torch.equal(chained.fc.weight, plain.fc.weight)
+    task = task_for(target, chained, streak=1.0, whole=1.0)
+    torch.nn.init.normal_(markov.out.weight, std=0.1)
+    task.loss().backward()
+    assert all(p.grad is not None and float(p.grad.abs().sum()) > 0 for p in markov.parameters())
+    export(chained, tmp_path)
+    again = from_folder(tmp_path)
+    assert again.markov is not None and again.config.markov_width == 16
+    assert torch.equal(again.markov.out.weight, markov.out.weight.bfloat16().float())
+
+
+def test_a_markov_head_learns_what_follows_what(target: Any) -> None:
+    """Text that counts upwards from anywhere: its law given the token before is sharp, its marginals are not."""
+    torch.manual_seed(0)
+    plain = drafter_for(target)
+    chained = with_markov(plain, 64)
+    rows = task_for(target, plain)._rows.batch()
+    nats = {}
+    for name, drafter, alone in (("marginals", chained, 1.0), ("chain", chained, 0.0)):
+        task = task_for(target, drafter, whole=1.0, alone=alone)
+        if name == "chain":
+            optimizer = torch.optim.AdamW(drafter.markov.parameters(), lr=1e-2)
+            for step in range(40):
+                optimizer.zero_grad()
+                task.loss_on(rows, torch.Generator().manual_seed(step)).backward()
+                optimizer.step()
+        nats[name] = float(task.loss_on(rows, torch.Generator().manual_seed(99)).detach())
+    assert nats["chain"] < 0.9 * nats["marginals"]
 
 
 def test_written_text_is_the_targets_own(target: Any, tmp_path: Path) -> None:

@@ -76,7 +76,23 @@ def test_who_reads_whom() -> None:
     ]
 
 
-def grown(tables: Tables, prefix: tuple[int, ...], chance: Branches, gamma: int, nodes: int, drafts: int = 1) -> Draft:
+def test_nodes_that_are_not_worth_their_row_stay_out() -> None:
+    """Of the texts 0 (.6), 00 (.54), 1 (.3), 10 (.27), … those above the bound, and the first in any case."""
+    log_q = torch.tensor([[0.6, 0.3, 0.1], [0.9, 0.05, 0.05]]).log()
+    for worth, expected in ((0.0, 9), (0.25, 4), (0.28, 3), (0.99, 1)):
+        ids, parents = best_first(independent(log_q, 9), len(log_q), 9, worth)
+        assert texts(ids, parents) == [(0,), (0, 0), (1,), (1, 0)][:expected] if worth else len(ids) == expected
+
+
+def grown(
+    tables: Tables,
+    prefix: tuple[int, ...],
+    chance: Branches,
+    gamma: int,
+    nodes: int,
+    drafts: int = 1,
+    worth: float = 0.0,
+) -> Draft:
     context = Context(
         ids=prefix,
         gamma=gamma,
@@ -85,6 +101,7 @@ def grown(tables: Tables, prefix: tuple[int, ...], chance: Branches, gamma: int,
         sampling=WARM,
         nodes=nodes,
         drafts=drafts,
+        worth=worth,
         chance=chance,
     )
     run = denoise(lambda window: tables.logits(prefix, window), context, mask_id=tables.size)
@@ -104,10 +121,11 @@ def scored(tables: Tables, prefix: tuple[int, ...], draft: Draft) -> torch.Tenso
 Player = Callable[[Tables, tuple[int, ...], Draft, Branches], tuple[int, ...]]
 
 
-def distance(tables: Tables, play: Player, gamma: int, nodes: int, drafts: int = 1) -> float:
+def distance(tables: Tables, play: Player, gamma: int, nodes: int, drafts: int = 1, worth: float = 0.0) -> float:
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+        bound = worth / (1 + len(prefix))  # it may follow the past
         return outcomes(
-            lambda chance: play(tables, prefix, grown(tables, prefix, chance, gamma, nodes, drafts), chance)
+            lambda chance: play(tables, prefix, grown(tables, prefix, chance, gamma, nodes, drafts, bound), chance)
         )
 
     return total_variation(chain(round_law, LENGTH), tables.target_law(LENGTH))
@@ -128,6 +146,14 @@ def production(rule: Rule, selection: Selection = Selection.TRIE) -> Player:
 def test_walking_a_tree_keeps_the_joint_law(rule: Rule, size: int, gamma: int, nodes: int) -> None:
     """Enumeration through the production ``denoise`` and ``verify``, rounds chained, three tokens, to 1e-12."""
     assert distance(Tables(seed=nodes, size=size), production(rule), gamma, nodes) < TOLERANCE
+
+
+@pytest.mark.parametrize("rule", EXACT)
+def test_a_tree_of_what_is_worth_its_row_keeps_the_joint_law(rule: Rule) -> None:
+    """Its size follows the drafter's laws and the past; the target's draws come after."""
+    tables = Tables(seed=6)
+    sizes = {len(grown(tables, prefix, Branches([]), 2, 7, worth=0.3).ids) for prefix in ((), (0,), (1,), (2,))}
+    assert len(sizes) > 1 and distance(tables, production(rule), 2, 7, worth=0.3) < TOLERANCE
 
 
 def longest_branch(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ export const MARKS = [
 const FAMILIES = { none: 'target', block: 'draft', block_markov: 'ink', mdlm: 'residual', mdlm_streak: 'plum', autoregressive: 'bonus', eagle: 'ochre', prompt_lookup: 'muted' };
 const USES = { // how a drafter is used (its group without its name): dash of a line, pattern of a bar
   window: ['solid', ''], tree: ['dash', '/'], 'window/auto': ['dashdot', '-'],
-  'drafts/self': ['dot', '.'], 'drafts/trie': ['longdash', 'x'], 'drafts/multi_round': ['longdashdot', '\\'],
+  'tree/auto': ['15px,3px,2px,3px', '|'], 'drafts/self': ['dot', '.'], 'drafts/trie': ['longdash', 'x'], 'drafts/multi_round': ['longdashdot', '\\'],
 };
 const OTHER_USE = ['10px,3px,2px,3px', '+'];
 

@@ -18,7 +18,7 @@ export function laneSubtitle(name, header) {
   if (!header) return '';
   const { drafter, gamma, steps, rule, auto, tree_nodes: nodes, num_drafts: drafts, selection } = header.config;
   const most = auto ? '≤ ' : '';
-  const how = nodes ? ` · B ${nodes}` : drafts > 1 ? ` · K ${drafts} · ${selection.replace('_', '-')}` : plain.has(drafter) || (auto && steps === 1) ? '' : ` · T ${most}${steps}`;
+  const how = nodes ? ` · B ${most}${nodes}` : drafts > 1 ? ` · K ${drafts} · ${selection.replace('_', '-')}` : plain.has(drafter) || (auto && steps === 1) ? '' : ` · T ${most}${steps}`;
   return `${drafter} · γ ${most}${gamma}${how}${auto ? ' · auto' : ''} · ${rule}`;
 }
 

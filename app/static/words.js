@@ -77,6 +77,13 @@ export function testWords(test) {
 
 /** What a controller decided for a round, and whether the draft was then cut; `last` is the piece the draft ends with. */
 export function decisionWords(decided, draft, last) {
+  if (draft && draft.parents && draft.parents.length) {
+    const worth = decided.row_seconds * decided.rate;
+    const nodes = draft.ids.length === 1 ? '1 node' : `${draft.ids.length} nodes`;
+    return worth > 0
+      ? `Auto: a tree of ${nodes}; one with a chance below ${exact(worth)} is not worth its row (${milliseconds(decided.row_seconds)} at ${rate(decided.rate)} tokens/s).`
+      : `Auto: a tree of ${nodes}, as large as may be, to see what it costs.`;
+  }
   const { gamma, steps, best_gamma: best } = decided;
   const why = decided.seconds > 0
     ? `a whole window pays best at γ ${best || gamma}, ${decided.tokens.toFixed(1)} tokens expected in ${milliseconds(decided.seconds)}`

@@ -74,7 +74,8 @@ def names_of(entry: Entry, pair: str) -> tuple[str, str, str]:
             return method.name, method.label, _short(method)
     if entry.get("auto"):
         _, label, short = names_of({**entry, "auto": False}, pair)
-        return "", f"{label}, γ and T by controller", f"{short}, controller"
+        chosen = "nodes" if shape_of(entry) == "tree" else "γ and T"
+        return "", f"{label}, {chosen} by controller", f"{short}, controller"
     use = SHAPES[shape_of(entry)]
     if shape_of(entry) == "drafts":
         use = f"{_drafts(entry)} drafts, {_selection(entry).replace('_', '-')}"
@@ -98,7 +99,11 @@ def settings_words(entry: Entry, pair: str) -> str:
     if entry["drafter"] == "none":
         return ""
     shape, most = shape_of(entry), "≤ " if entry.get("auto") else ""
-    words = {"tree": f"B {entry.get('nodes')}", "drafts": f"K {_drafts(entry)}", "window": f"T {most}{entry['steps']}"}
+    words = {
+        "tree": f"B {most}{entry.get('nodes')}",
+        "drafts": f"K {_drafts(entry)}",
+        "window": f"T {most}{entry['steps']}",
+    }
     plain = shape == "window" and find_pair(pair).drafter(entry["drafter"]).drafting != "denoise"
     return f"γ {most}{entry['gamma']}" + ("" if plain else f", {words[shape]}")
 

@@ -29,9 +29,10 @@ def cell_name(entry: Result) -> str:
     as it goes ``block γ≤16 auto``."""
     if entry["drafter"] == "none":
         return "vanilla"
-    last = f"B={entry['nodes']}" if entry.get("nodes") else f"T={entry['steps']}"
+    auto = entry.get("auto")
+    last = f"B{'≤' if auto else '='}{entry['nodes']}" if entry.get("nodes") else f"T={entry['steps']}"
     if entry.get("drafts", 1) > 1:  # neither stands in results from before trees and K
         last = f"K={entry['drafts']} {entry['selection']}"
-    if entry.get("auto"):
-        last = "auto" if entry["steps"] == 1 else f"{last} auto"
-    return f"{entry['drafter']} γ{'≤' if entry.get('auto') else '='}{entry['gamma']} {last}"
+    if auto:
+        last = "auto" if entry["steps"] == 1 and not entry.get("nodes") else f"{last} auto"
+    return f"{entry['drafter']} γ{'≤' if auto else '='}{entry['gamma']} {last}"

@@ -30,6 +30,7 @@ class Context:
     order: RevealOrder
     sampling: Sampling  # defines q
     nodes: int = 0  # draft a tree of so many nodes, γ deep; 0: a window
+    worth: float = 0.0  # of a tree without a pass for each depth: nodes less probable than this stay out, but one
     drafts: int = 1  # draw so many windows, independently
     keep: Callable[[Sequence[float]], int] | None = None  # largest beliefs -> leading positions worth verifying
     chance: Chance  # the only source of randomness for this draft

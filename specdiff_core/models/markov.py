@@ -34,6 +34,6 @@ class MarkovHead(nn.Module):
         nn.init.zeros_(self.out.weight)
 
     def forward(self, states: Tensor, before: Tensor) -> Tensor:
-        """``states [..., W]`` of slots and ``before [..., W]``, embeddings of the tokens before them -> ``[..., W]``."""
+        """``states [..., W]`` of slots, ``before [..., W]``: embeddings of the tokens before them -> ``[..., W]``."""
         out: Tensor = states + self.out(F.silu(self.state(states) + self.before(before)))
         return out

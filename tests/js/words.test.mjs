@@ -71,4 +71,7 @@ test('a decision says what it was chosen by, and whether the draft was cut', () 
   assert.doesNotMatch(decisionWords(decided, { ids: [1, 2, 3] }, '<|endoftext|>'), /ends after/);
   assert.doesNotMatch(decisionWords({ ...decided, best_gamma: 9 }, { ids: [1, 2, 3, 4, 5, 6, 7, 8, 9] }, 'a'), /ends after|up to/);
   assert.match(decisionWords({ ...decided, seconds: 0 }, null, ''), /to see what it costs/);
+  const tree = { ids: [4, 5], parents: [-1, 0] };
+  assert.match(decisionWords(decided, tree, 'a'), /^Auto: a tree of 2 nodes; one with a chance below 0\.10\d* is not worth its row \(0\.35 ms at 291 tokens\/s\)\.$/);
+  assert.match(decisionWords({ ...decided, row_seconds: 0 }, tree, 'a'), /as large as may be, to see what it costs/);
 });
