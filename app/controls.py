@@ -70,6 +70,10 @@ PRESETS = (
     Preset(label="Sampling, exact ratio test", values={"temperature": 1.0, "gamma": 8, "steps": 4}),
     Preset(label="γ chosen as it goes", values={"gamma": 16, "auto": True}),
     Preset(label="Draft tree", values={"gamma": 9, "tree_nodes": 12}),
+    Preset(
+        label="Markov head, tree as it goes",
+        values={"drafter": "block_markov", "gamma": 16, "tree_nodes": 24, "auto": True},
+    ),
     Preset(label="EAGLE-2", values={"drafter": "eagle", "gamma": 6, "tree_nodes": 12}),
     Preset(
         label="Self-selection of four drafts",

@@ -103,15 +103,14 @@ WORDS: dict[str, Words] = {
     "markov": Words(
         does="The block drafter makes its one pass, and a small head then says of every two neighbouring candidates "
         "how well the second follows the first: each token is drawn given the one before it, not by itself.",
-        costs="A round is one pass of a few layers over γ + 1 positions, one product over the pairs of candidates, "
-        "and one pass of the target over γ + 1 positions.",
+        costs="A round is one pass of a few layers over γ + 1 positions, a small network over pairs of candidates, and "
+        "one pass of the target over γ + 1 positions.",
         wins="It wins where tokens that were drawn side by side would not fit each other, most of all when sampling, "
         "and loses the price of its head where every position is sure by itself.",
         exact=f"{RATIO} The chain is drawn from left to right, so q is the law given the token before, and zero "
         "outside the candidates: that q is what the test uses.",
         papers=(
-            ("This project’s head, after the transitions of Sun et al.", "1910.11555"),
-            ("and the sequential heads of Ankner et al.", "2402.05109"),
+            ("DSpark, here with the target’s own head instead of a low-rank bias", "2607.05147"),
             ("on the drafter of DFlash", "2602.06036"),
         ),
     ),
@@ -124,8 +123,9 @@ WORDS: dict[str, Words] = {
         "turns, and loses a little at the start, before it knows what a row costs.",
         exact=f"{WALK} How many nodes there are follows earlier rounds and the drafter’s laws alone.",
         papers=(
-            ("This project’s rule, on the tree of DDTree", "2604.12989"),
-            ("and the costs of Christopher et al.", "2408.05636"),
+            ("the head of DSpark", "2607.05147"),
+            ("the tree of DDTree", "2604.12989"),
+            ("as large as it pays, the aim of CaDDTree; here by running measurements", "2606.01813"),
         ),
     ),
     "auto": Words(

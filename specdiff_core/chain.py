@@ -1,12 +1,12 @@
 """A window whose tokens depend on the one before them: a denoiser's marginals, and what they become as a Markov chain.
 
-From one drafter pass come the k most probable candidates of every slot and, for every pair of neighbours, how one
-follows the other. q lives on the candidates: what is drawn, tested and ranked is the chain. Knows no cache, no target.
+The marginals of one drafter pass choose the candidates of every slot; how each of them follows the token before it says
+a small head (DSpark, arXiv 2607.05147). q lives on the candidates: what is drawn, tested and ranked is the chain. Knows
+no cache, no target.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 import torch
@@ -17,17 +17,18 @@ from specdiff_core.rng import Chance
 from specdiff_core.sampling import process
 from specdiff_core.tree import Ranked
 
-RANKED, SAMPLED = 8, 32
-"""Candidates of a slot where the most probable are wanted, and where tokens are drawn: what lies outside is never
-drafted (measured at temperature 1: 8 accept 5 % less than 64). The pairs cost one product over γ · k rows."""
+RANKED, SAMPLED = 8, 64
+"""Candidates of a slot: where the most probable are wanted, behind all candidates of the slot before it at once; and
+where tokens are drawn, behind the drawn one. What is no candidate is never drafted (measured at temperature 1: of 8
+candidates 5 % less is accepted than of 64)."""
 
-Follow = Callable[[Tensor, Tensor], Tensor]
-"""Of the last drafter pass: what may stand before each slot ``[g, m]``, and candidates ``[g, k]`` -> logits
-``[g, m, k]`` of each candidate behind each of them."""
+Follow = Callable[[int, Tensor, Tensor], Tensor]
+"""Of the last drafter pass: a first slot, what may stand before it and the next ones ``[n, m]``, and their candidates
+``[n, k]`` -> logits ``[n, m, k]`` of each candidate behind each of the others."""
 
 
 class Chain:
-    """q of every slot, given each candidate of the slot before it.
+    """q of every slot, given the token before it.
 
     Args:
         follow: logits of pairs.
@@ -37,7 +38,7 @@ class Chain:
         anchor: the token before slot 0.
         sampling: defines q, over the candidates.
         banned: ids that are no candidates.
-        ranked: only the most probable candidates are wanted, for a tree; so they are at temperature 0.
+        ranked: the most probable texts are wanted, for a tree; so they are at temperature 0.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Chain:
         banned: Sequence[int] = (),
         ranked: bool = False,
     ) -> None:
+        self._follow, self._anchor, self._sampling = follow, anchor, sampling
         self._vocab = logits.shape[-1]
         self._greedy = sampling.temperature == 0
         if banned:
@@ -60,56 +62,63 @@ class Chain:
         for slot, token in enumerate(known):
             if token is not None:
                 self._ids[slot] = token
-        before = torch.cat([self._ids.new_full((1, self._ids.shape[1]), anchor), self._ids[:-1]])
-        self._table = follow(before, self._ids)  # [g, k, k]
-        self._q = process(self._table, sampling)
         self._tokens: list[list[int]] = self._ids.tolist()
-
-    @functools.cached_property
-    def _sure(self) -> Tensor:
-        """``[g, k, k]`` float64: q, or at temperature 0, where q is one-hot, the softmax at 1."""
-        return process(self._table, Sampling(temperature=1.0)) if self._greedy else self._q
+        self._table: Tensor | None = None  # [g, k, k]
+        if ranked or self._greedy:
+            before = torch.cat([self._ids.new_full((1, self._ids.shape[1]), anchor), self._ids[:-1]])
+            self._table = follow(0, before, self._ids)
 
     def draw(
         self,
         slots: Sequence[int],
-        chance: Chance,
+        chance: Chance | None,
         first: int,
         keep: Callable[[Sequence[float]], int] | None = None,
     ) -> tuple[Tensor, Tensor, Callable[[], Tensor]]:
         """Draw ``slots`` from the left, each behind the one before it, which is known or was drawn just now.
 
         Args:
+            chance: None takes the most probable token each time.
             first: absolute position of slot 0.
-            keep: ends the draft before a slot that is not worth verifying, asked with the largest beliefs so far.
+            keep: ends the draft before a slot that is not worth verifying, asked with the largest beliefs so far: by
+                the law of a token that is not drawn yet.
 
         Returns:
             ids ``[n]``; the q that each was drawn from, ``[n, V]`` float64; and how sure the chain was of them,
             ``[n, V]``: q, or at temperature 0 the softmax at 1.
         """
-        best = self._q.argmax(-1).tolist() if self._greedy else []
+        rows: list[Tensor] = []  # logits [k] of each slot's candidates
         places: list[int] = []  # of each token among its slot's candidates
-        rows: list[tuple[int, int]] = []  # slot, and the place of the token before it
-        sure = self._sure.amax(-1).tolist() if keep is not None else []
         beliefs: list[float] = []
+        likeliest = self._table.argmax(-1).tolist() if self._table is not None and (self._greedy or not chance) else []
         place = 0
         for slot in slots:
+            row = self._table[slot, place] if self._table is not None else self._behind(slot, place)
             if keep is not None:
-                beliefs.append(sure[slot][place])
+                beliefs.append(float(self._sure(row).amax()))
                 if keep(beliefs) < len(beliefs):
                     break
-            rows.append((slot, place))
-            place = best[slot][place] if self._greedy else self._pick(slot, place, chance, first)
+            place = likeliest[slot][place] if likeliest else self._pick(slot, row, chance, first)
+            rows.append(row)
             places.append(place)
-        index = tuple(torch.tensor(rows, device=self._ids.device).T)
-        ids = self._ids[index[0]]
+        table, ids = torch.stack(rows), self._ids[list(slots)[: len(rows)]]
         values = ids.gather(1, torch.tensor(places, device=ids.device)[:, None])[:, 0]
-        return values, self._wide(ids, self._q[index]), lambda: self._wide(ids, self._sure[index])
+        return values, self._wide(ids, process(table, self._sampling)), lambda: self._wide(ids, self._sure(table))
 
-    def _pick(self, slot: int, place: int, chance: Chance, first: int) -> int:
+    def _behind(self, slot: int, place: int) -> Tensor:
+        """Logits ``[k]`` of a slot's candidates behind one token."""
+        before = self._tokens[slot - 1][place] if slot else self._anchor
+        return self._follow(slot, self._ids.new_full((1, 1), before), self._ids[slot : slot + 1])[0, 0]
+
+    def _pick(self, slot: int, row: Tensor, chance: Chance | None, first: int) -> int:
         """Over the whole vocabulary, because shared noise belongs to an id."""
-        row = self._wide(self._ids[slot : slot + 1], self._q[slot, place][None])
-        return self._tokens[slot].index(int(chance.pick(row, [first + slot])[0]))
+        assert chance is not None, "without chance the table says what is most probable"
+        q = self._wide(self._ids[slot : slot + 1], process(row[None], self._sampling))
+        return self._tokens[slot].index(int(chance.pick(q, [first + slot])[0]))
+
+    def _sure(self, rows: Tensor) -> Tensor:
+        """``rows [..., k]`` of logits as beliefs, float64."""
+        return process(rows, Sampling(temperature=1.0) if self._greedy else self._sampling)
 
     def _wide(self, ids: Tensor, rows: Tensor) -> Tensor:
         """``rows [n, k]`` of the candidates ``ids [n, k]`` as ``[n, V]``."""
@@ -118,7 +127,8 @@ class Chain:
 
     def ranked(self) -> Ranked:
         """What follows a candidate in the next slot, the most probable first: rows for :func:`best_first`."""
-        best = self._sure.log().sort(dim=-1, descending=True, stable=True)
+        assert self._table is not None, "asked of a chain that is ranked"
+        best = self._sure(self._table).log().sort(dim=-1, descending=True, stable=True)
         values, order = best.values.tolist(), best.indices.tolist()
 
         def row(slot: int, place: int) -> tuple[list[float], list[int], list[int]]:

@@ -1,12 +1,13 @@
 """Chooses γ and T round by round, from what earlier rounds showed; papers.md §1.4. Knows numbers, no tensor, no model.
 
-Exact with every rule: a choice is made before the draft, from the past; and a draft is cut by the drafter's
-distributions only, never by the value of a drawn token (papers.md §7.6). What the choice changes is the speed, and
-under ``ratio`` and ``delta`` which of the equally lawful texts is drawn, because times differ from run to run.
+Exact with every rule: a choice is made before the draft, from the past; and a draft ends by the law of a token that is
+not drawn yet, never by its value (papers.md §7.6). What the choice changes is the speed, and under ``ratio`` and
+``delta`` which of the equally lawful texts is drawn, because times differ from run to run.
 
 The aim is the largest E / C, tokens by seconds of a round: E = 1 + Σ_m Π_{j≤m} α_j, C = passes · d + v₀ + v₁ · (γ + 1).
 At the best ratio R (Dinkelbach, 1967) each position is worth its row if the tokens it is expected to add exceed v₁ · R:
-so γ is settled by cutting, position by position, wherever a draft can be cut.
+so γ is settled by cutting, position by position, wherever a draft can be cut; a tree from one pass goes without the
+nodes that are not worth theirs.
 """
 
 from __future__ import annotations
@@ -170,6 +171,7 @@ class Auto:
         self._beliefs: Sequence[float] = ()
         self._begun = False
         self._tried: set[int] = set()
+        self._tree = config.tree_nodes > 0
         self._choice = Choice(gamma=config.gamma, steps=self._tries[0])
 
     def choose(self, limit: int) -> Choice:
@@ -185,6 +187,8 @@ class Auto:
         else:
             options = [self._best(limit, steps) for steps in untried[:1] or fitting]
             best = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
+            if self._tree:  # no window's E / C says anything about a tree: its nodes are weighed one by one
+                best = dataclasses.replace(best, best_gamma=0, tokens=0.0, seconds=0.0)
             whole = best.steps == 1 or bool(untried)
             self._choice = dataclasses.replace(best, gamma=limit) if whole else best
             self._tried.add(best.steps)
@@ -229,8 +233,8 @@ class Auto:
 
     @property
     def worth(self) -> float:
-        """v₁ · R: a row costs as long as so many tokens take. A node's own chance is its path's Π b, which needs no κ:
-        a tree spreads over what else may come."""
+        """v₁ · R: a row costs as long as so many tokens take (the aim of CaDDTree, arXiv 2606.01813). A node's chance
+        is taken to be its path's Π b: κ is not inferred for trees."""
         return self._choice.row_seconds * self._rate
 
     def _keep(self, beliefs: Sequence[float]) -> int:

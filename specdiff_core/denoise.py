@@ -16,7 +16,7 @@ from specdiff_core.chain import Chain, Follow
 from specdiff_core.config import RevealOrder
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
 from specdiff_core.sampling import belief, process
-from specdiff_core.tree import best_first, independent, merge
+from specdiff_core.tree import best_first, depths, independent, merge
 from specdiff_core.unmask import most_confident, reveal, schedule, soft_positions
 
 RANKED = (RevealOrder.ENTROPY, RevealOrder.MARGIN, RevealOrder.MAX_PROB)
@@ -34,7 +34,7 @@ def denoise(
 ) -> Generator[DenoiseState, None, Draft]:
     """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with fixed counts per step), with T = 1
     only those that ``context.keep`` finds worth verifying; or, where the context asks for a tree or several drafts,
-    those, from the marginals of one step (papers.md §5.2, §2.3).
+    those, from one step (papers.md §5.2, §2.3).
 
     Args:
         predict: window ids ``[g]`` (``mask_id`` where masked) -> logits ``[g, V]``, one drafter pass.
@@ -51,11 +51,13 @@ def denoise(
     Returns:
         the draft; ``probs[i]`` is the q that position i was drawn from, at the step that revealed it.
     """
-    if context.nodes or context.drafts > 1:
-        return (yield from _branch(predict, context, mask_id, forbidden, window, follow))
     size = context.gamma
     ids = torch.full((size,), mask_id, dtype=torch.long) if window is None else window.clone()
     never = tuple(dict.fromkeys((mask_id, *forbidden)))
+    if context.nodes or context.drafts > 1:
+        logits = predict(ids)
+        banned = tuple(token for token in never if token < logits.shape[-1])
+        return (yield from (_tree if context.nodes else _several)(logits, context, banned, follow))
     masked = list(range(size))
     reveal_steps = [0] * size
     drawn_from: Tensor | None = None
@@ -153,23 +155,17 @@ def _first(belief: Callable[[], Tensor], size: int) -> Tensor:
     return belief()[:size]
 
 
-def _branch(
-    predict: Callable[[Tensor], Tensor],
-    context: Context,
-    mask_id: int,
-    forbidden: Sequence[int],
-    window: Tensor | None,
-    follow: Follow | None,
+def _tree(
+    logits: Tensor, context: Context, banned: Sequence[int], follow: Follow | None
 ) -> Generator[DenoiseState, None, Draft]:
-    """One pass over γ masks, then from what it says either the most probable prefixes, a point mass; or K windows."""
+    """From one pass over γ masks the most probable prefixes, a point mass."""
     size = context.gamma
-    masks = torch.full((size,), mask_id, dtype=torch.long) if window is None else window
-    logits = predict(masks)
-    banned = tuple(token for token in dict.fromkeys((mask_id, *forbidden)) if token < logits.shape[-1])
-    probs = process(logits, context.sampling, banned)
-    sure = belief(logits, probs, context.sampling, banned)
-    chain = None
-    if follow is not None:
+    if follow is None:
+        probs = process(logits, context.sampling, banned)
+        sure = belief(logits, probs, context.sampling, banned)
+        marginals = sure()
+        ranked, shown = independent(marginals.log(), context.nodes), marginals.argmax(-1)
+    else:
         chain = Chain(
             follow,
             logits,
@@ -177,39 +173,57 @@ def _branch(
             anchor=context.ids[-1],
             sampling=context.sampling,
             banned=banned,
-            ranked=context.nodes > 0,
+            ranked=True,
         )
-    slots, first = range(size), len(context.ids)
-    if context.nodes:
-        marginals = sure()
-        shown = marginals.argmax(-1)
-        ranked = independent(marginals.log(), context.nodes) if chain is None else chain.ranked()
-        ids, parents = best_first(ranked, size, context.nodes, context.worth)
-        branches: list[tuple[int, ...]] = []
-        drawn_from = None
+        ranked = chain.ranked()
+        shown, probs, sure = chain.draw(range(size), None, len(context.ids))
+    ids, parents = best_first(ranked, size, context.nodes, context.worth)
+    yield _whole(shown, probs, sure)
+    return _forked(ids, parents)
+
+
+def _several(
+    logits: Tensor, context: Context, banned: Sequence[int], follow: Follow | None
+) -> Generator[DenoiseState, None, Draft]:
+    """From one pass over γ masks K windows, drawn independently; equal beginnings are one."""
+    size, first = context.gamma, len(context.ids)
+    chances = [context.chance, *[context.chance.fresh()] * (context.drafts - 1)]
+    if follow is None:
+        probs = process(logits, context.sampling, banned)
+        sure = belief(logits, probs, context.sampling, banned)
+        drawn = [chance.pick(probs, range(first, first + size)) for chance in chances]
+        ids, parents, branches = merge([values.tolist() for values in drawn])
+        drawn_from = probs[depths(parents)]
+        yield _whole(drawn[0], probs, sure)
     else:
-        chances = [context.chance, *[context.chance.fresh()] * (context.drafts - 1)]
-        if chain is None:
-            positions = range(first, first + size)
-            drawn = [(chance.pick(probs, positions), probs) for chance in chances]
-        else:
-            drawn = [chain.draw(slots, chance, first)[:2] for chance in chances]
-        shown = drawn[0][0]
-        ids, parents, branches = merge([values.tolist() for values, _ in drawn])
-        places = {node: (k, slot) for k, branch in enumerate(branches) for slot, node in enumerate(branch)}
-        drawn_from = torch.stack([drawn[k][1][slot] for k, slot in map(places.__getitem__, range(len(ids)))])
-    yield DenoiseState(
-        ids=shown,
-        masked=torch.zeros(size, dtype=torch.bool),
-        revealed=tuple(range(size)),
-        probs=probs,
-        belief=sure,
-    )
+        known = [None] * size
+        chain = Chain(follow, logits, known, anchor=context.ids[-1], sampling=context.sampling, banned=banned)
+        said = [chain.draw(range(size), chance, first) for chance in chances]
+        ids, parents, branches = merge([values.tolist() for values, _, _ in said])
+        laws: dict[int, Tensor] = {}  # of a node: what it was drawn from, the same in every draft that holds it
+        for (_, rows, _), branch in zip(said, branches, strict=True):
+            laws |= dict(zip(branch, rows, strict=True))
+        drawn_from = torch.stack([laws[node] for node in range(len(ids))])
+        yield _whole(*said[0])
+    return _forked(ids, parents, drawn_from, branches)
+
+
+def _whole(ids: Tensor, probs: Tensor, belief: Callable[[], Tensor]) -> DenoiseState:
+    """A window that one step revealed."""
+    size = len(ids)
+    masked = torch.zeros(size, dtype=torch.bool)
+    return DenoiseState(ids=ids, masked=masked, revealed=tuple(range(size)), probs=probs, belief=belief)
+
+
+def _forked(
+    ids: Sequence[int], parents: Sequence[int], probs: Tensor | None = None, branches: Sequence[tuple[int, ...]] = ()
+) -> Draft:
+    """A draft that is no single text."""
     return Draft(
         ids=torch.tensor(ids),
-        probs=drawn_from,
+        probs=probs,
         reveal_steps=(0,) * len(ids),
-        soft=(drawn_from is not None,) * len(ids),
+        soft=(probs is not None,) * len(ids),
         nfe=1,
         parents=tuple(parents),
         branches=tuple(branches),

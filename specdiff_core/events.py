@@ -70,7 +70,8 @@ class RoundStarted:
 class Decided:
     """γ and T of a round, chosen from what earlier rounds showed (``specdiff_core/controller.py``): ``best_gamma`` has
     the largest ``tokens / seconds`` of all windows that are not cut. A draft that can be cut may be longer, up to
-    ``gamma``, or shorter: it ends where the drafter's belief says that a row costs more than it brings."""
+    ``gamma``, or shorter: it ends where the drafter's belief says that a row costs more than it brings. Of a tree, with
+    nodes weighed one by one, there is no best window: ``best_gamma``, ``tokens`` and ``seconds`` are 0."""
 
     round: int
     gamma: int

@@ -94,14 +94,14 @@ METHODS: tuple[Method, ...] = (
     ),
     Method(
         name="markov",
-        label="Block diffusion with a Markov head",
-        paper="this project's head; after 1910.11555 and 2402.05109, on DFlash 2602.06036",
+        label="Block diffusion, Markov head (DSpark)",
+        paper="DSpark 2607.05147, on DFlash 2602.06036",
         settings={"drafter": "block_markov", "gamma": 9},
     ),
     Method(
         name="markov_tree",
-        label="Markov head, draft tree as it goes",
-        paper="this project's; a tree as in DDTree 2604.12989, its size by expected tokens and costs",
+        label="Markov head, tree as it goes (DSpark + CaDDTree)",
+        paper="DSpark 2607.05147; a tree as in DDTree 2604.12989, as large as it pays, the aim of CaDDTree 2606.01813",
         settings={"drafter": "block_markov", "gamma": 16, "tree_nodes": 24, "auto": True},
     ),
     Method(

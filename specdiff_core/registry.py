@@ -25,6 +25,7 @@ class DrafterSpec:
     context: int | None = None  # tokens that it re-reads at every step, window included
     window: int | None = None  # the longest block that it was trained to denoise
     drafting: str = "denoise"  # or "sequential": a pass for each token; or "copy": no pass at all
+    chained: bool = False  # a denoiser that draws each token given the one before it
     trees: bool = False  # whether it grows draft trees although it does not denoise
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
     about: str = ""
@@ -35,7 +36,7 @@ class DrafterSpec:
 
     @property
     def can_branch(self) -> bool:
-        """Whether it drafts trees: a denoiser from the marginals of one pass, EAGLE with a pass for each depth."""
+        """Whether it drafts trees: a denoiser from one pass, EAGLE with a pass for each depth."""
         return self.drafting == "denoise" or self.trees
 
     def passes(self, gamma: int, steps: int) -> int:
@@ -136,6 +137,7 @@ EMBEDDED = PairSpec(
             source=str(ASSETS / "embedded" / "block_markov"),
             weights_format="dflash",
             window=16,
+            chained=True,
             about="The same denoiser; from its one pass each token is drawn given the one before it, not by itself.",
         ),
         DrafterSpec(

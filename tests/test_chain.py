@@ -31,9 +31,9 @@ class Pairs(Tables):
     """Tables whose drafter also says how a candidate follows each token before it."""
 
     def follow(self, prefix: tuple[int, ...]) -> Follow:
-        def pairs(before: Tensor, candidates: Tensor) -> Tensor:
+        def pairs(first: int, before: Tensor, candidates: Tensor) -> Tensor:
             rows = []
-            for slot, (left, right) in enumerate(zip(before.tolist(), candidates.tolist(), strict=True)):
+            for slot, (left, right) in enumerate(zip(before.tolist(), candidates.tolist(), strict=True), first):
                 known = [self._dirichlet("pair", prefix, slot, token).log() for token in left]
                 rows.append(torch.stack([row[right] for row in known]))
             return torch.stack(rows)
@@ -71,7 +71,7 @@ def distance(
     spoil: Callable = lambda draft: draft,
     **asked: Any,
 ) -> float:
-    """Total variation between the joint law of two tokens over chained rounds and the target's."""
+    """Total variation between the joint law of three tokens over chained rounds and the target's."""
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
         def play(chance: Branches) -> tuple[int, ...]:
@@ -119,6 +119,11 @@ def test_a_tree_of_the_chain_keeps_the_joint_law(rule: Rule, nodes: int) -> None
 @pytest.mark.parametrize("rule", [Rule.RATIO, Rule.DELTA])
 def test_several_drafts_of_the_chain_keep_the_joint_law(rule: Rule, selection: Selection) -> None:
     assert distance(Pairs(seed=9, size=2), rule, selection, drafts=2) < TOLERANCE
+
+
+def test_each_node_of_several_drafts_keeps_the_law_that_it_was_drawn_from() -> None:
+    """Two drafts over three words: behind different first tokens the second ones have different laws."""
+    assert distance(Pairs(seed=10), Rule.RATIO, Selection.MULTI_ROUND, drafts=2) < TOLERANCE
 
 
 def test_reporting_the_marginals_for_what_the_chain_drew_is_caught() -> None:
@@ -195,17 +200,24 @@ def test_the_tree_holds_the_most_probable_texts_of_the_chain() -> None:
 
 
 def test_known_tokens_are_what_a_later_step_follows() -> None:
-    """T = 2 from left to right: the second step's first token follows the last one of the first step."""
-    tables = Pairs(seed=8)
-    draft, states = drafted(tables, (), Branches([]), gamma=2, steps=2, sampling=Sampling(temperature=0.0))
-    first, second = draft.ids.tolist()
-    assert len(states) == 2 and second == int(tables._dirichlet("pair", (), 1, first).argmax())
+    """T = 2 from left to right: the second step's first token follows the one that the first step drew, also where the
+    second pass would put another one there."""
+    told = 0
+    for seed in range(20):
+        tables = Pairs(seed=seed)
+        draft, states = drafted(tables, (), Branches([]), gamma=2, steps=2, sampling=Sampling(temperature=0.0))
+        first, second = draft.ids.tolist()
+        assert len(states) == 2 and second == int(tables._dirichlet("pair", (), 1, first).argmax())
+        window = torch.tensor([first, tables.size])
+        other = int(tables.logits((), window)[0, : tables.size].argmax())
+        told += second != int(tables._dirichlet("pair", (), 1, other).argmax())
+    assert told > 2  # in so many the mistake would show
 
 
 def test_forbidden_ids_are_no_candidates() -> None:
     logits = torch.tensor([[5.0, 1.0, 2.0], [5.0, 1.0, 2.0]], dtype=torch.float64)
     chained = Chain(
-        lambda before, candidates: torch.zeros(*candidates.shape, candidates.shape[1], dtype=torch.float64),
+        lambda first, before, candidates: torch.zeros(*before.shape, candidates.shape[1], dtype=torch.float64),
         logits,
         [None, None],
         anchor=0,

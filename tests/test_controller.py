@@ -343,8 +343,21 @@ def test_a_tree_gets_the_nodes_that_are_worth_their_rows(temperature: float) -> 
     assert last(events).ids == last(speculate([3, 4, 5], config, FakeTarget(), NullDrafter(), FakeClock())).ids
     decided = [event for event in events if isinstance(event, Decided)]
     sizes = [len(event.ids) for event in events if isinstance(event, DraftReady)]
-    assert sizes[0] == 12 and max(sizes) <= 12
-    assert auto.worth == pytest.approx(decided[-1].row_seconds * auto._rate, rel=1e-3)
+    assert sizes[0] == max(sizes) == 12 and not any(event.tokens or event.best_gamma for event in decided)
+
+
+def test_the_loop_hands_the_bound_to_the_drafter() -> None:
+    """Nodes that are not worth it never reach the target."""
+    config = DecodeConfig(gamma=5, tree_nodes=12, max_new_tokens=20, auto=True)
+
+    class Dear(Fixed):
+        worth = 0.5
+
+    def sizes(controller: Fixed) -> list[int]:
+        events = speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=controller)
+        return [len(event.ids) for event in events if isinstance(event, DraftReady)]
+
+    assert max(sizes(Dear(config))) < min(sizes(Fixed(config))[:-1])
 
 
 def test_dear_rows_make_small_trees() -> None:

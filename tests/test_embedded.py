@@ -77,10 +77,14 @@ def test_match_is_vanilla_token_for_token(
 
 @pytest.mark.parametrize(
     "shape",
-    [{"tree_nodes": 12}, *({"num_drafts": 4, "selection": way} for way in ("self", "trie"))],
-    ids=["tree", "self-selection", "trie"],
+    [
+        {"tree_nodes": 12},
+        {"tree_nodes": 24, "auto": True},
+        *({"num_drafts": 4, "selection": way} for way in ("self", "trie")),
+    ],
+    ids=["tree", "tree-as-it-goes", "self-selection", "trie"],
 )
-@pytest.mark.parametrize("drafter", ["block", "mdlm"])
+@pytest.mark.parametrize("drafter", ["block", "block_markov", "mdlm"])
 def test_match_is_vanilla_through_trees_and_several_drafts(
     engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, shape: dict[str, object]
 ) -> None:

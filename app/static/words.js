@@ -85,6 +85,7 @@ export function decisionWords(decided, draft, last) {
       : `Auto: a tree of ${nodes}, as large as may be, to see what it costs.`;
   }
   const { gamma, steps, best_gamma: best } = decided;
+  if (!best && decided.row_seconds > 0 && !decided.seconds) return 'Auto: the tree will hold what is worth its rows.';
   const why = decided.seconds > 0
     ? `a whole window pays best at γ ${best || gamma}, ${decided.tokens.toFixed(1)} tokens expected in ${milliseconds(decided.seconds)}`
     : 'to see what it costs';

@@ -181,11 +181,12 @@ def measure_forwards(
     if not cells:
         raise ConfigError("--measure forwards needs a drafter.", field="drafters", hint="Name one besides none.")
     spec = find_pair(base.pair)
-    others = [cell for cell in cells if spec.drafter(cell.drafter).drafting != "denoise"]
+    drafters = [spec.drafter(cell.drafter) for cell in cells]
+    others = [drafter for drafter in drafters if drafter.drafting != "denoise" or drafter.chained]
     if others or any(cell.nodes or cell.drafts > 1 or cell.auto for cell in cells):
         raise ConfigError(
-            "--measure forwards times windows of a fixed size that a denoiser fills: no trees, no K drafts, no auto, "
-            "no other drafters.",
+            "--measure forwards times windows of a fixed size that a denoiser fills from its marginals: no trees, no K "
+            "drafts, no auto, no Markov head, no other drafters.",
             field="drafters",
             hint="Leave them out.",
         )

@@ -71,8 +71,10 @@ def lanes_of(pair: PairSpec, cells: Sequence[Cell]) -> tuple[tuple[Lane, ...], t
     lanes: dict[str, Lane] = {}
     left_out: dict[str, None] = {}
     for cell in cells:
-        plain = (Stock(kind="plain"),)
-        found = plain if cell == BASELINE else ways(pair.drafter(cell.drafter).module, cell.drafter, cell.gamma)
+        drafter = pair.drafter(cell.drafter)
+        found = (Stock(kind="plain"),) if cell == BASELINE else ways(drafter.module, cell.drafter, cell.gamma)
+        if drafter.chained:  # transformers would run its network without the head: another drafter
+            found = ()
         able = [stock for stock in found if not refusal(stock)]
         left_out |= dict.fromkeys(refusal(stock) for stock in found if refusal(stock))
         for lane in (Lane(cell), *(Lane(cell, stock) for stock in able)):

@@ -118,9 +118,10 @@ class BlockSession:
             return logits
 
         @torch.inference_mode()
-        def follow(before: Tensor, candidates: Tensor) -> Tensor:
+        def follow(first: int, before: Tensor, candidates: Tensor) -> Tensor:
             assert markov is not None, "asked only of a drafter with a Markov head"
-            chained = markov(states[: len(before), None], F.embedding(before, drafter.embedding))
+            own = states[first : first + len(before), None]
+            chained = markov(own, F.embedding(before, drafter.embedding))
             return chained @ F.embedding(candidates, drafter.head.weight).transpose(1, 2)
 
         return (

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specdiff_core.chain import RANKED
 from specdiff_core.models.dflash import DFlashDraftModel, save_to_folder
 from specdiff_core.models.dflash_config import make_config
 from specdiff_core.models.dflash_config import with_markov as add_markov
@@ -107,13 +108,17 @@ class BlockTask:
         rank = blocks.masked[:, :, 1:].long().cumsum(-1) - 1
         where = counted.nonzero(as_tuple=True)
         expected = reading.expected[where[0], places[where]]
-        states = hidden[where]
-        if self._drafter.markov is not None:
-            chained = self._chained(states, blocks.truth[:, :, :-1][where])
-            alone = torch.rand(len(states), 1, generator=generator, device=states.device) < self._alone
-            states = torch.where(alone, states, chained)
+        marginal = hidden[where]
+        states = self._chained(marginal, blocks.truth[:, :, :-1][where])
         normalizer = losses.log_normalizer(states, self._table)
         nats = normalizer - (states * expected).sum(-1)
+        if self._drafter.markov is not None:
+            alone = torch.rand(len(nats), generator=generator, device=nats.device) < self._alone
+            shown = marginal[alone]
+            nats = nats.index_put(
+                (alone.nonzero()[:, 0],),
+                losses.log_normalizer(shown, self._table) - (shown * expected[alone]).sum(-1),
+            )
         loss = losses.weighted_mean(nats, losses.position_weights(rank[where], self._decay))
         full = blocks.masked[:, :, 1:].all(-1)
         if not self._streak or not bool(full.any()):
@@ -187,10 +192,18 @@ class BlockTask:
         embeddings = self._target.get_input_embeddings()(ids.flatten(1))
         with torch.autocast(device.type, torch.bfloat16):
             hidden = block_hidden(self._drafter, reading.features, embeddings, anchors, gamma + 1)
-            # As long as all slots agree, the token before one is the text's.
-            states = self._chained(hidden.view(*ids.shape, -1)[:, :, 1:], truth[:, :, :-1])
-            logits = states.to(self._table.dtype) @ self._table.T
-        logits[..., config.mask_token_id] = float("-inf")
+            marginal = hidden.view(*ids.shape, -1)[:, :, 1:]
+            logits = marginal.to(self._table.dtype) @ self._table.T
+            logits[..., config.mask_token_id] = float("-inf")
+            if self._drafter.markov is not None:
+                # As long as all slots agree, the token before one is the text's. As decoding does, only the most
+                # probable candidates of the marginals follow it.
+                candidates = logits.topk(min(RANKED, logits.shape[-1]), -1).indices
+                states = self._chained(marginal, truth[:, :, :-1])
+                followed = states.to(self._table.dtype) @ self._table.T
+                logits = torch.full_like(followed, float("-inf")).scatter(
+                    -1, candidates, followed.gather(-1, candidates)
+                )
         agree = (logits.argmax(-1) == truth[:, :, 1:]) & known[:, :, 1:]
         return agree.long().cumprod(-1).sum(-1)[0].cpu()
 

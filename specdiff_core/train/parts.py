@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from specdiff_core.errors import ConfigError
 from specdiff_core.train.corpus import encode_split
+from specdiff_core.train.defaults import EMBEDDED
 from specdiff_core.train.job import Job
 from specdiff_core.train.sources import load_target, load_tokenizer, written_stream
 
@@ -168,6 +170,14 @@ class BlockJob(DrafterJob):
             model = new_drafter(self.target, config, self.args.seed)
         if self.args.markov and model.markov is None:
             model = with_markov(model, self.args.markov, self.args.seed)
+        elif self.args.markov not in (0, model.config.markov_width):
+            raise ConfigError(
+                f"--markov {self.args.markov}, but {self.args.start} has a head of width {model.config.markov_width}.",
+                field="markov",
+                hint="Leave --markov out, or begin with a drafter without a head.",
+            )
+        if model.markov is not None and self.args.out is None:  # never in the place of the drafter without it
+            self.out = EMBEDDED / "block_markov"
         return model.requires_grad_(True)
 
     def events(self) -> Iterator[Any]:

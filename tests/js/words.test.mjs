@@ -73,5 +73,6 @@ test('a decision says what it was chosen by, and whether the draft was cut', () 
   assert.match(decisionWords({ ...decided, seconds: 0 }, null, ''), /to see what it costs/);
   const tree = { ids: [4, 5], parents: [-1, 0] };
   assert.match(decisionWords(decided, tree, 'a'), /^Auto: a tree of 2 nodes; one with a chance below 0\.10\d* is not worth its row \(0\.35 ms at 291 tokens\/s\)\.$/);
+  assert.equal(decisionWords({ ...decided, best_gamma: 0, seconds: 0 }, null, ''), 'Auto: the tree will hold what is worth its rows.');
   assert.match(decisionWords({ ...decided, row_seconds: 0 }, tree, 'a'), /as large as may be, to see what it costs/);
 });
