@@ -71,8 +71,8 @@ PRESETS = (
     Preset(label="γ chosen as it goes", values={"gamma": 16, "auto": True}),
     Preset(label="Draft tree", values={"gamma": 9, "tree_nodes": 12}),
     Preset(
-        label="Markov head, tree as it goes",
-        values={"drafter": "block_markov", "gamma": 16, "tree_nodes": 24, "auto": True},
+        label="Markov head, draft tree",
+        values={"drafter": "block_markov", "gamma": 16, "tree_nodes": 16},
     ),
     Preset(label="EAGLE-2", values={"drafter": "eagle", "gamma": 6, "tree_nodes": 12}),
     Preset(

@@ -56,7 +56,8 @@ def race_endpoint(results: Results) -> Any:
                 "prompt_lookup", or "none" for vanilla only.
             gamma: Tokens drafted per round, 1 to 32.
             steps: Denoising steps T per round, 1 to gamma.
-            auto: Choose gamma and T round by round, at most those given, from what earlier rounds showed.
+            auto: Choose gamma and T, or of a tree from one pass the nodes, round by round, at most those given, from
+                what earlier rounds showed.
             order: Reveal order: left_to_right, random, entropy, margin, max_prob or value_confidence.
             tree_nodes: Nodes of a draft tree, 0 to 128; 0 drafts one window.
             num_drafts: Drafts K per round, 1 to 16, drawn from one drafter pass.

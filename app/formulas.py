@@ -119,14 +119,13 @@ FORMULAS: dict[str, tuple[tuple[str, ...], str]] = {
     "markov_tree": (
         (
             formula(
-                "Tree", "=", "{", sub("x", "1", "…", "m"), "∣", product(_TO_M), _Q,
-                bracket("x", "∣", sub("x", "j", "−", "1")), "≥", sub("v", "1"), "R", "}",
-                words="The tree is the set of prefixes x 1 to m for which the product over j up to m of q j of x j "
-                "given the token before it is at least v 1 times R.",
+                "Tree", "=", under("arg max", row(sub("x", "1", "…", "m"), ",", "B")), total(_TO_M), "log", _Q,
+                bracket(_X, "∣", sub("x", "j", "−", "1")),
+                words="The tree is the B prefixes x 1 to m with the largest sums over j up to m of log q j of x j "
+                "given the token before it.",
             ),
         ),
-        "q: the Markov head’s law at position j. v₁: seconds of one more row of the target’s pass. R: tokens per "
-        "second of the rounds so far. At most B nodes, the most probable first.",
+        "B: nodes of the tree. q: the Markov head’s law at position j, given the token before it.",
     ),
     "auto": (
         (

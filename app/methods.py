@@ -115,18 +115,14 @@ WORDS: dict[str, Words] = {
         ),
     ),
     "markov_tree": Words(
-        does="The Markov head ranks prefixes of the block by the chance that all their tokens are right, and the draft "
-        "tree takes the best of them while they are worth it.",
-        costs="A round is one drafter pass and one pass of the target over as many nodes as bring more than their row "
-        "costs, by running measurements of both.",
-        wins="It wins where sure places, which get long branches, and open ones, which get a few short ones, take "
-        "turns, and loses a little at the start, before it knows what a row costs.",
-        exact=f"{WALK} How many nodes there are follows earlier rounds and the drafter’s laws alone.",
-        papers=(
-            ("the head of DSpark", "2607.05147"),
-            ("the tree of DDTree", "2604.12989"),
-            ("as large as it pays, the aim of CaDDTree; here by running measurements", "2606.01813"),
-        ),
+        does="The Markov head says what follows each candidate, and the B prefixes whose tokens are most probably all "
+        "right become the draft tree: a second guess goes on with what fits it.",
+        costs="A round is one drafter pass, a small network over pairs of candidates, and one pass of the target over "
+        "B + 1 positions, each of which sees only its own branch.",
+        wins="It wins where the second guess is often the right one, because its branch fits it, and loses where "
+        "reading B more positions costs more than the tokens they save.",
+        exact=WALK,
+        papers=(("the head of DSpark", "2607.05147"), ("the tree of DDTree", "2604.12989")),
     ),
     "auto": Words(
         does="The block drafter fills its whole window, and a controller cuts the draft where a further position would "

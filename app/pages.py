@@ -58,7 +58,10 @@ LESSONS = (
             "one layer that continues the target's own hidden states (EAGLE-2 grows a tree, a pass for each depth). "
             "Prompt lookup copies from the text without any. For them T means nothing.",
             "Auto chooses γ as it goes: each round drafts as many tokens, at most those set, as earlier rounds say are "
-            "worth their time, and ends a draft where the drafter doubts it.",
+            "worth their time, and ends a draft where the drafter doubts it. A tree from one pass gets the nodes that "
+            "are worth their rows, B at most.",
+            "The Markov head (DSpark) makes a chain of the block: from the same pass each token is drawn given the one "
+            "before it, so that neighbours fit each other. Its trees go on from each branch with what follows there.",
         ),
     ),
     (

@@ -137,7 +137,7 @@ class DecodeConfig:
     )
     auto: bool = setting(
         False,
-        "Choose γ and T as it goes",
+        "Choose γ, T or nodes as it goes",
         "Each round takes the T, at most the one set, that promises the most tokens per second by what earlier rounds "
         "showed, and ends the draft, after γ tokens at most, where another position would cost more than it brings. "
         "A tree from one pass gets the nodes that are worth their rows, B at most.",

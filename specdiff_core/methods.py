@@ -100,9 +100,9 @@ METHODS: tuple[Method, ...] = (
     ),
     Method(
         name="markov_tree",
-        label="Markov head, tree as it goes (DSpark + CaDDTree)",
-        paper="DSpark 2607.05147; a tree as in DDTree 2604.12989, as large as it pays, the aim of CaDDTree 2606.01813",
-        settings={"drafter": "block_markov", "gamma": 16, "tree_nodes": 24, "auto": True},
+        label="Markov head, draft tree (DSpark + DDTree)",
+        paper="DSpark 2607.05147, with the tree of DDTree 2604.12989",
+        settings={"drafter": "block_markov", "gamma": 16, "tree_nodes": 16},
     ),
     Method(
         name="auto",

@@ -299,6 +299,8 @@ def test_own_lanes_are_those_that_the_pair_has() -> None:
     lanes, _ = lanes_of(EMBEDDED, own_cells(EMBEDDED, [("autoregressive", 4), ("autoregressive", 6), ("mdlm", 4)]))
     keys = [lane.key for lane in lanes]
     assert len(set(keys)) == len(keys) == 2 + 4 + 3 + 1  # transformers' defaults once, none for mdlm
+    lanes, _ = lanes_of(EMBEDDED, own_cells(EMBEDDED, [("block_markov", 9)]))
+    assert [lane.theirs.kind for lane in lanes if lane.theirs] == ["plain"]  # DFlash's own loop knows no Markov head
 
 
 def test_the_referee_from_the_command_line(

@@ -375,7 +375,7 @@ def test_dear_rows_make_small_trees() -> None:
     assert bounds[0] < bounds[1]
 
 
-def test_one_window_only() -> None:
+def test_what_can_be_chosen_as_it_goes() -> None:
     """Several drafts, and a tree with a pass for each depth, are sized as set; what makes no pass has nothing to
     choose."""
     block = EMBEDDED.drafter("block")

@@ -21,8 +21,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_part_is_trained_in_its_order(corpus: Path, tmp_path: Path) -> None:
-    def train(part: str, *words: str) -> Path:
+def test_every_part_is_trained_in_its_order(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(part: str, *words: str, code: int = 0, named: bool = True) -> Path:
         out = tmp_path / part
         common = ["--corpus", corpus, "--cache", tmp_path / "cache", "--written", tmp_path / "written"]
         common += [
@@ -34,8 +36,8 @@ def test_every_part_is_trained_in_its_order(corpus: Path, tmp_path: Path) -> Non
             tmp_path / f"r{part}",
         ]
         sizes = ["--width", "64", "--layers", "2", "--length", "32", "--batch-tokens", "64", "--steps", "8"]
-        command = ["train", part, *common, "--out", out, *sizes, "--parts", "1", "--no-compile", *words]
-        assert cli.main([str(word) for word in command]) == 0
+        command = ["train", part, *common, *(["--out", out] if named else []), *sizes, "--parts", "1", "--no-compile"]
+        assert cli.main([str(word) for word in (*command, *words)]) == code
         return out
 
     train("tokenizer", "--vocabulary", "300")
@@ -60,5 +62,25 @@ def test_every_part_is_trained_in_its_order(corpus: Path, tmp_path: Path) -> Non
     train("mdlm", "--start", str(tmp_path / "mdlm"), "--run", str(tmp_path / "r3"), "--steps", "1")
     assert not list((tmp_path / "r3" / "subs").glob("checkpoint.pt")), "a trained drafter goes straight to drafting"
     assert load_mdlm(tmp_path / "mdlm").config.hidden_dim == 64
+
+    # A Markov head is added to a trained drafter, and lies beside it unless --out says otherwise.
+    monkeypatch.setattr("specdiff_core.train.parts.EMBEDDED", tmp_path / "shipped")
+    start = ["--start", str(tmp_path / "block"), "--run", str(tmp_path / "r5"), "--rate", "0.5", "--steps", "2"]
+    train("block", *start, "--markov", "16", named=False)
+    chained = tmp_path / "shipped" / "block_markov"
+    assert from_folder(chained).config.markov_width == 16 and from_folder(tmp_path / "block").markov is None
+    assert "Markov head" in (chained / "README.md").read_text(encoding="utf-8")
+    capsys.readouterr()
+    train("block", "--start", str(chained), "--markov", "8", code=2)
+    assert "has a head of width 16" in capsys.readouterr().err
+
     train("target", "--start", str(target), "--run", str(tmp_path / "r4"), "--steps", "1")
     assert len(json.loads((target / "training.json").read_text())["runs"]) == 2
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--rate", "0"), ("--rate", "nan"), ("--markov", "-1")])
+def test_numbers_that_mean_nothing_are_refused(
+    corpus: Path, capsys: pytest.CaptureFixture[str], flag: str, value: str
+) -> None:
+    assert cli.main(["train", "block", "--corpus", str(corpus), flag, value]) == 2
+    assert flag in capsys.readouterr().err

@@ -24,7 +24,7 @@ class Cell:
     nodes: int = 0  # of a draft tree; 0: a window
     drafts: int = 1  # K
     selection: str = "self"  # of K drafts; without meaning for one
-    auto: bool = False  # γ and T are chosen as it goes, at most these
+    auto: bool = False  # γ and T, or nodes, are chosen as it goes, at most these
 
     def config(self, base: DecodeConfig) -> DecodeConfig:
         """``base`` with this cell's drafter, γ, T, tree, K and controller."""

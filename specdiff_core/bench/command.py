@@ -68,7 +68,7 @@ def add_bench(commands: Any) -> None:
         default="",
         metavar="LIST",
         help="cells one by one instead of a grid: drafter/γ/T, for a tree /nodes, for K drafts /0/K/selection, with "
-        "/auto at the end γ and T are chosen as it goes; as block/9/1,block/9/1/12,block/16/1/auto",
+        "/auto at the end γ and T, or a tree's nodes, are chosen as it goes; as block/9/1,block/9/1/12,block/16/1/auto",
     )
     add("--repeats", type=int, default=3, metavar="N", help="[default 3]")
     add("--json", type=Path, metavar="OUT", help="write the result there, and its rows beside it (.rows.jsonl)")
