@@ -86,7 +86,9 @@ def new_cache(config: PretrainedConfig) -> DynamicCache:
 def move_to_front(cache: DynamicCache, scored: int, rows: Sequence[int]) -> None:
     """Of the last ``scored`` positions move ``rows`` to the first places, in every layer; the others are left as they
     are, to be cropped."""
+    index = torch.tensor(list(rows))
     for layer in cache.layers:
+        index = index.to(layer.keys.device)  # once, unless the layers are spread over devices
         for held in (layer.keys, layer.values):
             last = held[:, :, held.shape[2] - scored :]
-            last[:, :, : len(rows)] = last[:, :, list(rows)]  # the right side is a copy
+            last[:, :, : len(rows)] = last.index_select(2, index)  # a copy
