@@ -24,6 +24,11 @@ CELLS = $(call list,block/4/1 block/9/1 block/16/1 block/16/1/auto block/9/1/9 b
 	mdlm_streak/9/1/9 mdlm_streak/9/1/0/4/self mdlm_streak/9/1/0/8/self mdlm_streak/9/1/0/8/trie autoregressive/2/2 \
 	autoregressive/3/3 autoregressive/4/4 autoregressive/6/6 autoregressive/9/9/auto eagle/3/3 eagle/4/4 eagle/6/6 \
 	eagle/9/9/auto eagle/4/1/6 eagle/6/1/9 eagle/6/1/16 prompt_lookup/9/1)
+# Where tokens are drawn a run takes longer: fewer settings of each method.
+WARM = $(call list,block/4/1 block/9/1 block/16/1/auto block/9/1/9 block_markov/4/1 block_markov/9/1 \
+	block_markov/16/1/auto block_markov/9/1/9 block_markov/16/1/16 mdlm/4/1 mdlm/9/1/9 mdlm_streak/4/1 mdlm_streak/9/1 \
+	mdlm_streak/9/1/auto mdlm_streak/9/1/0/8/self mdlm_streak/9/1/0/8/trie autoregressive/4/4 autoregressive/9/9/auto \
+	eagle/4/4 eagle/9/9/auto eagle/4/1/6 prompt_lookup/9/1)
 SHOWN = $(call list,block/9/1 block/16/1/auto block/9/1/9 block_markov/9/1 block_markov/16/1/16 mdlm/4/1 \
 	mdlm_streak/4/1 mdlm_streak/9/1/0/4/self autoregressive/4/4 autoregressive/9/9/auto eagle/4/4 eagle/9/9/auto \
 	eagle/4/1/6 prompt_lookup/9/1)
@@ -41,9 +46,9 @@ bench:
 	$(PY) -m specdiff_core bench --make-prompts runs/bench/prompts.jsonl --corpus $(CORPUS) --per-flavour 10
 	$(BENCH) --ignore-eos --repeats 2 --drafters none,mdlm,block --gamma 4,8,9,16 --steps 1,2 --json runs/bench/greedy.json
 	$(BENCH) --ignore-eos --repeats 1 --cells $(CELLS) --traces runs/bench/traces-0 --json runs/bench/methods.json
-	$(BENCH) --ignore-eos --repeats 1 --first 5 --temperature 0.7 --cells $(CELLS) \
+	$(BENCH) --ignore-eos --repeats 1 --first 5 --temperature 0.7 --cells $(WARM) \
 		--traces runs/bench/traces-0.7 --json runs/bench/temperature-0.7.json
-	$(BENCH) --ignore-eos --repeats 1 --temperature 1 --cells $(CELLS),$(SEVERAL) \
+	$(BENCH) --ignore-eos --repeats 1 --first 5 --temperature 1 --cells $(WARM),$(SEVERAL) \
 		--traces runs/bench/traces-1 --json runs/bench/temperature-1.json
 	$(BENCH) --ignore-eos --repeats 1 --first 5 --draft-temperature 1 --cells $(SELECTED) --json runs/bench/selection.json
 	$(BENCH) --measure referee --repeats 1 --json runs/bench/referee.json

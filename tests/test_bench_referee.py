@@ -30,7 +30,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.errors import ConfigError
 from specdiff_core.registry import EMBEDDED, GPT2_MDLM, NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
 from specdiff_core.target import Target
-from specdiff_core.train.block import drafter_config, new_drafter
+from specdiff_core.train.new_block import drafter_config, new_drafter
 from specdiff_core.train.target import new_target
 
 PROMPTS = tuple(Prompt(id=f"math-{i}", flavour="math", prompt=f"a few words {i}") for i in range(2))

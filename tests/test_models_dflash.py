@@ -20,7 +20,7 @@ from specdiff_core.errors import DraftContractError, PairUnavailable, WeightsErr
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.registry import DrafterSpec, PairSpec
 from specdiff_core.rng import Independent
-from specdiff_core.train.block import drafter_config, new_drafter
+from specdiff_core.train.new_block import drafter_config, new_drafter
 from specdiff_core.train.target import new_target
 
 WIDTH, HEADS, GROUPS, HEAD_DIM, FFN, LAYERS, VOCAB = 32, 4, 2, 16, 48, 2, 60

@@ -19,19 +19,12 @@ from specdiff_core.models.dflash import DFlashDraftModel, from_folder
 from specdiff_core.rng import Independent
 from specdiff_core.target import Target
 from specdiff_core.train import losses
-from specdiff_core.train.block import (
-    BlockTask,
-    drafter_config,
-    export,
-    feature_layers,
-    new_drafter,
-    train_block,
-    with_markov,
-)
+from specdiff_core.train.block import BlockTask, export, train_block
 from specdiff_core.train.block_pass import block_hidden, read_target
 from specdiff_core.train.blocks import Blocks, MixedRows, Rows, cut_blocks, draw_blocks
 from specdiff_core.train.corpus import Corpus, Mixture, Stream
 from specdiff_core.train.loop import EvalStep, Plan, TrainStep, train
+from specdiff_core.train.new_block import drafter_config, feature_layers, new_drafter, with_markov
 from specdiff_core.train.target import new_target
 from specdiff_core.train.written import Written, Wrote, continue_prompts, write
 

@@ -160,7 +160,7 @@ class BlockJob(DrafterJob):
 
     def _begin(self) -> DFlashDraftModel:
         from specdiff_core.models.dflash import from_folder
-        from specdiff_core.train.block import drafter_config, new_drafter, with_markov
+        from specdiff_core.train.new_block import drafter_config, new_drafter, with_markov
 
         if self.args.start:
             model = from_folder(self.args.start)
