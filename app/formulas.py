@@ -106,11 +106,14 @@ FORMULAS: dict[str, tuple[tuple[str, ...], str]] = {
     "markov": (
         (
             formula(
-                sub("q", "j"), bracket(sub("x", "j"), "∣", sub("x", "j", "−", "1")), "=", "softmax",
-                bracket("W", "·", bracket(sub("h", "j"), "+", "D", "σ", bracket("A", sub("h", "j"), "+", "B", "e",
-                bracket(sub("x", "j", "−", "1"))))),
-                words="q j of x j given the token before it is the softmax of W times, in brackets, h j plus D times "
-                "sigma of A h j plus B times the embedding of the token before it.",
+                sub("g", "j"), "=", sub("h", "j"), "+", "D", "σ",
+                bracket("A", sub("h", "j"), "+", "B", "e", bracket(sub("x", "j", "−", "1"))),
+                words="g j is h j plus D times sigma of A h j plus B times the embedding of the token before it.",
+            ),
+            formula(
+                _Q, bracket(sub("x", "j"), "∣", sub("x", "j", "−", "1")), "=", "softmax",
+                bracket("W", sub("g", "j")),
+                words="q j of x j given the token before it is the softmax of W times g j.",
             ),
         ),
         "h: the block drafter’s state at position j, from its one pass. e, W: the target’s embedding and head, W for "

@@ -105,8 +105,8 @@ WORDS: dict[str, Words] = {
         "how well the second follows the first: each token is drawn given the one before it, not by itself.",
         costs="A round is one pass of a few layers over γ + 1 positions, a small network over pairs of candidates, and "
         "one pass of the target over γ + 1 positions.",
-        wins="It wins where tokens that were drawn side by side would not fit each other, most of all when sampling, "
-        "and loses the price of its head where every position is sure by itself.",
+        wins="It wins where tokens that were drawn side by side would not fit each other, and loses the price of its "
+        "head where every position is sure by itself.",
         exact=f"{RATIO} The chain is drawn from left to right, so q is the law given the token before, and zero "
         "outside the candidates: that q is what the test uses.",
         papers=(
