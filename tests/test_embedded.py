@@ -67,7 +67,8 @@ def assert_same(
 def test_match_is_vanilla_token_for_token(
     engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, temperature: float
 ) -> None:
-    for number, item in enumerate(PROMPTS):
+    every = 1 if drafter in {"block", "mdlm"} else 2  # the others share their ways; minutes matter
+    for number, item in enumerate(PROMPTS[::every]):
         gamma, steps = [(4, 1), (4, 4), (16, 1), (16, 4)][number % 4]
         settings = {"temperature": temperature, "seed": number, "max_new_tokens": 40, "rule": Rule.MATCH}
         vanilla = vanilla_ids(item["prompt"], **settings)
