@@ -15,6 +15,7 @@ from torch import Tensor
 from specdiff_core.config import RevealOrder, Sampling
 from specdiff_core.drafters.base import Context
 from specdiff_core.drafters.block_diffusion import BlockDrafter
+from specdiff_core.errors import ConfigError
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder
 from specdiff_core.rng import Independent
 from specdiff_core.target import Target
@@ -24,7 +25,7 @@ from specdiff_core.train.block_pass import block_hidden, read_target
 from specdiff_core.train.blocks import Blocks, MixedRows, Rows, cut_blocks, draw_blocks
 from specdiff_core.train.corpus import Corpus, Mixture, Stream
 from specdiff_core.train.loop import EvalStep, Plan, TrainStep, train
-from specdiff_core.train.new_block import drafter_config, feature_layers, new_drafter, with_markov
+from specdiff_core.train.new_block import drafter_config, feature_layers, grown, new_drafter
 from specdiff_core.train.target import new_target
 from specdiff_core.train.written import Written, Wrote, continue_prompts, write
 
@@ -39,8 +40,8 @@ def target() -> Any:
     return model
 
 
-def drafter_for(target: Any, seed: int = 0) -> DFlashDraftModel:
-    return new_drafter(target, drafter_config(target, layers=1, features=2, block_size=BLOCK), seed)
+def drafter_for(target: Any, seed: int = 0, features: int = 2) -> DFlashDraftModel:
+    return new_drafter(target, drafter_config(target, layers=1, features=features, block_size=BLOCK), seed)
 
 
 def documents(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -291,7 +292,7 @@ def test_streak_term_reaches_the_weights(target: Any) -> None:
 def test_a_new_markov_head_changes_nothing_until_it_learns(target: Any, tmp_path: Path) -> None:
     """It begins as the drafter that it was added to; its losses reach all three matrices; its folder comes back."""
     plain = drafter_for(target)
-    chained = with_markov(plain, 16)
+    chained = grown(plain, markov=16)
     markov = chained.markov
     assert markov is not None and sum(p.numel() for p in markov.parameters()) == 3 * 16 * 64
     states, before = torch.randn(2, 3, 64), torch.randn(2, 3, 64)
@@ -307,13 +308,42 @@ def test_a_new_markov_head_changes_nothing_until_it_learns(target: Any, tmp_path
     assert torch.equal(again.markov.out.weight, markov.out.weight.bfloat16().float())
 
 
+def test_a_grown_drafter_drafts_as_before_and_all_its_weights_learn(target: Any) -> None:
+    """New features and MLP columns begin at zero: the same hidden states, and gradients at every new weight after."""
+    plain = drafter_for(target, features=1)
+    larger = grown(plain, features=3, intermediate=plain.config.intermediate_size + 64)
+    assert set(plain.config.target_layer_ids) < set(larger.config.target_layer_ids)
+    assert larger.config.intermediate_size == plain.config.intermediate_size + 64
+    rows = torch.randint(2, 60, (2, 40))
+    before, after = (task_for(target, model).accepted(rows[0], 3, 4) for model in (plain, larger))
+    assert torch.equal(before, after)
+    width = plain.config.hidden_size
+    features = {layer: torch.randn(1, 5, width) for layer in larger.config.target_layer_ids}
+    read = [
+        model.read_features(torch.cat([features[layer] for layer in model.config.target_layer_ids], -1))
+        for model in (plain, larger)
+    ]
+    assert torch.allclose(*read, atol=1e-6)
+    new = larger.layers[0].mlp.down_proj.weight
+    task_for(target, larger).loss().backward()
+    assert new.grad is not None and float(new.grad[:, -64:].abs().min(0).values.max()) > 0
+    assert larger.fc.weight.grad is not None and bool((larger.fc.weight.grad.abs().sum(0) > 0).all())
+
+
+@pytest.mark.parametrize("wanted", [{"features": 9}, {"intermediate": 64}, {"markov": 8}])
+def test_a_drafter_grows_and_never_shrinks(target: Any, wanted: dict[str, int]) -> None:
+    chained = grown(drafter_for(target), markov=16)
+    with pytest.raises(ConfigError, match=f"--{next(iter(wanted))}"):
+        grown(chained, **wanted)
+
+
 def test_a_markov_head_learns_what_follows_what(target: Any) -> None:
     """Of two heads that learn alike, the one that sees the token before each slot ends lower than the one that sees
     another slot's."""
     losses_of = {}
     for name in ("told", "misled"):
         torch.manual_seed(0)
-        chained = with_markov(drafter_for(target), 64)
+        chained = grown(drafter_for(target), markov=64)
         task = task_for(target, chained, whole=1.0, alone=0.0)
         if name == "misled":
             honest = task._chained

@@ -72,7 +72,7 @@ def test_every_part_is_trained_in_its_order(
     assert "Markov head" in (chained / "README.md").read_text(encoding="utf-8")
     capsys.readouterr()
     train("block", "--start", str(chained), "--markov", "8", code=2)
-    assert "has a head of width 16" in capsys.readouterr().err
+    assert "a Markov head of width 16" in capsys.readouterr().err
 
     train("target", "--start", str(target), "--run", str(tmp_path / "r4"), "--steps", "1")
     assert len(json.loads((target / "training.json").read_text())["runs"]) == 2

@@ -54,9 +54,13 @@ def _read_config(values: dict[str, Any], special: dict[str, Any]) -> Qwen3Config
     return config
 
 
-def with_markov(values: dict[str, Any], width: int) -> dict[str, Any]:
-    """The ``config.json`` of the same drafter with a Markov head of ``width``."""
-    return {**values, "dflash_config": {**values["dflash_config"], "markov_width": width}}
+def resized(values: dict[str, Any], layers: list[int], intermediate: int, markov: int) -> dict[str, Any]:
+    """The ``config.json`` of a drafter that reads the target's ``layers``, has MLPs of width ``intermediate`` and a
+    Markov head of width ``markov`` (0: none), and is ``values``' otherwise."""
+    special = {**values["dflash_config"], "target_layer_ids": list(layers)}
+    if markov:
+        special["markov_width"] = markov
+    return {**values, "intermediate_size": intermediate, "dflash_config": special}
 
 
 def make_config(

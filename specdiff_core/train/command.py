@@ -107,6 +107,8 @@ def add_train(commands: Any) -> None:
     )
     add("--cache", type=Path, default=Path("runs/cache"), metavar="DIR", help="encoded text [default runs/cache]")
     add("--layers", type=int, metavar="N", help=f"layers of a new model {told('layers')}")
+    add("--features", type=int, metavar="N", help="layers of the target that it reads, block [default 3]")
+    add("--intermediate", type=int, metavar="N", help="width of its MLPs, block [default 8/3 of the target's width]")
     add(
         "--markov",
         type=int,
@@ -130,7 +132,19 @@ def run_train(args: argparse.Namespace) -> None:
         WeightsError: an earlier part is missing.
         ConfigError: a number is out of range, or torch is too old to train.
     """
-    for name in ("steps", "warmup", "batch_tokens", "length", "layers", "parts", "texts", "width", "vocabulary"):
+    for name in (
+        "steps",
+        "warmup",
+        "batch_tokens",
+        "length",
+        "layers",
+        "parts",
+        "texts",
+        "width",
+        "vocabulary",
+        "features",
+        "intermediate",
+    ):
         value = getattr(args, name)
         if value is not None and value < 1:
             raise ConfigError(

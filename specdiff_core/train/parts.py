@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from specdiff_core.errors import ConfigError
 from specdiff_core.train.corpus import encode_split
 from specdiff_core.train.defaults import EMBEDDED
 from specdiff_core.train.job import Job
@@ -160,23 +159,19 @@ class BlockJob(DrafterJob):
 
     def _begin(self) -> DFlashDraftModel:
         from specdiff_core.models.dflash import from_folder
-        from specdiff_core.train.new_block import drafter_config, new_drafter, with_markov
+        from specdiff_core.train.new_block import drafter_config, grown, new_drafter
 
-        if self.args.start:
-            model = from_folder(self.args.start)
+        args = self.args
+        sizes = {"features": args.features, "intermediate": args.intermediate}
+        if args.start:
+            model = from_folder(args.start)
         else:
-            layers = self.args.layers or self._defaults.layers
-            config = drafter_config(self.target, layers=layers, mask_id=self.tokenizer.mask_token_id)
-            model = new_drafter(self.target, config, self.args.seed)
-        if self.args.markov and model.markov is None:
-            model = with_markov(model, self.args.markov, self.args.seed)
-        elif self.args.markov not in (0, model.config.markov_width):
-            raise ConfigError(
-                f"--markov {self.args.markov}, but {self.args.start} has a head of width {model.config.markov_width}.",
-                field="markov",
-                hint="Leave --markov out, or begin with a drafter without a head.",
-            )
-        if model.markov is not None and self.args.out is None:  # never in the place of the drafter without it
+            layers = args.layers or self._defaults.layers
+            config = drafter_config(self.target, layers=layers, mask_id=self.tokenizer.mask_token_id, **sizes)
+            model = new_drafter(self.target, config, args.seed)
+        if args.markov or (args.start and any(sizes.values())):
+            model = grown(model, **sizes, markov=args.markov, seed=args.seed)
+        if model.markov is not None and args.out is None:  # never in the place of the drafter without it
             self.out = EMBEDDED / "block_markov"
         return model.requires_grad_(True)
 
