@@ -19,6 +19,7 @@ from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSessi
 from specdiff_core.errors import DraftContractError, PairUnavailable
 from specdiff_core.models.dflash import DFlashDraftModel, Rope, from_folder
 from specdiff_core.models.folders import resolve
+from specdiff_core.models.markov import MarkovHead
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -52,10 +53,17 @@ class BlockDrafter:
         self.layers: tuple[int, ...] = tuple(network.config.target_layer_ids)
         self.mask_id = int(network.config.mask_token_id)
         self.window = int(network.config.block_size) - 1  # the anchor takes one slot
+        self.said = said_by(network.markov, embedding)
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
         return BlockSession(self)
+
+
+@torch.inference_mode()
+def said_by(markov: MarkovHead | None, embedding: Tensor) -> Tensor | None:
+    """What each token says to the slot behind it, B·e ``[V, inner]``: the same for every draft."""
+    return None if markov is None else markov.before(embedding)
 
 
 class BlockSession:
@@ -106,7 +114,7 @@ class BlockSession:
         gamma = min(context.gamma, drafter.window)
         self._absorb(gamma + 1)
         rope, anchor, masks = self._prepare(context.ids[-1], gamma)
-        markov, states = drafter.network.markov, drafter.embedding  # of the last pass, [g, W]
+        markov, said, states = drafter.network.markov, drafter.said, drafter.embedding  # of the last pass, [g, W]
 
         @torch.inference_mode()
         def predict(window: Tensor) -> Tensor:
@@ -119,9 +127,8 @@ class BlockSession:
 
         @torch.inference_mode()
         def follow(first: int, before: Tensor, candidates: Tensor) -> Tensor:
-            assert markov is not None, "asked only of a drafter with a Markov head"
-            own = states[first : first + len(before), None]
-            chained = markov(own, F.embedding(before, drafter.embedding))
+            assert markov is not None and said is not None, "asked only of a drafter with a Markov head"
+            chained = markov.behind(states[first : first + len(before), None], F.embedding(before, said))
             return chained @ F.embedding(candidates, drafter.head.weight).transpose(1, 2)
 
         return (

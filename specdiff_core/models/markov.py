@@ -35,5 +35,9 @@ class MarkovHead(nn.Module):
 
     def forward(self, states: Tensor, before: Tensor) -> Tensor:
         """``states [..., W]`` of slots, ``before [..., W]``: embeddings of the tokens before them -> ``[..., W]``."""
-        out: Tensor = states + self.out(F.silu(self.state(states) + self.before(before)))
+        return self.behind(states, self.before(before))
+
+    def behind(self, states: Tensor, said: Tensor) -> Tensor:
+        """The same, where B·e of the tokens is known: ``said [..., inner]``."""
+        out: Tensor = states + self.out(F.silu(self.state(states) + said))
         return out
