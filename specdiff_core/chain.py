@@ -24,14 +24,14 @@ candidates 5 % less is accepted than of 64)."""
 
 Follow = Callable[[int, Tensor, Tensor], Tensor]
 """Of the last drafter pass: a first slot, what may stand before it and the next ones ``[n, m]``, and their candidates
-``[n, k]`` -> logits ``[n, m, k]`` of each candidate behind each of the others."""
+``[n, k]`` -> ``[n, m, k]``, what each of the others adds to the marginal logit of each candidate."""
 
 
 class Chain:
     """q of every slot, given the token before it.
 
     Args:
-        follow: logits of pairs.
+        follow: what pairs of tokens add.
         logits: ``[g, V]``, the marginals' of the pass.
         known: the tokens of slots that need no draw, None of the others; a token behind one that is not known may
             only be drawn in the same call, after it.
@@ -63,10 +63,11 @@ class Chain:
             if token is not None:
                 self._ids[slot] = token
         self._tokens: list[list[int]] = self._ids.tolist()
+        self._own = logits.gather(-1, self._ids)  # [g, k]
         self._table: Tensor | None = None  # [g, k, k]
         if ranked or self._greedy:
             before = torch.cat([self._ids.new_full((1, self._ids.shape[1]), anchor), self._ids[:-1]])
-            self._table = follow(0, before, self._ids)
+            self._table = self._own[:, None] + follow(0, before, self._ids)
 
     def draw(
         self,
@@ -108,7 +109,8 @@ class Chain:
     def _behind(self, slot: int, place: int) -> Tensor:
         """Logits ``[k]`` of a slot's candidates behind one token."""
         before = self._tokens[slot - 1][place] if slot else self._anchor
-        return self._follow(slot, self._ids.new_full((1, 1), before), self._ids[slot : slot + 1])[0, 0]
+        added = self._follow(slot, self._ids.new_full((1, 1), before), self._ids[slot : slot + 1])
+        return self._own[slot] + added[0, 0]
 
     def _pick(self, slot: int, row: Tensor, chance: Chance | None, first: int) -> int:
         """Over the whole vocabulary, because shared noise belongs to an id."""

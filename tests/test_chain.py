@@ -5,6 +5,7 @@ Enumeration through the production ``denoise`` and ``verify``; only chance and t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ WARM = Sampling(temperature=1.0)
 
 
 class Pairs(Tables):
-    """Tables whose drafter also says how a candidate follows each token before it."""
+    """Tables whose drafter also says what each token adds to the candidates behind it."""
 
     def follow(self, prefix: tuple[int, ...]) -> Follow:
         def pairs(first: int, before: Tensor, candidates: Tensor) -> Tensor:
@@ -39,6 +40,11 @@ class Pairs(Tables):
             return torch.stack(rows)
 
         return pairs
+
+    def behind(self, slot: int, before: int, window: Sequence[int]) -> Tensor:
+        """The chain's law of a slot in the first round, behind ``before``, when the pass saw ``window``."""
+        marginal = self.logits((), torch.tensor(window))[slot, : self.size].log_softmax(-1)
+        return (marginal + self._dirichlet("pair", (), slot, before).log()).softmax(-1)
 
 
 def drafted(
@@ -174,24 +180,24 @@ def test_a_greedy_chain_takes_what_follows_what_it_took() -> None:
     draft, (state,) = drafted(tables, (), Branches([]), gamma=4, sampling=Sampling(temperature=0.0))
     before, expected = START, []
     for slot in range(4):
-        before = int(tables._dirichlet("pair", (), slot, before).argmax())
+        before = int(tables.behind(slot, before, [tables.size] * 4).argmax())
         expected.append(before)
     assert draft.ids.tolist() == expected and draft.nfe == 1
     assert draft.probs is not None and draft.probs.sum(-1).tolist() == [1.0] * 4  # one-hot
     sure = state.belief()
     for slot, before in enumerate([START, *expected[:-1]]):
-        row = tables._dirichlet("pair", (), slot, before)
+        row = tables.behind(slot, before, [tables.size] * 4)
         assert sure[slot, : tables.size].tolist() == pytest.approx(row.tolist())
 
 
 def test_the_tree_holds_the_most_probable_texts_of_the_chain() -> None:
-    tables, size = Pairs(seed=12), 3
+    tables, size, window = Pairs(seed=12), 3, [3, 3]
     draft, _ = drafted(tables, (), Branches([]), nodes=5)
     assert draft.parents is not None
-    first = tables._dirichlet("pair", (), 0, START)
+    first = tables.behind(0, START, window)
     weights = {(a,): float(first[a]) for a in range(size)}
     for a in range(size):
-        second = tables._dirichlet("pair", (), 1, a)
+        second = tables.behind(1, a, window)
         weights |= {(a, b): weights[a,] * float(second[b]) for b in range(size)}
     ids, texts = draft.ids.tolist(), []
     for node, parent in enumerate(draft.parents):
@@ -207,10 +213,10 @@ def test_known_tokens_are_what_a_later_step_follows() -> None:
         tables = Pairs(seed=seed)
         draft, states = drafted(tables, (), Branches([]), gamma=2, steps=2, sampling=Sampling(temperature=0.0))
         first, second = draft.ids.tolist()
-        assert len(states) == 2 and second == int(tables._dirichlet("pair", (), 1, first).argmax())
-        window = torch.tensor([first, tables.size])
-        other = int(tables.logits((), window)[0, : tables.size].argmax())
-        told += second != int(tables._dirichlet("pair", (), 1, other).argmax())
+        window = [first, tables.size]
+        assert len(states) == 2 and second == int(tables.behind(1, first, window).argmax())
+        other = int(tables.logits((), torch.tensor(window))[0, : tables.size].argmax())
+        told += second != int(tables.behind(1, other, window).argmax())
     assert told > 2  # in so many the mistake would show
 
 
@@ -225,4 +231,5 @@ def test_forbidden_ids_are_no_candidates() -> None:
         banned=(0,),
     )
     _, q, _ = chained.draw([0, 1], Branches([]), 1)
-    assert q.tolist() == [[0.0, 0.5, 0.5]] * 2
+    likelier = 1 / (1 + math.exp(-1))
+    assert q.tolist() == [pytest.approx([0.0, 1 - likelier, likelier])] * 2

@@ -18,6 +18,7 @@ from specdiff_core.drafters.base import Context, Draft, DraftSession
 from specdiff_core.drafters.block_diffusion import BlockDrafter, build
 from specdiff_core.errors import DraftContractError, PairUnavailable, WeightsError
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
+from specdiff_core.models.markov import MarkovHead, Pairs
 from specdiff_core.registry import DrafterSpec, PairSpec
 from specdiff_core.rng import Independent
 from specdiff_core.train.new_block import drafter_config, new_drafter
@@ -372,3 +373,19 @@ def test_stock_generate_runs_the_drafter() -> None:
     )
     assert calls > 5
     assert drafted.tolist() == plain.tolist()
+
+
+def test_the_tables_of_a_markov_head_say_what_the_head_computes() -> None:
+    """Between an embedding and an output head that differ: the logit of each candidate behind each token, less the
+    marginal one."""
+    generator = torch.Generator().manual_seed(0)
+    embedding, rows = torch.randn(2, 9, 8, generator=generator)
+    markov = MarkovHead(8, 5).requires_grad_(False)
+    for part in (markov.state, markov.before, markov.out):
+        torch.nn.init.normal_(part.weight, generator=generator)
+    states = torch.randn(3, 8, generator=generator)
+    before, candidates = torch.tensor([[1, 8], [2, 0], [3, 3]]), torch.tensor([[0, 1, 2], [5, 4, 8], [7, 7, 6]])
+    added = Pairs(markov, embedding, rows)(states, before, candidates)
+    chained = markov(states[:, None], embedding[before]) @ rows[candidates].transpose(1, 2)
+    marginal = (states[:, None] * rows[candidates]).sum(-1)
+    torch.testing.assert_close(marginal[:, None] + added, chained)

@@ -19,7 +19,7 @@ from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSessi
 from specdiff_core.errors import DraftContractError, PairUnavailable
 from specdiff_core.models.dflash import DFlashDraftModel, Rope, from_folder
 from specdiff_core.models.folders import resolve
-from specdiff_core.models.markov import MarkovHead
+from specdiff_core.models.markov import Pairs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -53,17 +53,11 @@ class BlockDrafter:
         self.layers: tuple[int, ...] = tuple(network.config.target_layer_ids)
         self.mask_id = int(network.config.mask_token_id)
         self.window = int(network.config.block_size) - 1  # the anchor takes one slot
-        self.said = said_by(network.markov, embedding)
+        self.pairs = None if network.markov is None else Pairs(network.markov, embedding, head.weight)
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
         return BlockSession(self)
-
-
-@torch.inference_mode()
-def said_by(markov: MarkovHead | None, embedding: Tensor) -> Tensor | None:
-    """What each token says to the slot behind it, B·e ``[V, inner]``: the same for every draft."""
-    return None if markov is None else markov.before(embedding)
 
 
 class BlockSession:
@@ -114,7 +108,7 @@ class BlockSession:
         gamma = min(context.gamma, drafter.window)
         self._absorb(gamma + 1)
         rope, anchor, masks = self._prepare(context.ids[-1], gamma)
-        markov, said, states = drafter.network.markov, drafter.said, drafter.embedding  # of the last pass, [g, W]
+        pairs, states = drafter.pairs, drafter.embedding  # of the last pass, [g, W]
 
         @torch.inference_mode()
         def predict(window: Tensor) -> Tensor:
@@ -125,11 +119,9 @@ class BlockSession:
             logits: Tensor = drafter.head(states)
             return logits
 
-        @torch.inference_mode()
         def follow(first: int, before: Tensor, candidates: Tensor) -> Tensor:
-            assert markov is not None and said is not None, "asked only of a drafter with a Markov head"
-            chained = markov.behind(states[first : first + len(before), None], F.embedding(before, said))
-            return chained @ F.embedding(candidates, drafter.head.weight).transpose(1, 2)
+            assert pairs is not None, "asked only of a drafter with a Markov head"
+            return pairs(states[first : first + len(before)], before, candidates)
 
         return (
             yield from denoise(
@@ -138,7 +130,7 @@ class BlockSession:
                 mask_id=drafter.mask_id,
                 forbidden=drafter.forbidden,
                 window=masks,
-                follow=None if markov is None else follow,
+                follow=None if pairs is None else follow,
             )
         )
 

@@ -35,9 +35,28 @@ class MarkovHead(nn.Module):
 
     def forward(self, states: Tensor, before: Tensor) -> Tensor:
         """``states [..., W]`` of slots, ``before [..., W]``: embeddings of the tokens before them -> ``[..., W]``."""
-        return self.behind(states, self.before(before))
-
-    def behind(self, states: Tensor, said: Tensor) -> Tensor:
-        """The same, where B·e of the tokens is known: ``said [..., inner]``."""
-        out: Tensor = states + self.out(F.silu(self.state(states) + said))
+        out: Tensor = states + self.out(F.silu(self.state(states) + self.before(before)))
         return out
+
+
+class Pairs:
+    """A Markov head between a vocabulary's embedding and its output head, for decoding: what a token adds to the logit
+    of the one behind it, silu(A·h + B·e)·(Dᵀ·e'). B·e and Dᵀ·e' are the same for every draft, so they are tables.
+
+    Args:
+        markov: frozen.
+        embedding, rows: ``[V, W]`` of the vocabulary's embedding and of its output head.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, markov: MarkovHead, embedding: Tensor, rows: Tensor) -> None:
+        self._state = markov.state
+        self._said = markov.before(embedding)  # [V, inner]
+        self._heard = F.linear(rows, markov.out.weight.t())  # [V, inner]
+
+    @torch.inference_mode()
+    def __call__(self, states: Tensor, before: Tensor, candidates: Tensor) -> Tensor:
+        """``states [n, W]`` of slots, the ids ``before [n, m]`` them and ``candidates [n, k]`` for them ->
+        ``[n, m, k]``."""
+        said = F.silu(self._state(states)[:, None] + F.embedding(before, self._said))
+        return said @ F.embedding(candidates, self._heard).transpose(1, 2)
