@@ -73,13 +73,14 @@ def load_pair(
 ) -> LoadedPair:
     """Load the target and the drafters (all of the pair's by default) onto ``placement``.
 
-    A drafter whose weights are missing does not make the pair unusable: its reason is in ``missing``.
+    A drafter whose weights are missing, damaged or for other ids does not make the pair unusable: its reason is in
+    ``missing``.
 
     Raises:
         ConfigError: ``drafters`` names one that the pair does not have.
         WeightsError: a file of the target is missing, truncated or of the wrong shape; the message names it.
         PairUnavailable: the hub cannot be reached and the files are not cached.
-        TokenizerMismatch: tokenizer, target and drafter disagree about the vocabulary.
+        TokenizerMismatch: tokenizer and target disagree about the vocabulary.
         OutOfMemory: the device is too small.
     """
     tell = progress or (lambda message: None)
@@ -99,7 +100,7 @@ def load_pair(
             tell(f"Loading the drafter: {drafter.label}")
             try:
                 loaded[drafter.name] = _load_drafter(drafter, placement, model, spec)
-            except PairUnavailable as error:
+            except (PairUnavailable, TokenizerMismatch) as error:
                 missing[drafter.name] = str(error)
             except Exception as error:  # whatever is wrong with one drafter, target and other drafters still work
                 if isinstance(error, SpecDiffError) or is_memory(error):
