@@ -59,15 +59,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("page")
 
 
-@pytest.fixture(scope="module")
-def address(folder: Path) -> Iterator[str]:
+@contextmanager
+def serving(folder: Path, script: str, *words: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A server of this folder's ``script`` that answers: its address, and its process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    command = [sys.executable, str(HERE / script), str(port), str(folder), *words]
     with (folder / "server.log").open("wb") as log:
-        server = subprocess.Popen(
-            [sys.executable, str(HERE / "browser_server.py"), str(port), str(folder)], stdout=log, stderr=log
-        )
+        server = subprocess.Popen(command, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}/"
     try:
         for _ in range(240):
@@ -77,10 +77,16 @@ def address(folder: Path) -> Iterator[str]:
             except OSError:
                 assert server.poll() is None, (folder / "server.log").read_text(encoding="utf-8")
                 time.sleep(0.25)
-        yield url
+        yield url, server
     finally:
         server.terminate()
         server.wait(20)
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    with serving(folder, "browser_server.py") as (url, _):
+        yield url
 
 
 @pytest.fixture(scope="module")

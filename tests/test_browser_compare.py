@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +15,6 @@ from tests import test_browser as common
 from tests.test_browser import browser, visit  # noqa: F401 - a fixture and a visitor
 
 pytestmark = common.pytestmark
-HERE = Path(__file__).resolve().parent
 HEARING = (
     "window.heard = []; window.addEventListener('specdiff:open-race', (event) => window.heard.push(event.detail));"
 )
@@ -36,25 +30,8 @@ SOURCE = "document.querySelector('.sd-cmp .sd-source').textContent"
 
 @contextmanager
 def serving(folder: Path, *words: str) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, str(HERE / "compare_server.py"), str(port), str(folder), *words]
-    with (folder / "server.log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}/"
-    try:
-        for _ in range(240):
-            try:
-                urllib.request.urlopen(url, timeout=5).close()
-                break
-            except OSError:
-                assert server.poll() is None, (folder / "server.log").read_text(encoding="utf-8")
-                time.sleep(0.25)
+    with common.serving(folder, "compare_server.py", *words) as (url, _):
         yield url
-    finally:
-        server.terminate()
-        server.wait(20)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import { gzip, serialise, unpack, unzip } from './trace.js';
 import { h, text } from './dom.js';
 import { REFUSAL, guard, measuring } from './measuring.js';
 import { knowNoSteps } from './draw_lanes.js';
+import { Silence } from './silence.js';
 
 /**
  * What every player of the page does. A player of its own says what stands where (`arrange`), and knows its lanes: `show`
@@ -28,6 +29,7 @@ export class App {
     this.measured = null;
     this.trace = null; // {title, lanes, bytes}
     this.dirty = true;
+    this.silence = new Silence(() => this.waiting || this.root.classList.contains('sd-busy'), () => this.lost());
     this.frame = this.frame.bind(this);
     this.asked = 0; // the animation frame that was asked for; none while nothing moves
     this.last = 0;
@@ -85,6 +87,7 @@ export class App {
     }
     if (message.source === 'file' && message.card && this.asleep && this.elsewhere) return; // the visitor looks at the other player
     this.waiting = false;
+    this.silence.broken();
     if (message.card) {
       this.live = null;
       this.status.show('');
@@ -174,6 +177,7 @@ export class App {
     if (this.root.classList.contains('sd-busy')) return; // Gradio does not hear it either
     this.card.hide();
     this.waiting = true;
+    this.silence.broken();
     this.status.show('Waiting for a free place…');
     this.status.element.scrollIntoView({ block: 'nearest' }); // on a phone the stage lies below the controls
   }
@@ -210,6 +214,15 @@ export class App {
       this.finishLocally();
       if (heard) this.card.show({ title: 'The result did not come in time', message: 'The server was asked to stop and has not answered. What the page had heard is shown: texts and clocks, no draft windows.', hint: 'Run again.', field: '' });
     }, this.quiet);
+  }
+
+  /** The server does not answer any more: keep what was heard, and the controls. */
+  lost() {
+    const heard = Boolean(this.live && this.live.told);
+    this.waiting = false;
+    this.finishLocally();
+    const kept = heard ? ' What the page had heard is shown: texts and clocks, no draft windows.' : '';
+    this.card.show({ title: 'The connection was lost', message: `The server does not answer any more.${kept}`, hint: 'Your prompt and settings are still here: run again when the server is back, or reload the page.', field: '' });
   }
 
   finishLocally() {

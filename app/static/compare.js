@@ -7,6 +7,7 @@ import { MEAN, busyMachine, check, doubted, heat, marksOf, meanWords, origin, pl
 import { acceptanceCurves, colours, costFigure, flavourBars } from './compare_charts.js';
 import { loadPlotly } from './charts.js';
 import { guard, pauseAll } from './measuring.js';
+import { Silence } from './silence.js';
 import { h, text } from './dom.js';
 
 const FIRST_SHOWN = 6; // methods that the charts begin with
@@ -45,6 +46,7 @@ class Compare {
     this.waiting = false; // Measure was pressed, no frame has come
     this.heard = 0; // frames of the server, and presses of Measure
     this.counted = null; // the run that was last spoken of
+    this.silence = new Silence(() => this.root.classList.contains('sd-busy'), () => this.failed('The server does not answer any more.'));
     this.plotly = null;
     this.visible = new Set();
     this.build();
@@ -256,6 +258,7 @@ class Compare {
     this.card.hide();
     this.waiting = true;
     this.heard += 1;
+    this.silence.broken();
     this.busy(true);
     pauseAll();
     this.tell('Waiting for a free place: one measurement or race runs at a time…');
@@ -314,6 +317,7 @@ class Compare {
   receive(message) {
     this.waiting = false;
     this.heard += 1;
+    this.silence.broken();
     this.run = message.run;
     if (!message.finished && !message.card) {
       this.busy(true);
