@@ -124,7 +124,7 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
                     apply_default_css=False,
                     elem_id="sd-player",
                 )
-            with gr.Tab("Race", id="race", elem_id="tab-race"):
+            with gr.Tab("Race", id="race", elem_id="tab-race") as race_tab:
                 racing = race.place()
                 race_player = gr.HTML(
                     "",
@@ -164,6 +164,7 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
         theme.click(None, None, None, js=scripts.THEME)
         _wire_settings(page, prompt, widgets, player, preset)
         _wire_pairs(page, widgets, drawer)
+        race_tab.select(lambda: race.pairs_here(missing_pairs()), None, racing.settings[race.PAIR], **QUIET)
         gr.api(race_endpoint(programs), api_name="race", concurrency_id="decode", concurrency_limit=1)
     return page
 
@@ -296,13 +297,18 @@ def _wire_pairs(page: gr.Blocks, widgets: dict[str, Any], drawer: gr.Accordion) 
     drawer.expand(look_for_pairs, None, [widgets["pair"], reasons], **QUIET)
 
 
-def look_for_pairs(look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
-    """Which pairs can be chosen here, and a disabled line with the reason for each that cannot."""
+def missing_pairs(look: Callable[[], dict[str, str]] = unavailable) -> dict[str, str]:
+    """Pair name -> why it cannot be used here."""
     try:
-        missing = look()
+        return look()
     except Exception as error:  # the page works without the answer; the log has the cause
         told = card(error, new_run_id())
-        missing = {name: told["message"] for name in PAIRS if name != "embedded"}
+        return {name: told["message"] for name in PAIRS if name != "embedded"}
+
+
+def look_for_pairs(look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
+    """Which pairs can be chosen here, and a disabled line with the reason for each that cannot."""
+    missing = missing_pairs(look)
     lines = [
         element(
             "label",

@@ -16,6 +16,7 @@ from app.html import element
 from app.session import Plan
 from specdiff_core.errors import ConfigError
 from specdiff_core.methods import METHODS, find_method, methods_of
+from specdiff_core.registry import PAIRS
 
 BASELINE = "vanilla"
 FEWEST, MOST = 2, 6
@@ -27,6 +28,7 @@ PATIENCE = 6.0
 """Seconds that a stopped race gets for its last frame: the trace of all its lanes is packed first."""
 SETTINGS = ("temperature", "rule", "max_new_tokens", "seed", "pair")
 """What a visitor chooses for all lanes alike, in the order of the widgets."""
+PAIR = SETTINGS.index("pair")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +121,7 @@ def place() -> Controls:
         with gr.Row(elem_id="race-settings"):
             settings = tuple(_widget(name) for name in SETTINGS)
         queue = gr.HTML("", elem_id="race-queue", apply_default_css=False)
-    pair = settings[SETTINGS.index("pair")]
+    pair = settings[PAIR]
     pair.change(  # type: ignore[attr-defined]
         methods_here, [pair, methods], methods, show_progress="hidden", api_visibility="private", queue=False
     )
@@ -131,6 +133,13 @@ def methods_here(pair: str, chosen: list[str]) -> Any:
     offered = choices(pair)
     kept = [name for _, name in offered if name in chosen]
     return gr.update(choices=offered, value=kept or [name for _, name in offered][: FEWEST - 1])
+
+
+def pairs_here(missing: Mapping[str, str]) -> Any:
+    """The list of pairs, without those that are ``missing`` here; why, Live's drawer says at length."""
+    words = f"Not available here: {', '.join(PAIRS[name].label for name in missing)}. Live's settings say why."
+    usual = controls.FIELDS["pair"].metadata["help"]
+    return gr.update(choices=controls.pair_choices(missing), info=words if missing else usual)
 
 
 def _widget(name: str) -> gr.components.Component:

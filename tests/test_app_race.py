@@ -259,3 +259,9 @@ def test_another_pair_keeps_what_it_has_of_the_choice() -> None:
     }
     assert len(race.methods_here("gpt2-mdlm", ["dflash"])["value"]) == race.FEWEST - 1
     assert all(name != "vanilla" for _, name in few["choices"]), "it cannot be taken off"
+
+
+def test_pairs_that_cannot_run_here_are_not_offered() -> None:
+    update = race.pairs_here({"gpt2-mdlm": "no files"})
+    assert "gpt2-mdlm" not in [name for _, name in update["choices"]] and "Live's settings" in update["info"]
+    assert "Live's settings" not in race.pairs_here({})["info"]
