@@ -142,11 +142,12 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
                 gr.HTML(pages.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
         settings = [widgets[name] for name in NAMES]
+        raced = [racing.prompt, racing.methods, *racing.settings]
         _wire_run([run_button, prompt], run, [prompt, *settings], player, queue, stop_button, stop)
         _wire_run(
             [racing.run, racing.prompt],
             run_race,
-            [racing.prompt, racing.methods, *racing.settings],
+            raced,
             race_player,
             racing.queue,
             racing.stop,
@@ -160,9 +161,11 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
             concurrency_limit=1,  # a large file takes seconds of a core
             api_visibility="private",
         )
-        share.click(None, [prompt, *settings], None, js=scripts.share(NAMES))
+        own = {"live": ("prompt", *NAMES), "race": ("prompt", "methods", *race.SETTINGS)}
+        share.click(None, [prompt, *settings, *raced], None, js=scripts.share(own))
         theme.click(None, None, None, js=scripts.THEME)
-        _wire_settings(page, prompt, widgets, player, preset)
+        _wire_settings(widgets, preset)
+        page.load(from_link, None, [prompt, *settings, preset, player, *raced, tabs], **QUIET)
         _wire_pairs(page, widgets, drawer)
         race_tab.select(lambda: race.pairs_here(missing_pairs()), None, racing.settings[race.PAIR], **QUIET)
         gr.api(race_endpoint(programs), api_name="race", concurrency_id="decode", concurrency_limit=1)
@@ -247,14 +250,8 @@ def _controls() -> tuple[gr.Textbox, dict[str, Any], gr.Button, gr.Button, gr.Ac
     return prompt, widgets, run_button, stop_button, drawer, preset
 
 
-def _wire_settings(
-    page: gr.Blocks,
-    prompt: gr.Textbox,
-    widgets: dict[str, Any],
-    player: gr.HTML,
-    preset: gr.Dropdown,
-) -> None:
-    """Presets and the bond T ≤ γ live in the browser; share links ask the server."""
+def _wire_settings(widgets: dict[str, Any], preset: gr.Dropdown) -> None:
+    """Presets and the bond T ≤ γ live in the browser."""
     options = [controls.preset_values(item) for item in controls.PRESETS]
     drafters = {pair: [drafter.name for drafter in spec.drafters] for pair, spec in PAIRS.items()}
     chosen = [widgets[name] for name in options[0]]
@@ -267,21 +264,25 @@ def _wire_settings(
     gr.on([gamma.input, gamma.release], None, [gamma, steps], steps, js=scripts.KEEP_STEPS_BELOW_GAMMA)
     gr.on([steps.input, steps.release], None, [gamma, steps], gamma, js=scripts.KEEP_GAMMA_ABOVE_STEPS)
 
-    def from_link(request: gr.Request) -> Sequence[Any]:
-        skip = [gr.skip()] * (len(NAMES) + 3)
-        try:
-            text, config = controls.from_query(dict(request.query_params))
-        except Exception as error:  # shown as a card, logged by app/errors.py
-            return [request.query_params.get("prompt") or gr.skip(), *skip[2:], session.refusal(error)]
-        chosen = config.to_dict() if config else {}
-        return [
-            text if text is not None else gr.skip(),
-            *(controls.shown(chosen[name]) if chosen else gr.skip() for name in NAMES),
-            CUSTOM if chosen else gr.skip(),
-            gr.skip(),
-        ]
 
-    page.load(from_link, None, [prompt, *(widgets[name] for name in NAMES), preset, player], **QUIET)
+def from_link(request: gr.Request) -> Sequence[Any]:
+    """What a share link puts on the page: Live's prompt, settings, preset and card; Race's prompt, methods, settings;
+    and the tab to open. A link that does not work leaves everything as it is, but for its prompt and a card."""
+    live: list[Any] = [gr.skip()] * (len(NAMES) + 3)
+    raced: list[Any] = [gr.skip()] * (len(race.SETTINGS) + 3)
+    query = dict(request.query_params)
+    try:
+        if (found := race.from_query(query)) is not None:
+            raced = [*found, gr.Tabs(selected="race")]
+        else:
+            text, config = controls.from_query(query)
+            live[0] = text if text is not None else gr.skip()
+            if config:
+                chosen = config.to_dict()
+                live[1:-1] = [*(controls.shown(chosen[name]) for name in NAMES), CUSTOM]
+    except Exception as error:  # shown as a card, logged by app/errors.py
+        live[0], live[-1] = query.get("prompt") or gr.skip(), session.refusal(error)
+    return [*live, *raced]
 
 
 def _wire_pairs(page: gr.Blocks, widgets: dict[str, Any], drawer: gr.Accordion) -> None:

@@ -76,6 +76,26 @@ def plan(values: Mapping[str, Any]) -> Plan:
     return Plan(dict(sorted(lanes.items(), key=lambda lane: lane[0] != BASELINE)), apart=True)
 
 
+def from_query(query: Mapping[str, str]) -> list[Any] | None:
+    """What a link to a race puts into the prompt, the methods and the :data:`SETTINGS`; None for any other link.
+
+    Raises:
+        ConfigError: the link asks for a race that does not work.
+    """
+    if "methods" not in query:
+        return None
+    values = {name: query[name] for name in SETTINGS if name in query}
+    asked = [name for name in query["methods"].split(",") if name]
+    plan({**values, "methods": asked})
+    config = controls.check_settings(values)
+    told = config.to_dict()
+    return [
+        query.get("prompt", gr.skip()),
+        gr.update(choices=choices(config.pair), value=asked),
+        *(controls.shown(told[name]) for name in SETTINGS),
+    ]
+
+
 def visitor(session: str | None) -> str:
     """The name under which a visitor's race can be stopped; the Live tab's run has another."""
     return f"{session}/race" if session else ""

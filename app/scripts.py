@@ -30,10 +30,12 @@ _BOND = """(gamma, steps) => {
 KEEP_STEPS_BELOW_GAMMA = _BOND.replace("OWN", "steps").replace("BOUND", "min")
 KEEP_GAMMA_ABOVE_STEPS = _BOND.replace("OWN", "gamma").replace("BOUND", "max")
 
-_SHARE = """(prompt, ...values) => {
-  const names = NAMES;
-  const query = new URLSearchParams({ prompt });
-  names.forEach((name, i) => { if (values[i] !== null && values[i] !== undefined) query.set(name, values[i]); });
+_SHARE = """(...values) => {
+  const { live, race } = NAMES;
+  const racing = document.getElementById('race-controls')?.offsetParent;
+  const [names, own] = racing ? [race, values.slice(live.length)] : [live, values];
+  const query = new URLSearchParams();
+  names.forEach((name, i) => { if (own[i] !== null && own[i] !== undefined) query.set(name, own[i]); });
   const address = location.pathname + '?' + query;
   const button = document.getElementById('sd-share');
   const say = (words) => {
@@ -54,9 +56,10 @@ def constant(value: Any) -> str:
     return f"() => {json_for_script(value)}"
 
 
-def share(names: Sequence[str]) -> str:
-    """Put every setting and the prompt into the address, and copy it (inside a Space, tell the frame around it)."""
-    return _SHARE.replace("NAMES", json_for_script(list(names)))
+def share(names: Mapping[str, Sequence[str]]) -> str:
+    """Put the prompt and every setting of the tab on screen into the address, and copy it (inside a Space, tell the
+    frame around it). ``names`` are those of Live's values, which come first, and of Race's."""
+    return _SHARE.replace("NAMES", json_for_script({tab: list(own) for tab, own in names.items()}))
 
 
 _CHOOSE = """(index, pair, ...values) => {

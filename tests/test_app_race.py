@@ -265,3 +265,27 @@ def test_pairs_that_cannot_run_here_are_not_offered() -> None:
     update = race.pairs_here({"gpt2-mdlm": "no files"})
     assert "gpt2-mdlm" not in [name for _, name in update["choices"]] and "Live's settings" in update["info"]
     assert "Live's settings" not in race.pairs_here({})["info"]
+
+
+def test_a_link_to_a_race_restores_it() -> None:
+    """Its prompt, its methods and its settings; what it does not name is as usual; a link to Live is none."""
+    query = {"prompt": "Once", "methods": "specdiff,eagle", "temperature": "0.7", "max_new_tokens": "32", "gamma": "9"}
+    prompt, methods, *settings = race.from_query(query)
+    assert prompt == "Once" and methods["value"] == ["specdiff", "eagle"]
+    assert dict(zip(race.SETTINGS, settings, strict=True)) == {
+        "temperature": 0.7,
+        "rule": "ratio",
+        "max_new_tokens": 32,
+        "seed": 0,
+        "pair": "embedded",
+    }
+    assert race.from_query({"prompt": "Once", "gamma": "9"}) is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{"methods": "no such"}, {"methods": ""}, {"methods": "specdiff", "temperature": "hot"}, {"methods": "x,<b>"}],
+)
+def test_a_link_to_an_impossible_race_is_refused(query: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        race.from_query(query)

@@ -312,3 +312,30 @@ def test_a_broken_file_is_told_where_it_can_be_seen(browser: Any, address: str, 
         page.wait_for_function("window.specdiff.asleep")
         page.set_input_files("input[type=file]", str(tmp_path / "broken.jsonl"))
         page.wait_for_selector("#sd-player .sd-card:visible")
+
+
+def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:  # noqa: F811
+    """Share link on the Race tab: whoever opens it finds the same prompt, methods and settings, and races them."""
+    with visit(browser, address) as page:
+        open_race(page)
+        page.fill("#race-prompt textarea", "A race to share, π & <b>")
+        page.uncheck("#race-methods label:has-text('DFlash') input")
+        page.check("#race-methods label:has-text('Prompt lookup') input")
+        page.locator("#race-max_new_tokens input[type=number]").fill("32")
+        page.locator("#race-max_new_tokens input[type=number]").press("Tab")
+        page.click("#sd-share")
+        page.wait_for_function("location.search.includes('methods=')")
+        link = page.url
+    with visit(browser, link) as page:
+        page.wait_for_function("window.specdiffRace && !window.specdiffRace.asleep")
+        page.wait_for_function("document.querySelector('#race-prompt textarea').value === 'A race to share, π & <b>'")
+        ticked = page.locator("#race-methods label:has(input:checked)").all_inner_texts()
+        assert len(ticked) == 3 and any("Prompt lookup" in words for words in ticked)
+        assert page.input_value("#race-max_new_tokens input[type=number]") == "32"
+        page.click("#race-run")
+        page.wait_for_function("window.specdiffRace.trace && window.specdiffRace.trace.title === 'Live run'")
+        lanes = page.evaluate("Object.keys(window.specdiffRace.lanes)")
+        assert lanes[0] == "vanilla" and "prompt_lookup" in lanes and "dflash" not in lanes
+    with visit(browser, f"{address}?methods=nothing&prompt=Kept") as page:
+        page.wait_for_selector("#sd-player .sd-card:not([hidden])")
+        assert page.input_value("#set-prompt textarea") == "Kept"
