@@ -54,10 +54,11 @@ def denoise(
     size = context.gamma
     ids = torch.full((size,), mask_id, dtype=torch.long) if window is None else window.clone()
     never = tuple(dict.fromkeys((mask_id, *forbidden)))
+    chain_of = None if follow is None else partial(Chain, follow, anchor=context.ids[-1], sampling=context.sampling)
     if context.nodes or context.drafts > 1:
         logits = predict(ids)
         banned = tuple(token for token in never if token < logits.shape[-1])
-        return (yield from (_tree if context.nodes else _several)(logits, context, banned, follow))
+        return (yield from (_tree if context.nodes else _several)(logits, context, banned, chain_of))
     masked = list(range(size))
     reveal_steps = [0] * size
     drawn_from: Tensor | None = None
@@ -67,10 +68,9 @@ def denoise(
     for step, count in enumerate(plan):
         logits = predict(ids)
         banned = tuple(token for token in never if token < logits.shape[-1])
-        if follow is not None and _in_order(context.order, count, len(masked)):
+        if chain_of is not None and _in_order(context.order, count, len(masked)):
             known = [None if i in masked else token for i, token in enumerate(ids.tolist())]
-            chain = Chain(follow, logits, known, anchor=context.ids[-1], sampling=context.sampling, banned=banned)
-            said = _in_turn(chain, logits, context, masked[:count], banned)
+            said = _in_turn(chain_of(logits, known, banned=banned), logits, context, masked[:count], banned)
         else:
             said = _side_by_side(logits, context, masked, count, banned)
         size = len(said.probs)
@@ -156,25 +156,17 @@ def _first(belief: Callable[[], Tensor], size: int) -> Tensor:
 
 
 def _tree(
-    logits: Tensor, context: Context, banned: Sequence[int], follow: Follow | None
+    logits: Tensor, context: Context, banned: Sequence[int], chain_of: Callable[..., Chain] | None
 ) -> Generator[DenoiseState, None, Draft]:
     """From one pass over γ masks the most probable prefixes, a point mass."""
     size = context.gamma
-    if follow is None:
+    if chain_of is None:
         probs = process(logits, context.sampling, banned)
         sure = belief(logits, probs, context.sampling, banned)
         marginals = sure()
         ranked, shown = independent(marginals.log(), context.nodes), marginals.argmax(-1)
     else:
-        chain = Chain(
-            follow,
-            logits,
-            [None] * size,
-            anchor=context.ids[-1],
-            sampling=context.sampling,
-            banned=banned,
-            ranked=True,
-        )
+        chain = chain_of(logits, [None] * size, banned=banned, ranked=True)
         ranked = chain.ranked()
         shown, probs, sure = chain.draw(range(size), None, len(context.ids))
     ids, parents = best_first(ranked, size, context.nodes, context.worth)
@@ -183,12 +175,12 @@ def _tree(
 
 
 def _several(
-    logits: Tensor, context: Context, banned: Sequence[int], follow: Follow | None
+    logits: Tensor, context: Context, banned: Sequence[int], chain_of: Callable[..., Chain] | None
 ) -> Generator[DenoiseState, None, Draft]:
     """From one pass over γ masks K windows, drawn independently; equal beginnings are one."""
     size, first = context.gamma, len(context.ids)
     chances = [context.chance, *[context.chance.fresh()] * (context.drafts - 1)]
-    if follow is None:
+    if chain_of is None:
         probs = process(logits, context.sampling, banned)
         sure = belief(logits, probs, context.sampling, banned)
         drawn = [chance.pick(probs, range(first, first + size)) for chance in chances]
@@ -196,8 +188,7 @@ def _several(
         drawn_from = probs[depths(parents)]
         yield _whole(drawn[0], probs, sure)
     else:
-        known = [None] * size
-        chain = Chain(follow, logits, known, anchor=context.ids[-1], sampling=context.sampling, banned=banned)
+        chain = chain_of(logits, [None] * size, banned=banned)
         said = [chain.draw(range(size), chance, first) for chance in chances]
         ids, parents, branches = merge([values.tolist() for values, _, _ in said])
         laws: dict[int, Tensor] = {}  # of a node: what it was drawn from, the same in every draft that holds it
