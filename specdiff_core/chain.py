@@ -7,6 +7,7 @@ no cache, no target.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from specdiff_core.config import Sampling
 from specdiff_core.rng import Chance
-from specdiff_core.sampling import process
+from specdiff_core.sampling import certainty, process
 from specdiff_core.tree import Ranked
 
 RANKED, SAMPLED = 8, 64
@@ -72,14 +73,13 @@ class Chain:
     def draw(
         self,
         slots: Sequence[int],
-        chance: Chance | None,
+        chance: Chance,
         first: int,
         keep: Callable[[Sequence[float]], int] | None = None,
     ) -> tuple[Tensor, Tensor, Callable[[], Tensor]]:
         """Draw ``slots`` from the left, each behind the one before it, which is known or was drawn just now.
 
         Args:
-            chance: None takes the most probable token each time.
             first: absolute position of slot 0.
             keep: ends the draft before a slot that is not worth verifying, asked with the largest beliefs so far: by
                 the law of a token that is not drawn yet.
@@ -91,7 +91,7 @@ class Chain:
         rows: list[Tensor] = []  # logits [k] of each slot's candidates
         places: list[int] = []  # of each token among its slot's candidates
         beliefs: list[float] = []
-        likeliest = self._table.argmax(-1).tolist() if self._table is not None and (self._greedy or not chance) else []
+        likeliest = self._table.argmax(-1).tolist() if self._table is not None and self._greedy else []
         place = 0
         for slot in slots:
             row = self._table[slot, place] if self._table is not None else self._behind(slot, place)
@@ -103,8 +103,17 @@ class Chain:
             rows.append(row)
             places.append(place)
         table, ids = torch.stack(rows), self._ids[list(slots)[: len(rows)]]
-        values = ids.gather(1, torch.tensor(places, device=ids.device)[:, None])[:, 0]
-        return values, self._wide(ids, process(table, self._sampling)), lambda: self._wide(ids, self._sure(table))
+        q = self._wide(ids, process(table, self._sampling))
+        return _at(ids, places), q, lambda: self._wide(ids, self._sure(table))
+
+    def best(self) -> tuple[Tensor, Callable[[], Tensor]]:
+        """The most probable token of every slot behind the one before it: ids ``[g]``, and how sure the chain was of
+        them, ``[g, V]``."""
+        table = self._table
+        assert table is not None, "asked of a chain that is ranked"
+        places = list(itertools.accumulate(table.argmax(-1).tolist(), lambda place, row: row[place], initial=0))
+        slots = list(range(len(table)))
+        return _at(self._ids, places[1:]), lambda: self._wide(self._ids, self._sure(table[slots, places[:-1]]))
 
     def _behind(self, slot: int, place: int) -> Tensor:
         """Logits ``[k]`` of a slot's candidates behind one token."""
@@ -112,15 +121,14 @@ class Chain:
         added = self._follow(slot, self._ids.new_full((1, 1), before), self._ids[slot : slot + 1])
         return self._own[slot] + added[0, 0]
 
-    def _pick(self, slot: int, row: Tensor, chance: Chance | None, first: int) -> int:
+    def _pick(self, slot: int, row: Tensor, chance: Chance, first: int) -> int:
         """Over the whole vocabulary, because shared noise belongs to an id."""
-        assert chance is not None, "without chance the table says what is most probable"
         q = self._wide(self._ids[slot : slot + 1], process(row[None], self._sampling))
         return self._tokens[slot].index(int(chance.pick(q, [first + slot])[0]))
 
     def _sure(self, rows: Tensor) -> Tensor:
         """``rows [..., k]`` of logits as beliefs, float64."""
-        return process(rows, Sampling(temperature=1.0) if self._greedy else self._sampling)
+        return certainty(rows, self._sampling)
 
     def _wide(self, ids: Tensor, rows: Tensor) -> Tensor:
         """``rows [n, k]`` of the candidates ``ids [n, k]`` as ``[n, V]``."""
@@ -138,3 +146,8 @@ class Chain:
             return values[slot][place], [self._tokens[slot][k] for k in places], places
 
         return row
+
+
+def _at(ids: Tensor, places: Sequence[int]) -> Tensor:
+    """Of the candidates ``ids [n, k]`` the one at its place in each row, ``[n]``."""
+    return ids.gather(1, torch.tensor(places, device=ids.device)[:, None])[:, 0]

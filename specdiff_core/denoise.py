@@ -15,7 +15,7 @@ from torch import Tensor
 from specdiff_core.chain import Chain, Follow
 from specdiff_core.config import RevealOrder
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
-from specdiff_core.sampling import belief, process
+from specdiff_core.sampling import belief, certainty, process
 from specdiff_core.tree import best_first, depths, independent, merge
 from specdiff_core.unmask import most_confident, reveal, schedule, soft_positions
 
@@ -87,7 +87,6 @@ def denoise(
             ids=ids,
             masked=torch.tensor([i in masked for i in range(size)]),
             revealed=tuple(said.chosen),
-            probs=said.probs,
             belief=said.belief,
         )
     return Draft(
@@ -161,16 +160,15 @@ def _tree(
     """From one pass over γ masks the most probable prefixes, a point mass."""
     size = context.gamma
     if chain_of is None:
-        probs = process(logits, context.sampling, banned)
-        sure = belief(logits, probs, context.sampling, banned)
-        marginals = sure()
-        ranked, shown = independent(marginals.log(), context.nodes), marginals.argmax(-1)
+        marginals = certainty(logits, context.sampling, banned)
+        ranked = independent(marginals.log(), context.nodes)
+        state = _whole(marginals.argmax(-1), lambda: marginals)
     else:
         chain = chain_of(logits, [None] * size, banned=banned, ranked=True)
         ranked = chain.ranked()
-        shown, probs, sure = chain.draw(range(size), None, len(context.ids))
+        state = _whole(*chain.best())
     ids, parents = best_first(ranked, size, context.nodes, context.worth)
-    yield _whole(shown, probs, sure)
+    yield state
     return _forked(ids, parents)
 
 
@@ -186,7 +184,7 @@ def _several(
         drawn = [chance.pick(probs, range(first, first + size)) for chance in chances]
         ids, parents, branches = merge([values.tolist() for values in drawn])
         drawn_from = probs[depths(parents)]
-        yield _whole(drawn[0], probs, sure)
+        yield _whole(drawn[0], sure)
     else:
         chain = chain_of(logits, [None] * size, banned=banned)
         said = [chain.draw(range(size), chance, first) for chance in chances]
@@ -195,15 +193,15 @@ def _several(
         for (_, rows, _), branch in zip(said, branches, strict=True):
             laws |= dict(zip(branch, rows, strict=True))
         drawn_from = torch.stack([laws[node] for node in range(len(ids))])
-        yield _whole(*said[0])
+        yield _whole(said[0][0], said[0][2])
     return _forked(ids, parents, drawn_from, branches)
 
 
-def _whole(ids: Tensor, probs: Tensor, belief: Callable[[], Tensor]) -> DenoiseState:
+def _whole(ids: Tensor, belief: Callable[[], Tensor]) -> DenoiseState:
     """A window that one step revealed."""
     size = len(ids)
     masked = torch.zeros(size, dtype=torch.bool)
-    return DenoiseState(ids=ids, masked=masked, revealed=tuple(range(size)), probs=probs, belief=belief)
+    return DenoiseState(ids=ids, masked=masked, revealed=tuple(range(size)), belief=belief)
 
 
 def _forked(

@@ -65,9 +65,12 @@ def belief(logits: Tensor, probs: Tensor, sampling: Sampling, forbidden: Sequenc
     It is q = ``probs``, except at temperature 0, where q is one-hot everywhere and says nothing: there it is the
     softmax at temperature 1. Orders rank by it and the page shows it; tokens are drawn from q and tested with q alone.
     """
-    if sampling.temperature > 0:
-        return lambda: probs
-    return lambda: process(logits, Sampling(temperature=1.0), forbidden)
+    return lambda: probs if sampling.temperature > 0 else certainty(logits, sampling, forbidden)
+
+
+def certainty(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Tensor:
+    """The same at once, for drafters that draw nothing: trees are grown by it."""
+    return process(logits, sampling if sampling.temperature > 0 else Sampling(temperature=1.0), forbidden)
 
 
 def residual(target_probs: Tensor, draft_probs: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ def draft_in_order(
         token = int(context.chance.pick(q, [len(context.ids) + step])[0])
         ids = ids.clone()
         ids[step] = token
-        yield DenoiseState.of_one(ids, step, q, sure)
+        yield DenoiseState.of_one(ids, step, sure)
     size = len(probs)
     if not size:
         return Draft.empty()

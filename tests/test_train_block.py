@@ -190,7 +190,7 @@ def test_one_training_pass_is_what_decoding_computes(target: Any) -> None:
                 chance=Independent("draft", 0, 0),
             )
             state = next(session.draft(context))
-            torch.testing.assert_close(state.probs, probs[row].softmax(-1), atol=1e-6, rtol=1e-4)
+            torch.testing.assert_close(state.belief(), probs[row].softmax(-1), atol=1e-6, rtol=1e-4)
 
 
 def _hidden(target: Any, text: Tensor, layers: list[int]) -> list[Tensor]:

@@ -43,19 +43,18 @@ class DenoiseState:
     ids: Tensor  # [g] int64; the mask id where still masked
     masked: Tensor  # [g] bool, after the step
     revealed: tuple[int, ...]  # positions revealed by this step
-    probs: Tensor  # [g, V] q as this step saw it (without meaning where known before)
     belief: Callable[[], Tensor]  # [g, V] how sure it is: q, or at temperature 0 the softmax at 1
 
     @classmethod
-    def of_one(cls, ids: Tensor, step: int, probs: Tensor, belief: Callable[[], Tensor]) -> DenoiseState:
-        """The window ``ids [g]`` after a pass that said something about position ``step`` only: its q, and how sure it
-        is, ``[1, V]`` each."""
+    def of_one(cls, ids: Tensor, step: int, belief: Callable[[], Tensor]) -> DenoiseState:
+        """The window ``ids [g]`` after a pass that said something about position ``step`` only: how sure it is of that,
+        ``[1, V]``."""
 
         def rows() -> Tensor:
             one = belief()
             return torch.zeros(len(ids), one.shape[-1], dtype=one.dtype).index_copy(0, torch.tensor([step]), one.cpu())
 
-        return cls(ids=ids, masked=torch.arange(len(ids)) > step, revealed=(step,), probs=probs, belief=rows)
+        return cls(ids=ids, masked=torch.arange(len(ids)) > step, revealed=(step,), belief=rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

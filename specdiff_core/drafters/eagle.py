@@ -14,7 +14,7 @@ from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSessi
 from specdiff_core.errors import DraftContractError, PairUnavailable
 from specdiff_core.models.eagle import EagleHead, EagleReader, load_eagle
 from specdiff_core.models.folders import resolve
-from specdiff_core.sampling import belief, process
+from specdiff_core.sampling import certainty
 from specdiff_core.sequential import draft_in_order
 from specdiff_core.target import Scores, Target
 from specdiff_core.tree import ROOT, Growth, depths
@@ -101,11 +101,10 @@ class EagleSession:
         logits, features = self._first(context)
         while True:
             passes += 1
-            q = process(logits, context.sampling, forbidden)
-            sure = belief(logits, q, context.sampling, forbidden)()
+            sure = certainty(logits, context.sampling, forbidden)
             found |= dict(zip(rows, features, strict=True))
             growth.extend(rows, sure.log())
-            yield _best_path(growth, gamma, passes - 1, q, sure)
+            yield _best_path(growth, gamma, passes - 1, sure)
             rows = growth.open()[: self._run.room] if passes < gamma else []
             if not rows:
                 break
@@ -131,12 +130,12 @@ def _last(scores: Scores, rows: int) -> tuple[Tensor, Tensor]:
     return scores.logits[-rows:], scores.features[-rows:]
 
 
-def _best_path(growth: Growth, gamma: int, step: int, q: Tensor, sure: Tensor) -> DenoiseState:
+def _best_path(growth: Growth, gamma: int, step: int, sure: Tensor) -> DenoiseState:
     """The most probable text of the tree so far, as a window."""
     path = growth.best_path()
     window = torch.zeros(gamma, dtype=torch.long)
     window[: len(path)] = torch.tensor(path)
-    return DenoiseState.of_one(window, step, q[:1], lambda: sure[:1])
+    return DenoiseState.of_one(window, step, lambda: sure[:1])
 
 
 class EagleDrafter:
