@@ -19,11 +19,12 @@ COMMA := ,
 EMPTY :=
 list = $(subst $(EMPTY) $(EMPTY),$(COMMA),$(strip $(1)))
 CELLS = $(call list,block/4/1 block/9/1 block/16/1 block/16/1/auto block/9/1/9 block/9/1/16 block/16/1/24/auto \
-	block_markov/4/1 block_markov/9/1 block_markov/16/1 block_markov/16/1/auto block_markov/9/1/9 block_markov/16/1/16 \
-	block_markov/16/1/24/auto mdlm/4/1 mdlm/9/1 mdlm/9/1/9 mdlm_streak/4/1 mdlm_streak/9/1 mdlm_streak/9/1/auto \
-	mdlm_streak/9/1/9 mdlm_streak/9/1/0/4/self mdlm_streak/9/1/0/8/self mdlm_streak/9/1/0/8/trie autoregressive/2/2 \
-	autoregressive/3/3 autoregressive/4/4 autoregressive/6/6 autoregressive/9/9/auto eagle/3/3 eagle/4/4 eagle/6/6 \
-	eagle/9/9/auto eagle/4/1/6 eagle/6/1/9 eagle/6/1/16 prompt_lookup/9/1)
+	block_markov/4/1 block_markov/9/1 block_markov/16/1 block_markov/16/1/auto block_markov/9/1/9 \
+	block_markov/12/1/12 block_markov/16/1/16 block_markov/16/1/20 block_markov/16/1/24/auto mdlm/4/1 mdlm/9/1 \
+	mdlm/9/1/9 mdlm_streak/4/1 mdlm_streak/9/1 mdlm_streak/9/1/auto mdlm_streak/9/1/9 mdlm_streak/9/1/0/4/self \
+	mdlm_streak/9/1/0/8/self mdlm_streak/9/1/0/8/trie autoregressive/2/2 autoregressive/3/3 autoregressive/4/4 \
+	autoregressive/6/6 autoregressive/9/9/auto eagle/3/3 eagle/4/4 eagle/6/6 eagle/9/9/auto eagle/4/1/6 eagle/6/1/9 \
+	eagle/6/1/16 prompt_lookup/9/1)
 # Where tokens are drawn a run takes longer: fewer settings of each method.
 WARM = $(call list,block/4/1 block/9/1 block/16/1/auto block/9/1/9 block_markov/4/1 block_markov/9/1 \
 	block_markov/16/1/auto block_markov/9/1/9 block_markov/16/1/16 mdlm/4/1 mdlm/9/1/9 mdlm_streak/4/1 mdlm_streak/9/1 \
