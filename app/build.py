@@ -27,6 +27,8 @@ CUSTOM = "custom"
 """What the list of presets says once a setting differs from the chosen one."""
 TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
 NAMES = tuple(controls.FIELDS)
+LIVE, RACE = ("prompt", *NAMES), ("prompt", "methods", *race.SETTINGS)
+"""What a link to a run of a tab names, in the order of its widgets."""
 QUIET = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 """Events that answer at once and are nobody's business: no spinner, no queue, not in the API."""
 
@@ -143,7 +145,8 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
 
         settings = [widgets[name] for name in NAMES]
         raced = [racing.prompt, racing.methods, *racing.settings]
-        _wire_run([run_button, prompt], run, [prompt, *settings], player, queue, stop_button, stop)
+        link = scripts.remember("set", LIVE)
+        _wire_run([run_button, prompt], run, [prompt, *settings], player, queue, stop_button, stop, link)
         _wire_run(
             [racing.run, racing.prompt],
             run_race,
@@ -152,6 +155,7 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
             racing.queue,
             racing.stop,
             stop_race,
+            scripts.remember("race", RACE),
         )
         upload.upload(
             show_file,
@@ -161,13 +165,13 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
             concurrency_limit=1,  # a large file takes seconds of a core
             api_visibility="private",
         )
-        own = {"live": ("prompt", *NAMES), "race": ("prompt", "methods", *race.SETTINGS)}
-        share.click(None, [prompt, *settings, *raced], None, js=scripts.share(own))
+        share.click(None, [prompt, *settings, *raced], None, js=scripts.share({"live": LIVE, "race": RACE}))
         theme.click(None, None, None, js=scripts.THEME)
         _wire_settings(widgets, preset)
         page.load(from_link, None, [prompt, *settings, preset, player, *raced, tabs], **QUIET)
         _wire_pairs(page, widgets, drawer)
-        race_tab.select(lambda: race.pairs_here(missing_pairs()), None, racing.settings[race.PAIR], **QUIET)
+        raced_pair = racing.settings[race.PAIR]
+        race_tab.select(lambda pair: race.pairs_here(missing_pairs(), pair), raced_pair, raced_pair, **QUIET)
         gr.api(race_endpoint(programs), api_name="race", concurrency_id="decode", concurrency_limit=1)
     return page
 
@@ -189,8 +193,10 @@ def _wire_run(
     queue: gr.HTML,
     stop_button: gr.Button,
     stop: Callable[..., None],
+    remember: str,
 ) -> None:
-    """A button and a prompt that start a run, and a button that stops it."""
+    """A button and a prompt that start a run, which the page remembers, and a button that stops it."""
+    gr.on([begin[0].click, begin[1].submit], None, list(inputs), None, js=remember)
     running = gr.on(
         [begin[0].click, begin[1].submit],
         run,
@@ -281,7 +287,8 @@ def from_link(request: gr.Request) -> Sequence[Any]:
                 chosen = config.to_dict()
                 live[1:-1] = [*(controls.shown(chosen[name]) for name in NAMES), CUSTOM]
     except Exception as error:  # shown as a card, logged by app/errors.py
-        live[0], live[-1] = query.get("prompt") or gr.skip(), session.refusal(error)
+        live[-1] = session.refusal(error)
+        (raced if "methods" in query else live)[0] = query.get("prompt") or gr.skip()
     return [*live, *raced]
 
 

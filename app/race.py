@@ -85,13 +85,11 @@ def from_query(query: Mapping[str, str]) -> list[Any] | None:
     if "methods" not in query:
         return None
     values = {name: query[name] for name in SETTINGS if name in query}
-    asked = [name for name in query["methods"].split(",") if name]
-    plan({**values, "methods": asked})
-    config = controls.check_settings(values)
-    told = config.to_dict()
+    lanes = plan({**values, "methods": [name for name in query["methods"].split(",") if name]}).lanes
+    told = lanes[BASELINE].to_dict()
     return [
         query.get("prompt", gr.skip()),
-        gr.update(choices=choices(config.pair), value=asked),
+        gr.update(choices=choices(told["pair"]), value=[name for name in lanes if name != BASELINE]),
         *(controls.shown(told[name]) for name in SETTINGS),
     ]
 
@@ -155,8 +153,10 @@ def methods_here(pair: str, chosen: list[str]) -> Any:
     return gr.update(choices=offered, value=kept or [name for _, name in offered][: FEWEST - 1])
 
 
-def pairs_here(missing: Mapping[str, str]) -> Any:
-    """The list of pairs, without those that are ``missing`` here; why, Live's drawer says at length."""
+def pairs_here(missing: Mapping[str, str], chosen: str) -> Any:
+    """The list of pairs, without those that are ``missing`` here; why, Live's drawer says at length. What is ``chosen``
+    stays: a pair that is loaded leaves too little memory for itself."""
+    missing = {name: reason for name, reason in missing.items() if name != chosen}
     words = f"Not available here: {', '.join(PAIRS[name].label for name in missing)}. Live's settings say why."
     usual = controls.FIELDS["pair"].metadata["help"]
     return gr.update(choices=controls.pair_choices(missing), info=words if missing else usual)

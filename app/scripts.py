@@ -30,12 +30,17 @@ _BOND = """(gamma, steps) => {
 KEEP_STEPS_BELOW_GAMMA = _BOND.replace("OWN", "steps").replace("BOUND", "min")
 KEEP_GAMMA_ABOVE_STEPS = _BOND.replace("OWN", "gamma").replace("BOUND", "max")
 
+_QUERY = """((names, values) => {
+  const query = new URLSearchParams();
+  names.forEach((name, i) => { if (values[i] !== null && values[i] !== undefined) query.set(name, values[i]); });
+  return query;
+})"""
+
 _SHARE = """(...values) => {
   const { live, race } = NAMES;
   const racing = document.getElementById('race-controls')?.offsetParent;
   const [names, own] = racing ? [race, values.slice(live.length)] : [live, values];
-  const query = new URLSearchParams();
-  names.forEach((name, i) => { if (own[i] !== null && own[i] !== undefined) query.set(name, own[i]); });
+  const query = QUERY(names, own);
   const address = location.pathname + '?' + query;
   const button = document.getElementById('sd-share');
   const say = (words) => {
@@ -59,7 +64,19 @@ def constant(value: Any) -> str:
 def share(names: Mapping[str, Sequence[str]]) -> str:
     """Put the prompt and every setting of the tab on screen into the address, and copy it (inside a Space, tell the
     frame around it). ``names`` are those of Live's values, which come first, and of Race's."""
-    return _SHARE.replace("NAMES", json_for_script({tab: list(own) for tab, own in names.items()}))
+    known = json_for_script({tab: list(own) for tab, own in names.items()})
+    return _SHARE.replace("QUERY", _QUERY).replace("NAMES", known)
+
+
+def remember(prefix: str, names: Sequence[str]) -> str:
+    """Keep what a run was asked for, as its link holds it, under the ``prefix`` of the player's controls: a page that
+    loses its server is reloaded (app/static/app.js)."""
+    keep = "(...values) => { (window.specdiffAsked ??= {})[PREFIX] = QUERY(NAMES, values).toString(); }"
+    return (
+        keep.replace("QUERY", _QUERY)
+        .replace("PREFIX", json_for_script(prefix))
+        .replace("NAMES", json_for_script(list(names)))
+    )
 
 
 _CHOOSE = """(index, pair, ...values) => {

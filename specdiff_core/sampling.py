@@ -69,7 +69,7 @@ def belief(logits: Tensor, probs: Tensor, sampling: Sampling, forbidden: Sequenc
 
 
 def certainty(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Tensor:
-    """The same at once, for drafters that draw nothing: trees are grown by it."""
+    """How sure a drafter is, ``[..., V]`` float64: q, or at temperature 0 the softmax at temperature 1."""
     return process(logits, sampling if sampling.temperature > 0 else Sampling(temperature=1.0), forbidden)
 
 

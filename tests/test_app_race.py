@@ -262,16 +262,17 @@ def test_another_pair_keeps_what_it_has_of_the_choice() -> None:
 
 
 def test_pairs_that_cannot_run_here_are_not_offered() -> None:
-    update = race.pairs_here({"gpt2-mdlm": "no files"})
+    update = race.pairs_here({"gpt2-mdlm": "no files"}, "embedded")
     assert "gpt2-mdlm" not in [name for _, name in update["choices"]] and "Live's settings" in update["info"]
-    assert "Live's settings" not in race.pairs_here({})["info"]
+    kept = race.pairs_here({"gpt2-mdlm": "it is loaded, and the memory full"}, "gpt2-mdlm")
+    assert "gpt2-mdlm" in [name for _, name in kept["choices"]] and "Live's settings" not in kept["info"]
 
 
 def test_a_link_to_a_race_restores_it() -> None:
     """Its prompt, its methods and its settings; what it does not name is as usual; a link to Live is none."""
     query = {"prompt": "Once", "methods": "specdiff,eagle", "temperature": "0.7", "max_new_tokens": "32", "gamma": "9"}
     prompt, methods, *settings = race.from_query(query)
-    assert prompt == "Once" and methods["value"] == ["specdiff", "eagle"]
+    assert prompt == "Once" and sorted(methods["value"]) == ["eagle", "specdiff"]
     assert dict(zip(race.SETTINGS, settings, strict=True)) == {
         "temperature": 0.7,
         "rule": "ratio",
@@ -280,6 +281,14 @@ def test_a_link_to_a_race_restores_it() -> None:
         "pair": "embedded",
     }
     assert race.from_query({"prompt": "Once", "gamma": "9"}) is None
+
+
+def test_a_link_to_a_race_of_another_pair() -> None:
+    """Which may have no drafter of the usual name; a method that is named twice, and vanilla, stand there once."""
+    query = {"methods": "vanilla,specdiff,specdiff", "pair": "gpt2-mdlm"}
+    _, methods, *settings = race.from_query(query)
+    assert methods["value"] == ["specdiff"] and settings[race.PAIR] == "gpt2-mdlm"
+    assert [name for _, name in methods["choices"]] == [name for _, name in race.choices("gpt2-mdlm")]
 
 
 @pytest.mark.parametrize(

@@ -60,11 +60,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def serving(folder: Path, script: str, *words: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def serving(
+    folder: Path, script: str, *words: str, port: int | None = None
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A server of this folder's ``script`` that answers: its address, and its process."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    if port is None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
     command = [sys.executable, str(HERE / script), str(port), str(folder), *words]
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log)

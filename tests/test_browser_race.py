@@ -338,4 +338,5 @@ def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:  # noqa:
         assert lanes[0] == "vanilla" and "prompt_lookup" in lanes and "dflash" not in lanes
     with visit(browser, f"{address}?methods=nothing&prompt=Kept") as page:
         page.wait_for_selector("#sd-player .sd-card:not([hidden])")
-        assert page.input_value("#set-prompt textarea") == "Kept"
+        open_race(page)
+        assert page.input_value("#race-prompt textarea") == "Kept"

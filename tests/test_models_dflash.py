@@ -18,7 +18,7 @@ from specdiff_core.drafters.base import Context, Draft, DraftSession
 from specdiff_core.drafters.block_diffusion import BlockDrafter, build
 from specdiff_core.errors import DraftContractError, PairUnavailable, WeightsError
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
-from specdiff_core.models.markov import MarkovHead, Pairs
+from specdiff_core.models.markov import MarkovHead, Successors
 from specdiff_core.registry import DrafterSpec, PairSpec
 from specdiff_core.rng import Independent
 from specdiff_core.train.new_block import drafter_config, new_drafter
@@ -258,11 +258,11 @@ def head_of(table: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def finish(session: DraftSession, context: Context) -> tuple[Draft, list[Tensor]]:
-    """Run a draft to its end; also the q of every step."""
+    """Run a draft to its end; also how sure every step was: its q, at temperature 1."""
     drafting, seen = session.draft(context), []
     while True:
         try:
-            seen.append(next(drafting).probs)
+            seen.append(next(drafting).belief())
         except StopIteration as done:
             return done.value, seen
 
@@ -385,7 +385,7 @@ def test_the_tables_of_a_markov_head_say_what_the_head_computes() -> None:
         torch.nn.init.normal_(part.weight, generator=generator)
     states = torch.randn(3, 8, generator=generator)
     before, candidates = torch.tensor([[1, 8], [2, 0], [3, 3]]), torch.tensor([[0, 1, 2], [5, 4, 8], [7, 7, 6]])
-    added = Pairs(markov, embedding, rows)(states, before, candidates)
+    added = Successors(markov, embedding, rows)(states, before, candidates)
     chained = markov(states[:, None], embedding[before]) @ rows[candidates].transpose(1, 2)
     marginal = (states[:, None] * rows[candidates]).sum(-1)
     torch.testing.assert_close(marginal[:, None] + added, chained)

@@ -162,6 +162,8 @@ def test_short_steps_have_half_the_slots(
 def test_layers_are_spread_as_published() -> None:
     assert feature_layers(5, 36) == [1, 9, 17, 25, 33]
     assert feature_layers(3, 16) == [1, 7, 13]
+    assert [feature_layers(1, layers) for layers in (1, 2, 3, 4)] == [[0], [0], [1], [1]]
+    assert [feature_layers(layers - 1, layers) for layers in (2, 3, 4)] == [[0], [0, 1], [0, 1, 2]]
 
 
 def test_one_training_pass_is_what_decoding_computes(target: Any) -> None:
@@ -292,7 +294,7 @@ def test_streak_term_reaches_the_weights(target: Any) -> None:
 def test_a_new_markov_head_changes_nothing_until_it_learns(target: Any, tmp_path: Path) -> None:
     """It begins as the drafter that it was added to; its losses reach all three matrices; its folder comes back."""
     plain = drafter_for(target)
-    chained = grown(plain, markov=16)
+    chained = grown(plain, target_layers=4, markov=16)
     markov = chained.markov
     assert markov is not None and sum(p.numel() for p in markov.parameters()) == 3 * 16 * 64
     states, before = torch.randn(2, 3, 64), torch.randn(2, 3, 64)
@@ -308,33 +310,53 @@ def test_a_new_markov_head_changes_nothing_until_it_learns(target: Any, tmp_path
     assert torch.equal(again.markov.out.weight, markov.out.weight.bfloat16().float())
 
 
-def test_a_grown_drafter_drafts_as_before_and_all_its_weights_learn(target: Any) -> None:
-    """New features and MLP columns begin at zero: the same hidden states, and gradients at every new weight after."""
+def test_a_grown_drafter_computes_the_same_and_all_its_weights_learn(target: Any) -> None:
+    """New features and MLP columns begin at zero: the same hidden states; behind them, after one step, everything new
+    has a gradient."""
     plain = drafter_for(target, features=1)
-    larger = grown(plain, features=3, intermediate=plain.config.intermediate_size + 64)
+    larger = grown(plain, target_layers=4, features=3, intermediate=plain.config.intermediate_size + 64)
     assert set(plain.config.target_layer_ids) < set(larger.config.target_layer_ids)
-    assert larger.config.intermediate_size == plain.config.intermediate_size + 64
-    rows = torch.randint(2, 60, (2, 40))
-    before, after = (task_for(target, model).accepted(rows[0], 3, 4) for model in (plain, larger))
-    assert torch.equal(before, after)
-    width = plain.config.hidden_size
-    features = {layer: torch.randn(1, 5, width) for layer in larger.config.target_layer_ids}
-    read = [
-        model.read_features(torch.cat([features[layer] for layer in model.config.target_layer_ids], -1))
-        for model in (plain, larger)
-    ]
-    assert torch.allclose(*read, atol=1e-6)
-    new = larger.layers[0].mlp.down_proj.weight
-    task_for(target, larger).loss().backward()
-    assert new.grad is not None and float(new.grad[:, -64:].abs().min(0).values.max()) > 0
+    text = torch.randint(2, 60, (2, 40))
+    hidden = [hidden_of(target, model, text) for model in (plain, larger)]
+    torch.testing.assert_close(*hidden)
+    task = task_for(target, larger)
+    optimizer = torch.optim.SGD(larger.parameters(), lr=0.1)
+    for _ in range(2):  # what feeds the silent columns learns once these have moved
+        optimizer.zero_grad()
+        task.loss().backward()
+        optimizer.step()
+    mlp = larger.layers[0].mlp
+    new = [mlp.gate_proj.weight.grad[-64:], mlp.up_proj.weight.grad[-64:], mlp.down_proj.weight.grad[:, -64:].T]
+    assert all(bool((part.abs().sum(1) > 0).all()) for part in new)
     assert larger.fc.weight.grad is not None and bool((larger.fc.weight.grad.abs().sum(0) > 0).all())
 
 
-@pytest.mark.parametrize("wanted", [{"features": 9}, {"intermediate": 64}, {"markov": 8}])
+def hidden_of(target: Any, model: DFlashDraftModel, text: Tensor) -> Tensor:
+    """Hidden states of two blocks in each row of ``text``."""
+    anchors = torch.tensor([[5, 20]] * len(text))
+    features = read_target(target, text, model.config.target_layer_ids).features
+    ids = torch.full((len(text), 2 * BLOCK), MASK)
+    with torch.no_grad():
+        return block_hidden(model, features, target.get_input_embeddings()(ids), anchors, BLOCK)
+
+
+@pytest.mark.parametrize("layers", [[2, 0, 1], [1, 1], [1, 1, 1]])
+def test_a_drafter_grows_from_layers_in_any_order(target: Any, layers: list[int]) -> None:
+    """Released configs may name them as they like, twice even."""
+    values = drafter_config(target, layers=1, features=len(layers), block_size=BLOCK)
+    values["dflash_config"]["target_layer_ids"] = layers
+    plain = new_drafter(target, values)
+    text = torch.randint(2, 60, (2, 40))
+    larger = grown(plain, target_layers=4, features=3)
+    assert larger.config.target_layer_ids == [0, 1, 2]
+    torch.testing.assert_close(hidden_of(target, plain, text), hidden_of(target, larger, text), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("wanted", [{"features": 9}, {"features": 1}, {"intermediate": 64}, {"markov": 8}])
 def test_a_drafter_grows_and_never_shrinks(target: Any, wanted: dict[str, int]) -> None:
-    chained = grown(drafter_for(target), markov=16)
+    chained = grown(drafter_for(target), target_layers=4, markov=16)
     with pytest.raises(ConfigError, match=f"--{next(iter(wanted))}"):
-        grown(chained, **wanted)
+        grown(chained, target_layers=4, **wanted)
 
 
 def test_a_markov_head_learns_what_follows_what(target: Any) -> None:
@@ -343,7 +365,7 @@ def test_a_markov_head_learns_what_follows_what(target: Any) -> None:
     losses_of = {}
     for name in ("told", "misled"):
         torch.manual_seed(0)
-        chained = grown(drafter_for(target), markov=64)
+        chained = grown(drafter_for(target), target_layers=4, markov=64)
         task = task_for(target, chained, whole=1.0, alone=0.0)
         if name == "misled":
             honest = task._chained

@@ -144,6 +144,7 @@ export class App {
    * the page draws what it has heard as quickly as it likes; the words are the same, so that the start draws nothing.
    */
   measuring(message) {
+    if (!this.live) this.card.hide(); // given up, and there again
     this.clear(message);
     const race = this.live;
     race.lane = message.lane;
@@ -220,9 +221,17 @@ export class App {
   lost() {
     const heard = Boolean(this.live && this.live.told);
     this.waiting = false;
+    this.keepInAddress();
     this.finishLocally();
-    const kept = heard ? ' What the page had heard is shown: texts and clocks, no draft windows.' : '';
-    this.card.show({ title: 'The connection was lost', message: `The server does not answer any more.${kept}`, hint: 'Your prompt and settings are still here: run again when the server is back, or reload the page.', field: '' });
+    document.getElementById(this.ids.stop)?.click(); // for Gradio the run goes on: it would not begin another
+    const kept = heard ? ' What the page had heard is shown: texts and clocks, no draft windows. Download it if you want to keep it.' : '';
+    this.card.show({ title: 'The connection was lost', message: `The server does not answer any more.${kept}`, hint: 'When it is back, the page reloads itself with your prompt and settings.', field: '' });
+  }
+
+  /** Gradio reloads the page when a lost server is back: what was asked for (app/scripts.py) stands in the address then. */
+  keepInAddress() {
+    const asked = window.specdiffAsked?.[this.ids.prefix];
+    if (asked && asked.length < 8000) history.replaceState(null, '', `${location.pathname}?${asked}`);
   }
 
   finishLocally() {

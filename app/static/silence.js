@@ -1,12 +1,14 @@
-// Notices that the server is gone. A player that waits for it and hears nothing asks for one small file; Gradio alone
-// would wait for ever. Knows no player and draws nothing.
+// Notices that the server is gone. A player that waits for it and hears nothing asks for one small file; Gradio says
+// that the connection was lost, and leaves the run as it was. Knows no player and draws nothing.
 
 const QUIET = 8000; // milliseconds without a word, after which the server is asked; while a lane runs it speaks each second
 const PATIENCE = 10000; // for its answer
+const AGAIN = 3000; // a laptop that wakes up needs a moment
 const TRIES = 2;
 
 async function answers() {
   for (let i = 0; i < TRIES; i += 1) {
+    if (i) await new Promise((later) => { setTimeout(later, AGAIN); });
     try {
       const answer = await fetch(import.meta.url, { method: 'HEAD', cache: 'no-store', signal: AbortSignal.timeout(PATIENCE) });
       if (answer.status < 500) return true; // a proxy speaks for a server that is gone

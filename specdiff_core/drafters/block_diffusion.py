@@ -19,7 +19,7 @@ from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSessi
 from specdiff_core.errors import DraftContractError, PairUnavailable
 from specdiff_core.models.dflash import DFlashDraftModel, Rope, from_folder
 from specdiff_core.models.folders import resolve
-from specdiff_core.models.markov import Pairs
+from specdiff_core.models.markov import Successors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -53,7 +53,7 @@ class BlockDrafter:
         self.layers: tuple[int, ...] = tuple(network.config.target_layer_ids)
         self.mask_id = int(network.config.mask_token_id)
         self.window = int(network.config.block_size) - 1  # the anchor takes one slot
-        self.pairs = None if network.markov is None else Pairs(network.markov, embedding, head.weight)
+        self.successors = None if network.markov is None else Successors(network.markov, embedding, head.weight)
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
@@ -108,7 +108,7 @@ class BlockSession:
         gamma = min(context.gamma, drafter.window)
         self._absorb(gamma + 1)
         rope, anchor, masks = self._prepare(context.ids[-1], gamma)
-        pairs, states = drafter.pairs, drafter.embedding  # of the last pass, [g, W]
+        successors, states = drafter.successors, drafter.embedding  # of the last pass, [g, W]
 
         @torch.inference_mode()
         def predict(window: Tensor) -> Tensor:
@@ -120,8 +120,8 @@ class BlockSession:
             return logits
 
         def follow(first: int, before: Tensor, candidates: Tensor) -> Tensor:
-            assert pairs is not None, "asked only of a drafter with a Markov head"
-            return pairs(states[first : first + len(before)], before, candidates)
+            assert successors is not None, "asked only of a drafter with a Markov head"
+            return successors(states[first : first + len(before)], before, candidates)
 
         return (
             yield from denoise(
@@ -130,7 +130,7 @@ class BlockSession:
                 mask_id=drafter.mask_id,
                 forbidden=drafter.forbidden,
                 window=masks,
-                follow=None if pairs is None else follow,
+                follow=None if successors is None else follow,
             )
         )
 

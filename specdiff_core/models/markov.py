@@ -39,7 +39,7 @@ class MarkovHead(nn.Module):
         return out
 
 
-class Pairs:
+class Successors:
     """A Markov head between a vocabulary's embedding and its output head, for decoding: what a token adds to the logit
     of the one behind it, silu(A·h + B·e)·(Dᵀ·e'). B·e and Dᵀ·e' are the same for every draft, so they are tables.
 

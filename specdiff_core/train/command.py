@@ -107,8 +107,13 @@ def add_train(commands: Any) -> None:
     )
     add("--cache", type=Path, default=Path("runs/cache"), metavar="DIR", help="encoded text [default runs/cache]")
     add("--layers", type=int, metavar="N", help=f"layers of a new model {told('layers')}")
-    add("--features", type=int, metavar="N", help="layers of the target that it reads, block [default 3]")
-    add("--intermediate", type=int, metavar="N", help="width of its MLPs, block [default 8/3 of the target's width]")
+    add("--features", type=int, metavar="N", help="layers of the target that it reads, block [default 3, or --start's]")
+    add(
+        "--intermediate",
+        type=int,
+        metavar="N",
+        help="width of its MLPs, block [default 8/3 of the target's width, or --start's]",
+    )
     add(
         "--markov",
         type=int,

@@ -15,24 +15,25 @@ if TYPE_CHECKING:
 
 
 def feature_layers(count: int, target_layers: int) -> list[int]:
-    """``count`` layers spread evenly from 1 to L − 3 (papers.md §5.1): 5 of 36 are 1, 9, 17, 25, 33; over all layers
-    where those are too few.
+    """``count`` layers spread evenly from 1 to L − 3 (papers.md §5.1): 5 of 36 are 1, 9, 17, 25, 33; where those are
+    too few, from the first to the last but one. The last is read only where it is the only one: its output is normed.
 
     Raises:
         ConfigError: the target has not so many.
     """
-    most = max(1, target_layers - 1)  # the last one's output is normed
+    most = max(1, target_layers - 1)
     if count > most:
         raise ConfigError(
             f"--features {count}, but the target has {target_layers} layers, the last of which is not read.",
             field="features",
             hint=f"Give a number up to {most}.",
         )
-    low, high = min(1, target_layers - 1), max(1, target_layers - 3)
+    high = min(most - 1, max(1, target_layers - 3))
+    low = min(1, high)
     if count > high - low + 1:
         low, high = 0, most - 1
     if count == 1:
-        return [min(high, target_layers - 1)]
+        return [high]
     return [round(low + i * (high - low) / (count - 1)) for i in range(count)]
 
 
@@ -48,7 +49,7 @@ def drafter_config(
     """The ``config.json`` of a new drafter for ``target``: its width, heads, context and rotary base.
 
     Args:
-        features: how many layers of the target it reads; 3 by default.
+        features: how many layers of the target it reads; by default 3, or as many as there are.
         intermediate: width of its MLPs; 8/3 of the target's by default.
     """
     config = target.config
@@ -83,6 +84,7 @@ def new_drafter(target: LlamaForCausalLM, values: dict[str, Any], seed: int = 0)
 def grown(
     model: DFlashDraftModel,
     *,
+    target_layers: int,
     features: int | None = None,
     intermediate: int | None = None,
     markov: int = 0,
@@ -91,6 +93,7 @@ def grown(
     """The drafter ``model`` with more weights, which change nothing yet: what they feed begins at zero.
 
     Args:
+        target_layers: L of its target.
         features: how many layers of the target it reads; those of ``model`` must be among them.
         intermediate: width of its MLPs.
         markov: width of its Markov head.
@@ -99,7 +102,7 @@ def grown(
         ConfigError: that would drop weights.
     """
     config = model.config
-    layers = feature_layers(features, config.num_target_layers) if features else config.target_layer_ids
+    layers = feature_layers(features, target_layers) if features else config.target_layer_ids
     if not set(config.target_layer_ids) <= set(layers):
         raise ConfigError(
             f"--features {features} stands for the target's layers {layers}; the drafter to begin with reads "
@@ -120,11 +123,13 @@ def grown(
     tensors = larger.state_dict()
     for name, held in model.state_dict().items():
         fresh, (rows, columns) = tensors[name], (held.shape[0], held.shape[-1])
-        if held.shape == fresh.shape:
+        if name == "fc.weight":  # one square for each of the target's layers
+            tensors[name] = torch.zeros_like(fresh)
+            squares = tensors[name].split(rows, 1)
+            for layer, square in zip(config.target_layer_ids, held.split(rows, 1), strict=True):
+                squares[layers.index(layer)].add_(square)
+        elif held.shape == fresh.shape:
             tensors[name] = held
-        elif name == "fc.weight":  # one square for each of the target's layers
-            squares = dict(zip(config.target_layer_ids, held.split(rows, 1), strict=True))
-            tensors[name] = torch.cat([squares.get(layer, torch.zeros(rows, rows)) for layer in layers], 1)
         elif columns == fresh.shape[1]:  # into an MLP: more rows, as they were drawn
             tensors[name] = torch.cat([held, fresh[rows:]])
         else:  # out of it: more columns, zero

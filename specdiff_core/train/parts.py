@@ -170,7 +170,8 @@ class BlockJob(DrafterJob):
             config = drafter_config(self.target, layers=layers, mask_id=self.tokenizer.mask_token_id, **sizes)
             model = new_drafter(self.target, config, args.seed)
         if args.markov or (args.start and any(sizes.values())):
-            model = grown(model, **sizes, markov=args.markov, seed=args.seed)
+            depth = self.target.config.num_hidden_layers
+            model = grown(model, target_layers=depth, **sizes, markov=args.markov, seed=args.seed)
         if model.markov is not None and args.out is None:  # never in the place of the drafter without it
             self.out = EMBEDDED / "block_markov"
         return model.requires_grad_(True)
