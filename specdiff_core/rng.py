@@ -9,17 +9,25 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 
+class Candidates(NamedTuple):
+    """The ids that the columns of a distribution stand for, where they are not the whole vocabulary."""
+
+    ids: Tensor  # [n, k]
+    vocab: int
+
+
 class Chance(Protocol):
     """Everything that drafting or verification may leave to chance. Tests replace it by an exact enumerator."""
 
-    def pick(self, probs: Tensor, positions: Sequence[int]) -> Tensor:
-        """Draw one id per row of ``probs [n, V]`` for absolute ``positions``; returns ``[n]`` int64."""
+    def pick(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
+        """Draw one column per row of ``probs [n, V]`` for absolute ``positions``; returns ``[n]`` int64. A column is
+        an id, except of ``among``."""
 
     def accept(self, threshold: float) -> tuple[bool, float]:
         """Whether an event of probability ``threshold`` happens, and the draw u that decided it (u < threshold)."""
@@ -57,7 +65,7 @@ class Independent:
     def _uniform(self, count: int) -> Tensor:
         return torch.rand(count, dtype=torch.float64, generator=self._generator)
 
-    def pick(self, probs: Tensor, positions: Sequence[int]) -> Tensor:
+    def pick(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
         probs = probs.to("cpu", torch.float64)
         if (certain := _certain(probs)) is not None:
             return certain
@@ -65,6 +73,8 @@ class Independent:
         draws = self._uniform(len(positions))[:, None] * cumulative[:, -1:]
         # u < cumulative strictly: an id of probability zero is never picked.
         index = torch.searchsorted(cumulative, draws, right=True)[:, 0]
+        if int(index.max()) < probs.shape[-1]:
+            return index
         last = probs.shape[-1] - 1 - (probs > 0).to(torch.uint8).flip(-1).argmax(-1)  # rounding at the very end
         return torch.minimum(index, last)
 
@@ -93,11 +103,14 @@ class SharedGumbel(Independent):
     def fresh(self) -> Chance:
         return Independent("fresh", self._root, *self._key)
 
-    def pick(self, probs: Tensor, positions: Sequence[int]) -> Tensor:
+    def pick(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
         probs = probs.to("cpu", torch.float64)
         if (certain := _certain(probs)) is not None:
             return certain
-        noise = torch.stack([self.noise(position, probs.shape[-1]) for position in positions])
+        size = probs.shape[-1] if among is None else among.vocab
+        noise = torch.stack([self.noise(position, size) for position in positions])
+        if among is not None:  # noise belongs to an id
+            noise = noise.gather(-1, among.ids.cpu())
         return (probs.log() + noise).argmax(-1)
 
     def noise(self, position: int, size: int) -> Tensor:

@@ -11,6 +11,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from specdiff_core.rng import Candidates
+
 Result = TypeVar("Result", bound=Hashable)
 
 
@@ -31,7 +33,7 @@ class Branches:
         self.weight *= weights[number]
         return number
 
-    def pick(self, probs: Tensor, positions: Sequence[int]) -> Tensor:
+    def pick(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
         assert len(probs) == len(positions)
         chosen = []
         for row in probs.tolist():

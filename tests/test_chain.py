@@ -22,6 +22,7 @@ from specdiff_core.chain import Chain, Follow
 from specdiff_core.config import RevealOrder, Rule, Sampling, Selection
 from specdiff_core.denoise import denoise
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
+from specdiff_core.rng import Candidates, SharedGumbel
 from specdiff_core.verify import verify
 
 START = 0  # the first anchor
@@ -32,9 +33,9 @@ class Pairs(Tables):
     """Tables whose drafter also says what each token adds to the candidates behind it."""
 
     def follow(self, prefix: tuple[int, ...]) -> Follow:
-        def pairs(first: int, before: Tensor, candidates: Tensor) -> Tensor:
+        def pairs(before: Tensor, candidates: Tensor) -> Tensor:
             rows = []
-            for slot, (left, right) in enumerate(zip(before.tolist(), candidates.tolist(), strict=True), first):
+            for slot, (left, right) in enumerate(zip(before.tolist(), candidates.tolist(), strict=True)):
                 known = [self._dirichlet("pair", prefix, slot, token).log() for token in left]
                 rows.append(torch.stack([row[right] for row in known]))
             return torch.stack(rows)
@@ -223,7 +224,7 @@ def test_known_tokens_are_what_a_later_step_follows() -> None:
 def test_forbidden_ids_are_no_candidates() -> None:
     logits = torch.tensor([[5.0, 1.0, 2.0], [5.0, 1.0, 2.0]], dtype=torch.float64)
     chained = Chain(
-        lambda first, before, candidates: torch.zeros(*before.shape, candidates.shape[1], dtype=torch.float64),
+        lambda before, candidates: torch.zeros(*before.shape, candidates.shape[1], dtype=torch.float64),
         logits,
         [None, None],
         anchor=0,
@@ -233,3 +234,14 @@ def test_forbidden_ids_are_no_candidates() -> None:
     _, q, _ = chained.draw([0, 1], Branches([]), 1)
     likelier = 1 / (1 + math.exp(-1))
     assert q.tolist() == [pytest.approx([0.0, 1 - likelier, likelier])] * 2
+
+
+def test_shared_noise_belongs_to_an_id_not_to_a_candidate() -> None:
+    """So a drafter that draws among candidates and a target that draws among all ids agree as often as they can."""
+    chance, ids = SharedGumbel(4, "draft", 0), torch.tensor([[6, 1, 4], [0, 2, 3]])
+    probs = torch.rand(2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    probs /= probs.sum(-1, keepdim=True)
+    wide = torch.zeros(2, 7, dtype=torch.float64).scatter_(-1, ids, probs)
+    for first in range(40):
+        places = chance.pick(probs, [first, first + 1], Candidates(ids, 7))
+        assert ids.gather(-1, places[:, None])[:, 0].tolist() == chance.pick(wide, [first, first + 1]).tolist()

@@ -139,6 +139,14 @@ def test_streams_are_named_and_seeded() -> None:
     assert len(draws) == 8  # chance of a collision: below 3 %; the seed is fixed
 
 
+def test_a_draw_at_the_very_end_takes_the_last_possible_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """u < 1, but u · total may round to total."""
+    chance = Independent("test", 1)
+    monkeypatch.setattr(chance, "_uniform", lambda count: torch.ones(count, dtype=torch.float64))
+    probs = torch.tensor([[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.5, 0.5]], dtype=torch.float64)
+    assert chance.pick(probs, [0, 1]).tolist() == [2, 3]
+
+
 def test_an_impossible_token_is_never_picked() -> None:
     chance = Independent("test", 2)
     p = torch.tensor([0.0, 1e-9, 0.0, 1 - 1e-9, 0.0], dtype=torch.float64).expand(5000, 5)

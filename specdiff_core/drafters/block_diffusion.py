@@ -119,9 +119,9 @@ class BlockSession:
             logits: Tensor = drafter.head(states)
             return logits
 
-        def follow(first: int, before: Tensor, candidates: Tensor) -> Tensor:
+        def follow(before: Tensor, candidates: Tensor) -> Tensor:
             assert successors is not None, "asked only of a drafter with a Markov head"
-            return successors(states[first : first + len(before)], before, candidates)
+            return successors(states, before, candidates)
 
         return (
             yield from denoise(
