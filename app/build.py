@@ -11,7 +11,7 @@ import plotly
 
 from app import controls, pages, race, scripts, session
 from app.compare import COMPARE, compare_script, compare_tab
-from app.endpoint import race_endpoint
+from app.endpoint import Results, methods_endpoint, race_endpoint
 from app.engines import Engines, Factory, unavailable
 from app.errors import card, new_run_id
 from app.gpu import on_gpu
@@ -91,9 +91,12 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
     def decode_methods(prompt: str, values: dict[str, Any], visitor: str) -> Iterator[str]:
         yield from session.stream(decoders, prompt, values, stops=stops, session=visitor, planner=race.plan)
 
-    @on_gpu
-    def programs(prompt: str, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        yield from session.results(decoders, prompt, values)
+    def measured(planner: session.Planner) -> Results:
+        @on_gpu
+        def results(prompt: str, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            yield from session.results(decoders, prompt, values, planner)
+
+        return results
 
     def run(request: gr.Request, prompt: str, *values: Any) -> Iterator[str]:
         yield from decode(prompt, dict(zip(NAMES, values, strict=True)), request.session_hash or "")
@@ -172,7 +175,8 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
         _wire_pairs(page, widgets, drawer)
         raced_pair = racing.settings[race.PAIR]
         race_tab.select(lambda pair: race.pairs_here(missing_pairs(), pair), raced_pair, raced_pair, **QUIET)
-        gr.api(race_endpoint(programs), api_name="race", concurrency_id="decode", concurrency_limit=1)
+        for endpoint in (race_endpoint(measured(session.two_lanes)), methods_endpoint(measured(race.plan))):
+            gr.api(endpoint, api_name=endpoint.__name__, concurrency_id="decode", concurrency_limit=1)
     return page
 
 

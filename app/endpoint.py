@@ -1,4 +1,4 @@
-"""The race for programs: one typed, documented function behind the API and the MCP tool. Knows no widget."""
+"""Races for programs: typed, documented functions behind the API and the MCP tools. Knows no widget."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import gradio as gr
 
 from app.controls import FIELDS
 from app.errors import card, new_run_id
-from app.summary import summarise
+from app.race import SETTINGS
+from app.summary import summarise, summarise_methods
 
 Results = Callable[[str, dict[str, Any]], Iterator[dict[str, Any]]]
 
@@ -76,12 +77,55 @@ def race_endpoint(results: Results) -> Any:
         """
         arguments = dict(locals())
         values = {name: arguments[name] for name in FIELDS}
-        try:
-            for result in results(prompt, values):
-                yield summarise(result["lanes"], with_events=include_events) if result["finished"] else result
-        except Exception as error:  # translated: programs get a sentence, the log gets the traceback
-            told = card(error, new_run_id())
-            words = f"{told['message']} {told['hint']}".strip()
-            raise gr.Error(words, print_exception=False, title=told["title"]) from None
+        yield from _told(results(prompt, values), lambda lanes: summarise(lanes, with_events=include_events))
 
     return race
+
+
+def methods_endpoint(results: Results) -> Any:
+    """The typed function behind ``/race_methods`` and the MCP tool of the same name; see :func:`race_endpoint`."""
+
+    def race_methods(
+        prompt: str,
+        methods: list[str],
+        pair: str = "embedded",
+        rule: str = "ratio",
+        temperature: float = 0.0,
+        seed: int = 0,
+        max_new_tokens: int = 96,
+        include_events: bool = False,
+    ) -> Iterator[dict]:
+        """Race several methods of speculative decoding, and vanilla decoding, on one target model, and measure all.
+
+        The lanes run one after the other, vanilla first. Returns for each lane its text, whether it is lossless,
+        whether its text is vanilla's, the measured speed-up over vanilla, and the numbers of its run. A lane that
+        cannot run says why under ``failed``, has no speed-up, and the others go on. ``quiet`` false means that other
+        programs kept the machine so busy that the speed-ups cannot be trusted.
+
+        Args:
+            prompt: The text to continue, 1 to 20,000 characters.
+            methods: One to five of "autoregressive", "prompt_lookup", "eagle", "eagle2", "specdiff", "specdiff2",
+                "dflash", "ddtree", "markov", "markov_tree", "auto"; vanilla always runs.
+            pair: The model pair: "embedded" (ships with the project) or "gpt2-mdlm" (has fewer methods).
+            rule: Verification rule: ratio or match.
+            temperature: Temperature of target and drafters, 0 to 2; 0 always takes the most probable token.
+            seed: Seed of all randomness, 0 to 2147483647.
+            max_new_tokens: Stop after this many new tokens, 1 to 480.
+            include_events: Add every event of all lanes to the result (large).
+        """
+        arguments = dict(locals())
+        values = {name: arguments[name] for name in ("methods", *SETTINGS)}
+        yield from _told(results(prompt, values), lambda lanes: summarise_methods(lanes, with_events=include_events))
+
+    return race_methods
+
+
+def _told(race: Iterator[dict[str, Any]], summary: Callable[[Any], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Progress as it comes, the lanes as their ``summary``, and an error in words: the log gets the traceback."""
+    try:
+        for result in race:
+            yield summary(result["lanes"]) if result["finished"] else result
+    except Exception as error:
+        told = card(error, new_run_id())
+        words = f"{told['message']} {told['hint']}".strip()
+        raise gr.Error(words, print_exception=False, title=told["title"]) from None

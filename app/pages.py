@@ -8,12 +8,15 @@ from app import alignment
 from app import cards as methods
 from app.html import element
 from specdiff_core.config import DecodeConfig
+from specdiff_core.methods import BASELINE, METHODS
 from specdiff_core.registry import PAIRS
 
 NAMES = {
     "pair": tuple(PAIRS),
     "drafter": tuple(dict.fromkeys(drafter.name for spec in PAIRS.values() for drafter in spec.drafters)),
 }
+RACE_SETTINGS = ("temperature", "rule", "max_new_tokens", "seed", "pair")
+"""What ``/race_methods`` takes beside prompt and methods; as :data:`app.race.SETTINGS`."""
 LESSONS = (
     (
         "What you see",
@@ -88,6 +91,17 @@ result = client.predict(
 )
 print(result["speedup"], result["text"])"""
 
+METHODS_PYTHON = """from gradio_client import Client
+
+client = Client("{origin}")
+result = client.predict(
+    prompt="Once upon a time, a small lighthouse",
+    methods=["autoregressive", "eagle2", "markov_tree"],
+    api_name="/race_methods",
+)
+for name, lane in result["lanes"].items():
+    print(name, lane["speedup"], lane["tau"])"""
+
 MCP = """{{
   "mcpServers": {{
     "specdiff": {{
@@ -99,6 +113,9 @@ MCP = """{{
 
 SHELL = """python -m specdiff_core race \\
     --prompt "Once upon a time" --gamma 8
+python -m specdiff_core race \\
+    --prompt "Once upon a time" \\
+    --methods eagle2,markov_tree --repeats 3
 python -m specdiff_core decode \\
     --prompt "Once upon a time" \\
     --trace run.jsonl.gz"""
@@ -129,13 +146,20 @@ def api(origin: str = "http://127.0.0.1:7860/") -> str:
         "div",
         card(
             "Python",
-            "One endpoint, /race, takes the settings of the Live tab and returns one JSON object: the text, the "
+            "The endpoint /race takes the settings of the Live tab and returns one JSON object: the text, the "
             "measured speed-up, whether the rule is lossless, and the numbers of both lanes.",
             PYTHON.format(origin=origin),
         ),
         card(
+            "Several methods",
+            "The endpoint /race_methods is the Race tab: one to five methods against vanilla, of each its measured "
+            f"speed-up and its numbers. Methods: {', '.join(item.name for item in METHODS if item.name != BASELINE)}. "
+            f"Beside prompt and methods it takes {', '.join(RACE_SETTINGS)} and include_events.",
+            METHODS_PYTHON.format(origin=origin),
+        ),
+        card(
             "MCP",
-            "The same endpoint is a tool for agents that speak the Model Context Protocol, with the same parameters.",
+            "Each endpoint is a tool for agents that speak the Model Context Protocol, with the same parameters.",
             MCP.format(origin=origin),
         ),
         card("Command line", "The same run without a page. “Open trace” shows the file it wrote.", SHELL),
@@ -173,7 +197,7 @@ def parameters() -> str:
         ),
     )
     table = element("table", head, body, tabindex="0")
-    return element("article", element("h2", text="Parameters"), table, class_="sd-lesson sd-parameters")
+    return element("article", element("h2", text="Parameters of /race"), table, class_="sd-lesson sd-parameters")
 
 
 def brand() -> str:

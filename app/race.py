@@ -15,10 +15,9 @@ from app import controls, scripts
 from app.html import element
 from app.session import Plan
 from specdiff_core.errors import ConfigError
-from specdiff_core.methods import METHODS, find_method, methods_of
+from specdiff_core.methods import BASELINE, METHODS, methods_of, race_lanes
 from specdiff_core.registry import PAIRS
 
-BASELINE = "vanilla"
 FEWEST, MOST = 2, 6
 """Lanes of a race, vanilla among them."""
 DEFAULT = ("autoregressive", "specdiff", "dflash")
@@ -56,24 +55,20 @@ def plan(values: Mapping[str, Any]) -> Plan:
         )
     asked = values.get("methods")
     if not isinstance(asked, (list, tuple)) or not all(isinstance(name, str) for name in asked):
-        raise ConfigError("The methods must be a list of names.", field="methods", hint="Tick them in the list.")
-    chosen = {BASELINE, *(find_method(name).name for name in asked)}
-    if not FEWEST <= len(chosen) <= MOST:
         raise ConfigError(
-            f"A race takes {FEWEST} to {MOST} methods, vanilla among them; {len(chosen)} "
-            f"{'is' if len(chosen) == 1 else 'are'} chosen.",
+            "The methods must be a list of names.",
             field="methods",
-            hint="Tick another method." if len(chosen) < FEWEST else f"Untick {len(chosen) - MOST}.",
+            hint=f"Name {FEWEST - 1} to {MOST - 1} besides vanilla.",
         )
-    here = methods_of(base.pair)
-    if missing := chosen - {method.name for method in here}:
+    lanes = race_lanes(base, asked)
+    if not FEWEST <= len(lanes) <= MOST:
         raise ConfigError(
-            f"The pair {base.pair!r} has no drafter for {', '.join(sorted(missing))}.",
+            f"A race takes {FEWEST} to {MOST} methods, vanilla among them; {len(lanes)} "
+            f"{'is' if len(lanes) == 1 else 'are'} chosen.",
             field="methods",
-            hint="Choose among those that it lists.",
+            hint="Choose another method." if len(lanes) < FEWEST else f"Leave out {len(lanes) - MOST}.",
         )
-    lanes = {method.name: method.config(base) for method in here if method.name in chosen}
-    return Plan(dict(sorted(lanes.items(), key=lambda lane: lane[0] != BASELINE)), apart=True)
+    return Plan(lanes, apart=True)
 
 
 def from_query(query: Mapping[str, str]) -> list[Any] | None:

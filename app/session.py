@@ -282,7 +282,7 @@ def results(
     Raises:
         Exception: whatever ended the run; the caller translates it.
     """
-    work = Work(factory, check_prompt(prompt), planner(values))
+    work = Work(factory, check_prompt(prompt), planner(values), run=new_run_id())
     work.start()
     try:
         while not work.done.wait(BEAT):

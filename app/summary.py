@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdiff_core.events import Event
-from specdiff_core.summary import CROWDED, race_summary, run_summary
+from specdiff_core.methods import BASELINE
+from specdiff_core.summary import CROWDED, methods_summary, race_summary, run_summary
 from specdiff_core.trace import event_to_dict
 
 
@@ -26,7 +27,15 @@ def summarise(lanes: Mapping[str, Sequence[Event]], *, with_events: bool = False
             "vanilla": alone,
             "drafted": None,
         }
-    events = None
-    if with_events:  # as JSON holds them: what carries the answer takes no numbers for keys
-        events = {lane: [json.loads(json.dumps(event_to_dict(event))) for event in run] for lane, run in lanes.items()}
-    return {"finished": True, **told, "events": events}
+    return {"finished": True, **told, "events": _events(lanes) if with_events else None}
+
+
+def summarise_methods(lanes: Mapping[str, Sequence[Event]], *, with_events: bool = False) -> dict[str, Any]:
+    """One JSON object for a race of several methods, vanilla among them."""
+    told = methods_summary({lane: [run] for lane, run in lanes.items()}, BASELINE)
+    return {"finished": True, **told, "events": _events(lanes) if with_events else None}
+
+
+def _events(lanes: Mapping[str, Sequence[Event]]) -> dict[str, list[Any]]:
+    """As JSON holds them: what carries the answer takes no numbers for keys."""
+    return {lane: [json.loads(json.dumps(event_to_dict(event))) for event in run] for lane, run in lanes.items()}

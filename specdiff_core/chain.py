@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -83,38 +84,44 @@ class Chain:
             ids ``[n]``; the q that each was drawn from, ``[n, V]`` float64; and how sure the chain was of them,
             ``[n, V]``: q, or at temperature 0 the softmax at 1.
         """
-        chosen = list(slots)
-        table = self._table[chosen]
-        laws = process(table, self._sampling)  # [n, k, k]
+        laws = self._laws
         likeliest = laws.argmax(-1).tolist() if self._greedy else []
-        sure = [] if keep is None else self._sure(table).amax(-1).tolist()
+        surest = [] if keep is None else self._beliefs.amax(-1).tolist()
+        chosen: list[int] = []
         places: list[int] = []  # of each token among its slot's candidates
         beliefs: list[float] = []
-        for index, slot in enumerate(chosen):
-            place = places[-1] if places else 0
+        place = 0  # a slot whose token is known has it in every place
+        for slot in slots:
             if keep is not None:
-                beliefs.append(sure[index][place])
+                beliefs.append(surest[slot][place])
                 if keep(beliefs) < len(beliefs):
                     break
+            chosen.append(slot)
             if likeliest:
-                places.append(likeliest[index][place])
+                place = likeliest[slot][place]
             else:
                 among = Candidates(self._ids[slot : slot + 1], self._vocab)
-                places.append(int(chance.pick(laws[index, place][None], [first + slot], among)[0]))
-        n = len(places)
-        ids, rows = self._ids[chosen[:n]], (list(range(n)), [0, *places[: n - 1]])
-        return _at(ids, places), self._wide(ids, laws[rows]), lambda: self._wide(ids, self._sure(table[rows]))
+                place = int(chance.pick(laws[slot, place][None], [first + slot], among)[0])
+            places.append(place)
+        ids, rows = self._ids[chosen], (chosen, [0, *places[:-1]])
+        return _at(ids, places), self._wide(ids, laws[rows]), lambda: self._wide(ids, self._beliefs[rows])
 
     def best(self) -> tuple[Tensor, Callable[[], Tensor]]:
         """The most probable token of every slot behind the one before it: ids ``[g]``, and how sure the chain was of
         them, ``[g, V]``."""
         places = list(itertools.accumulate(self._table.argmax(-1).tolist(), lambda place, row: row[place], initial=0))
         rows = (list(range(len(self._ids))), places[:-1])
-        return _at(self._ids, places[1:]), lambda: self._wide(self._ids, self._sure(self._table[rows]))
+        return _at(self._ids, places[1:]), lambda: self._wide(self._ids, self._beliefs[rows])
 
-    def _sure(self, rows: Tensor) -> Tensor:
-        """``rows [..., k]`` of logits as beliefs, float64."""
-        return certainty(rows, self._sampling)
+    @cached_property
+    def _laws(self) -> Tensor:
+        """``[g, k before, k]`` float64: q of each slot's candidates, behind each candidate of the slot before it."""
+        return process(self._table, self._sampling)
+
+    @cached_property
+    def _beliefs(self) -> Tensor:
+        """The same, of how sure the chain is."""
+        return certainty(self._table, self._sampling) if self._greedy else self._laws
 
     def _wide(self, ids: Tensor, rows: Tensor) -> Tensor:
         """``rows [n, k]`` of the candidates ``ids [n, k]`` as ``[n, V]``."""
@@ -123,7 +130,7 @@ class Chain:
 
     def ranked(self) -> Ranked:
         """What follows a candidate in the next slot, the most probable first: rows for :func:`best_first`."""
-        best = self._sure(self._table).log().sort(dim=-1, descending=True, stable=True)
+        best = self._beliefs.log().sort(dim=-1, descending=True, stable=True)
         values, order, ids = best.values.tolist(), best.indices.tolist(), self._ids.tolist()
 
         def row(slot: int, place: int) -> tuple[list[float], list[int], list[int]]:

@@ -11,21 +11,27 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specdiff_core import flags
 from specdiff_core.bench.command import add_bench
-from specdiff_core.config import check_prompt
+from specdiff_core.config import DecodeConfig, check_prompt
 from specdiff_core.errors import ConfigError, SpecDiffError
 from specdiff_core.events import Committed, Event, PiecesSeen
+from specdiff_core.methods import BASELINE, METHODS, PLAIN, race_lanes
+from specdiff_core.metrics import fold
 from specdiff_core.registry import PAIRS, DrafterSpec
-from specdiff_core.summary import header_of, race_summary, run_summary
+from specdiff_core.summary import header_of, methods_summary, race_summary, run_summary
 from specdiff_core.trace import read_trace, write_trace
 from specdiff_core.train.command import add_train
 
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+
 SOURCE_MARKS = {"draft": ("", ""), "bonus": ("{", "}"), "residual": ("[", "]"), "target": ("[", "]")}
+BUSY = "busy machine: threads had to wait for a processor, so a speed-up may be many times too large or too small"
 LEGEND = "plain: accepted from the draft · [corrected by the target] · {the target's bonus after a full window}"
 
 
@@ -42,7 +48,11 @@ def build_parser() -> argparse.ArgumentParser:
         return sub
 
     decode = command("decode", run_decode, "Decode one prompt.")
-    race = command("race", run_race, "Decode one prompt vanilla and drafted, one after the other, and compare.")
+    race = command(
+        "race",
+        run_race,
+        "Decode one prompt vanilla and drafted, or by several methods, one after the other, and compare.",
+    )
     for sub in (decode, race):
         sub.add_argument("--prompt", required=True, metavar="TEXT", help="the text to continue")
         flags.add_settings(sub)
@@ -50,7 +60,13 @@ def build_parser() -> argparse.ArgumentParser:
         sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
         sub.add_argument("--trace", metavar="FILE", type=Path, help="record every event (.jsonl or .jsonl.gz)")
     race.add_argument(
-        "--repeats", type=int, default=1, metavar="N", help="measure both lanes N times, interleaved [default 1]"
+        "--repeats", type=int, default=1, metavar="N", help="measure every lane N times, interleaved [default 1]"
+    )
+    race.add_argument(
+        "--methods",
+        metavar="LIST",
+        help="race several methods, each with its own drafter and window, against vanilla: "
+        + ",".join(method.name for method in METHODS if method.name != BASELINE),
     )
     add_bench(commands)
     replay = command("replay", run_replay, "Print a recorded trace; needs no model, no tokenizer and no torch.")
@@ -111,35 +127,85 @@ def run_decode(args: argparse.Namespace) -> None:
 
 
 def run_race(args: argparse.Namespace) -> None:
-    """``race``: both lanes, one after the other, so that neither disturbs the other; repeats change the order."""
+    """``race``: all lanes, one after the other, so that none disturbs another; repeats change the order."""
+    if args.methods is not None and (own := ({"drafter", *PLAIN} & vars(args).keys())):
+        raise ConfigError(
+            f"--methods and {flags.flag(min(own))} exclude each other.",
+            field="methods",
+            hint="A method has its own drafter and window; without --methods every setting is yours.",
+        )
     config = flags.read_settings(args)
     check_prompt(args.prompt)
     if args.repeats < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     flags.check_target(args.trace, "trace")
-    engine = flags.open_engine(args, config.pair, [config.drafter])
-    lanes = {"vanilla": dataclasses.replace(config, drafter="none"), "drafted": config}
-    for settings in lanes.values():  # first passes allocate and compile; they are not measured
-        warm = dataclasses.replace(settings, max_new_tokens=min(16, config.max_new_tokens))
-        list(engine.decode(args.prompt, warm, narrate=False))
-    runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
-    for repeat in range(args.repeats):
-        for lane in sorted(lanes, reverse=repeat % 2 == 0):  # vanilla first, then drafted first
-            flags.say(f"measuring {lane}, {repeat + 1} of {args.repeats}")
-            events = engine.decode(args.prompt, lanes[lane], narrate=args.trace is not None)
-            runs[lane].append(list(events))
-    summary = race_summary(runs["vanilla"], runs["drafted"])
-    print(args.prompt + plain(summary["text"]))
-    for lane in lanes:
-        print(f"\n{lane}\n" + "\n".join(describe(summary[lane])))
-    print("\n" + speed_line(summary, config.rule.value))
+    lanes = {BASELINE: dataclasses.replace(config, drafter="none"), "drafted": config}
+    if args.methods is not None:
+        lanes = race_lanes(config, [name.strip() for name in args.methods.split(",") if name.strip()])
+        if len(lanes) < 2:
+            raise ConfigError("A race needs a method beside vanilla.", field="methods", hint="Try --methods dflash.")
+    engine = flags.open_engine(args, config.pair, [settings.drafter for settings in lanes.values()])
+    runs = measure_lanes(engine, args.prompt, lanes, args.repeats, narrate=args.trace is not None)
+    summary: dict[str, Any]
+    if args.methods is not None:
+        summary = methods_summary(runs, BASELINE)
+        print("\n".join(table(summary)))
+        order = [fold(run).seconds for run in runs[BASELINE]]
+    else:
+        summary = race_summary(runs[BASELINE], runs["drafted"])
+        print(args.prompt + plain(summary["text"]))
+        for lane in lanes:
+            print(f"\n{lane}\n" + "\n".join(describe(summary[lane])))
+        print("\n" + speed_line(summary, config.rule.value))
+        order = summary["speedups"]
     if args.trace is not None:
-        kept = middle(summary["speedups"]) if len(summary["speedups"]) == args.repeats else -1
+        kept = middle(order) if len(order) == args.repeats else -1
         write_trace(args.trace, {lane: runs[lane][kept] for lane in lanes}, title=args.prompt[:80])
         if kept >= 0 and args.repeats > 1:
-            print(f"{args.trace.name} holds repeat {kept + 1}, the one in the middle of the speed-ups")
+            what = "the speed-ups" if args.methods is None else "vanilla's times"
+            print(f"{args.trace.name} holds repeat {kept + 1}, the one in the middle of {what}")
     if args.json:
         print(json.dumps(summary, ensure_ascii=False))
+
+
+def measure_lanes(
+    engine: Engine, prompt: str, lanes: Mapping[str, DecodeConfig], repeats: int, *, narrate: bool
+) -> dict[str, list[list[Event]]]:
+    """Each lane's runs, interleaved: in their order, then in the opposite one."""
+    for settings in lanes.values():  # first passes allocate and compile; they are not measured
+        warm = dataclasses.replace(settings, max_new_tokens=min(16, settings.max_new_tokens))
+        list(engine.decode(prompt, warm, narrate=False))
+    runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
+    for repeat in range(repeats):
+        for lane in list(lanes)[:: 1 if repeat % 2 == 0 else -1]:
+            flags.say(f"measuring {lane}, {repeat + 1} of {repeats}")
+            runs[lane].append(list(engine.decode(prompt, lanes[lane], narrate=narrate)))
+    return runs
+
+
+def table(summary: dict[str, Any]) -> list[str]:
+    """A race of several methods for people, one line each."""
+    rows = [("method", "speed-up", "τ", "tokens/s", "text", "law")]
+    for lane, told in summary["lanes"].items():
+        speed, spread = "failed" if told["failed"] else "not defined" if told["config"] else "not run", ""
+        if told["speedup"] is not None:
+            speed = f"{told['speedup']:.2f}×"
+            low, high = told["speedup_least"], told["speedup_largest"]
+            spread = f" ({low:.2f}–{high:.2f})" if len(told["speedups"]) > 1 and lane != BASELINE else ""
+        tau, rate = told["tau"], told["tokens_per_second"]
+        rows.append(
+            (
+                lane,
+                speed + spread,
+                "not defined" if tau is None else f"{tau:.2f}",
+                "not defined" if rate is None else f"{rate:.1f}",
+                {True: "as vanilla", False: "another", None: ""}[told["same_text_as_vanilla"]],
+                {True: "the target's", False: "NOT guaranteed", None: ""}[told["lossless"]],
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return lines + ([BUSY] if summary["quiet"] is False else [])
 
 
 def middle(values: Sequence[float]) -> int:
@@ -163,6 +229,11 @@ def run_replay(args: argparse.Namespace) -> None:
     if {"vanilla", "drafted"} <= summaries.keys():
         race = race_summary([trace.lanes["vanilla"]], [trace.lanes["drafted"]])
         print(speed_line(race, race["drafted"]["rule"]))
+    else:
+        known = {method.name for method in METHODS}
+        lanes = {lane: [run] for lane, run in trace.lanes.items() if run and lane in known}
+        if BASELINE in lanes and len(lanes) > 1:
+            print("\n" + "\n".join(table(methods_summary(lanes, BASELINE))))
     if args.json:
         print(json.dumps({"title": trace.title, "schema": trace.schema, "lanes": summaries}, ensure_ascii=False))
 
@@ -243,9 +314,8 @@ def speed_line(summary: dict[str, Any], rule: str | None) -> str:
         spread = f"{summary['repeats']} repeats: {low:.2f}× to {high:.2f}×, median {summary['speedup_median']:.2f}×"
     same = "the same text" if summary["same_text_as_vanilla"] else "another text"
     law = "the same law" if summary["lossless"] else "law NOT guaranteed"
-    busy = "\nbusy machine: threads had to wait for a processor, so this may be many times too large or too small"
     told = f"speed-up {summary['speedup']:.2f}× ({spread}); {same} as vanilla, {law} (rule {rule})"
-    return told + (busy if summary["quiet"] is False else "")
+    return told + (f"\n{BUSY}" if summary["quiet"] is False else "")
 
 
 def plain(text: str) -> str:

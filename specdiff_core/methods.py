@@ -4,6 +4,7 @@ drawing. A method is a drafter and how it is used; what a pair lacks is found by
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,8 +43,11 @@ PLAIN: dict[str, Any] = {
 }
 """Settings that a method may have; a method that says nothing about one takes this."""
 
+BASELINE = "vanilla"
+"""The method that every race measures, and first: the baseline of every speed-up."""
+
 METHODS: tuple[Method, ...] = (
-    Method(name="vanilla", label="Vanilla", paper="one target pass per token", settings={"drafter": "none"}),
+    Method(name=BASELINE, label="Vanilla", paper="one target pass per token", settings={"drafter": "none"}),
     Method(
         name="autoregressive",
         label="Small autoregressive drafter",
@@ -124,6 +128,7 @@ def find_method(name: str) -> Method:
             return method
     raise ConfigError(
         f"There is no method called {str(name)[:40]!r}.",
+        field="methods",
         hint=f"Choose from: {', '.join(method.name for method in METHODS)}.",
     )
 
@@ -136,3 +141,24 @@ def methods_of(pair: str) -> tuple[Method, ...]:
     """
     names = {spec.name for spec in find_pair(pair).drafters}
     return tuple(method for method in METHODS if method.drafter in names)
+
+
+def race_lanes(base: DecodeConfig, names: Iterable[str]) -> dict[str, DecodeConfig]:
+    """What a race of ``names`` and the baseline decodes: the baseline, then the others in their order here.
+
+    Args:
+        base: what all lanes share; what a method is, replaces it.
+
+    Raises:
+        ConfigError: a name is no method, or the pair has no drafter for one.
+    """
+    chosen = {BASELINE, *(find_method(name).name for name in names)}
+    here = methods_of(base.pair)
+    if missing := chosen - {method.name for method in here}:
+        raise ConfigError(
+            f"The pair {base.pair!r} has no drafter for {', '.join(sorted(missing))}.",
+            field="methods",
+            hint=f"Choose among {', '.join(method.name for method in here)}.",
+        )
+    lanes = {method.name: method.config(base) for method in here if method.name in chosen}
+    return dict(sorted(lanes.items(), key=lambda lane: lane[0] != BASELINE))

@@ -26,8 +26,8 @@ class Chance(Protocol):
     """Everything that drafting or verification may leave to chance. Tests replace it by an exact enumerator."""
 
     def pick(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
-        """Draw one column per row of ``probs [n, V]`` for absolute ``positions``; returns ``[n]`` int64. A column is
-        an id, except of ``among``."""
+        """Draw one column per row of ``probs [n, V]``, or ``[n, k]`` with ``among``, for absolute ``positions``;
+        returns ``[n]`` int64: ids, or with ``among`` places in its rows."""
 
     def accept(self, threshold: float) -> tuple[bool, float]:
         """Whether an event of probability ``threshold`` happens, and the draw u that decided it (u < threshold)."""
@@ -47,7 +47,7 @@ def _seed(*parts: int | str) -> int:
 
 
 def _certain(probs: Tensor) -> Tensor | None:
-    """The ids of one-hot rows (a greedy model), which no draw could change; None where anything is left to chance."""
+    """The columns of one-hot rows, which no draw could change (a greedy model's); None where chance has a say."""
     best = probs.max(-1)
     return best.indices if bool((best.values == 1.0).all()) else None
 

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from specdiff_core.events import Event, Finished, RunStarted, Verified
+from specdiff_core.events import Event, Failed, Finished, RunStarted, Verified
 from specdiff_core.metrics import Metrics, fold
 
 CROWDED = 0.2
@@ -99,4 +99,36 @@ def race_summary(vanilla: Sequence[Sequence[Event]], drafted: Sequence[Sequence[
         "same_text_as_vanilla": last["vanilla"]["token_ids"] == last["drafted"]["token_ids"],
         "text": last["drafted"]["text"],
         **last,
+    }
+
+
+AGAINST = ("speedup", "speedup_median", "speedup_least", "speedup_largest", "speedups", "same_text_as_vanilla")
+"""What :func:`race_summary` says of a lane against the baseline."""
+
+
+def methods_summary(lanes: Mapping[str, Sequence[Sequence[Event]]], baseline: str) -> dict[str, Any]:
+    """A race of several methods over n interleaved repeats: of each lane the numbers of its last run, and how it did
+    against ``baseline``, which is one of them.
+
+    A lane that failed says why. What did not end, or has a baseline that did not, is compared with nothing; what never
+    began claims no law.
+    """
+    ended = {lane for lane, runs in lanes.items() if all(final(run) is not None for run in runs)}
+    races = {lane: race_summary(lanes[baseline], lanes[lane]) for lane in lanes if {lane, baseline} <= ended}
+    told = {}
+    for lane, runs in lanes.items():
+        failed = next((event for run in runs for event in run if isinstance(event, Failed)), None)
+        alone = run_summary(runs[-1])
+        if header_of(runs[-1]) is None:
+            alone["lossless"] = None
+        against = {name: races[lane][name] if lane in races else None for name in AGAINST}
+        reason = None if failed is None else f"{failed.message} {failed.hint}".strip()
+        told[lane] = {**against, "failed": reason, **alone}
+    quiet = [race["quiet"] for race in races.values()]
+    laws = [lane["lossless"] for lane in told.values() if lane["lossless"] is not None]
+    return {
+        "repeats": len(lanes[baseline]),
+        "quiet": False if False in quiet else None if None in quiet or not quiet else True,
+        "lossless": all(laws) if laws else None,
+        "lanes": told,
     }

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -20,10 +20,10 @@ from types import ModuleType
 import pytest
 from app_fakes import FakeDecoder
 
-from app import build, launch, scripts, session
-from app.endpoint import race_endpoint
+from app import build, launch, pages, race, scripts, session
+from app.endpoint import methods_endpoint, race_endpoint
 from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import PairUnavailable
+from specdiff_core.errors import PairUnavailable, WeightsError
 from specdiff_core.registry import PAIRS
 from specdiff_core.trace import write_trace
 
@@ -167,6 +167,41 @@ def test_the_endpoint_is_typed_and_documented() -> None:
     for spec in PAIRS.values():
         for drafter in spec.drafters:
             assert f'"{drafter.name}"' in str(race.__doc__)
+
+
+def test_the_endpoint_of_several_methods() -> None:
+    """Typed, documented, and with a refusal in words; of each lane its numbers, and why a lane failed."""
+    import gradio as gr
+
+    def decoder(pair: str, drafter: str, progress: Callable[[str], None]) -> FakeDecoder:
+        if drafter == "mdlm":
+            raise WeightsError("model.safetensors is missing.", hint="Restore the folder.")
+        if drafter == "eagle":
+            raise RuntimeError("never foreseen")
+        return FakeDecoder(waiting=0.9)
+
+    race_methods = methods_endpoint(partial(session.results, decoder, planner=race.plan))
+    parameters = inspect.signature(race_methods).parameters
+    assert set(parameters) == {"prompt", "methods", "include_events", *race.SETTINGS}
+    assert race.SETTINGS == pages.RACE_SETTINGS
+    defaults = DecodeConfig().to_dict()
+    for name, parameter in parameters.items():
+        assert f"            {name}: " in str(race_methods.__doc__)
+        assert name not in defaults or parameter.default == defaults[name]
+    assert all(f'"{name}"' in str(race_methods.__doc__) for _, name in race.choices("embedded"))
+    told = list(race_methods("Once", ["specdiff", "dflash"], max_new_tokens=16, include_events=True))[-1]
+    assert list(told["lanes"]) == list(told["events"]) == ["vanilla", "specdiff", "dflash"]
+    fast, failed = told["lanes"]["dflash"], told["lanes"]["specdiff"]
+    assert fast["speedup"] > 1 and fast["new_tokens"] == 16 and fast["failed"] is None
+    assert failed["failed"] == "model.safetensors is missing. Restore the folder." and failed["speedup"] is None
+    assert told["lossless"] is True and told["lanes"]["vanilla"]["speedup"] == 1
+    assert told["quiet"] is False, "a lane that failed hides no busy machine"
+    assert failed["lossless"] is None and failed["same_text_as_vanilla"] is None, "it claims nothing"
+    json.dumps(told)
+    lost = list(race_methods("Once", ["eagle"]))[-1]["lanes"]["eagle"]
+    assert re.search(r"under run \w+", lost["failed"]), "whoever reads it finds the log"
+    with pytest.raises(gr.Error, match="no method called"):
+        list(race_methods("Once", ["nonsense"]))
 
 
 def test_the_endpoint_refuses_in_words() -> None:

@@ -50,7 +50,7 @@ def test_the_lanes_are_the_methods_in_their_order_and_vanilla_is_first() -> None
         ({"methods": []}, "methods", "2 to 6"),
         ({"methods": ["vanilla"]}, "methods", "1 is chosen"),
         ({"methods": [method.name for method in METHODS]}, "methods", f"{len(METHODS)} are chosen"),
-        ({"methods": ["nonsense"]}, "", "no method called 'nonsense'"),
+        ({"methods": ["nonsense"]}, "methods", "no method called 'nonsense'"),
         ({"methods": "dflash"}, "methods", "list of names"),
         ({"methods": None}, "methods", "list of names"),
         ({"methods": [7]}, "methods", "list of names"),

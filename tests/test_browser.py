@@ -608,6 +608,19 @@ def test_the_python_client(address: str) -> None:
         assert "Traceback" not in str(caught.value)
 
 
+def test_the_python_client_races_several_methods(address: str) -> None:
+    """``/race_methods``: the Race tab for programs."""
+    from gradio_client import Client
+
+    client = Client(address, verbose=False)
+    chosen = ["autoregressive", "markov_tree"]
+    told = client.predict(prompt="Once", methods=chosen, max_new_tokens=12, api_name="/race_methods")
+    assert list(told["lanes"]) == ["vanilla", *chosen] and told["lossless"] is True
+    assert all(lane["new_tokens"] == 12 and lane["speedup"] >= 1 for lane in told["lanes"].values())
+    with pytest.raises(Exception, match="2 to 6 methods"):
+        client.predict(prompt="Once", methods=[], api_name="/race_methods")
+
+
 def test_the_mcp_tool(address: str) -> None:
     """The same function is a tool with described parameters."""
     mcp = pytest.importorskip("mcp", reason="the mcp extra of Gradio is not installed")
@@ -620,12 +633,12 @@ def test_the_mcp_tool(address: str) -> None:
         ):
             await client.initialize()
             tools = (await client.list_tools()).tools
-            tool = next(item for item in tools if item.name.endswith("race"))
+            tool = next(item for item in tools if item.name.endswith("_race"))
             return tools, (tool, await client.call_tool(tool.name, {"prompt": "Once", "max_new_tokens": 8}))
 
     with ThreadPoolExecutor(1) as thread:  # Playwright's loop runs in this one
         tools, (tool, result) = thread.submit(asyncio.run, call()).result(60)
-    assert len(tools) == 1, "only the race is public"
+    assert len(tools) == 2, "only the races are public"
     assert "Tokens drafted per round" in json.dumps(tool.inputSchema)
     told = ast.literal_eval(result.content[0].text)  # Gradio writes a dict as Python does
     assert told["speedup"] > 1 and told["drafted"]["new_tokens"] == 8

@@ -245,3 +245,20 @@ def test_shared_noise_belongs_to_an_id_not_to_a_candidate() -> None:
     for first in range(40):
         places = chance.pick(probs, [first, first + 1], Candidates(ids, 7))
         assert ids.gather(-1, places[:, None])[:, 0].tolist() == chance.pick(wide, [first, first + 1]).tolist()
+
+
+@pytest.mark.parametrize("slots", [[1], [0, 1]])
+def test_a_chain_draws_with_the_noise_of_the_ids_that_it_draws(slots: list[int]) -> None:
+    """Also where the first slot is known: each slot's candidates are its own."""
+    generator = torch.Generator().manual_seed(1)
+    for first in range(30):
+        chained = Chain(
+            lambda before, candidates: torch.randn(*before.shape, candidates.shape[1], generator=generator).double(),
+            torch.randn(2, 90, dtype=torch.float64, generator=generator),
+            [5 if 0 not in slots else None, None],
+            anchor=0,
+            sampling=WARM,
+        )
+        chance = SharedGumbel(7, "draft", first)
+        ids, q, _ = chained.draw(slots, chance, first)
+        assert ids.tolist() == chance.pick(q, [first + slot for slot in slots]).tolist()

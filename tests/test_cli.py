@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from specdiff_core import cli, flags
-from specdiff_core.config import DecodeConfig
+from specdiff_core.config import DecodeConfig, Rule
 from specdiff_core.errors import ContextOverflow, SpecDiffError
-from specdiff_core.events import Finished
-from specdiff_core.trace import read_trace
+from specdiff_core.events import Failed, Finished
+from specdiff_core.summary import methods_summary
+from specdiff_core.trace import read_trace, write_trace
 from tests.app_fakes import FakeDecoder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -161,6 +162,79 @@ def test_race_interleaves_and_tells_its_spread(
     lanes = read_trace(trace).lanes
     assert list(lanes) == ["vanilla", "drafted"]
     assert all(isinstance(events[-1], Finished) for events in lanes.values())
+
+
+def test_a_race_of_several_methods(fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Vanilla first, each method with its own settings, every repeat in the opposite order; a line for each."""
+    trace = tmp_path / "race.jsonl.gz"
+    words = (
+        "race",
+        "--prompt",
+        "Once",
+        "--max-new-tokens",
+        "30",
+        "--methods",
+        "markov_tree, specdiff",
+        "--repeats",
+        "2",
+    )
+    status, out, _ = run(capsys, *words, "--json", "--trace", str(trace))
+    assert status == 0
+    order = [(config.drafter, config.tree_nodes, config.max_new_tokens) for _, config in fake.calls]
+    lanes = [("none", 0), ("mdlm", 0), ("block_markov", 16)]
+    warm, measured = [(*lane, 16) for lane in lanes], [(*lane, 30) for lane in lanes]
+    assert order == [*warm, *measured, *measured[::-1]]
+    found = json.loads(out.splitlines()[-1])
+    told = found["lanes"]
+    assert list(told) == list(read_trace(trace).lanes) == ["vanilla", "specdiff", "markov_tree"]
+    assert told["vanilla"]["speedup"] == 1 and told["vanilla"]["drafter"] == "none"
+    rates = [told[lane]["tokens_per_second"] for lane in ("specdiff", "vanilla")]
+    assert told["specdiff"]["speedup"] == pytest.approx(rates[0] / rates[1])
+    assert len(told["specdiff"]["speedups"]) == found["repeats"] == 2 and found["lossless"] is True
+    rows = [line.split() for line in out.splitlines()[:4]]
+    assert [row[0] for row in rows] == ["method", *told]
+    assert rows[2][1] == f"{told['specdiff']['speedup']:.2f}×" and "as vanilla" in out
+    assert "race.jsonl.gz holds repeat 1, the one in the middle of vanilla's times" in out
+    again = run(capsys, "replay", str(trace))[1]
+    assert again.splitlines()[-4].split()[:2] == ["method", "speed-up"] and again.splitlines()[-2].startswith(
+        "specdiff"
+    )
+
+
+def test_what_did_not_run_is_compared_with_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A trace with lanes that failed, that never began and that nobody knows; then one whose baseline was cut short."""
+    trace = tmp_path / "race.jsonl"
+    whole = {name: list(FakeDecoder().decode("Once", DecodeConfig(drafter=name))) for name in ("none", "block")}
+    failed = Failed(code="weights", message="A file is missing.", hint="Restore it.")
+    naive = list(FakeDecoder().decode("Once", DecodeConfig(drafter="mdlm", rule=Rule.NAIVE)))
+    lanes = {"vanilla": whole["none"], "dflash": whole["block"], "specdiff": naive, "eagle": [failed], "x" * 99: naive}
+    write_trace(trace, {**lanes, "markov": []})
+    rows = {row.split()[0]: row for row in run(capsys, "replay", str(trace))[1].splitlines()[-7:] if row}
+    assert list(rows) == ["plain:", "method", "vanilla", "dflash", "specdiff", "eagle"]
+    assert "×" in rows["dflash"] and rows["dflash"].endswith("the target's")
+    assert rows["specdiff"].endswith("NOT guaranteed")
+    assert rows["eagle"].split()[1] == "failed" and not rows["eagle"].endswith(("the target's", "NOT guaranteed"))
+    told = methods_summary({"vanilla": [whole["none"][:-1]], "dflash": [whole["block"]], "markov": [[]]}, "vanilla")
+    assert told["lanes"]["dflash"]["speedup"] is None and told["lanes"]["dflash"]["same_text_as_vanilla"] is None
+    assert (told["quiet"], told["lossless"], told["lanes"]["markov"]["lossless"]) == (None, True, None)
+    assert methods_summary({"vanilla": [[]]}, "vanilla")["lossless"] is None
+    assert [row.split()[1:3] for row in cli.table(told)[2:]] == [["not", "defined"], ["not", "run"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--methods", "nonsense"), "no method called 'nonsense'"),
+        (("--methods", " ,vanilla"), "a method beside vanilla"),
+        (("--methods", "dflash", "--gamma", "4"), "--methods and --gamma exclude each other"),
+        (("--methods", "dflash", "--pair", "gpt2-mdlm"), "has no drafter for dflash"),
+    ],
+)
+def test_methods_that_cannot_race_are_told_before_the_work(
+    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
+) -> None:
+    status, _, err = run(capsys, "race", "--prompt", "Once", *words)
+    assert status == 2 and told in err and "hint: " in err and not fake.calls
 
 
 def test_the_trace_of_a_race_is_its_middle_repeat() -> None:
