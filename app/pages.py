@@ -96,7 +96,7 @@ METHODS_PYTHON = """from gradio_client import Client
 client = Client("{origin}")
 result = client.predict(
     prompt="Once upon a time, a small lighthouse",
-    methods=["autoregressive", "eagle2", "markov_tree"],
+    methods=["eagle2", "markov_tree"],
     api_name="/race_methods",
 )
 for name, lane in result["lanes"].items():
@@ -163,7 +163,7 @@ def api(origin: str = "http://127.0.0.1:7860/") -> str:
             MCP.format(origin=origin),
         ),
         card("Command line", "The same run without a page. “Open trace” shows the file it wrote.", SHELL),
-        class_="sd-lessons",
+        class_="sd-lessons sd-endpoints",
     )
     return cards + parameters()
 
