@@ -633,7 +633,7 @@ def test_the_mcp_tool(address: str) -> None:
         ):
             await client.initialize()
             tools = (await client.list_tools()).tools
-            tool = next(item for item in tools if item.name.endswith("_race"))
+            tool = next(item for item in tools if item.name.endswith("race"))
             return tools, (tool, await client.call_tool(tool.name, {"prompt": "Once", "max_new_tokens": 8}))
 
     with ThreadPoolExecutor(1) as thread:  # Playwright's loop runs in this one
