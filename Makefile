@@ -8,8 +8,10 @@ format:
 	.venv/bin/python -m ruff check --fix .
 	.venv/bin/python -m ruff format .
 
-# Everything in BENCHMARKS.md, on a quiet machine: make bench CORPUS=folder (prompts come from its validation text)
+# Everything in BENCHMARKS.md, on a quiet machine: make bench CORPUS=folder (prompts come from its validation text);
+# on a machine of another kind beside it: REPORT=BENCHMARKS-AMD.md
 CORPUS ?= corpus
+REPORT ?= BENCHMARKS.md
 PY ?= .venv/bin/python
 BENCH = $(PY) -m specdiff_core bench --prompts runs/bench/prompts.jsonl --max-new-tokens 96
 
@@ -58,7 +60,7 @@ bench:
 	$(PY) -m specdiff_core bench --measure equality --prompts runs/bench/prompts-200.jsonl --cells $(EQUAL) \
 		--dtype fp32 --max-new-tokens 24 --json runs/bench/equality.json
 	$(PY) -m app.measure --starts 8 --repeats 6 --json runs/bench/page.json
-	$(PY) -m specdiff_core bench --report BENCHMARKS.md --from $(addprefix runs/bench/,$(addsuffix .json,\
+	$(PY) -m specdiff_core bench --report $(REPORT) --from $(addprefix runs/bench/,$(addsuffix .json,\
 		greedy methods temperature-0.7 temperature-1 selection referee forwards page equality))
 	for t in 0 0.7 1; do $(PY) -m specdiff_core bench --max-new-tokens 96 --ignore-eos --repeats 1 --temperature $$t \
 		--cells $(SHOWN) --traces runs/bench/shown-traces-$$t --json runs/bench/shown-$$t.json || exit 1; done
