@@ -383,6 +383,14 @@ def test_goals_are_held_against_the_best_cell() -> None:
     assert "| NO " in section and "- block γ=4 T=1 over vanilla, dialogue: " in section
 
 
+def test_more_than_the_limit_is_no_success_but_a_machine_that_changed() -> None:
+    sweep = sweep_of(("mdlm", 4, 1.3, 1.0))
+    for share, met in ((0.85, True), (1.02, True), (1.08, False)):
+        entry = {"drafter": "mdlm", "gamma": 4, "steps": 1, "efficiency": {"of_speedup": share}}
+        found = list(outcomes([sweep, {"kind": "forwards", "cells": [entry]}]))[-1]
+        assert found.met is met and ("no loop beats its limit" in found.why) is not met
+
+
 def test_goals_of_every_kind_of_result() -> None:
     """Each result speaks about its own goals; at temperature 1, and of strangers, none is claimed."""
     sweep = sweep_of(("mdlm", 4, 1.3, 1.0))

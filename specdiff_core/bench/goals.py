@@ -16,6 +16,8 @@ MEANS = {"block": 2.2, "mdlm": 1.2}
 DIALOGUE = ("block", "dialogue", 3.0)
 """Drafter, flavour and speed-up, at the same γ and T as its mean."""
 OF_GENERATE, OF_LIMIT, ATTACHED = 1.0, 0.85, 1.05
+POSSIBLE = 1.03
+"""Of the limit: what rounding and noise may add to all of it. More was not measured at one speed of the machine."""
 OF_STOCK = (("none", "vanilla lane", "generate", OF_GENERATE), ("autoregressive", "AR lane", "assisted generate", 1.1))
 """Drafter, our lane, transformers' and how much faster ours shall be: our fastest against their fastest."""
 USABLE, FIRST_EVENT = 5.0, 3.0  # seconds
@@ -127,11 +129,13 @@ def _of_forwards(result: Result, results: Sequence[Result]) -> Iterator[Outcome]
     for entry in result["cells"]:
         if cell_name(entry) in best and entry.get("efficiency"):
             value = entry["efficiency"]["of_speedup"]
+            drift = "no loop beats its limit: sweep and bare passes met the machine at different speeds; measure again."
             yield Outcome(
                 f"{cell_name(entry)}, speed-up over its limit τ·t₁/(t_draft + t_verify)",
                 f"≥ {100 * OF_LIMIT:g} %",
                 f"{100 * value:.0f} %",
-                value >= OF_LIMIT,
+                OF_LIMIT <= value <= POSSIBLE,
+                drift if value > POSSIBLE else "",
             )
 
 
