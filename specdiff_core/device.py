@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,7 @@ def device_name(device: torch.device) -> str:
     return f"cpu: {processor()}"
 
 
+@functools.cache
 def processor() -> str:
     """The processor's name as the system tells it."""
     info = Path("/proc/cpuinfo")  # Linux; elsewhere Python knows a name, or nothing
