@@ -18,10 +18,10 @@ from typing import Any
 
 from app.cards import duration
 from app.html import element
-from specdiff_core.errors import WeightsError
-from specdiff_core.figure import Axis, Line, draw, round_ticks
-from specdiff_core.history import HISTORY, Training, read_history, rounds_of
-from specdiff_core.registry import ASSETS, EMBEDDED
+from specdiff_core.schema.figure import Axis, Line, draw, round_ticks
+from specdiff_core.schema.errors import WeightsError
+from specdiff_core.schema.history import HISTORY, Training, read_history, rounds_of
+from specdiff_core.schema.pairs import ASSETS, EMBEDDED
 
 DRAFTER = "mdlm_streak"
 READ_OFF = "read off its figure, ±1–2 %"

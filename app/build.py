@@ -17,8 +17,8 @@ from app.errors import card, new_run_id
 from app.gpu import on_gpu
 from app.html import element, json_for_script
 from app.palette import css
-from specdiff_core.registry import PAIRS
-from specdiff_core.summary import CROWDED
+from specdiff_core.schema.metrics import CROWDED
+from specdiff_core.schema.pairs import PAIRS
 
 STATIC = Path(__file__).resolve().parent / "static"
 TRACES = Path(__file__).resolve().parent.parent / "assets" / "traces"

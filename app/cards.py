@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 from app.formulas import FORMULAS
 from app.html import element
 from app.methods import WORDS
-from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import WeightsError
-from specdiff_core.history import HISTORY, read_history
-from specdiff_core.methods import Method, methods_of
-from specdiff_core.registry import DrafterSpec, find_pair
+from specdiff_core.schema.errors import WeightsError
+from specdiff_core.schema.history import HISTORY, read_history
+from specdiff_core.schema.methods import Method, methods_of
+from specdiff_core.schema.pairs import DrafterSpec, find_pair
+from specdiff_core.schema.settings import DecodeConfig
 
 
 def cost(spec: DrafterSpec) -> str:

@@ -14,7 +14,7 @@ from app.engines import Factory
 from app.gpu import on_gpu
 from app.html import json_for_script
 from app.session import Stops
-from specdiff_core.summary import CROWDED
+from specdiff_core.schema.metrics import CROWDED
 
 COMPARE = Path(__file__).resolve().parent.parent / "assets" / "compare"
 RESULTS = "results.json"

@@ -21,12 +21,12 @@ from app.controls import check_settings
 from app.engines import Factory
 from app.errors import card, new_run_id
 from app.session import BEAT, PACE, Stops, frame, refusal
-from specdiff_core.config import DecodeConfig
-from specdiff_core.decoder import Decoder, Stop
-from specdiff_core.errors import ConfigError
-from specdiff_core.events import Event
-from specdiff_core.methods import METHODS, Method, find_method, methods_of
-from specdiff_core.registry import find_pair
+from specdiff_core.schema.decoder import Decoder, Stop
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import Event
+from specdiff_core.schema.methods import METHODS, Method, find_method, methods_of
+from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
     from specdiff_core.bench.cells import Cell
@@ -108,7 +108,7 @@ class Watched:
         prompt: str,
         config: DecodeConfig,
         *,
-        narrate: bool = True,
+        detail: bool = True,
         grain: str = "step",
         stop: Stop | None = None,
         warm_up: float | None = None,
@@ -122,7 +122,7 @@ class Watched:
             raise Stopped
         self.config, self.events = config, []
         for event in self._inner.decode(
-            prompt, config, narrate=narrate, grain=grain, stop=stop or self._stop, warm_up=warm_up
+            prompt, config, detail=detail, grain=grain, stop=stop or self._stop, warm_up=warm_up
         ):
             self.events.append(event)
             yield event
@@ -214,7 +214,7 @@ class Measurement:
             engine = self._engine()
             self._hear("Trying each method, a few tokens long")
             try:
-                for _ in engine.decode(prompt, cell.config(short), narrate=False):
+                for _ in engine.decode(prompt, cell.config(short), detail=False):
                     pass
             except Stopped:
                 raise
@@ -250,8 +250,7 @@ class Measurement:
         """What was measured as a comparison with its races; None if not one turn of all methods is whole."""
         from specdiff_core.bench.comparison import comparison, table_of, whole_turns
         from specdiff_core.bench.report import report
-        from specdiff_core.bench.showcase import make_race
-        from specdiff_core.text import Vocabulary
+        from specdiff_core.bench.showcase import Vocabulary, make_race
 
         rows = whole_turns(log.rows)
         if {row["cell"] for row in rows} != set(log.header["cells"]):

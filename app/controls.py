@@ -12,10 +12,10 @@ from typing import Any
 
 import gradio as gr
 
-from specdiff_core.config import ORDER_WORDS, RULE_WORDS, SELECTION_WORDS, DecodeConfig
-from specdiff_core.config import check_prompt as check_text
-from specdiff_core.errors import ConfigError
-from specdiff_core.registry import PAIRS, PairSpec
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import PAIRS, PairSpec
+from specdiff_core.schema.settings import ORDER_WORDS, RULE_WORDS, SELECTION_WORDS, DecodeConfig
+from specdiff_core.schema.settings import check_prompt as check_text
 
 FIELDS: dict[str, dataclasses.Field[Any]] = {item.name: item for item in dataclasses.fields(DecodeConfig)}
 LONGEST_PROMPT = 20_000

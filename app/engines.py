@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable
 
 from app.gpu import is_lent
-from specdiff_core.availability import availability
-from specdiff_core.config import DecodeConfig
-from specdiff_core.decoder import Decoder
-from specdiff_core.errors import PairUnavailable
-from specdiff_core.registry import PAIRS, find_pair
+from specdiff_core.models.availability import availability
+from specdiff_core.schema.decoder import Decoder
+from specdiff_core.schema.errors import PairUnavailable
+from specdiff_core.schema.pairs import PAIRS, find_pair
+from specdiff_core.schema.settings import DecodeConfig
 
 LOG = logging.getLogger(__name__)
 Progress = Callable[[str], None]
@@ -89,7 +89,7 @@ class Engines:
             if (pair, drafter) not in self._warm:
                 self._tell("Warming up: first passes are slower, so they are not measured")
                 config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
-                for _ in engine.decode("Once upon a time", config, narrate=False):
+                for _ in engine.decode("Once upon a time", config, detail=False):
                     pass
                 self._warm.add((pair, drafter))
             return engine
@@ -112,9 +112,9 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
     if not usable:  # told at once: the hub's own client tries for half a minute, while everybody waits
         raise PairUnavailable(reason, hint="Choose another pair; the embedded one needs no network.")
     progress("Starting the numerical library")
-    from specdiff_core.device import choose_placement
     from specdiff_core.engine import Engine
     from specdiff_core.loading import load_pair
+    from specdiff_core.models.device import choose_placement
 
     return Engine(load_pair(find_pair(pair), choose_placement(), progress=progress))
 

@@ -9,7 +9,7 @@ import logging
 import uuid
 from typing import TypedDict
 
-from specdiff_core.errors import ConfigError, SpecDiffError, is_memory, no_memory
+from specdiff_core.schema.errors import ConfigError, SpecDiffError, is_memory, no_memory
 
 logger = logging.getLogger("specdiff.page")
 

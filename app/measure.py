@@ -27,13 +27,13 @@ import numpy as np
 
 from app import controls, session
 from app.remote import Remote
-from specdiff_core.config import DecodeConfig
-from specdiff_core.decoder import Decoder
-from specdiff_core.errors import PairUnavailable, SpecDiffError
-from specdiff_core.events import RunStarted
-from specdiff_core.metrics import Metrics
 from specdiff_core.provenance import provenance
-from specdiff_core.summary import final
+from specdiff_core.schema.decoder import Decoder
+from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
+from specdiff_core.schema.events import RunStarted
+from specdiff_core.schema.metrics import Metrics
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import final
 
 LANES = session.LANES
 SIDES = ("alone", "attached")
@@ -123,7 +123,7 @@ def undisturbed(engine: Decoder, prompt: str, config: DecodeConfig) -> dict[str,
     """Both lanes without narration, without a page; each after the same warm-up as on the page."""
     found = {}
     for lane, settings in session.lanes_of(config).items():
-        last = final(engine.decode(prompt, settings, narrate=False, warm_up=session.warm_up_of(lane)))
+        last = final(engine.decode(prompt, settings, detail=False, warm_up=session.warm_up_of(lane)))
         assert last is not None, "a decode ends with Finished or raises"
         found[lane] = {"seconds": last.seconds, "ids": list(last.ids), "waited": last.waited_seconds}
     return found

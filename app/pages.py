@@ -7,9 +7,9 @@ import dataclasses
 from app import alignment
 from app import cards as methods
 from app.html import element
-from specdiff_core.config import DecodeConfig
-from specdiff_core.methods import BASELINE, METHODS
-from specdiff_core.registry import PAIRS
+from specdiff_core.schema.methods import BASELINE, METHODS
+from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.settings import DecodeConfig
 
 NAMES = {
     "pair": tuple(PAIRS),

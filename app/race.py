@@ -14,9 +14,9 @@ import gradio as gr
 from app import controls, scripts
 from app.html import element
 from app.session import Plan
-from specdiff_core.errors import ConfigError
-from specdiff_core.methods import BASELINE, METHODS, methods_of, race_lanes
-from specdiff_core.registry import PAIRS
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.methods import BASELINE, METHODS, methods_of, race_lanes
+from specdiff_core.schema.pairs import PAIRS
 
 FEWEST, MOST = 2, 6
 """Lanes of a race, vanilla among them."""

@@ -22,10 +22,10 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from app.engines import Engines, Loader, Progress, load_engine
-from specdiff_core.config import DecodeConfig
-from specdiff_core.decoder import Decoder, Stop
-from specdiff_core.errors import SpecDiffError
-from specdiff_core.events import Event, RunStarted
+from specdiff_core.schema.decoder import Decoder, Stop
+from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.events import Event, RunStarted
+from specdiff_core.schema.settings import DecodeConfig
 
 STOP = "stop"
 """Ends the call under way; where none is, nothing happens."""
@@ -48,7 +48,7 @@ class Call:
     pair: str
     prompt: str = ""
     config: DecodeConfig | None = None
-    narrate: bool = True
+    detail: bool = True
     grain: str = "step"
     warm_up: float | None = None
 
@@ -172,7 +172,7 @@ class Remote:
 
 
 class RemoteDecoder:
-    """A pair in the other process; a :class:`~specdiff_core.decoder.Decoder`."""
+    """A pair in the other process; a :class:`~specdiff_core.schema.decoder.Decoder`."""
 
     def __init__(self, remote: Remote, pipe: Pipe, pair: str) -> None:
         self._remote, self._pipe, self._pair = remote, pipe, pair
@@ -182,13 +182,13 @@ class RemoteDecoder:
         prompt: str,
         config: DecodeConfig,
         *,
-        narrate: bool = True,
+        detail: bool = True,
         grain: str = "step",
         stop: Stop | None = None,
         warm_up: float | None = None,
     ) -> Iterator[Event]:
         """Yield the events of one decode."""
-        return self._remote.decode(Call(self._pair, prompt, config, narrate, grain, warm_up), self._pipe, stop)
+        return self._remote.decode(Call(self._pair, prompt, config, detail, grain, warm_up), self._pipe, stop)
 
 
 def engines_elsewhere(load: Loader = load_engine) -> Engines:
@@ -242,7 +242,7 @@ def _answer(call: Any, connection: Pipe, stop: threading.Event, load: Loader, lo
     sent = -math.inf
     engine = loaded[call.pair]
     events = engine.decode(
-        call.prompt, call.config, narrate=call.narrate, grain=call.grain, stop=stop, warm_up=call.warm_up
+        call.prompt, call.config, detail=call.detail, grain=call.grain, stop=stop, warm_up=call.warm_up
     )
     try:
         for event in events:

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 from app.controls import check_prompt, check_settings, in_short
 from app.engines import Factory
 from app.errors import card, new_run_id
-from specdiff_core.config import DecodeConfig
-from specdiff_core.decoder import Decoder
-from specdiff_core.errors import TraceError
-from specdiff_core.events import Committed, Event, Failed, Finished, PiecesSeen, RunStarted
-from specdiff_core.trace import dump_trace, event_to_dict, read_trace
+from specdiff_core.schema.decoder import Decoder
+from specdiff_core.schema.errors import TraceError
+from specdiff_core.schema.events import Committed, Event, Failed, Finished, PiecesSeen, RunStarted
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import dump_trace, event_to_dict, read_trace
 
 BEAT = 0.75
 """Seconds between heartbeats: a generator that never yields never hears that its tab was closed. Each takes some

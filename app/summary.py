@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specdiff_core.events import Event
-from specdiff_core.methods import BASELINE
-from specdiff_core.summary import CROWDED, methods_summary, race_summary, run_summary
-from specdiff_core.trace import event_to_dict
+from specdiff_core.schema.events import Event
+from specdiff_core.schema.methods import BASELINE
+from specdiff_core.schema.metrics import CROWDED
+from specdiff_core.schema.summary import methods_summary, race_summary, run_summary
+from specdiff_core.schema.trace import event_to_dict
 
 
 def summarise(lanes: Mapping[str, Sequence[Event]], *, with_events: bool = False) -> dict[str, Any]:

@@ -14,19 +14,20 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+import msgspec
 import torch
 
-from specdiff_core.clock import DeviceClock
-from specdiff_core.config import DecodeConfig, check_prompt
-from specdiff_core.controller import Auto, Fixed
-from specdiff_core.decode import speculate
-from specdiff_core.decoder import Stop
-from specdiff_core.device import device_name
+from specdiff_core.decoding.clock import DeviceClock
+from specdiff_core.decoding.controller import Auto, Fixed
+from specdiff_core.decoding.loop import speculate
+from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.drafters.base import Drafter
-from specdiff_core.errors import ConfigError, ContextOverflow, is_memory, no_memory
-from specdiff_core.events import Event, Finished, RunStarted
-from specdiff_core.target import Target
-from specdiff_core.text import with_pieces
+from specdiff_core.models.device import device_name
+from specdiff_core.models.target import Target
+from specdiff_core.schema.decoder import Stop
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, is_memory, no_memory
+from specdiff_core.schema.events import Event, Finished, RunStarted
+from specdiff_core.schema.settings import DecodeConfig, check_prompt
 
 if TYPE_CHECKING:
     from specdiff_core.loading import LoadedPair
@@ -92,7 +93,7 @@ class Engine:
         prompt: str,
         config: DecodeConfig,
         *,
-        narrate: bool = True,
+        detail: bool = True,
         grain: str = "step",
         stop: Stop | None = None,
         warm_up: float | None = None,
@@ -101,7 +102,7 @@ class Engine:
         """Decode ``prompt``: RunStarted, the loop's events with the text of their ids, Finished.
 
         Args:
-            narrate: emit every step, or only what metrics need.
+            detail: emit every step, or only what metrics need.
             grain: how finely the clock synchronises (``step`` or ``total``).
             stop: when set, the run ends with reason ``stopped`` before the next pass.
             warm_up: seconds for which the first tokens are decoded off the clock, once at least, behind RunStarted.
@@ -124,7 +125,7 @@ class Engine:
             until = time.monotonic() + (warm_up or 0.0)
             while warm_up is not None and not stopped():
                 off = DeviceClock(self.pair.placement.device, "total")
-                for _ in speculate(ids, short, self.target, drafter, off, ends=ends, narrate=False, stopped=stopped):
+                for _ in speculate(ids, short, self.target, drafter, off, ends=ends, detail=False, stopped=stopped):
                     pass
                 if time.monotonic() >= until:
                     break
@@ -138,13 +139,13 @@ class Engine:
             clock,
             controller=controller,
             ends=ends,
-            narrate=narrate,
+            detail=detail,
             stopped=stopped,
         )
         header = self._header(prompt, ids, config, clock)
         events = self._worded(header, warm, loop)
         try:
-            yield from with_pieces(events, self.pair.tokenizer) if narrate else events
+            yield from with_pieces(events, self.pair.tokenizer) if detail else events
         except (MemoryError, RuntimeError) as error:
             if is_memory(error):
                 raise no_memory() from error
@@ -184,7 +185,7 @@ class Engine:
                 peak = torch.cuda.max_memory_allocated() if cuda else _resident_peak()
                 after = None if before is None else _waited()
                 waited = None if before is None or after is None else max(0.0, after - before)
-                event = dataclasses.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)
+                event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)
             yield event
 
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specdiff_core.errors import (
+from specdiff_core.models.causal import load_causal
+from specdiff_core.models.folders import AGAIN, is_local, resolve, shown
+from specdiff_core.schema.errors import (
     OutOfMemory,
     PairUnavailable,
     SpecDiffError,
@@ -23,15 +25,13 @@ from specdiff_core.errors import (
     WeightsError,
     is_memory,
 )
-from specdiff_core.models.causal import load_causal
-from specdiff_core.models.folders import AGAIN, is_local, resolve, shown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from specdiff_core.device import Placement
     from specdiff_core.drafters.base import Drafter
-    from specdiff_core.registry import DrafterSpec, PairSpec
+    from specdiff_core.models.device import Placement
+    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 logger = logging.getLogger("specdiff.loading")
 
@@ -150,9 +150,11 @@ def _device_map(spec: PairSpec, placement: Placement) -> dict[str, torch.device]
 
 
 def _load_drafter(spec: DrafterSpec, placement: Placement, target: PreTrainedModel, pair: PairSpec) -> Drafter:
-    """The file name is the registry: ``specdiff_core/drafters/<module>.py`` offers ``build``."""
-    module = importlib.import_module(f"specdiff_core.drafters.{spec.module}")
-    drafter: Drafter = module.build(spec, placement, target=target, pair=pair)
+    """Import the drafter's module and call what builds it."""
+    module, _, function = spec.module.partition(":")
+    path = module if function else f"specdiff_core.drafters.{module}"
+    build = getattr(importlib.import_module(path), function or "build")
+    drafter: Drafter = build(spec, placement, target=target, pair=pair)
     return drafter
 
 

@@ -19,7 +19,7 @@ def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> di
     """Plain values for the head of a result; ``argv`` went to ``python -m module``."""
     import torch
 
-    from specdiff_core.device import processor  # knows torch; who only asks for the commit need not
+    from specdiff_core.models.device import processor  # knows torch; who only asks for the commit need not
 
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="minutes"),

@@ -10,8 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from specdiff_core.config import DecodeConfig
-from specdiff_core.events import (
+from specdiff_core.schema.events import (
     Candidate,
     Committed,
     DenoiseStep,
@@ -27,6 +26,7 @@ from specdiff_core.events import (
     Test,
     Verified,
 )
+from specdiff_core.schema.settings import DecodeConfig
 
 TEXT = (
     "Once upon a time , a small lighthouse stood on a rocky island . Every evening , an old keeper named Tom climbed "
@@ -67,7 +67,7 @@ class FakeDecoder:
         prompt: str,
         config: DecodeConfig,
         *,
-        narrate: bool = True,
+        detail: bool = True,
         grain: str = "step",
         stop: threading.Event | None = None,
         warm_up: float | None = None,
@@ -99,7 +99,7 @@ class FakeDecoder:
         total, round, anchor, reason, out = 0, -1, SCRIPT[0], "", []
         while not reason:
             round += 1
-            if self.fail is not None and round == self.fail_after and (narrate or not round):
+            if self.fail is not None and round == self.fail_after and (detail or not round):
                 raise self.fail
             if self.pace:
                 time.sleep(self.pace)
@@ -141,7 +141,7 @@ class FakeDecoder:
                 ids=tuple(draft),
                 q=q,
                 reveal_steps=tuple(reveal),
-                soft=(True,) * size,
+                exact_q=(True,) * size,
                 proposal="conditionals",
                 nfe=passes,
                 span=Span(name="draft", start=began, seconds=now - began),
@@ -186,7 +186,7 @@ class FakeDecoder:
                 accepted=kept,
                 extra=truth[kept],
                 source=source,
-                residual=(Candidate(id=truth[kept], prob=0.7),),
+                extra_candidates=(Candidate(id=truth[kept], prob=0.7),),
                 rule=config.rule.value,
                 fallback="",
                 lossless=config.rule.lossless,

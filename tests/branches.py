@@ -1,6 +1,6 @@
-"""Exact enumeration of everything that is left to chance: a :class:`Chance` that walks every branch.
+"""Exact enumeration of everything that is left to sampler: a :class:`Sampler` that walks every branch.
 
-``outcomes(experiment)`` runs ``experiment(chance)`` once per branch and returns the law of its result.
+``outcomes(experiment)`` runs ``experiment(sampler)`` once per branch and returns the law of its result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from specdiff_core.rng import Candidates
+from specdiff_core.maths.randomness import Candidates
 
 Result = TypeVar("Result", bound=Hashable)
 
@@ -33,7 +33,7 @@ class Branches:
         self.weight *= weights[number]
         return number
 
-    def pick(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
+    def sample(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
         assert len(probs) == len(positions)
         chosen = []
         for row in probs.tolist():
@@ -47,7 +47,7 @@ class Branches:
         yes = options[self._branch([w for _, w in options])][0]
         return yes, (0.0 if yes else 1.0)
 
-    def fresh(self) -> Branches:
+    def another(self) -> Branches:
         return self
 
     def choose(self, count: int) -> int:
@@ -59,13 +59,13 @@ def outcomes(experiment: Callable[[Branches], Result]) -> dict[Result, float]:
     law: dict[Result, float] = {}
     path: list[int] | None = []
     while path is not None:
-        chance = Branches(path)
-        result = experiment(chance)
-        law[result] = law.get(result, 0.0) + chance.weight
+        sampler = Branches(path)
+        result = experiment(sampler)
+        law[result] = law.get(result, 0.0) + sampler.weight
         path = None
-        for depth in reversed(range(len(chance.taken))):
-            if chance.taken[depth] + 1 < chance.widths[depth]:
-                path = [*chance.taken[:depth], chance.taken[depth] + 1]
+        for depth in reversed(range(len(sampler.taken))):
+            if sampler.taken[depth] + 1 < sampler.widths[depth]:
+                path = [*sampler.taken[:depth], sampler.taken[depth] + 1]
                 break
     return law
 

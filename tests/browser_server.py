@@ -21,10 +21,10 @@ from app_fakes import FakeDecoder  # noqa: E402 - the paths above make these imp
 
 from app.build import build  # noqa: E402
 from app.launch import serve  # noqa: E402
-from specdiff_core.config import DecodeConfig  # noqa: E402
-from specdiff_core.errors import OutOfMemory, WeightsError  # noqa: E402
-from specdiff_core.events import DenoiseStep, Event, PiecesSeen  # noqa: E402
-from specdiff_core.trace import write_trace  # noqa: E402
+from specdiff_core.schema.errors import OutOfMemory, WeightsError  # noqa: E402
+from specdiff_core.schema.events import DenoiseStep, Event, PiecesSeen  # noqa: E402
+from specdiff_core.schema.settings import DecodeConfig  # noqa: E402
+from specdiff_core.schema.trace import write_trace  # noqa: E402
 
 
 class Scripted(FakeDecoder):

@@ -15,7 +15,7 @@ from specdiff_core.bench.reading import count_flavours
 from specdiff_core.bench.report import report
 from specdiff_core.bench.sweep import sweep
 from specdiff_core.bench.traces import Traces
-from specdiff_core.config import DecodeConfig
+from specdiff_core.schema.settings import DecodeConfig
 
 CELLS = (
     BASELINE,

@@ -22,10 +22,10 @@ from compare_fakes import store_sweep  # noqa: E402
 from app.build import build  # noqa: E402
 from app.launch import serve  # noqa: E402
 from specdiff_core.bench.showcase import build_showcase, open_stored, write_showcase  # noqa: E402
-from specdiff_core.config import DecodeConfig  # noqa: E402
-from specdiff_core.errors import OutOfMemory  # noqa: E402
-from specdiff_core.events import Event  # noqa: E402
-from specdiff_core.trace import write_trace  # noqa: E402
+from specdiff_core.schema.errors import OutOfMemory  # noqa: E402
+from specdiff_core.schema.events import Event  # noqa: E402
+from specdiff_core.schema.settings import DecodeConfig  # noqa: E402
+from specdiff_core.schema.trace import write_trace  # noqa: E402
 
 
 class Slow(FakeDecoder):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from specdiff_core.drafters.scripted import ScriptedDrafter
-from specdiff_core.target import Scores
+from specdiff_core.models.target import Scores
 
 V, MASK, END = 12, 1, 0
 
@@ -74,7 +74,7 @@ class FakeRun:
         logits = torch.stack([self.target.law(text) for text in texts[-len(ids) :]])
         return Scores(logits[-last:], None if features is None else torch.zeros(len(ids), 1))
 
-    def keep(self, scored: int, rows: Sequence[int]) -> None:
+    def rollback(self, scored: int, rows: Sequence[int]) -> None:
         last = self.ids[len(self.ids) - scored :]
         self.ids[len(self.ids) - scored :] = [last[row] for row in rows]
 

@@ -22,10 +22,10 @@ from app_fakes import FakeDecoder
 
 from app import build, launch, pages, race, scripts, session
 from app.endpoint import methods_endpoint, race_endpoint
-from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import PairUnavailable, WeightsError
-from specdiff_core.registry import PAIRS
-from specdiff_core.trace import write_trace
+from specdiff_core.schema.errors import PairUnavailable, WeightsError
+from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import write_trace
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -48,7 +48,7 @@ def test_no_torch_before_a_run(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from app.build import build, head; from app.launch import theme;"
         f"build(traces=Path({str(tmp_path)!r})); head(); theme();"
-        "heavy = ('torch', 'transformers', 'specdiff_core.decode', 'specdiff_core.loading');"
+        "heavy = ('torch', 'transformers', 'specdiff_core.decoding.loop', 'specdiff_core.loading');"
         "print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run(
@@ -131,8 +131,8 @@ def test_shipped_recordings_are_honest(path: Path) -> None:
     told = json.loads(session.recording(str(path)))
     assert told["finished"]
     assert re.fullmatch(r"(block|mdlm) γ \d+ T \d+ \w+: .{10,40}", session.caption(path))
-    from specdiff_core.events import RunStarted
-    from specdiff_core.trace import read_trace
+    from specdiff_core.schema.events import RunStarted
+    from specdiff_core.schema.trace import read_trace
 
     for events in read_trace(path).lanes.values():
         header = next(event for event in events if isinstance(event, RunStarted))

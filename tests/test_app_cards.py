@@ -16,10 +16,10 @@ from app import alignment, cards, pages
 from app.controls import from_query
 from app.formulas import FORMULAS
 from app.methods import WORDS, Words
-from specdiff_core.config import DecodeConfig
-from specdiff_core.history import HISTORY, Training
-from specdiff_core.methods import METHODS, Method
-from specdiff_core.registry import EMBEDDED, DrafterSpec
+from specdiff_core.schema.history import HISTORY, Training
+from specdiff_core.schema.methods import METHODS, Method
+from specdiff_core.schema.pairs import EMBEDDED, DrafterSpec
+from specdiff_core.schema.settings import DecodeConfig
 
 NAMES = sorted({method.name for method in METHODS} | {"eagle", "eagle2"})
 RUN = Training(
@@ -138,7 +138,7 @@ def test_a_selection_curve_takes_the_cells_that_differ_in_k_only() -> None:
     cells = [cell(8, 2.5), cell(1, 2.0, selection="trie"), cell(2, 2.25)]
     others = [
         cell(4, 9.0, selection="trie"),
-        cell(4, 9.0, nodes=16),
+        cell(4, 9.0, tree_nodes=16),
         cell(4, 9.0, auto=True),
         cell(1, 9.0, auto=True),
         cell(4, 9.0, gamma=4),

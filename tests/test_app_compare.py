@@ -20,11 +20,11 @@ from app_fakes import FakeDecoder
 from app import build, compare, compare_work
 from app.session import Stops
 from specdiff_core.bench.showcase import build_showcase, open_stored, write_showcase
-from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import ConfigError, OutOfMemory
-from specdiff_core.events import Event, Finished
-from specdiff_core.metrics import fold
-from specdiff_core.trace import read_trace
+from specdiff_core.schema.errors import ConfigError, OutOfMemory
+from specdiff_core.schema.events import Event, Finished
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import read_trace
 from tests.compare_fakes import store_sweep
 
 ROOT = Path(__file__).resolve().parent.parent

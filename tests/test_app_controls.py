@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app import controls
-from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import ConfigError
-from specdiff_core.registry import PAIRS
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.settings import DecodeConfig
 
 DEFAULTS = DecodeConfig().to_dict()
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from app_fakes import FakeDecoder
 
-from specdiff_core.config import DecodeConfig
-from specdiff_core.metrics import fold
-from specdiff_core.trace import dump_trace
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import dump_trace
 
 HERE = Path(__file__).resolve().parent
 NODE = shutil.which("node")

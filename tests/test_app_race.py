@@ -15,11 +15,11 @@ from test_app_session import frames, unpack
 
 from app import build, race, session
 from app.engines import Engines
-from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import ConfigError, ContextOverflow, OutOfMemory, WeightsError
-from specdiff_core.events import Committed, Event, Failed, Finished, RunStarted
-from specdiff_core.methods import METHODS
-from specdiff_core.trace import write_trace
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, WeightsError
+from specdiff_core.schema.events import Committed, Event, Failed, Finished, RunStarted
+from specdiff_core.schema.methods import METHODS
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import write_trace
 
 VALUES: dict[str, Any] = {"methods": list(race.DEFAULT), "max_new_tokens": 16}
 MISSING = WeightsError("assets/embedded/mdlm/model.safetensors is missing.", hint="Restore the folder.")
@@ -215,10 +215,10 @@ def test_a_dead_process_ends_one_lane_and_the_next_gets_another() -> None:
     living: list[bool] = [True]
 
     class Mortal(FakeDecoder):
-        def decode(self, prompt: str, config: DecodeConfig, *, narrate: bool = True, **options: Any) -> Iterator[Event]:
-            for event in super().decode(prompt, config, narrate=narrate, **options):
+        def decode(self, prompt: str, config: DecodeConfig, *, detail: bool = True, **options: Any) -> Iterator[Event]:
+            for event in super().decode(prompt, config, detail=detail, **options):
                 yield event
-                if narrate and config.drafter == "mdlm" and isinstance(event, Committed):
+                if detail and config.drafter == "mdlm" and isinstance(event, Committed):
                     living[0] = False
                     raise WeightsError("The process that decodes ended without a word.")
 

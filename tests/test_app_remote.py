@@ -16,9 +16,9 @@ from app import remote as remote_module
 from app.engines import Engines
 from app.errors import card
 from app.remote import Remote, RemoteTraceback, engines_elsewhere
-from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import ConfigError, SpecDiffError
-from specdiff_core.events import Committed, Event, Finished
+from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.events import Committed, Event, Finished
+from specdiff_core.schema.settings import DecodeConfig
 
 CONFIG = DecodeConfig(gamma=4, steps=2, max_new_tokens=24)
 

@@ -18,11 +18,11 @@ from app_fakes import FakeDecoder
 from app import engines, race, session
 from app.errors import card
 from app.summary import summarise
-from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import ContextOverflow, OutOfMemory, WeightsError
-from specdiff_core.events import Failed, Finished, Verified
-from specdiff_core.metrics import fold
-from specdiff_core.trace import dump_trace, read_trace, write_trace
+from specdiff_core.schema.errors import ContextOverflow, OutOfMemory, WeightsError
+from specdiff_core.schema.events import Failed, Finished, Verified
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import dump_trace, read_trace, write_trace
 
 SETTINGS = DecodeConfig(gamma=4, steps=2, max_new_tokens=24).to_dict()
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from specdiff_core import cli, flags
-from specdiff_core.bench import command, tables
+from specdiff_core import cli
+from specdiff_core.bench import tables
 from specdiff_core.bench.cells import BASELINE, Cell, grid, listed
 from specdiff_core.bench.equality import check_equality, difference, fold_equality, top_two
 from specdiff_core.bench.forwards import efficiency, measure_cell
@@ -25,18 +25,20 @@ from specdiff_core.bench.report import interval, ratio, report
 from specdiff_core.bench.rows import Row, RowLog
 from specdiff_core.bench.stock import endless
 from specdiff_core.bench.sweep import plan, sweep
-from specdiff_core.config import DecodeConfig, Rule
-from specdiff_core.device import Placement
-from specdiff_core.drafters.null import NullDrafter
+from specdiff_core.cli import bench as command
+from specdiff_core.cli import options
 from specdiff_core.drafters.scripted import ScriptedDrafter
+from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.engine import Engine
-from specdiff_core.errors import ConfigError
-from specdiff_core.events import PiecesSeen, RunStarted
-from specdiff_core.metrics import Metrics
+from specdiff_core.models.device import Placement
 from specdiff_core.provenance import command as command_text
 from specdiff_core.provenance import git_state, provenance
-from specdiff_core.registry import NONE, DrafterSpec, PairSpec
-from specdiff_core.summary import final
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import PiecesSeen, RunStarted
+from specdiff_core.schema.metrics import Metrics
+from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.settings import DecodeConfig, Rule
+from specdiff_core.schema.summary import final
 from specdiff_core.train.corpus import Corpus
 from tests.app_fakes import FakeDecoder
 
@@ -301,7 +303,7 @@ def engine() -> Engine:
         placement=Placement(torch.device("cpu"), torch.float32, "a test"),
         model=model.eval(),
         tokenizer=Words(),
-        drafters={"none": NullDrafter(), "block": ScriptedDrafter(fives, mask_id=1)},
+        drafters={"none": VanillaDrafter(), "block": ScriptedDrafter(fives, mask_id=1)},
         missing={},
         name_of=lambda role: f"tiny/{role}",
     )
@@ -490,7 +492,7 @@ def test_generate_is_given_back_its_end(engine: Engine) -> None:
 def test_a_prompt_that_does_not_fit_is_named_before_anything_is_measured(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(flags, "open_engine", lambda args, pair, drafters: engine)
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: engine)
     long = Prompt(id="long-one", flavour="math", prompt="word " * 20_000)
     write_prompts(tmp_path / "p.jsonl", [*PROMPTS, long])
     words = ["bench", "--prompts", str(tmp_path / "p.jsonl"), "--drafters", "none", "--json", str(tmp_path / "r.json")]
@@ -503,7 +505,7 @@ def test_bench_from_the_command_line(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every measurement writes its JSON, and one report holds them all."""
-    monkeypatch.setattr(flags, "open_engine", lambda args, pair, drafters: engine)
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: engine)
     write_prompts(tmp_path / "p.jsonl", PROMPTS)
     common = ["--prompts", str(tmp_path / "p.jsonl"), "--drafters", "none,block", "--gamma", "2,4", "--steps", "1,4"]
     common += ["--repeats", "1", "--max-new-tokens", "8", "--ignore-eos", "--first", "1"]
@@ -542,7 +544,7 @@ def test_bench_from_the_command_line(
     ("words", "message"),
     [
         (["--prompts", "p", "--gamma", "x"], "not a list"),
-        (["--prompts", "p", "--gamma", "64"], "out of range"),
+        (["--prompts", "p", "--gamma", "64"], "Give a whole number"),
         (["--prompts", "p", "--repeats", "0"], "at least 1"),
         (["--report", "B.md"], "needs results"),
         (["--prompts", "p", "--json", "/"], "is no file"),

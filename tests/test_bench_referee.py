@@ -12,24 +12,26 @@ from typing import Any
 import pytest
 import torch
 
-from specdiff_core import cli, flags
-from specdiff_core.bench import command, tables
+from specdiff_core import cli
 from specdiff_core.bench import referee as referee_module
+from specdiff_core.bench import tables
 from specdiff_core.bench.cells import BASELINE, Cell
 from specdiff_core.bench.goals import outcomes
 from specdiff_core.bench.prompts import Prompt, write_prompts
 from specdiff_core.bench.referee import Lane, fold_referee, lanes_of, one_turn, own_cells, referee
 from specdiff_core.bench.stock import Stock, asked, endless, generate, refusal, ways
-from specdiff_core.config import DecodeConfig
-from specdiff_core.device import Placement
+from specdiff_core.cli import bench as command
+from specdiff_core.cli import options
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.block_diffusion import BlockDrafter
-from specdiff_core.drafters.null import NullDrafter
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
+from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.engine import Engine
-from specdiff_core.errors import ConfigError
-from specdiff_core.registry import EMBEDDED, GPT2_MDLM, NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
-from specdiff_core.target import Target
+from specdiff_core.models.device import Placement
+from specdiff_core.models.target import Target
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import EMBEDDED, GPT2_MDLM, NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
+from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.train.new_block import drafter_config, new_drafter
 from specdiff_core.train.target import new_target
 
@@ -86,7 +88,7 @@ def engine() -> Engine:
         model=target,
         tokenizer=Words(),
         drafters={
-            "none": NullDrafter(),
+            "none": VanillaDrafter(),
             "prompt_lookup": PromptLookupDrafter("prompt_lookup"),
             "autoregressive": AutoregressiveDrafter("autoregressive", small, context=96, forbidden=(1,)),
             "block": BlockDrafter("block", network, embedding, target.get_output_embeddings(), forbidden=(1,)),
@@ -306,7 +308,7 @@ def test_own_lanes_are_those_that_the_pair_has() -> None:
 def test_the_referee_from_the_command_line(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(flags, "open_engine", lambda args, pair, drafters: engine)
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: engine)
     write_prompts(tmp_path / "p.jsonl", PROMPTS)
     words = ["bench", "--measure", "referee", "--prompts", str(tmp_path / "p.jsonl"), "--repeats", "1"]
     words += ["--max-new-tokens", "12", "--lanes", "autoregressive=4, prompt_lookup=4"]

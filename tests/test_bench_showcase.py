@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from specdiff_core import cli
@@ -15,14 +16,14 @@ from specdiff_core.bench import showcase
 from specdiff_core.bench.cells import BASELINE, Cell
 from specdiff_core.bench.comparison import best_cells, comparison, median_run, names_of, settings_words, table_of
 from specdiff_core.bench.own_prompts import OWN_PROMPTS, own_prompts
-from specdiff_core.bench.showcase import build_showcase, open_stored
+from specdiff_core.bench.showcase import Vocabulary, build_showcase, open_stored
 from specdiff_core.bench.traces import Traces, lane_of
-from specdiff_core.errors import ConfigError
-from specdiff_core.events import Committed, PiecesSeen, RunStarted
-from specdiff_core.metrics import fold
-from specdiff_core.registry import EMBEDDED
-from specdiff_core.text import Vocabulary, piece
-from specdiff_core.trace import read_trace, write_trace
+from specdiff_core.decoding.pieces import piece
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import Committed, PiecesSeen, RunStarted
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.pairs import EMBEDDED
+from specdiff_core.schema.trace import read_trace, write_trace
 from tests.compare_fakes import FLAVOURS, store_sweep
 
 
@@ -188,7 +189,7 @@ def test_a_trace_of_another_run_is_refused(tmp_path: Path) -> None:
     prompt, repeat, _ = median_run(rows, "code", table["cells"][1]["key"])
     other = next(f"code-{n}" for n in range(3) if f"code-{n}" != prompt)
     events = [
-        dataclasses.replace(event, seconds=2 * event.seconds) if type(event).__name__ == "Finished" else event
+        msgspec.structs.replace(event, seconds=2 * event.seconds) if type(event).__name__ == "Finished" else event
         for event in traces.events(other, repeat, "block/9/1")
     ]
     write_trace(traces.path(prompt, repeat, "block/9/1"), {"block/9/1": events}, title=prompt)

@@ -9,9 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from specdiff_core import cli, flags
+from specdiff_core import cli
 from specdiff_core.bench import sweep as sweep_module
 from specdiff_core.bench.cells import BASELINE, Cell, grid
 from specdiff_core.bench.prompts import Prompt, write_prompts
@@ -20,10 +21,11 @@ from specdiff_core.bench.report import report
 from specdiff_core.bench.rows import Row
 from specdiff_core.bench.sweep import sweep
 from specdiff_core.bench.traces import Traces, slug
-from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import ConfigError, TraceError
-from specdiff_core.events import Finished, PiecesSeen
-from specdiff_core.trace import read_trace, write_trace
+from specdiff_core.cli import options
+from specdiff_core.schema.errors import ConfigError, TraceError
+from specdiff_core.schema.events import Finished, PiecesSeen
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import read_trace, write_trace
 from tests.app_fakes import FakeDecoder
 
 PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"{f} {i}") for f in ("math", "code") for i in range(2))
@@ -62,7 +64,7 @@ def test_a_changed_trace_changes_the_numbers(tmp_path: Path) -> None:
     result = result_of(rows, header)
     path = traces.path("math-1", 0, BLOCK)
     events = [
-        dataclasses.replace(event, seconds=event.seconds + 1.0) if isinstance(event, Finished) else event
+        msgspec.structs.replace(event, seconds=event.seconds + 1.0) if isinstance(event, Finished) else event
         for event in traces.events("math-1", 0, BLOCK)
     ]
     write_trace(path, {BLOCK: events}, title="math-1")
@@ -108,7 +110,7 @@ def test_runs_are_kept_as_they_were_and_race_side_by_side(tmp_path: Path) -> Non
     race = traces.race("math-0", 0, [BLOCK, BASELINE.key])
     assert list(race.lanes) == [BLOCK, "vanilla"] and race.title == "math-0"
     decoder = FakeDecoder()
-    told = tuple(decoder.decode("math 0", CELLS[1].config(dataclasses.replace(BASE, seed=0)), narrate=False))
+    told = tuple(decoder.decode("math 0", CELLS[1].config(dataclasses.replace(BASE, seed=0)), detail=False))
     assert [type(event) for event in race.lanes[BLOCK]] == [type(event) for event in told]
     assert race.lanes[BLOCK][-1].ids == told[-1].ids
     assert not any(row["warmup"] for row in rows if row["repeat"] >= 0)
@@ -123,9 +125,9 @@ def test_a_tokenizer_adds_the_words_that_a_measured_run_leaves_out(tmp_path: Pat
         def convert_ids_to_tokens(self, token: int) -> str:
             return f"w{token}"
 
-    quiet = [event for event in FakeDecoder().decode("a b", BASE, narrate=False) if not isinstance(event, PiecesSeen)]
+    quiet = [event for event in FakeDecoder().decode("a b", BASE, detail=False) if not isinstance(event, PiecesSeen)]
     traces = Traces(tmp_path, Words())  # type: ignore[arg-type]  # all that is asked of a tokenizer
-    traces.keep("p", 0, BASELINE.key, quiet)
+    traces.write("p", 0, BASELINE.key, quiet)
     told = traces.events("p", 0, BASELINE.key)
     assert [event for event in told if not isinstance(event, PiecesSeen)] == quiet
     pieces = {token: word for event in told if isinstance(event, PiecesSeen) for token, word in event.pieces.items()}
@@ -194,8 +196,8 @@ def test_no_name_leaves_the_folder(name: str, tmp_path: Path) -> None:
     traces = Traces(tmp_path)
     path = traces.path(name, 0, name)
     assert path.parent.parent == tmp_path and path.resolve().is_relative_to(tmp_path.resolve())
-    events = list(FakeDecoder().decode("a b", BASE, narrate=False))
-    traces.keep(name, 0, "none/1/1", events)
+    events = list(FakeDecoder().decode("a b", BASE, detail=False))
+    traces.write(name, 0, "none/1/1", events)
     assert traces.events(name, 0, "none/1/1") == tuple(events)
 
 
@@ -214,7 +216,7 @@ def test_traces_from_the_command_line(
     decoder = FakeDecoder()
     decoder.pair = type("Pair", (), {"tokenizer": None})()  # type: ignore[attr-defined]
     decoder.encode = lambda prompt: (1,)  # type: ignore[attr-defined]
-    monkeypatch.setattr(flags, "open_engine", lambda args, pair, drafters: decoder)
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: decoder)
     write_prompts(tmp_path / "p.jsonl", PROMPTS)
     here = tmp_path / "here"
     words = [
@@ -275,12 +277,12 @@ def test_grid_of_several_drafts() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--drafts", "99"], "out of range"),
+        (["--drafts", "99"], "Give a whole number"),
         (["--drafts", "two"], "not a list"),
-        (["--drafts", "2", "--selection", "best"], "does not exist"),
+        (["--drafts", "2", "--selection", "best"], "Choose one of: self"),
         (["--measure", "equality", "--traces", "t"], "Only --measure sweep"),
         (["--measure", "referee", "--lanes", "block"], "not a list"),
-        (["--measure", "referee", "--lanes", "block=0"], "out of range"),
+        (["--measure", "referee", "--lanes", "block=0"], "Give a whole number"),
         (["--measure", "referee", "--lanes", "nobody=4"], "no drafter called"),
     ],
 )
@@ -296,7 +298,7 @@ def test_bare_passes_are_of_windows_only(
 ) -> None:
     decoder = FakeDecoder()
     decoder.encode = lambda prompt: (1,)  # type: ignore[attr-defined]
-    monkeypatch.setattr(flags, "open_engine", lambda args, pair, drafters: decoder)
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: decoder)
     write_prompts(tmp_path / "p.jsonl", PROMPTS)
     words = ["bench", "--measure", "forwards", "--prompts", str(tmp_path / "p.jsonl"), "--drafts", "2"]
     assert cli.main(words) == 2 and "of a fixed size that a denoiser fills" in capsys.readouterr().err

@@ -24,11 +24,11 @@ from urllib.parse import parse_qs, urlencode, urlparse
 import pytest
 from fakes import FakeTarget, good_drafter
 
-from specdiff_core.clock import FakeClock
-from specdiff_core.config import DecodeConfig
-from specdiff_core.decode import speculate
-from specdiff_core.events import PiecesSeen, RunStarted
-from specdiff_core.trace import read_trace, write_trace
+from specdiff_core.decoding.clock import FakeClock
+from specdiff_core.decoding.loop import speculate
+from specdiff_core.schema.events import PiecesSeen, RunStarted
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import read_trace, write_trace
 from tests.app_fakes import FakeDecoder
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed")

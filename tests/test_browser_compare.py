@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from specdiff_core.trace import read_trace
+from specdiff_core.schema.trace import read_trace
 from tests import test_browser as common
 from tests.test_browser import browser, visit  # noqa: F401 - a fixture and a visitor
 

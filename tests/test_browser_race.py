@@ -6,14 +6,15 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fakes import FakeTarget, good_drafter
 
-from specdiff_core.clock import FakeClock
-from specdiff_core.config import DecodeConfig
-from specdiff_core.decode import speculate
-from specdiff_core.events import PiecesSeen, RunStarted
-from specdiff_core.trace import read_trace, write_trace
+from specdiff_core.decoding.clock import FakeClock
+from specdiff_core.decoding.loop import speculate
+from specdiff_core.schema.events import PiecesSeen, RunStarted
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import read_trace, write_trace
 from tests.app_fakes import FakeDecoder
 from tests.test_browser import address, browser, folder, pytestmark, visit  # noqa: F401 - fixtures, and when to skip
 
@@ -216,7 +217,7 @@ def test_many_branches_are_few_until_somebody_asks(browser: Any, address: str, t
     lanes = {}
     for name, shape in {"tree": {"tree_nodes": 40}, "drafts": {"num_drafts": 16, "temperature": 1.0}}.items():
         config = dataclasses.replace(base, **shape)
-        own = dataclasses.replace(header, config=config.to_dict())
+        own = msgspec.structs.replace(header, config=config.to_dict())
         lanes[name] = [pieces, own, *speculate([3, 4, 5], config, FakeTarget(), good_drafter(), FakeClock())]
     write_trace(tmp_path / "many.jsonl", lanes)
     with visit(browser, address, width=390, height=844) as page:
@@ -294,7 +295,7 @@ def test_a_short_lane_wins_no_place(browser: Any, address: str, tmp_path: Path) 
     for name, most in {"vanilla": 40, "constructor": 40, "__proto__": 12}.items():
         drafter = "none" if name == "vanilla" else "block"
         run = list(FakeDecoder().decode("Once", DecodeConfig(drafter=drafter, max_new_tokens=most)))
-        lanes[name] = run if most == 40 else [*run[:-1], dataclasses.replace(run[-1], reason="end_of_text")]
+        lanes[name] = run if most == 40 else [*run[:-1], msgspec.structs.replace(run[-1], reason="end_of_text")]
     write_trace(tmp_path / "short.jsonl", lanes)
     with visit(browser, address) as page:
         page.set_input_files("input[type=file]", str(tmp_path / "short.jsonl"))

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import LlamaConfig, MistralConfig
 from transformers.cache_utils import DYNAMIC_LAYER_TYPE_MAPPING, DynamicCache, DynamicLayer
 
-from specdiff_core.cache import ROOM, Rooms, RoomyLayer, new_cache
+from specdiff_core.models.cache import ROOM, Rooms, RoomyLayer, new_cache
 
 LLAMA = LlamaConfig(num_hidden_layers=2, hidden_size=16, num_attention_heads=4, num_key_value_heads=2)
 

@@ -1,6 +1,6 @@
 """The Markov chain over a window: what it draws follows the q it reports, whatever rule, order, tree or selection.
 
-Enumeration through the production ``denoise`` and ``verify``; only chance and the networks are replaced.
+Enumeration through the production ``denoise`` and ``verify``; only sampler and the networks are replaced.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from test_lossless import EXACT_RULES, ORDERS, TOLERANCE, Tables
 from test_tree import scored
 from torch import Tensor
 
-from specdiff_core import chain as chain_module
-from specdiff_core.chain import Chain, Follow
-from specdiff_core.config import RevealOrder, Rule, Sampling, Selection
-from specdiff_core.denoise import denoise
+from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
-from specdiff_core.rng import Candidates, SharedGumbel
-from specdiff_core.verify import verify
+from specdiff_core.drafters.denoise import denoise
+from specdiff_core.maths import chains as chain_module
+from specdiff_core.maths.chains import Chain, Follow
+from specdiff_core.maths.randomness import Candidates, SharedGumbel
+from specdiff_core.schema.settings import RevealOrder, Rule, Sampling, Selection
 
 START = 0  # the first anchor
 WARM = Sampling(temperature=1.0)
@@ -51,14 +51,14 @@ class Pairs(Tables):
 def drafted(
     tables: Pairs,
     prefix: tuple[int, ...],
-    chance: Branches,
+    sampler: Branches,
     *,
     order: RevealOrder = RevealOrder.LEFT_TO_RIGHT,
     sampling: Sampling = WARM,
     **asked: Any,
 ) -> tuple[Draft, list[DenoiseState]]:
     context = Context(
-        ids=(START, *prefix), order=order, sampling=sampling, chance=chance, **{"gamma": 2, "steps": 1, **asked}
+        ids=(START, *prefix), order=order, sampling=sampling, sampler=sampler, **{"gamma": 2, "steps": 1, **asked}
     )
     states = []
     run = denoise(
@@ -81,11 +81,11 @@ def distance(
     """Total variation between the joint law of three tokens over chained rounds and the target's."""
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(chance: Branches) -> tuple[int, ...]:
-            draft = spoil(drafted(tables, prefix, chance, **asked)[0])
+        def play(sampler: Branches) -> tuple[int, ...]:
+            draft = spoil(drafted(tables, prefix, sampler, **asked)[0])
             probs = tables.scores(prefix, draft) if draft.parents is None else scored(tables, prefix, draft)
             places = range(len(prefix), len(prefix) + len(draft.ids) + 1)
-            verdict = verify(draft, probs, rule, chance, places, selection)
+            verdict, _ = verify(draft, probs, rule, sampler, places, selection)
             return (*(int(draft.ids[node]) for node in verdict.path), verdict.extra)
 
         return outcomes(play)
@@ -119,18 +119,18 @@ def test_fewer_candidates_than_ids_keep_the_joint_law(rule: Rule, monkeypatch: p
 @pytest.mark.parametrize("nodes", [1, 3, 5])
 @pytest.mark.parametrize("rule", EXACT_RULES)
 def test_a_tree_of_the_chain_keeps_the_joint_law(rule: Rule, nodes: int) -> None:
-    assert distance(Pairs(seed=nodes), rule, nodes=nodes) < TOLERANCE
+    assert distance(Pairs(seed=nodes), rule, tree_nodes=nodes) < TOLERANCE
 
 
 @pytest.mark.parametrize("selection", list(Selection))
 @pytest.mark.parametrize("rule", [Rule.RATIO, Rule.DELTA])
 def test_several_drafts_of_the_chain_keep_the_joint_law(rule: Rule, selection: Selection) -> None:
-    assert distance(Pairs(seed=9, size=2), rule, selection, drafts=2) < TOLERANCE
+    assert distance(Pairs(seed=9, size=2), rule, selection, num_drafts=2) < TOLERANCE
 
 
 def test_each_node_of_several_drafts_keeps_the_law_that_it_was_drawn_from() -> None:
     """Two drafts over three words: behind different first tokens the second ones have different laws."""
-    assert distance(Pairs(seed=10), Rule.RATIO, Selection.MULTI_ROUND, drafts=2) < TOLERANCE
+    assert distance(Pairs(seed=10), Rule.RATIO, Selection.MULTI_ROUND, num_drafts=2) < TOLERANCE
 
 
 def test_reporting_the_marginals_for_what_the_chain_drew_is_caught() -> None:
@@ -154,9 +154,9 @@ def sure_enough(beliefs: Sequence[float]) -> int:
 def test_ending_a_draft_by_the_law_of_the_next_token_keeps_the_joint_law(rule: Rule) -> None:
     """That law follows the tokens drawn before it, which stand when it is tested; the token itself is not drawn yet."""
     tables = Pairs(seed=41)
-    sizes = outcomes(lambda chance: len(drafted(tables, (), chance, gamma=3, keep=sure_enough)[0].ids))
+    sizes = outcomes(lambda sampler: len(drafted(tables, (), sampler, gamma=3, stop_criterion=sure_enough)[0].ids))
     assert len(sizes) > 1  # drafts of one round differ in length
-    assert distance(tables, rule, gamma=3, keep=sure_enough) < TOLERANCE
+    assert distance(tables, rule, gamma=3, stop_criterion=sure_enough) < TOLERANCE
 
 
 def test_ending_a_draft_by_a_drawn_value_is_caught() -> None:
@@ -169,7 +169,7 @@ def test_ending_a_draft_by_a_drawn_value_is_caught() -> None:
             draft,
             ids=draft.ids[:size],
             probs=draft.probs[:size],
-            soft=draft.soft[:size],
+            exact_q=draft.exact_q[:size],
             reveal_steps=draft.reveal_steps[:size],
         )
 
@@ -185,7 +185,7 @@ def test_a_greedy_chain_takes_what_follows_what_it_took() -> None:
         expected.append(before)
     assert draft.ids.tolist() == expected and draft.nfe == 1
     assert draft.probs is not None and draft.probs.sum(-1).tolist() == [1.0] * 4  # one-hot
-    sure = state.belief()
+    sure = state.confidence()
     for slot, before in enumerate([START, *expected[:-1]]):
         row = tables.behind(slot, before, [tables.size] * 4)
         assert sure[slot, : tables.size].tolist() == pytest.approx(row.tolist())
@@ -193,7 +193,7 @@ def test_a_greedy_chain_takes_what_follows_what_it_took() -> None:
 
 def test_the_tree_holds_the_most_probable_texts_of_the_chain() -> None:
     tables, size, window = Pairs(seed=12), 3, [3, 3]
-    draft, _ = drafted(tables, (), Branches([]), nodes=5)
+    draft, _ = drafted(tables, (), Branches([]), tree_nodes=5)
     assert draft.parents is not None
     first = tables.behind(0, START, window)
     weights = {(a,): float(first[a]) for a in range(size)}
@@ -238,13 +238,13 @@ def test_forbidden_ids_are_no_candidates() -> None:
 
 def test_shared_noise_belongs_to_an_id_not_to_a_candidate() -> None:
     """So a drafter that draws among candidates and a target that draws among all ids agree as often as they can."""
-    chance, ids = SharedGumbel(4, "draft", 0), torch.tensor([[6, 1, 4], [0, 2, 3]])
+    sampler, ids = SharedGumbel(4, "draft", 0), torch.tensor([[6, 1, 4], [0, 2, 3]])
     probs = torch.rand(2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     probs /= probs.sum(-1, keepdim=True)
     wide = torch.zeros(2, 7, dtype=torch.float64).scatter_(-1, ids, probs)
     for first in range(40):
-        places = chance.pick(probs, [first, first + 1], Candidates(ids, 7))
-        assert ids.gather(-1, places[:, None])[:, 0].tolist() == chance.pick(wide, [first, first + 1]).tolist()
+        places = sampler.sample(probs, [first, first + 1], Candidates(ids, 7))
+        assert ids.gather(-1, places[:, None])[:, 0].tolist() == sampler.sample(wide, [first, first + 1]).tolist()
 
 
 @pytest.mark.parametrize("slots", [[1], [0, 1]])
@@ -259,6 +259,6 @@ def test_a_chain_draws_with_the_noise_of_the_ids_that_it_draws(slots: list[int])
             anchor=0,
             sampling=WARM,
         )
-        chance = SharedGumbel(7, "draft", first)
-        ids, q, _ = chained.draw(slots, chance, first)
-        assert ids.tolist() == chance.pick(q, [first + slot for slot in slots]).tolist()
+        sampler = SharedGumbel(7, "draft", first)
+        ids, q, _ = chained.draw(slots, sampler, first)
+        assert ids.tolist() == sampler.sample(q, [first + slot for slot in slots]).tolist()

@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 
-from specdiff_core import cli, flags
-from specdiff_core.config import DecodeConfig, Rule
-from specdiff_core.errors import ContextOverflow, SpecDiffError
-from specdiff_core.events import Failed, Finished
-from specdiff_core.summary import methods_summary
-from specdiff_core.trace import read_trace, write_trace
+from specdiff_core import cli
+from specdiff_core.cli import options
+from specdiff_core.cli.race import middle
+from specdiff_core.cli.wording import LEGEND, plain, table
+from specdiff_core.schema.errors import ContextOverflow, SpecDiffError
+from specdiff_core.schema.events import Failed, Finished
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
+from specdiff_core.schema.summary import race_summary
+from specdiff_core.schema.trace import read_trace, write_trace
 from tests.app_fakes import FakeDecoder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,7 +48,7 @@ PROMISED = [
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDecoder:
     decoder = FakeDecoder()
-    monkeypatch.setattr(flags, "open_engine", lambda args, pair, drafters: decoder)
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: decoder)
     return decoder
 
 
@@ -84,7 +87,7 @@ def test_every_setting_has_a_flag_that_arrives(fake: FakeDecoder, capsys: pytest
     assert set(values) == {item.name for item in dataclasses.fields(DecodeConfig)}
     words = ["decode", "--prompt", "x"]
     for name, value in values.items():
-        words += [flags.flag(name)] if value is True else [flags.flag(name), str(value)]
+        words += [options.flag(name)] if value is True else [options.flag(name), str(value)]
     assert run(capsys, *words)[0] == 0
     assert fake.calls[-1] == ("x", DecodeConfig.parse(values))
 
@@ -95,18 +98,18 @@ def test_help_tells_the_metadata_of_every_setting(capsys: pytest.CaptureFixture[
             cli.main([command, "--help"])
         assert stop.value.code == 0
         told = re.sub(r"\s+", " ", capsys.readouterr().out)
-        for item in dataclasses.fields(DecodeConfig):
-            assert flags.flag(item.name) in told
-            assert re.sub(r"\s+", " ", flags.explain(item)).replace("%%", "%") in told
+        for item in SETTINGS.values():
+            assert options.flag(item.name) in told
+            assert re.sub(r"\s+", " ", options.explain(item)).replace("%%", "%") in told
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--gamma", "99"], "out of range"),
-        (["--gamma", "soon"], "must be a number"),
+        (["--gamma", "99"], r"Draft window (γ) cannot be '99'"),
+        (["--gamma", "soon"], "Give a whole number from 1 to 32"),
         (["--gamma", "2", "--steps", "3"], "cannot reveal"),
-        (["--rule", "magic"], "does not exist"),
+        (["--rule", "magic"], "Choose one of: ratio"),
         (["--pair", "nothing"], "no model pair"),
         (["--drafter", "nobody"], "no drafter"),
         (["--device", "abacus"], "Unknown device"),
@@ -214,11 +217,11 @@ def test_what_did_not_run_is_compared_with_nothing(capsys: pytest.CaptureFixture
     assert "×" in rows["dflash"] and rows["dflash"].endswith("the target's")
     assert rows["specdiff"].endswith("NOT guaranteed")
     assert rows["eagle"].split()[1] == "failed" and not rows["eagle"].endswith(("the target's", "NOT guaranteed"))
-    told = methods_summary({"vanilla": [whole["none"][:-1]], "dflash": [whole["block"]], "markov": [[]]}, "vanilla")
+    told = race_summary({"vanilla": [whole["none"][:-1]], "dflash": [whole["block"]], "markov": [[]]}, "vanilla")
     assert told["lanes"]["dflash"]["speedup"] is None and told["lanes"]["dflash"]["same_text_as_vanilla"] is None
     assert (told["quiet"], told["lossless"], told["lanes"]["markov"]["lossless"]) == (None, True, None)
-    assert methods_summary({"vanilla": [[]]}, "vanilla")["lossless"] is None
-    assert [row.split()[1:3] for row in cli.table(told)[2:]] == [["not", "defined"], ["not", "run"]]
+    assert race_summary({"vanilla": [[]]}, "vanilla")["lossless"] is None
+    assert [row.split()[1:3] for row in table(told)[2:]] == [["not", "defined"], ["not", "run"]]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +241,7 @@ def test_methods_that_cannot_race_are_told_before_the_work(
 
 
 def test_the_trace_of_a_race_is_its_middle_repeat() -> None:
-    assert [cli.middle(values) for values in ([2.0], [3.0, 1.0], [9.0, 1.0, 2.0], [4.0, 3.0, 1.0, 2.0])] == [0, 1, 2, 3]
+    assert [middle(values) for values in ([2.0], [3.0, 1.0], [9.0, 1.0, 2.0], [4.0, 3.0, 1.0, 2.0])] == [0, 1, 2, 3]
 
 
 def test_a_target_that_is_no_file_is_told_before_the_work(
@@ -273,7 +276,7 @@ def test_naive_is_never_called_lossless(fake: FakeDecoder, capsys: pytest.Captur
     _, out, _ = run(capsys, *words)
     assert json.loads(out.splitlines()[-1])["lossless"] is False
     assert "NOT lossless" in out
-    assert "law NOT guaranteed" in out
+    assert "distribution NOT guaranteed" in out
 
 
 def test_replay_tells_what_decode_told(fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -283,7 +286,7 @@ def test_replay_tells_what_decode_told(fake: FakeDecoder, capsys: pytest.Capture
     status, out, _ = run(capsys, "replay", str(trace), "--json")
     assert status == 0
     assert json.loads(out.splitlines()[-1])["lanes"]["drafted"] == decoded
-    assert cli.LEGEND in out
+    assert LEGEND in out
 
 
 def test_replay_of_something_else_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -294,13 +297,13 @@ def test_replay_of_something_else_is_an_error(capsys: pytest.CaptureFixture[str]
 
 
 def test_text_cannot_steer_the_terminal() -> None:
-    assert cli.plain("a\x1b[2Jb\r\nc\té") == "a\\x1b[2Jb\\r\nc\té"
+    assert plain("a\x1b[2Jb\r\nc\té") == "a\\x1b[2Jb\\r\nc\té"
 
 
 def test_pairs_are_listed_with_their_reasons(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from specdiff_core import availability as here
+    from specdiff_core.models import availability as here
 
     monkeypatch.setattr(here, "availability", lambda spec: (spec.offline, "" if spec.offline else "no network here"))
     status, out, _ = run(capsys, "pairs", "--json")
@@ -343,7 +346,7 @@ def test_a_race_needs_a_turn(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_empty_prompt_is_told_before_anything_is_loaded(
     verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(flags, "open_engine", lambda *_: pytest.fail("nothing may be loaded"))
+    monkeypatch.setattr(options, "open_engine", lambda *_: pytest.fail("nothing may be loaded"))
     status, _, err = run(capsys, verb, "--prompt", "  ")
     assert status == 2 and "The prompt is empty" in err
 

@@ -12,19 +12,19 @@ from fakes import FakeTarget, good_drafter, last
 from test_drafters import Conditionals, context, drafted, small_model
 from test_lossless import LENGTH, TOLERANCE, Tables
 
-from specdiff_core.clock import FakeClock
-from specdiff_core.config import DecodeConfig, RevealOrder, Rule
-from specdiff_core.controller import PRIOR_ALPHA, Auto, Choice, Fixed
-from specdiff_core.decode import speculate
-from specdiff_core.denoise import denoise
+from specdiff_core.decoding.clock import FakeClock
+from specdiff_core.decoding.controller import PRIOR_ALPHA, Auto, Choice, Fixed
+from specdiff_core.decoding.loop import speculate
+from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter, AutoregressiveSession
 from specdiff_core.drafters.base import Draft
-from specdiff_core.drafters.null import NullDrafter
-from specdiff_core.events import Decided, DraftReady, Finished
-from specdiff_core.registry import EMBEDDED
-from specdiff_core.rng import Independent
-from specdiff_core.target import Target
-from specdiff_core.verify import verify
+from specdiff_core.drafters.denoise import denoise
+from specdiff_core.drafters.vanilla import VanillaDrafter
+from specdiff_core.maths.randomness import Independent
+from specdiff_core.models.target import Target
+from specdiff_core.schema.events import Decided, DraftReady, Finished
+from specdiff_core.schema.pairs import EMBEDDED
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
 
 
 def denoiser(gamma: int, steps: int) -> int:
@@ -37,13 +37,13 @@ def sequential(gamma: int, steps: int) -> int:
 
 def length(controller: Auto, choice: Choice, alpha: float, passes) -> tuple[int, int]:
     """Positions of a draft and passes made for it, where every belief is ``alpha``."""
-    assert controller.keep is not None
+    assert controller.stop_criterion is not None
     if passes is denoiser:
-        return controller.keep([alpha] * choice.gamma), 1
+        return controller.stop_criterion([alpha] * choice.gamma), 1
     made = 0
     while made < choice.gamma:
         made += 1
-        kept = controller.keep([alpha] * made)
+        kept = controller.stop_criterion([alpha] * made)
         if kept <= made:
             return kept, made
     return made, made
@@ -54,14 +54,14 @@ def world(
 ) -> list[tuple[Choice, int]]:
     """400 rounds in which positions are accepted at a rate of ``alpha``, as the drafter believes, and everything takes
     its milliseconds: what was chosen, and how long the draft was."""
-    chance = torch.Generator().manual_seed(1)
+    rng = torch.Generator().manual_seed(1)
     found = []
     for _ in range(400):
         choice = controller.choose(32)
         size, made = length(controller, choice, alpha, passes)
         tests: list[bool] = []
         while len(tests) < size and all(tests):
-            tests.append(bool(torch.rand((), generator=chance) < alpha))
+            tests.append(bool(torch.rand((), generator=rng) < alpha))
         controller.learn(tests, draft * made / 1e3, made, (fixed + row * (size + 1)) / 1e3, size + 1)
         found.append((choice, size))
     return found
@@ -70,7 +70,7 @@ def world(
 def test_fixed_is_what_is_set() -> None:
     fixed = Fixed(DecodeConfig(gamma=8, steps=4))
     assert [(fixed.choose(limit).gamma, fixed.choose(limit).steps) for limit in (20, 3, 0)] == [(8, 4), (3, 3), (0, 1)]
-    assert fixed.keep is None and not fixed.adaptive
+    assert fixed.stop_criterion is None and not fixed.adaptive
 
 
 def test_it_learns_what_things_cost_and_how_often_positions_pass() -> None:
@@ -105,14 +105,14 @@ def test_it_tries_every_t_and_keeps_the_better() -> None:
     """Four steps accept nearly everything, one accepts half: worth it while a pass is cheap, not when it is dear."""
 
     def settle(draft: float) -> int:
-        controller, chance = Auto(DecodeConfig(gamma=8, steps=4), denoiser), torch.Generator().manual_seed(3)
+        controller, rng = Auto(DecodeConfig(gamma=8, steps=4), denoiser), torch.Generator().manual_seed(3)
         seen = []
         for _ in range(200):
             choice = controller.choose(32)
             alpha = {1: 0.6, 2: 0.7, 4: 0.9}[choice.steps]
             tests: list[bool] = []
             while len(tests) < choice.gamma and all(tests):
-                tests.append(bool(torch.rand((), generator=chance) < alpha))
+                tests.append(bool(torch.rand((), generator=rng) < alpha))
             controller.learn(tests, draft * choice.steps, choice.steps, 10.0 + 0.1 * choice.gamma, choice.gamma + 1)
             seen.append(choice.steps)
         assert {1, 2, 4} == set(seen)
@@ -141,9 +141,9 @@ def test_what_is_worth_a_row() -> None:
     controller = Auto(DecodeConfig(gamma=8), denoiser)
     world(controller, 0.8)
     controller.choose(8)
-    keep = controller.keep
-    assert keep is not None
-    counts = [keep([belief] * 8) for belief in (1.0, 0.9, 0.6, 0.3, 0.0)]
+    stop_criterion = controller.stop_criterion
+    assert stop_criterion is not None
+    counts = [stop_criterion([belief] * 8) for belief in (1.0, 0.9, 0.6, 0.3, 0.0)]
     assert counts == sorted(counts, reverse=True) and counts[0] == 8 and counts[-1] == 1
 
 
@@ -151,13 +151,13 @@ def test_beliefs_are_corrected_by_what_came_of_them() -> None:
     """A drafter that says 0.3 where it is nearly always right is trusted with longer drafts than one that is right."""
 
     def kept(right: float) -> int:
-        controller, chance = Auto(DecodeConfig(gamma=8), denoiser), torch.Generator().manual_seed(5)
+        controller, rng = Auto(DecodeConfig(gamma=8), denoiser), torch.Generator().manual_seed(5)
         for _ in range(100):
             controller.choose(8)
-            assert controller.keep is not None
-            controller.keep([0.3] * 8)
-            controller.learn([bool(torch.rand((), generator=chance) < right)], 0.002, 1, 0.012, 9)
-        return controller.keep([0.3] * 8) if controller.keep else 0
+            assert controller.stop_criterion is not None
+            controller.stop_criterion([0.3] * 8)
+            controller.learn([bool(torch.rand((), generator=rng) < right)], 0.002, 1, 0.012, 9)
+        return controller.stop_criterion([0.3] * 8) if controller.stop_criterion else 0
 
     assert kept(0.95) > kept(0.3)
 
@@ -174,15 +174,15 @@ class Half:
         return Choice(gamma=min(limit, 3 - self._last), steps=1)
 
     @staticmethod
-    def keep(beliefs: Sequence[float]) -> int:
+    def stop_criterion(beliefs: Sequence[float]) -> int:
         return 1 + sum(belief > 0.5 for belief in beliefs[1:2])
 
     def learn(self, tested, draft_seconds, passes, verify_seconds, rows) -> None:
         self._last = sum(tested) % 2
 
 
-def windows(tables: Tables, prefix: tuple[int, ...], chance: Branches, gamma: int, keep) -> Draft:
-    told = dataclasses.replace(context([0, *prefix], gamma, chance), steps=1, keep=keep)
+def windows(tables: Tables, prefix: tuple[int, ...], rng: Branches, gamma: int, stop_criterion) -> Draft:
+    told = dataclasses.replace(context([0, *prefix], gamma, rng), steps=1, stop_criterion=stop_criterion)
     return drained(denoise(lambda window: tables.logits(prefix, window), told, mask_id=tables.size))
 
 
@@ -203,7 +203,7 @@ def by_value(draft: Draft) -> Draft:
         draft,
         ids=draft.ids[:size],
         probs=draft.probs[:size],
-        soft=draft.soft[:size],
+        exact_q=draft.exact_q[:size],
         reveal_steps=draft.reveal_steps[:size],
     )
 
@@ -212,10 +212,10 @@ def distance(rule: Rule, cut) -> float:
     tables = Tables(seed=21, size=3)
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(chance: Branches) -> tuple[int, ...]:
+        def play(rng: Branches) -> tuple[int, ...]:
             gamma = 1 + len(prefix) % 2  # γ that depends on the past
-            draft = cut(windows(tables, prefix, chance, gamma, Half.keep))
-            verdict = verify(draft, tables.scores(prefix, draft), rule, chance, range(len(prefix), len(prefix) + 4))
+            draft = cut(windows(tables, prefix, rng, gamma, Half.stop_criterion))
+            verdict, _ = verify(draft, tables.scores(prefix, draft), rule, rng, range(len(prefix), len(prefix) + 4))
             return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
 
         return outcomes(play)
@@ -239,12 +239,15 @@ def test_one_pass_in_any_reveal_order_keeps_the_law(rule: Rule) -> None:
     tables = Tables(seed=22, size=3)
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(chance: Branches) -> tuple[int, ...]:
+        def play(rng: Branches) -> tuple[int, ...]:
             told = dataclasses.replace(
-                context([0, *prefix], 2, chance), steps=1, keep=Half.keep, order=RevealOrder.VALUE_CONFIDENCE
+                context([0, *prefix], 2, rng),
+                steps=1,
+                stop_criterion=Half.stop_criterion,
+                order=RevealOrder.VALUE_CONFIDENCE,
             )
             draft = drained(denoise(lambda window: tables.logits(prefix, window), told, mask_id=tables.size))
-            verdict = verify(draft, tables.scores(prefix, draft), rule, chance, range(len(prefix), len(prefix) + 4))
+            verdict, _ = verify(draft, tables.scores(prefix, draft), rule, rng, range(len(prefix), len(prefix) + 4))
             return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
 
         return outcomes(play)
@@ -252,16 +255,16 @@ def test_one_pass_in_any_reveal_order_keeps_the_law(rule: Rule) -> None:
     assert total_variation(chain(round_law, LENGTH), tables.target_law(LENGTH)) < TOLERANCE
 
 
-def sequential_distance(rule: Rule, keep, cut=lambda draft: draft) -> float:
+def sequential_distance(rule: Rule, stop_criterion, cut=lambda draft: draft) -> float:
     tables = Tables(seed=33, size=3)
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(chance: Branches) -> tuple[int, ...]:
+        def play(rng: Branches) -> tuple[int, ...]:
             session = AutoregressiveSession(Conditionals(tables))  # type: ignore[arg-type]
             ids = [0, *prefix]
             session.observe(ids[:-1], None)
-            draft = cut(drafted(session, dataclasses.replace(context(ids, 3, chance), keep=keep)))
-            verdict = verify(draft, tables.scores(prefix, draft), rule, chance, range(len(prefix), len(prefix) + 4))
+            draft = cut(drafted(session, dataclasses.replace(context(ids, 3, rng), stop_criterion=stop_criterion)))
+            verdict, _ = verify(draft, tables.scores(prefix, draft), rule, rng, range(len(prefix), len(prefix) + 4))
             return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
 
         return outcomes(play)
@@ -288,7 +291,7 @@ def test_a_sequential_cut_by_the_drawn_value_is_caught() -> None:
 def test_the_length_of_a_draft_does_not_depend_on_what_is_drawn(seed: int) -> None:
     tables = Tables(seed=8, size=3)
     sizes = {
-        windows(tables, (1,), Independent("draft", seed + i, 0), 3, Half.keep).ids.numel()  # type: ignore[arg-type]
+        windows(tables, (1,), Independent("draft", seed + i, 0), 3, Half.stop_criterion).ids.numel()  # type: ignore[arg-type]
         for i in range(20)
     }
     assert len(sizes) == 1
@@ -299,20 +302,20 @@ def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
     drafter = AutoregressiveDrafter("small", small_model(), context=64)
     ids = [3, 7, 9]
 
-    def begin(keep) -> Draft:
+    def begin(stop_criterion) -> Draft:
         session = drafter.start()
         session.observe(ids[:-1], None)
-        return drafted(session, dataclasses.replace(context(ids, 5), keep=keep))
+        return drafted(session, dataclasses.replace(context(ids, 5), stop_criterion=stop_criterion))
 
     whole = begin(None)
     # The third was read and found not worth its row; then, the second is the last one worth a pass.
-    for keep, passes in (
+    for stop_criterion, passes in (
         (lambda beliefs: 2 if len(beliefs) > 2 else 9, 3),
         (lambda beliefs: 2 + (len(beliefs) < 2), 2),
     ):
-        cut = begin(keep)
+        cut = begin(stop_criterion)
         assert cut.ids.tolist() == whole.ids.tolist()[:2] and cut.nfe == passes and whole.nfe == 5
-        assert cut.probs is not None and len(cut.probs) == len(cut.soft) == 2
+        assert cut.probs is not None and len(cut.probs) == len(cut.exact_q) == 2
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -322,7 +325,7 @@ def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float
     events = list(speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=auto))
     told = last(events)
     assert isinstance(told, Finished)
-    assert told.ids == last(speculate([3, 4, 5], config, FakeTarget(), NullDrafter(), FakeClock())).ids
+    assert told.ids == last(speculate([3, 4, 5], config, FakeTarget(), VanillaDrafter(), FakeClock())).ids
     decided = [event for event in events if isinstance(event, Decided)]
     drafts = [event for event in events if isinstance(event, DraftReady)]
     assert len(decided) == len(drafts) == told.rounds
@@ -338,9 +341,9 @@ def test_a_tree_gets_the_nodes_that_are_worth_their_rows(temperature: float) -> 
         gamma=5, tree_nodes=12, rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, auto=True
     )
     auto = Auto(config, denoiser)
-    assert auto.worth == 0.0 and Fixed(config).worth == 0.0  # nothing was measured yet
+    assert auto.min_node_prob == 0.0 and Fixed(config).min_node_prob == 0.0  # nothing was measured yet
     events = list(speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=auto))
-    assert last(events).ids == last(speculate([3, 4, 5], config, FakeTarget(), NullDrafter(), FakeClock())).ids
+    assert last(events).ids == last(speculate([3, 4, 5], config, FakeTarget(), VanillaDrafter(), FakeClock())).ids
     decided = [event for event in events if isinstance(event, Decided)]
     sizes = [len(event.ids) for event in events if isinstance(event, DraftReady)]
     assert sizes[0] == max(sizes) == 12 and not any(event.tokens or event.best_gamma for event in decided)
@@ -351,7 +354,7 @@ def test_the_loop_hands_the_bound_to_the_drafter() -> None:
     config = DecodeConfig(gamma=5, tree_nodes=12, max_new_tokens=20, auto=True)
 
     class Dear(Fixed):
-        worth = 0.5
+        min_node_prob = 0.5
 
     def sizes(controller: Fixed) -> list[int]:
         events = speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=controller)
@@ -369,9 +372,9 @@ def test_dear_rows_make_small_trees() -> None:
             auto.choose(20)
             auto.learn([True, True, False], 2.0, 1, 8.0 + row * rows, rows)
         auto.choose(20)
-        bounds.append(auto.worth)
+        bounds.append(auto.min_node_prob)
         # R: three tokens a round (two accepted, one of the target), over what a round takes.
-        assert auto.worth == pytest.approx(row * 3 / (2.0 + 8.0 + 9 * row), rel=0.25)
+        assert auto.min_node_prob == pytest.approx(row * 3 / (2.0 + 8.0 + 9 * row), rel=0.25)
     assert bounds[0] < bounds[1]
 
 
@@ -393,4 +396,4 @@ def test_a_real_pair_of_networks_under_auto() -> None:
     config = DecodeConfig(gamma=6, temperature=1.0, max_new_tokens=40, rule=Rule.MATCH, auto=True)
     drafter = AutoregressiveDrafter("small", small_model(), context=64)
     run = speculate([3, 4, 5], config, target, drafter, FakeClock(), controller=Auto(config, sequential))
-    assert last(run).ids == last(speculate([3, 4, 5], config, target, NullDrafter(), FakeClock())).ids
+    assert last(run).ids == last(speculate([3, 4, 5], config, target, VanillaDrafter(), FakeClock())).ids

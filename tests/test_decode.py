@@ -12,13 +12,13 @@ from fakes import END, MASK, FakeTarget, good_drafter, keyed_logits, last
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdiff_core.clock import DeviceClock, FakeClock
-from specdiff_core.config import DecodeConfig, RevealOrder, Rule
-from specdiff_core.decode import speculate
-from specdiff_core.drafters.null import NullDrafter
+from specdiff_core.decoding.clock import DeviceClock, FakeClock
+from specdiff_core.decoding.loop import speculate
 from specdiff_core.drafters.scripted import ScriptedDrafter
-from specdiff_core.errors import DraftContractError, SpecDiffError
-from specdiff_core.events import (
+from specdiff_core.drafters.vanilla import VanillaDrafter
+from specdiff_core.models.target import Target
+from specdiff_core.schema.errors import DraftContractError, SpecDiffError
+from specdiff_core.schema.events import (
     Committed,
     DenoiseStep,
     DraftReady,
@@ -28,9 +28,9 @@ from specdiff_core.events import (
     TargetScored,
     Verified,
 )
-from specdiff_core.metrics import fold
-from specdiff_core.target import Target
-from specdiff_core.trace import dump_trace, read_trace
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
+from specdiff_core.schema.trace import dump_trace, read_trace
 
 PROMPT = [3, 4, 5]
 
@@ -79,7 +79,7 @@ def test_match_returns_vanilla_text(gamma, steps, seed, order, temperature, limi
         max_new_tokens=limit,
         rule=Rule.MATCH,
     )
-    vanilla = run(config, drafter=NullDrafter(), ends=[END])
+    vanilla = run(config, drafter=VanillaDrafter(), ends=[END])
     drafted = run(config, ends=[END])
     assert drafted[-1].ids == vanilla[-1].ids
     assert drafted[-1].reason == vanilla[-1].reason
@@ -89,12 +89,12 @@ def test_match_returns_vanilla_text(gamma, steps, seed, order, temperature, limi
 @pytest.mark.parametrize("order", RevealOrder)
 def test_greedy_text_is_vanilla_for_every_rule(rule: Rule, order: RevealOrder) -> None:
     config = DecodeConfig(gamma=5, steps=2, rule=rule, order=order, max_new_tokens=30)
-    assert run(config)[-1].ids == run(config, drafter=NullDrafter())[-1].ids
+    assert run(config)[-1].ids == run(config, drafter=VanillaDrafter())[-1].ids
 
 
 def test_vanilla_is_transformers_generate(llama: Target) -> None:
     config = DecodeConfig(max_new_tokens=40)
-    ours = run(config, target=llama, drafter=NullDrafter())[-1].ids
+    ours = run(config, target=llama, drafter=VanillaDrafter())[-1].ids
     theirs = llama.model.generate(torch.tensor([PROMPT]), max_new_tokens=40, do_sample=False)[0, len(PROMPT) :]
     assert ours == tuple(theirs.tolist())
     assert len(set(ours)) > 3  # a constant text would prove nothing
@@ -109,7 +109,7 @@ def test_a_real_cache_rolls_back(llama: Target) -> None:
 
     config = DecodeConfig(gamma=4, max_new_tokens=40)
     drafted = run(config, target=llama, drafter=ScriptedDrafter(script, mask_id=1))
-    assert drafted[-1].ids == run(config, target=llama, drafter=NullDrafter())[-1].ids
+    assert drafted[-1].ids == run(config, target=llama, drafter=VanillaDrafter())[-1].ids
     assert fold(drafted).accepted < fold(drafted).tested
 
 
@@ -258,7 +258,7 @@ def test_passes_of_a_draft_that_was_stopped_are_counted() -> None:
 
 def test_narration_changes_nothing_but_detail() -> None:
     config = DecodeConfig(gamma=4, steps=2, temperature=1.0, max_new_tokens=30)
-    full, lean = run(config), run(config, narrate=False)
+    full, lean = run(config), run(config, detail=False)
     assert lean[-1].ids == full[-1].ids
     for name in ("rounds", "drafted", "tested", "accepted", "nfe", "target_calls", "accepted_at"):
         assert getattr(fold(lean), name) == getattr(fold(full), name)
@@ -268,7 +268,7 @@ def test_narration_changes_nothing_but_detail() -> None:
 def test_a_slow_listener_does_not_slow_the_clock() -> None:
     ticks = iter(range(10**6))
     clock = DeviceClock(torch.device("cpu"), tick=lambda: float(next(ticks)))
-    events = speculate(PROMPT, DecodeConfig(max_new_tokens=4), FakeTarget(), NullDrafter(), clock)
+    events = speculate(PROMPT, DecodeConfig(max_new_tokens=4), FakeTarget(), VanillaDrafter(), clock)
     for event in events:
         for _ in range(1000):
             next(ticks)  # a browser that takes its time
@@ -283,7 +283,7 @@ def test_seconds_by_phase_sum_to_the_whole() -> None:
 
 
 def test_a_broken_drafter_is_named() -> None:
-    class Wrong(NullDrafter):
+    class Wrong(VanillaDrafter):
         def start(self):
             inner = good_drafter().start()
 
@@ -330,7 +330,7 @@ def test_golden_trace(request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.parent.glob("*.jsonl")), ids=lambda path: path.name)
 def test_golden_traces_of_every_age_are_read(path: Path) -> None:
-    """scripted-1 was written before there were trees: what came later has its default, and the sums hold."""
+    """scripted-1a was written before there were trees, scripted-1b before fields were renamed: the sums hold."""
     lanes = read_trace(path).lanes
     assert set(lanes) == {"ratio", "match", "naive"}
     for events in lanes.values():
@@ -346,7 +346,7 @@ def test_vanilla_does_nothing_but_one_narrow_pass_for_each_token(monkeypatch: py
     def watched(layers=()):
         session = start(layers)
         asked.append(("start", tuple(layers)))
-        for name in ("read", "score", "keep"):
+        for name in ("read", "score", "rollback"):
             inner = getattr(session, name)
             monkeypatch.setattr(
                 session, name, lambda *given, inner=inner, name=name: asked.append((name, given)) or inner(*given)
@@ -354,9 +354,9 @@ def test_vanilla_does_nothing_but_one_narrow_pass_for_each_token(monkeypatch: py
         return session
 
     monkeypatch.setattr(target, "start", watched)
-    found = last(run(DecodeConfig(max_new_tokens=12), target=target, drafter=NullDrafter()))
+    found = last(run(DecodeConfig(max_new_tokens=12), target=target, drafter=VanillaDrafter()))
     scored = [given for name, given in asked if name == "score"]
     assert [len(ids) for ids, _ in scored] == [1] * 12 == [1] * len(found.ids)
     assert all(parents is None for _, parents in scored)
-    assert [given for name, given in asked if name == "keep"] == [(1, [0])] * 12
+    assert [given for name, given in asked if name == "rollback"] == [(1, [0])] * 12
     assert asked[0] == ("start", ()) and [given for name, given in asked if name == "read"] == [(PROMPT[:-1],)]

@@ -12,34 +12,34 @@ from branches import Branches, chain, outcomes, total_variation
 from fakes import FakeTarget, last
 from test_lossless import LENGTH, TOLERANCE, Tables
 
-from specdiff_core.clock import FakeClock
-from specdiff_core.config import DecodeConfig, RevealOrder, Rule, Sampling
-from specdiff_core.decode import speculate
-from specdiff_core.device import choose_placement
+from specdiff_core.decoding.clock import FakeClock
+from specdiff_core.decoding.loop import speculate
+from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter, build
 from specdiff_core.drafters.base import Context, Draft, DraftSession
-from specdiff_core.drafters.null import NullDrafter
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter, continuation
-from specdiff_core.errors import TokenizerMismatch, WeightsError
-from specdiff_core.events import DenoiseStep, DraftReady, Event, Finished
-from specdiff_core.metrics import fold
-from specdiff_core.registry import NONE, DrafterSpec, PairSpec
-from specdiff_core.rng import Chance, Independent
-from specdiff_core.sampling import process
-from specdiff_core.target import Target
-from specdiff_core.verify import verify
+from specdiff_core.drafters.vanilla import VanillaDrafter
+from specdiff_core.maths.distributions import to_probs
+from specdiff_core.maths.randomness import Independent, Sampler
+from specdiff_core.models.device import choose_placement
+from specdiff_core.models.target import Target
+from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
+from specdiff_core.schema.events import DenoiseStep, DraftReady, Event, Finished
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Sampling
 
 WARM = Sampling(temperature=1.0)
 
 
-def context(ids: Sequence[int], gamma: int, chance: Chance | None = None, sampling: Sampling = WARM) -> Context:
+def context(ids: Sequence[int], gamma: int, sampler: Sampler | None = None, sampling: Sampling = WARM) -> Context:
     return Context(
         ids=ids,
         gamma=gamma,
         steps=gamma,
         order=RevealOrder.LEFT_TO_RIGHT,
         sampling=sampling,
-        chance=chance or Independent("draft", 0, len(ids)),
+        sampler=sampler or Independent("draft", 0, len(ids)),
     )
 
 
@@ -78,8 +78,8 @@ def test_every_token_is_drawn_from_its_true_conditional(drafter: AutoregressiveD
     whole = torch.tensor([[*ids, *draft.ids.tolist()]])
     logits = drafter.reader.model(whole).logits[0, len(ids) - 1 : -1]
     assert draft.probs is not None
-    torch.testing.assert_close(draft.probs, process(logits, sampling, (1,)), atol=1e-5, rtol=1e-4)
-    assert draft.soft == (True,) * 5 and draft.nfe == 5
+    torch.testing.assert_close(draft.probs, to_probs(logits, sampling, (1,)), atol=1e-5, rtol=1e-4)
+    assert draft.exact_q == (True,) * 5 and draft.nfe == 5
     assert 1 not in draft.ids.tolist()
 
 
@@ -150,13 +150,13 @@ def test_the_joint_law_is_the_targets(rule: Rule, size: int, gamma: int) -> None
     tables = Tables(seed=31, size=size)
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(chance: Branches) -> tuple[int, ...]:
+        def play(sampler: Branches) -> tuple[int, ...]:
             session = AutoregressiveSession(Conditionals(tables))  # type: ignore[arg-type]
             ids = [0, *prefix]
             session.observe(ids[:-1], None)
-            draft = drafted(session, context(ids, gamma, chance))
+            draft = drafted(session, context(ids, gamma, sampler))
             scores = tables.scores(prefix, draft)
-            verdict = verify(draft, scores, rule, chance, range(len(prefix), len(prefix) + gamma + 1))
+            verdict, _ = verify(draft, scores, rule, sampler, range(len(prefix), len(prefix) + gamma + 1))
             return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
 
         return outcomes(play)
@@ -177,7 +177,7 @@ def test_match_returns_vanillas_text(drafter: AutoregressiveDrafter, name: str, 
     used = drafter if name == "autoregressive" else PromptLookupDrafter(name)
     told = last(race(target, used, config))
     assert isinstance(told, Finished)
-    assert told.ids == last(race(target, NullDrafter(), config)).ids
+    assert told.ids == last(race(target, VanillaDrafter(), config)).ids
 
 
 def test_a_perfect_drafter_is_always_believed() -> None:

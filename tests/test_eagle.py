@@ -14,20 +14,20 @@ from test_drafters import context, drafted, race, small_model
 from test_lossless import LENGTH, TOLERANCE, Tables
 from test_tree import scored, texts
 
-from specdiff_core.config import DecodeConfig, Rule, Sampling
-from specdiff_core.device import choose_placement
+from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.base import Context, Draft
 from specdiff_core.drafters.eagle import EagleDrafter, EagleSession, build
-from specdiff_core.drafters.null import NullDrafter
-from specdiff_core.errors import DraftContractError, PairUnavailable, WeightsError
-from specdiff_core.events import DenoiseStep, DraftReady, Finished
+from specdiff_core.drafters.vanilla import VanillaDrafter
+from specdiff_core.maths.distributions import to_probs
+from specdiff_core.maths.trees import ROOT, Growth
+from specdiff_core.models.device import choose_placement
 from specdiff_core.models.eagle import EagleHead, EagleReader, load_eagle, save_eagle
-from specdiff_core.registry import NONE, DrafterSpec, PairSpec
-from specdiff_core.sampling import process
-from specdiff_core.target import Target
+from specdiff_core.models.target import Target
+from specdiff_core.schema.errors import DraftContractError, PairUnavailable, WeightsError
+from specdiff_core.schema.events import DenoiseStep, DraftReady, Finished
+from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.settings import DecodeConfig, Rule, Sampling
 from specdiff_core.train.eagle import new_eagle
-from specdiff_core.tree import ROOT, Growth
-from specdiff_core.verify import verify
 
 LAYERS = 3
 
@@ -75,7 +75,7 @@ def begun(drafter: EagleDrafter, model, ids: list[int]) -> EagleSession:
 
 
 def tree_of(ids: list[int], gamma: int, nodes: int) -> Context:
-    return dataclasses.replace(context(ids, gamma), nodes=nodes)
+    return dataclasses.replace(context(ids, gamma), tree_nodes=nodes)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -84,8 +84,8 @@ def test_every_token_is_drawn_from_its_true_conditional(model, head, drafter, te
     draft = drafted(begun(drafter, model, ids), context(ids, 5, sampling=sampling))
     tokens = tuple(draft.ids.tolist())
     logits = torch.stack([plainly(model, head, ids, tokens[:i]) for i in range(5)])
-    assert draft.probs is not None and draft.soft == (True,) * 5 and draft.nfe == 5
-    torch.testing.assert_close(draft.probs, process(logits, sampling, (1,)), atol=1e-5, rtol=1e-4)
+    assert draft.probs is not None and draft.exact_q == (True,) * 5 and draft.nfe == 5
+    torch.testing.assert_close(draft.probs, to_probs(logits, sampling, (1,)), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("nodes", [0, 6])
@@ -126,7 +126,7 @@ def test_the_tree_holds_the_most_probable_texts(model, head, drafter, nodes: int
     for _ in range(3):
         found = {}
         for text in deepest:
-            row = process(plainly(model, head, ids, text)[None], Sampling(temperature=1.0), (1,))[0].log()
+            row = to_probs(plainly(model, head, ids, text)[None], Sampling(temperature=1.0), (1,))[0].log()
             found |= {(*text, token): every[text] + float(row[token]) for token in range(40) if token != 1}
         every |= found
         deepest = sorted(found, key=lambda text: -found[text])[:8]
@@ -172,15 +172,15 @@ def test_the_joint_law_is_the_targets(rule: Rule, size: int, gamma: int, nodes: 
     tables = Tables(seed=47, size=size)
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(chance: Branches) -> tuple[int, ...]:
+        def play(sampler: Branches) -> tuple[int, ...]:
             session = EagleSession(Conditionals(tables))  # type: ignore[arg-type]
             ids = [0, 0, *prefix]  # a token to have a feature of, and a start
             session.observe(ids[:-1], torch.zeros(len(ids) - 1, 1))
-            told = dataclasses.replace(context(ids, gamma, chance), nodes=nodes)
+            told = dataclasses.replace(context(ids, gamma, sampler), tree_nodes=nodes)
             draft = drafted(session, told)
             scores = scored(tables, prefix, draft) if nodes else tables.scores(prefix, draft)
             positions = range(len(prefix), len(prefix) + draft.ids.numel() + 1)
-            verdict = verify(draft, scores, rule, chance, positions)
+            verdict, _ = verify(draft, scores, rule, sampler, positions)
             return (*(int(draft.ids[node]) for node in verdict.path), verdict.extra)
 
         return outcomes(play)
@@ -197,7 +197,7 @@ def test_match_returns_vanillas_text(model, drafter, nodes: int, temperature: fl
     )
     events = race(target, drafter, config)
     told = last(events)
-    assert isinstance(told, Finished) and told.ids == last(race(target, NullDrafter(), config)).ids
+    assert isinstance(told, Finished) and told.ids == last(race(target, VanillaDrafter(), config)).ids
     drafts = [event for event in events if isinstance(event, DraftReady) and event.ids]
     assert all(bool(event.parents) == bool(nodes) for event in drafts) and len(drafts) > 3
     steps = [event for event in events if isinstance(event, DenoiseStep)]

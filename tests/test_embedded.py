@@ -16,13 +16,13 @@ import pytest
 import torch
 
 from specdiff_core.bench.equality import difference
-from specdiff_core.config import DecodeConfig, RevealOrder, Rule
-from specdiff_core.device import choose_placement
 from specdiff_core.engine import Engine
-from specdiff_core.events import DraftReady, RunStarted, Verified
 from specdiff_core.loading import load_pair
-from specdiff_core.metrics import fold
-from specdiff_core.registry import EMBEDDED
+from specdiff_core.models.device import choose_placement
+from specdiff_core.schema.events import DraftReady, RunStarted, Verified
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.pairs import EMBEDDED
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
 
 PROMPTS = [json.loads(line) for line in (Path(__file__).parent / "prompts.jsonl").read_text().splitlines()]
 DRAFTERS = [spec.name for spec in EMBEDDED.drafters if spec.name != "none"]
@@ -35,7 +35,7 @@ def engine() -> Engine:
 
 
 def ids_of(engine: Engine, prompt: str, config: DecodeConfig) -> tuple[int, ...]:
-    *_, done = engine.decode(prompt, config, narrate=False)
+    *_, done = engine.decode(prompt, config, detail=False)
     return done.ids
 
 
@@ -144,7 +144,7 @@ def test_drafts_are_worth_something(engine: Engine, drafter: str) -> None:
     total = fold([])
     for item in PROMPTS[::2]:
         total = total + fold(
-            engine.decode(item["prompt"], DecodeConfig(drafter=drafter, max_new_tokens=40), narrate=False)
+            engine.decode(item["prompt"], DecodeConfig(drafter=drafter, max_new_tokens=40), detail=False)
         )
     assert total.tau is not None and total.tau > 1.25
 

@@ -13,14 +13,14 @@ from fakes import FakeTarget, good_drafter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdiff_core import events
-from specdiff_core.clock import FakeClock
-from specdiff_core.config import DecodeConfig, RevealOrder, Rule, Sampling
-from specdiff_core.decode import speculate
-from specdiff_core.errors import ConfigError, TraceError, TraceSchemaError
-from specdiff_core.events import Committed, DraftReady, Finished, Span, TargetScored, Verified
-from specdiff_core.metrics import Metrics, fold
-from specdiff_core.trace import dump_trace, event_from_dict, event_to_dict, read_trace, write_trace
+from specdiff_core.decoding.clock import FakeClock
+from specdiff_core.decoding.loop import speculate
+from specdiff_core.schema import events
+from specdiff_core.schema.errors import ConfigError, TraceError, TraceSchemaError
+from specdiff_core.schema.events import Committed, DraftReady, Finished, Span, TargetScored, Verified
+from specdiff_core.schema.metrics import Metrics, fold
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Sampling
+from specdiff_core.schema.trace import dump_trace, event_from_dict, event_to_dict, read_trace, write_trace
 
 SPAN = Span(name="x", start=0.0, seconds=0.0)
 
@@ -85,7 +85,7 @@ def test_metrics_by_hand() -> None:
                 ids=(1, 1, 1),
                 q=(1.0,) * 3,
                 reveal_steps=(0, 0, 1),
-                soft=(True,) * 3,
+                exact_q=(True,) * 3,
                 proposal="conditionals",
                 nfe=2,
                 span=SPAN,
@@ -97,7 +97,7 @@ def test_metrics_by_hand() -> None:
                 accepted=sum(verdicts),
                 extra=1,
                 source="bonus",
-                residual=(),
+                extra_candidates=(),
                 rule="ratio",
                 fallback="",
                 lossless=True,
@@ -162,10 +162,10 @@ HEADED = dump_trace({"drafted": list(FakeDecoder().decode("Once", DecodeConfig()
         GOOD.replace(b'"lane":"drafted"', b'"lane":"other"'),
         GOOD.replace(b'"accepted":', b'"acceptt":'),
         GOOD.replace(b'"sources":["', b'"sources":["draft","'),
-        GOOD.replace(b'"soft":[', b'"soft":[true,'),
+        GOOD.replace(b'"exact_q":[', b'"exact_q":[true,'),
         GOOD.replace(b'"confidence":[', b'"confidence":[1,'),
         b"[" * 100_000,
-        b'{"kind":"Trace","schema":1,"lanes":["a"]}\n3\n',
+        b'{"kind":"Trace","schema":2,"lanes":["a"]}\n3\n',
         GOOD.replace(b'"accepted":', b'"accepted":9'),
         GOOD.replace(b'"round":0', b'"round":' + b"9" * 400),
         HEADED.replace(b'"config":{', b'"config":{"zz":NaN,'),
@@ -181,12 +181,12 @@ def test_foreign_and_damaged_traces_are_named(raw) -> None:
 
 def test_an_unknown_schema_says_so(tmp_path: Path) -> None:
     with pytest.raises(TraceSchemaError):
-        read_trace(GOOD.replace(b'"schema":1', b'"schema":99', 1))
+        read_trace(GOOD.replace(b'"schema":2', b'"schema":99', 1))
     with pytest.raises(TraceError):
         read_trace(tmp_path / "nowhere.jsonl")
 
 
 def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdiff_core.trace.MAX_BYTES", 10_000)
+    monkeypatch.setattr("specdiff_core.schema.trace.MAX_BYTES", 10_000)
     with pytest.raises(TraceError, match="too large"):
         read_trace(gzip.compress(b"0" * 1_000_000))

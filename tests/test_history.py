@@ -9,9 +9,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from specdiff_core.errors import WeightsError
-from specdiff_core.figure import GAP, Axis, Line, _apart, draw, round_ticks
-from specdiff_core.history import HISTORY, Training, read_history, rounds_of, write_history
+from specdiff_core.schema.figure import GAP, Axis, Line, _apart, draw, round_ticks
+from specdiff_core.schema.errors import WeightsError
+from specdiff_core.schema.history import HISTORY, Training, read_history, rounds_of, write_history
 from specdiff_core.train import curve
 
 RUN = Training(

@@ -12,21 +12,21 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from specdiff_core import availability as here
 from specdiff_core import loading
-from specdiff_core.availability import availability
-from specdiff_core.config import DecodeConfig, RevealOrder, Rule, Sampling
-from specdiff_core.device import choose_placement
 from specdiff_core.drafters.base import Context
 from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
 from specdiff_core.engine import Engine
-from specdiff_core.errors import ConfigError, OutOfMemory, PairUnavailable, TokenizerMismatch, WeightsError
-from specdiff_core.events import Finished
 from specdiff_core.loading import load_pair
+from specdiff_core.maths.randomness import Streams
+from specdiff_core.models import availability as here
+from specdiff_core.models.availability import availability
+from specdiff_core.models.device import choose_placement
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
 from specdiff_core.models.mdlm_config import MdlmConfig
-from specdiff_core.registry import GPT2_MDLM, NONE, PAIRS, DrafterSpec, PairSpec
-from specdiff_core.rng import Streams
+from specdiff_core.schema.errors import ConfigError, OutOfMemory, PairUnavailable, TokenizerMismatch, WeightsError
+from specdiff_core.schema.events import Finished
+from specdiff_core.schema.pairs import GPT2_MDLM, NONE, PAIRS, DrafterSpec, PairSpec
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Sampling
 
 CPU = choose_placement("cpu", "fp32")
 TEXT = "the cat sat on the mat and the dog sat on the cat " * 4
@@ -95,7 +95,7 @@ def context(ids: list[int], gamma: int, steps: int, order: RevealOrder = RevealO
         steps=steps,
         order=order,
         sampling=Sampling(temperature=1.0),
-        chance=Streams(0, shared=False).draft(0),
+        sampler=Streams(0, shared=False).draft(0),
     )
 
 

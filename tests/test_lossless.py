@@ -1,7 +1,7 @@
 """Exactness by enumeration: the joint law of three tokens over chained rounds equals the target's, to 1e-12.
 
 Every rule that claims ``lossless`` must pass; every biased scheme of papers.md §7.8 must be caught by the same test.
-The production ``denoise`` and ``verify`` run; only chance and the networks are replaced.
+The production ``denoise`` and ``verify`` run; only sampler and the networks are replaced.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import torch
 from branches import Branches, chain, outcomes, total_variation
 from torch import Tensor
 
-from specdiff_core.config import RevealOrder, Rule, Sampling
-from specdiff_core.denoise import denoise
+from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.base import Context, Draft
-from specdiff_core.rng import Streams
-from specdiff_core.sampling import process, residual, without
-from specdiff_core.verify import verify
+from specdiff_core.drafters.denoise import denoise
+from specdiff_core.maths.distributions import residual, to_probs, without
+from specdiff_core.maths.randomness import Streams
+from specdiff_core.schema.settings import RevealOrder, Rule, Sampling
 
 V, LENGTH, TOLERANCE = 3, 3, 1e-12
 MASK = V  # the drafter's vocabulary has one id more than the target's law ever uses
@@ -70,14 +70,14 @@ class Tables:
 def drafted(
     tables: Tables,
     prefix: tuple[int, ...],
-    chance: Branches,
+    sampler: Branches,
     order: RevealOrder,
     gamma: int,
     steps: int,
     sampling: Sampling = WARM,
 ) -> Draft:
     """One production draft."""
-    context = Context(ids=prefix, gamma=gamma, steps=steps, order=order, sampling=sampling, chance=chance)
+    context = Context(ids=prefix, gamma=gamma, steps=steps, order=order, sampling=sampling, sampler=sampler)
     run = denoise(lambda window: tables.logits(prefix, window), context, mask_id=tables.size)
     while True:
         try:
@@ -94,9 +94,9 @@ def production(tables: Tables, rule: Rule, order: RevealOrder, gamma: int, steps
     """A round as decode.py plays it."""
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(chance: Branches) -> tuple[int, ...]:
-            draft = drafted(tables, prefix, chance, order, gamma, steps)
-            verdict = verify(draft, tables.scores(prefix, draft), rule, chance, positions(prefix, gamma))
+        def play(sampler: Branches) -> tuple[int, ...]:
+            draft = drafted(tables, prefix, sampler, order, gamma, steps)
+            verdict, _ = verify(draft, tables.scores(prefix, draft), rule, sampler, positions(prefix, gamma))
             return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
 
         return outcomes(play)
@@ -137,11 +137,13 @@ def test_cutting_drafts_behind_the_end_of_the_text_keeps_the_joint_law(rule: Rul
         return (*text[: text.index(end)], *[end] * (len(text) - text.index(end))) if end in text else text
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(chance: Branches) -> tuple[int, ...]:
+        def play(sampler: Branches) -> tuple[int, ...]:
             if end in prefix:
                 return (end,)
-            draft = drafted(tables, prefix, chance, order, 3, 2).until([end])
-            verdict = verify(draft, tables.scores(prefix, draft), rule, chance, positions(prefix, draft.ids.numel()))
+            draft = drafted(tables, prefix, sampler, order, 3, 2).until([end])
+            verdict, _ = verify(
+                draft, tables.scores(prefix, draft), rule, sampler, positions(prefix, draft.ids.numel())
+            )
             return whole((*draft.ids.tolist()[: verdict.accepted], verdict.extra))
 
         return outcomes(play)
@@ -172,16 +174,16 @@ def test_the_hand_checkable_counterexample() -> None:
     coin = torch.tensor([0.5, 0.5], dtype=torch.float64)
 
     def agree(naive: bool) -> float:
-        def play(chance: Branches) -> bool:
-            second = int(chance.pick(coin[None], [1])[0])
+        def play(sampler: Branches) -> bool:
+            second = int(sampler.sample(coin[None], [1])[0])
             first_q = torch.nn.functional.one_hot(torch.tensor(second), 2).double()
             ids, probs = torch.tensor([second, second]), torch.stack([first_q, coin])
-            draft = Draft(ids=ids, probs=probs, reveal_steps=(1, 0), soft=(True, False), nfe=2)
+            draft = Draft(ids=ids, probs=probs, reveal_steps=(1, 0), exact_q=(True, False), nfe=2)
             scores = coin.expand(3, 2)
-            verdict = verify(draft, scores, Rule.NAIVE if naive else Rule.RATIO, chance, range(3))
+            verdict, _ = verify(draft, scores, Rule.NAIVE if naive else Rule.RATIO, sampler, range(3))
             text = [*ids.tolist()[: verdict.accepted], verdict.extra]
             if len(text) == 1:
-                text.append(int(chance.pick(coin[None], [1])[0]))
+                text.append(int(sampler.sample(coin[None], [1])[0]))
             return text[0] == text[1]
 
         return outcomes(play)[True]
@@ -193,56 +195,58 @@ def test_the_hand_checkable_counterexample() -> None:
 # ---- Mutation tests: each biased scheme of papers.md §7.8 must fail the test above. ----
 
 
-def _walk(draft: Draft, scores: Tensor, chance: Branches, accept: Callable, extra: Callable) -> tuple[int, ...]:
+def _walk(draft: Draft, scores: Tensor, sampler: Branches, accept: Callable, extra: Callable) -> tuple[int, ...]:
     """A verifier with replaceable parts, for wrong rules."""
     tokens = draft.ids.tolist()
     for i, token in enumerate(tokens):
-        yes, _ = chance.accept(accept(i, token))
+        yes, _ = sampler.accept(accept(i, token))
         if not yes:
-            return (*tokens[:i], int(chance.pick(extra(i, token)[None], [0])[0]))
-    return (*tokens, int(chance.pick(scores[len(tokens)][None], [0])[0]))
+            return (*tokens[:i], int(sampler.sample(extra(i, token)[None], [0])[0]))
+    return (*tokens, int(sampler.sample(scores[len(tokens)][None], [0])[0]))
 
 
 def _ratio(draft: Draft, scores: Tensor) -> Callable:
     return lambda i, x: min(1.0, float(scores[i, x]) / float(draft.probs[i, x]))
 
 
-def _multi_round(tables: Tables, prefix: tuple[int, ...], drafts: list[Draft], chance: Branches) -> tuple[int, ...]:
+def _multi_round(tables: Tables, prefix: tuple[int, ...], drafts: list[Draft], sampler: Branches) -> tuple[int, ...]:
     """Recursive rejection over several drafts (papers.md §7.6): exact if they come in the order they were drawn."""
     text: tuple[int, ...] = ()
     for i in range(2):
         left = tables.p(prefix + text)
         for draft in drafts:
             token, q = int(draft.ids[i]), draft.probs[i]
-            yes, _ = chance.accept(min(1.0, float(left[token]) / float(q[token])))
+            yes, _ = sampler.accept(min(1.0, float(left[token]) / float(q[token])))
             if yes:
                 break
             left = residual(left, q)
         else:
-            return (*text, int(chance.pick(left[None], [0])[0]))
+            return (*text, int(sampler.sample(left[None], [0])[0]))
         text = (*text, token)
         drafts = [draft for draft in drafts if int(draft.ids[i]) == token]
-    return (*text, int(chance.pick(tables.p(prefix + text)[None], [0])[0]))
+    return (*text, int(sampler.sample(tables.p(prefix + text)[None], [0])[0]))
 
 
 def _mutant(name: str, tables: Tables) -> Callable:
     left = RevealOrder.LEFT_TO_RIGHT
 
-    def play(prefix: tuple[int, ...], chance: Branches) -> tuple[int, ...]:
+    def play(prefix: tuple[int, ...], sampler: Branches) -> tuple[int, ...]:
         if name == "value-confidence order tested by the running maximum":
-            draft = drafted(tables, prefix, chance, RevealOrder.VALUE_CONFIDENCE, 2, 2)
+            draft = drafted(tables, prefix, sampler, RevealOrder.VALUE_CONFIDENCE, 2, 2)
             steps = draft.reveal_steps
-            soft = tuple(steps[i] >= max(steps[:i], default=0) for i in range(2))
-            verdict = verify(replace(draft, soft=soft), tables.scores(prefix, draft), Rule.RATIO, chance, range(3))
+            exact_q = tuple(steps[i] >= max(steps[:i], default=0) for i in range(2))
+            verdict, _ = verify(
+                replace(draft, exact_q=exact_q), tables.scores(prefix, draft), Rule.RATIO, sampler, range(3)
+            )
             return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
         if name == "sharpened draft tested with raw q":
-            draft = drafted(tables, prefix, chance, left, 2, 1, Sampling(temperature=0.4))
-            raw = process(tables.logits(prefix, torch.full((2,), MASK)), WARM, (MASK,))
+            draft = drafted(tables, prefix, sampler, left, 2, 1, Sampling(temperature=0.4))
+            raw = to_probs(tables.logits(prefix, torch.full((2,), MASK)), WARM, (MASK,))
             draft = replace(draft, probs=raw)
-            verdict = verify(draft, tables.scores(prefix, draft), Rule.RATIO, chance, range(3))
+            verdict, _ = verify(draft, tables.scores(prefix, draft), Rule.RATIO, sampler, range(3))
             return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
         if name.startswith("K = 2"):
-            drafts = [drafted(tables, prefix, chance, left, 2, 1) for _ in range(2)]
+            drafts = [drafted(tables, prefix, sampler, left, 2, 1) for _ in range(2)]
 
             def worth(draft: Draft) -> float:
                 laws = tables.scores(prefix, draft) if "target" in name else draft.probs
@@ -250,63 +254,65 @@ def _mutant(name: str, tables: Tables) -> Callable:
 
             if "multi-round" in name:
                 drafts = drafts if "as drawn" in name else sorted(drafts, key=worth, reverse=True)
-                return _multi_round(tables, prefix, drafts, chance)
+                return _multi_round(tables, prefix, drafts, sampler)
             draft = max(drafts, key=worth)
             rule = Rule.DELTA if "delta" in name else Rule.RATIO
-            verdict = verify(draft, tables.scores(prefix, draft), rule, chance, range(3))
+            verdict, _ = verify(draft, tables.scores(prefix, draft), rule, sampler, range(3))
             return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
-        draft = drafted(tables, prefix, chance, left, 2, 1)
+        draft = drafted(tables, prefix, sampler, left, 2, 1)
         scores = tables.scores(prefix, draft)
         if name == "p and q swapped":
             return _walk(
                 draft,
                 scores,
-                chance,
+                sampler,
                 lambda i, x: min(1.0, float(draft.probs[i, x]) / float(scores[i, x])),
                 lambda i, x: residual(draft.probs[i], scores[i]),
             )
         if name == "resample from p after a rejection":
-            return _walk(draft, scores, chance, _ratio(draft, scores), lambda i, x: scores[i])
+            return _walk(draft, scores, sampler, _ratio(draft, scores), lambda i, x: scores[i])
         if name == "accept with p, residual of p/q":
             return _walk(
                 draft,
                 scores,
-                chance,
+                sampler,
                 lambda i, x: float(scores[i, x]),
                 lambda i, x: residual(scores[i], draft.probs[i]),
             )
         if name == "ratio with the point-mass residual":
-            return _walk(draft, scores, chance, _ratio(draft, scores), lambda i, x: without(scores[i], x))
+            return _walk(draft, scores, sampler, _ratio(draft, scores), lambda i, x: without(scores[i], x))
         if name == "drop a sampled token with a low q":
             tokens = draft.ids.tolist()
             keep = next((i for i, x in enumerate(tokens) if float(draft.probs[i, x]) < 0.4), 2)
             draft = replace(
-                draft, ids=draft.ids[:keep], probs=draft.probs[:keep], soft=(True,) * keep, reveal_steps=(0,) * keep
+                draft, ids=draft.ids[:keep], probs=draft.probs[:keep], exact_q=(True,) * keep, reveal_steps=(0,) * keep
             )
-            verdict = verify(draft, scores[: keep + 1], Rule.RATIO, chance, range(keep + 1))
+            verdict, _ = verify(draft, scores[: keep + 1], Rule.RATIO, sampler, range(keep + 1))
             return (*tokens[: verdict.accepted], verdict.extra)
         if name == "q recomputed after the draft, leave one out":
             rows = []
             for i in range(2):
                 window = draft.ids.clone()
                 window[i] = MASK
-                rows.append(process(tables.logits(prefix, window), WARM, (MASK,))[i])
+                rows.append(to_probs(tables.logits(prefix, window), WARM, (MASK,))[i])
             draft = replace(draft, probs=torch.stack(rows))
-            verdict = verify(draft, scores, Rule.RATIO, chance, range(3))
+            verdict, _ = verify(draft, scores, Rule.RATIO, sampler, range(3))
             return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
         if name == "two chains verified independently, longest kept":
-            other = drafted(tables, prefix, chance, left, 2, 1)
+            other = drafted(tables, prefix, sampler, left, 2, 1)
             runs = []
             for candidate in (draft, other):
-                verdict = verify(candidate, tables.scores(prefix, candidate), Rule.DELTA, chance, range(3))
+                verdict, _ = verify(candidate, tables.scores(prefix, candidate), Rule.DELTA, sampler, range(3))
                 runs.append((*candidate.ids.tolist()[: verdict.accepted], verdict.extra))
             return max(runs, key=len)
         if name == "bonus token drawn from the last q":
-            text = _walk(draft, scores, chance, _ratio(draft, scores), lambda i, x: residual(scores[i], draft.probs[i]))
-            return text if len(text) < 3 else (*text[:2], int(chance.pick(draft.probs[1][None], [0])[0]))
+            text = _walk(
+                draft, scores, sampler, _ratio(draft, scores), lambda i, x: residual(scores[i], draft.probs[i])
+            )
+            return text if len(text) < 3 else (*text[:2], int(sampler.sample(draft.probs[1][None], [0])[0]))
         raise AssertionError(name)
 
-    return lambda prefix: outcomes(lambda chance: play(prefix, chance))
+    return lambda prefix: outcomes(lambda sampler: play(prefix, sampler))
 
 
 BIASED = [
@@ -346,18 +352,18 @@ def test_the_mutation_harness_passes_exact_schemes(name: str) -> None:
 def test_naive_right_to_left_is_caught_and_ratio_is_not_fooled() -> None:
     tables = Tables(seed=11)
 
-    def law(rule: Rule, soft: tuple[bool, bool]) -> Callable:
-        def play(prefix: tuple[int, ...], chance: Branches) -> tuple[int, ...]:
+    def law(rule: Rule, exact_q: tuple[bool, bool]) -> Callable:
+        def play(prefix: tuple[int, ...], sampler: Branches) -> tuple[int, ...]:
             window = torch.tensor([MASK, MASK])
-            q_right = process(tables.logits(prefix, window), WARM, (MASK,))[1]
-            window[1] = chance.pick(q_right[None], [1])[0]
-            q_left = process(tables.logits(prefix, window), WARM, (MASK,))[0]
-            window[0] = chance.pick(q_left[None], [0])[0]
-            draft = Draft(ids=window, probs=torch.stack([q_left, q_right]), reveal_steps=(1, 0), soft=soft, nfe=2)
-            verdict = verify(draft, tables.scores(prefix, draft), rule, chance, range(3))
+            q_right = to_probs(tables.logits(prefix, window), WARM, (MASK,))[1]
+            window[1] = sampler.sample(q_right[None], [1])[0]
+            q_left = to_probs(tables.logits(prefix, window), WARM, (MASK,))[0]
+            window[0] = sampler.sample(q_left[None], [0])[0]
+            draft = Draft(ids=window, probs=torch.stack([q_left, q_right]), reveal_steps=(1, 0), exact_q=exact_q, nfe=2)
+            verdict, _ = verify(draft, tables.scores(prefix, draft), rule, sampler, range(3))
             return (*window.tolist()[: verdict.accepted], verdict.extra)
 
-        return lambda prefix: outcomes(lambda chance: play(prefix, chance))
+        return lambda prefix: outcomes(lambda sampler: play(prefix, sampler))
 
     assert distance(tables, law(Rule.NAIVE, (True, False))) > 1e-3
     assert distance(tables, law(Rule.RATIO, (True, False))) < TOLERANCE
@@ -371,12 +377,14 @@ def test_match_returns_vanilla_for_any_draft(order: RevealOrder, steps: int) -> 
         tables, streams = Tables(seed), Streams(seed, shared=True)
         vanilla: tuple[int, ...] = ()
         while len(vanilla) < 6:
-            vanilla += (int(streams.verify(0).pick(tables.p(vanilla)[None], [len(vanilla)])[0]),)
+            vanilla += (int(streams.verify(0).sample(tables.p(vanilla)[None], [len(vanilla)])[0]),)
         text: tuple[int, ...] = ()
         round = 0
         while len(text) < 6:
             draft = drafted(tables, text, streams.draft(round), order, 3, steps)
-            verdict = verify(draft, tables.scores(text, draft), Rule.MATCH, streams.verify(round), positions(text, 3))
+            verdict, _ = verify(
+                draft, tables.scores(text, draft), Rule.MATCH, streams.verify(round), positions(text, 3)
+            )
             text += (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
             round += 1
         assert text[:6] == vanilla
@@ -385,8 +393,8 @@ def test_match_returns_vanilla_for_any_draft(order: RevealOrder, steps: int) -> 
 def test_shared_noise_follows_p() -> None:
     """Frequencies of 40,000 keyed draws: chi-square with 3 degrees; false alarm below 1e-6 (threshold 30.7)."""
     p = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
-    chance = Streams(1, shared=True).verify(0)
+    sampler = Streams(1, shared=True).verify(0)
     count = 40_000
-    drawn = torch.cat([chance.pick(p.expand(500, 4), range(i, i + 500)) for i in range(0, count, 500)])
+    drawn = torch.cat([sampler.sample(p.expand(500, 4), range(i, i + 500)) for i in range(0, count, 500)])
     seen = torch.bincount(drawn, minlength=4).double()
     assert float(((seen - count * p) ** 2 / (count * p)).sum()) < 30.7

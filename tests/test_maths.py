@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdiff_core.config import RevealOrder, Sampling
-from specdiff_core.errors import SpecDiffError
-from specdiff_core.rng import Independent, SharedGumbel, Streams
-from specdiff_core.sampling import process, residual, without
-from specdiff_core.unmask import most_confident, reveal, schedule, soft_positions
+from specdiff_core.maths.distributions import residual, to_probs, without
+from specdiff_core.maths.randomness import Independent, SharedGumbel, Streams
+from specdiff_core.maths.unmasking import exact_positions, most_confident, reveal, schedule
+from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.settings import RevealOrder, Sampling
 
 laws = st.lists(st.floats(0.0, 1.0), min_size=2, max_size=9).filter(lambda ws: sum(ws) > 0.01)
 
@@ -57,7 +57,7 @@ def test_without_removes_the_rejected_token(weights) -> None:
 )
 def test_process_returns_a_law_that_respects_its_limits(values, temperature, top_k, top_p) -> None:
     logits = torch.tensor([values], dtype=torch.float64) / 4
-    probs = process(logits, Sampling(temperature=temperature, top_k=top_k, top_p=top_p), forbidden=(0,))[0]
+    probs = to_probs(logits, Sampling(temperature=temperature, top_k=top_k, top_p=top_p), forbidden=(0,))[0]
     assert float(probs.sum()) == pytest.approx(1.0)
     assert float(probs[0]) == 0.0
     assert float(probs[logits[0] == logits[0, 1:].max()].max()) == float(probs.max())
@@ -69,19 +69,19 @@ def test_process_returns_a_law_that_respects_its_limits(values, temperature, top
 
 def test_process_by_hand() -> None:
     logits = torch.tensor([4.0, 2.0, 1.0, 1.0]).log()
-    assert process(logits, Sampling(temperature=1.0)).tolist() == pytest.approx([0.5, 0.25, 0.125, 0.125])
-    assert process(logits, Sampling(temperature=0.5)).tolist() == pytest.approx([16 / 22, 4 / 22, 1 / 22, 1 / 22])
+    assert to_probs(logits, Sampling(temperature=1.0)).tolist() == pytest.approx([0.5, 0.25, 0.125, 0.125])
+    assert to_probs(logits, Sampling(temperature=0.5)).tolist() == pytest.approx([16 / 22, 4 / 22, 1 / 22, 1 / 22])
     # Ties at the border: the lower id stays.
-    assert process(logits, Sampling(temperature=1.0, top_k=3)).tolist() == pytest.approx([4 / 7, 2 / 7, 1 / 7, 0])
-    assert process(logits, Sampling(temperature=1.0, top_p=0.6)).tolist() == pytest.approx([2 / 3, 1 / 3, 0, 0])
+    assert to_probs(logits, Sampling(temperature=1.0, top_k=3)).tolist() == pytest.approx([4 / 7, 2 / 7, 1 / 7, 0])
+    assert to_probs(logits, Sampling(temperature=1.0, top_p=0.6)).tolist() == pytest.approx([2 / 3, 1 / 3, 0, 0])
     with pytest.raises(SpecDiffError):
-        process(torch.tensor([1.0, math.nan]), Sampling())
+        to_probs(torch.tensor([1.0, math.nan]), Sampling())
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-12, 1e-310])
 def test_no_temperature_is_too_small_for_a_law(temperature: float) -> None:
     """Logits over 1e-310 overflow; a p that is no number would pass every ratio test."""
-    probs = process(torch.tensor([40.0, -30.0, 39.0]), Sampling(temperature=temperature), forbidden=(1,))
+    probs = to_probs(torch.tensor([40.0, -30.0, 39.0]), Sampling(temperature=temperature), forbidden=(1,))
     assert probs.tolist() == pytest.approx([1.0, 0.0, 0.0])
 
 
@@ -96,10 +96,10 @@ def test_schedule_splits_evenly(window, steps) -> None:
 def test_every_order_covers_every_position_once(order, window, data) -> None:
     steps = data.draw(st.integers(1, window))
     masked, seen = list(range(window)), []
-    chance = Independent("test", 1)
+    sampler = Independent("test", 1)
     for count in schedule(window, steps):
         probs = torch.rand(window, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(len(seen)))
-        chosen = reveal(order, probs / probs.sum(-1, keepdim=True), masked, count, chance)
+        chosen = reveal(order, probs / probs.sum(-1, keepdim=True), masked, count, sampler)
         assert len(chosen) == count and set(chosen) <= set(masked)
         masked = [i for i in masked if i not in chosen]
         seen += chosen
@@ -108,58 +108,58 @@ def test_every_order_covers_every_position_once(order, window, data) -> None:
 
 def test_orders_by_hand() -> None:
     probs = torch.tensor([[0.5, 0.5, 0.0], [0.6, 0.2, 0.2], [0.55, 0.45, 0.0]], dtype=torch.float64)
-    chance = Independent("test", 1)
-    assert reveal(RevealOrder.LEFT_TO_RIGHT, probs, [0, 1, 2], 1, chance) == [0]
-    assert reveal(RevealOrder.MAX_PROB, probs, [0, 1, 2], 1, chance) == [1]
-    assert reveal(RevealOrder.MARGIN, probs, [0, 2], 1, chance) == [2]
-    assert reveal(RevealOrder.ENTROPY, probs, [0, 1, 2], 2, chance) == [0, 2]
+    sampler = Independent("test", 1)
+    assert reveal(RevealOrder.LEFT_TO_RIGHT, probs, [0, 1, 2], 1, sampler) == [0]
+    assert reveal(RevealOrder.MAX_PROB, probs, [0, 1, 2], 1, sampler) == [1]
+    assert reveal(RevealOrder.MARGIN, probs, [0, 2], 1, sampler) == [2]
+    assert reveal(RevealOrder.ENTROPY, probs, [0, 1, 2], 2, sampler) == [0, 2]
     assert most_confident(torch.tensor([0.1, 0.9, 0.5]), [2, 4, 6], 2) == [4, 6]
 
 
 def test_the_running_maximum_rule_by_hand() -> None:
     order = RevealOrder.RANDOM
-    assert soft_positions(order, [0, 0, 1, 1]) == (True,) * 4
-    assert soft_positions(order, [1, 0, 2]) == (True, False, True)
-    assert soft_positions(order, [0, 2, 1, 2]) == (True, True, False, True)
-    assert soft_positions(RevealOrder.VALUE_CONFIDENCE, [0, 1]) == (False, False)
-    assert soft_positions(RevealOrder.VALUE_CONFIDENCE, [0, 0]) == (True, True)
+    assert exact_positions(order, [0, 0, 1, 1]) == (True,) * 4
+    assert exact_positions(order, [1, 0, 2]) == (True, False, True)
+    assert exact_positions(order, [0, 2, 1, 2]) == (True, True, False, True)
+    assert exact_positions(RevealOrder.VALUE_CONFIDENCE, [0, 1]) == (False, False)
+    assert exact_positions(RevealOrder.VALUE_CONFIDENCE, [0, 0]) == (True, True)
 
 
 def test_streams_are_named_and_seeded() -> None:
     p = torch.full((1, 1000), 1e-3, dtype=torch.float64)
 
     def draw(streams: Streams, name: str, round: int) -> int:
-        return int(getattr(streams, name)(round).pick(p, [0])[0])
+        return int(getattr(streams, name)(round).sample(p, [0])[0])
 
     first = Streams(3, shared=False)
     assert draw(first, "draft", 0) == draw(Streams(3, shared=False), "draft", 0)
     draws = {
         draw(Streams(seed, shared=False), name, r) for seed in (3, 4) for name in ("draft", "verify") for r in (0, 1)
     }
-    assert len(draws) == 8  # chance of a collision: below 3 %; the seed is fixed
+    assert len(draws) == 8  # sampler of a collision: below 3 %; the seed is fixed
 
 
 def test_a_draw_at_the_very_end_takes_the_last_possible_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """u < 1, but u · total may round to total."""
-    chance = Independent("test", 1)
-    monkeypatch.setattr(chance, "_uniform", lambda count: torch.ones(count, dtype=torch.float64))
+    sampler = Independent("test", 1)
+    monkeypatch.setattr(sampler, "_uniform", lambda count: torch.ones(count, dtype=torch.float64))
     probs = torch.tensor([[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.5, 0.5]], dtype=torch.float64)
-    assert chance.pick(probs, [0, 1]).tolist() == [2, 3]
+    assert sampler.sample(probs, [0, 1]).tolist() == [2, 3]
 
 
 def test_an_impossible_token_is_never_picked() -> None:
-    chance = Independent("test", 2)
+    sampler = Independent("test", 2)
     p = torch.tensor([0.0, 1e-9, 0.0, 1 - 1e-9, 0.0], dtype=torch.float64).expand(5000, 5)
-    assert set(chance.pick(p, range(5000)).tolist()) <= {1, 3}
+    assert set(sampler.sample(p, range(5000)).tolist()) <= {1, 3}
 
 
 def test_acceptance_frequency_is_the_threshold() -> None:
     """20,000 tests at 0.3: binomial, |z| < 5.1, false alarm below 1e-6."""
-    chance, count = Independent("test", 3), 20_000
-    hits = sum(chance.accept(0.3)[0] for _ in range(count))
+    sampler, count = Independent("test", 3), 20_000
+    hits = sum(sampler.accept(0.3)[0] for _ in range(count))
     assert abs(hits - 0.3 * count) / math.sqrt(count * 0.21) < 5.1
-    assert not any(chance.accept(0.0)[0] for _ in range(1000))
-    assert all(chance.accept(1.0)[0] for _ in range(1000))
+    assert not any(sampler.accept(0.0)[0] for _ in range(1000))
+    assert all(sampler.accept(1.0)[0] for _ in range(1000))
 
 
 def test_shared_noise_couples_draft_and_target() -> None:
@@ -168,8 +168,8 @@ def test_shared_noise_couples_draft_and_target() -> None:
     p = law([5, 3, 2, 1]).expand(4000, 4)
     q = law([4, 4, 2, 1]).expand(4000, 4)
     where = range(4000)
-    assert torch.equal(draft.pick(p, where), target.pick(p, where))
-    agree = float((draft.pick(q, where) == target.pick(p, where)).double().mean())
+    assert torch.equal(draft.sample(p, where), target.sample(p, where))
+    agree = float((draft.sample(q, where) == target.sample(p, where)).double().mean())
     tv = float((p[0] - q[0]).clamp_min(0).sum())
     bound = (1 - tv) / (1 + tv)
     assert agree > bound - 5 * math.sqrt(bound * (1 - bound) / 4000)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import ConfigError
-from specdiff_core.methods import METHODS, find_method, methods_of
-from specdiff_core.registry import EMBEDDED
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.methods import METHODS, find_method, methods_of
+from specdiff_core.schema.pairs import EMBEDDED
+from specdiff_core.schema.settings import DecodeConfig
 
 
 def test_every_method_is_a_setting_that_the_embedded_pair_can_follow() -> None:

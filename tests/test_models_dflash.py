@@ -12,15 +12,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from specdiff_core.config import RevealOrder, Sampling
-from specdiff_core.device import Placement
 from specdiff_core.drafters.base import Context, Draft, DraftSession
 from specdiff_core.drafters.block_diffusion import BlockDrafter, build
-from specdiff_core.errors import DraftContractError, PairUnavailable, WeightsError
+from specdiff_core.maths.randomness import Independent
+from specdiff_core.models.device import Placement
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.models.markov import MarkovHead, Successors
-from specdiff_core.registry import DrafterSpec, PairSpec
-from specdiff_core.rng import Independent
+from specdiff_core.schema.errors import DraftContractError, PairUnavailable, WeightsError
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec
+from specdiff_core.schema.settings import RevealOrder, Sampling
 from specdiff_core.train.new_block import drafter_config, new_drafter
 from specdiff_core.train.target import new_target
 
@@ -248,7 +248,7 @@ def context_of(ids: list[int], gamma: int, steps: int = 1, temperature: float = 
         steps=steps,
         order=RevealOrder.LEFT_TO_RIGHT,
         sampling=Sampling(temperature=temperature),
-        chance=Independent("draft", 0, len(ids)),
+        sampler=Independent("draft", 0, len(ids)),
     )
 
 
@@ -262,7 +262,7 @@ def finish(session: DraftSession, context: Context) -> tuple[Draft, list[Tensor]
     drafting, seen = session.draft(context), []
     while True:
         try:
-            seen.append(next(drafting).belief())
+            seen.append(next(drafting).confidence())
         except StopIteration as done:
             return done.value, seen
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from specdiff_core.device import choose_placement
 from specdiff_core.loading import load_pair
 from specdiff_core.models import layout
+from specdiff_core.models.device import choose_placement
 from specdiff_core.models.layout import Packed, TwoLayouts, fastest_layout, laid_out, lay_out
-from specdiff_core.registry import find_pair
+from specdiff_core.schema.pairs import find_pair
 
 
 def test_the_processor_decides() -> None:

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from specdiff_core.config import RevealOrder, Sampling
 from specdiff_core.drafters.base import Context
 from specdiff_core.drafters.block_diffusion import BlockDrafter
-from specdiff_core.errors import ConfigError
+from specdiff_core.maths.randomness import Independent
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder
-from specdiff_core.rng import Independent
-from specdiff_core.target import Target
+from specdiff_core.models.target import Target
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.settings import RevealOrder, Sampling
 from specdiff_core.train import losses
 from specdiff_core.train.block import BlockTask, export, train_block
 from specdiff_core.train.block_pass import block_hidden, read_target
@@ -118,7 +118,7 @@ def test_drawn_blocks_hide_what_is_scored() -> None:
 
 @pytest.mark.parametrize(("whole", "low", "high"), [(1.0, 1.0, 1.0), (0.0, 0.02, 0.3)])
 def test_whole_is_the_fraction_of_fully_masked_blocks(whole: float, low: float, high: float) -> None:
-    """With none by design a few are left by chance: a ratio near one, or a clean beginning of no token."""
+    """With none by design a few are left by sampler: a ratio near one, or a clean beginning of no token."""
     tokens = torch.arange(2, 42).repeat(2, 1)
     ends = torch.full((2,), 40)
     rows = Rows(tokens=tokens, lengths=ends, first=torch.ones(2, dtype=torch.long), last=torch.full((2,), 30))
@@ -189,10 +189,10 @@ def test_one_training_pass_is_what_decoding_computes(target: Any) -> None:
                 steps=1,
                 order=RevealOrder.LEFT_TO_RIGHT,
                 sampling=Sampling(temperature=1.0),
-                chance=Independent("draft", 0, 0),
+                sampler=Independent("draft", 0, 0),
             )
             state = next(session.draft(context))
-            torch.testing.assert_close(state.belief(), probs[row].softmax(-1), atol=1e-6, rtol=1e-4)
+            torch.testing.assert_close(state.confidence(), probs[row].softmax(-1), atol=1e-6, rtol=1e-4)
 
 
 def _hidden(target: Any, text: Tensor, layers: list[int]) -> list[Tensor]:
@@ -454,7 +454,7 @@ def test_evaluation_is_the_tau_of_a_real_greedy_decode(target: Any, tmp_path: Pa
                 steps=1,
                 order=RevealOrder.LEFT_TO_RIGHT,
                 sampling=Sampling(),
-                chance=Independent("draft", 0, 0),
+                sampler=Independent("draft", 0, 0),
             )
             drafting = session.draft(context)
             drafted = next(drafting).ids.tolist()
@@ -463,7 +463,7 @@ def test_evaluation_is_the_tau_of_a_real_greedy_decode(target: Any, tmp_path: Pa
             hits = next((i for i, (a, b) in enumerate(zip(drafted, wanted, strict=False)) if a != b), len(wanted))
             features = run.score([ids[-1], *drafted]).features
             assert features is not None
-            run.keep(5, range(hits + 1))
+            run.rollback(5, range(hits + 1))
             session.observe([ids[-1], *drafted[:hits]], features[: hits + 1])
             ids = text[: min(length, len(ids) + hits + 1)]
             rounds += 1

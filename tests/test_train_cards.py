@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from specdiff_core.history import HISTORY, Training, read_history
-from specdiff_core.registry import ASSETS, EMBEDDED
+from specdiff_core.schema.history import HISTORY, Training, read_history
+from specdiff_core.schema.pairs import ASSETS, EMBEDDED
 from specdiff_core.train.card import OWN_CORPUS, Card, render_card, training_facts, write_card
 from specdiff_core.train.cards import last_scores
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from test_train_mdlm import MASK, setting  # noqa: F401  (a fixture)
 
-from specdiff_core.config import DecodeConfig
 from specdiff_core.drafters.eagle import EagleDrafter, EagleSession
 from specdiff_core.models.eagle import EagleReader, load_eagle, save_eagle
+from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.train.eagle import EagleTask, new_eagle, train_eagle
 from specdiff_core.train.loop import EvalStep, Plan, TrainStep
 from specdiff_core.train.sequential import GAMMA

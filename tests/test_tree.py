@@ -14,20 +14,20 @@ from fakes import END, FakeTarget, good_drafter, last
 from test_drafters import small_model
 from test_lossless import LENGTH, MASK, TOLERANCE, WARM, Tables
 
-from specdiff_core.clock import FakeClock
-from specdiff_core.config import DecodeConfig, RevealOrder, Rule, Selection
-from specdiff_core.decode import speculate
-from specdiff_core.denoise import denoise
+from specdiff_core.decoding.clock import FakeClock
+from specdiff_core.decoding.loop import speculate
+from specdiff_core.decoding.verify import expected_runs, verify
 from specdiff_core.drafters.base import Context, Draft
-from specdiff_core.drafters.null import NullDrafter
-from specdiff_core.errors import ConfigError, DraftContractError
-from specdiff_core.events import Committed, DraftReady, Verified
-from specdiff_core.metrics import fold
-from specdiff_core.rng import Independent
-from specdiff_core.sampling import residual
-from specdiff_core.target import Target
-from specdiff_core.tree import ROOT, best_first, children, depths, independent, merge, visible
-from specdiff_core.verify import expected_runs, verify
+from specdiff_core.drafters.denoise import denoise
+from specdiff_core.drafters.vanilla import VanillaDrafter
+from specdiff_core.maths.distributions import residual
+from specdiff_core.maths.randomness import Independent
+from specdiff_core.maths.trees import ROOT, best_first, children, independent, merge, visible
+from specdiff_core.models.target import Target
+from specdiff_core.schema.errors import ConfigError, DraftContractError
+from specdiff_core.schema.events import Committed, DraftReady, Verified, depths
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selection
 
 EXACT = [Rule.RATIO, Rule.DELTA, Rule.MATCH]
 
@@ -87,11 +87,11 @@ def test_nodes_that_are_not_worth_their_row_stay_out() -> None:
 def grown(
     tables: Tables,
     prefix: tuple[int, ...],
-    chance: Branches,
+    sampler: Branches,
     gamma: int,
     nodes: int,
     drafts: int = 1,
-    worth: float = 0.0,
+    min_node_prob: float = 0.0,
 ) -> Draft:
     context = Context(
         ids=prefix,
@@ -99,10 +99,10 @@ def grown(
         steps=1,
         order=RevealOrder.LEFT_TO_RIGHT,
         sampling=WARM,
-        nodes=nodes,
-        drafts=drafts,
-        worth=worth,
-        chance=chance,
+        tree_nodes=nodes,
+        num_drafts=drafts,
+        min_node_prob=min_node_prob,
+        sampler=sampler,
     )
     run = denoise(lambda window: tables.logits(prefix, window), context, mask_id=tables.size)
     while True:
@@ -121,20 +121,22 @@ def scored(tables: Tables, prefix: tuple[int, ...], draft: Draft) -> torch.Tenso
 Player = Callable[[Tables, tuple[int, ...], Draft, Branches], tuple[int, ...]]
 
 
-def distance(tables: Tables, play: Player, gamma: int, nodes: int, drafts: int = 1, worth: float = 0.0) -> float:
+def distance(
+    tables: Tables, play: Player, gamma: int, nodes: int, drafts: int = 1, min_node_prob: float = 0.0
+) -> float:
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        bound = worth / (1 + len(prefix))  # it may follow the past
+        bound = min_node_prob / (1 + len(prefix))  # it may follow the past
         return outcomes(
-            lambda chance: play(tables, prefix, grown(tables, prefix, chance, gamma, nodes, drafts, bound), chance)
+            lambda sampler: play(tables, prefix, grown(tables, prefix, sampler, gamma, nodes, drafts, bound), sampler)
         )
 
     return total_variation(chain(round_law, LENGTH), tables.target_law(LENGTH))
 
 
 def production(rule: Rule, selection: Selection = Selection.TRIE) -> Player:
-    def play(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches) -> tuple[int, ...]:
+    def play(tables: Tables, prefix: tuple[int, ...], draft: Draft, sampler: Branches) -> tuple[int, ...]:
         positions = range(len(prefix), len(prefix) + draft.ids.numel() + 1)
-        verdict = verify(draft, scored(tables, prefix, draft), rule, chance, positions, selection)
+        verdict, _ = verify(draft, scored(tables, prefix, draft), rule, sampler, positions, selection)
         return (*(int(draft.ids[node]) for node in verdict.path), verdict.extra)
 
     return play
@@ -152,11 +154,11 @@ def test_walking_a_tree_keeps_the_joint_law(rule: Rule, size: int, gamma: int, n
 def test_a_tree_of_what_is_worth_its_row_keeps_the_joint_law(rule: Rule) -> None:
     """Its size follows the drafter's laws and the past; the target's draws come after."""
     tables = Tables(seed=6)
-    sizes = {len(grown(tables, prefix, Branches([]), 2, 7, worth=0.3).ids) for prefix in ((), (0,), (1,), (2,))}
-    assert len(sizes) > 1 and distance(tables, production(rule), 2, 7, worth=0.3) < TOLERANCE
+    sizes = {len(grown(tables, prefix, Branches([]), 2, 7, min_node_prob=0.3).ids) for prefix in ((), (0,), (1,), (2,))}
+    assert len(sizes) > 1 and distance(tables, production(rule), 2, 7, min_node_prob=0.3) < TOLERANCE
 
 
-def longest_branch(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches) -> tuple[int, ...]:
+def longest_branch(tables: Tables, prefix: tuple[int, ...], draft: Draft, sampler: Branches) -> tuple[int, ...]:
     """Biased: every branch is tested with draws of its own, and the longest that survives is kept (papers.md §7.5)."""
     assert draft.parents is not None
     best: tuple[int, ...] = ()
@@ -170,7 +172,7 @@ def longest_branch(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance
             node = draft.parents[node]
         text: tuple[int, ...] = ()
         for node in path:
-            drawn = int(chance.pick(probs[draft.parents[node] + 1][None], [0])[0])
+            drawn = int(sampler.sample(probs[draft.parents[node] + 1][None], [0])[0])
             text = (*text, drawn)
             if drawn != int(draft.ids[node]):
                 break
@@ -178,12 +180,12 @@ def longest_branch(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance
     return best
 
 
-def untested_siblings(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches) -> tuple[int, ...]:
+def untested_siblings(tables: Tables, prefix: tuple[int, ...], draft: Draft, sampler: Branches) -> tuple[int, ...]:
     """Biased: the first child is tested with p(x), and on refusal the token is drawn from p itself again."""
     probs = scored(tables, prefix, draft)
     first = int(draft.ids[0])
-    accepted, _ = chance.accept(float(probs[0, first]))
-    return (first,) if accepted else (int(chance.pick(probs[:1], [0])[0]),)
+    accepted, _ = sampler.accept(float(probs[0, first]))
+    return (first,) if accepted else (int(sampler.sample(probs[:1], [0])[0]),)
 
 
 @pytest.mark.parametrize("biased", [longest_branch, untested_siblings])
@@ -202,49 +204,49 @@ def test_several_drafts_keep_the_joint_law(
     assert distance(tables, production(rule, selection), gamma, 0, drafts) < TOLERANCE
 
 
-def soft_test(tables: Tables, prefix: tuple[int, ...], draft: Draft, branch: tuple[int, ...], chance: Branches):
+def soft_test(tables: Tables, prefix: tuple[int, ...], draft: Draft, branch: tuple[int, ...], sampler: Branches):
     """p/q and its residual along one branch."""
     assert draft.probs is not None
     probs, text, row = scored(tables, prefix, draft), (), 0
     for node in branch:
         token, q = int(draft.ids[node]), draft.probs[node]
-        accepted, _ = chance.accept(min(1.0, float(probs[row, token] / q[token])))
+        accepted, _ = sampler.accept(min(1.0, float(probs[row, token] / q[token])))
         if not accepted:
-            return (*text, int(chance.pick(residual(probs[row], q)[None], [0])[0]))
+            return (*text, int(sampler.sample(residual(probs[row], q)[None], [0])[0]))
         text, row = (*text, token), node + 1
-    return (*text, int(chance.pick(probs[row][None], [0])[0]))
+    return (*text, int(sampler.sample(probs[row][None], [0])[0]))
 
 
-def selected_by_target_then_soft(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches):
+def selected_by_target_then_soft(tables: Tables, prefix: tuple[int, ...], draft: Draft, sampler: Branches):
     """Biased: the selected draft no longer follows q (papers.md §7.5)."""
     runs = expected_runs(draft, scored(tables, prefix, draft))
-    return soft_test(tables, prefix, draft, draft.branches[runs.index(max(runs))], chance)
+    return soft_test(tables, prefix, draft, draft.branches[runs.index(max(runs))], sampler)
 
 
-def selected_by_drafter_then_soft(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches):
+def selected_by_drafter_then_soft(tables: Tables, prefix: tuple[int, ...], draft: Draft, sampler: Branches):
     """Biased, too: the drafter's own favourite is not a draw from q."""
     assert draft.probs is not None
     own = [math.prod(float(draft.probs[node, draft.ids[node]]) for node in branch) for branch in draft.branches]
-    return soft_test(tables, prefix, draft, draft.branches[own.index(max(own))], chance)
+    return soft_test(tables, prefix, draft, draft.branches[own.index(max(own))], sampler)
 
 
-def sorted_rounds(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches):
+def sorted_rounds(tables: Tables, prefix: tuple[int, ...], draft: Draft, sampler: Branches):
     """Biased: multi-round needs the order of drawing; here the target's favourite comes first."""
     probs = scored(tables, prefix, draft)
     ranked = tuple(sorted(draft.branches, key=lambda branch: -float(probs[0, draft.ids[branch[0]]])))
     play = production(Rule.RATIO, Selection.MULTI_ROUND)
-    return play(tables, prefix, dataclasses.replace(draft, branches=ranked), chance)
+    return play(tables, prefix, dataclasses.replace(draft, branches=ranked), sampler)
 
 
-def rounds_from_p(tables: Tables, prefix: tuple[int, ...], draft: Draft, chance: Branches):
+def rounds_from_p(tables: Tables, prefix: tuple[int, ...], draft: Draft, sampler: Branches):
     """Biased: after a refusal the next draft is tested with p again, not with what p still lacks."""
     assert draft.probs is not None
     probs = scored(tables, prefix, draft)
     for branch in draft.branches:
         token, q = int(draft.ids[branch[0]]), draft.probs[branch[0]]
-        if chance.accept(min(1.0, float(probs[0, token] / q[token])))[0]:
+        if sampler.accept(min(1.0, float(probs[0, token] / q[token])))[0]:
             return (token,)
-    return (int(chance.pick(residual(probs[0], q)[None], [0])[0]),)
+    return (int(sampler.sample(residual(probs[0], q)[None], [0])[0]),)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +265,7 @@ def test_the_selected_draft_is_the_one_with_the_longest_expected_run() -> None:
     p = torch.tensor([[0.5, 0.5], [0.1, 0.9], [0.5, 0.5], [0.2, 0.8], [0.5, 0.5], [0.5, 0.5]], dtype=torch.float64)
     assert expected_runs(draft, p) == pytest.approx((0.5 + 0.45, 0.5 + 0.4, 0.5 + 0.05))
     for selection in Selection:
-        verdict = verify(draft, p, Rule.DELTA, Independent("x"), range(6), selection)
+        verdict, _ = verify(draft, p, Rule.DELTA, Independent("x"), range(6), selection)
         assert verdict.scores == pytest.approx((0.95, 0.9, 0.55))
         assert verdict.chosen == (0 if selection is Selection.SELF else None)
 
@@ -294,7 +296,7 @@ def test_only_the_walked_branch_stays(llama: Target, path: tuple[int, ...]) -> N
     run = llama.start()
     run.read([3, 4])
     run.score([5, *TREE_IDS], TREE_PARENTS)
-    run.keep(6, [0, *(node + 1 for node in path)])
+    run.rollback(6, [0, *(node + 1 for node in path)])
     assert run.length == 3 + len(path)
     fresh = llama.start()
     fresh.read([3, 4, 5, *(TREE_IDS[node] for node in path)])
@@ -323,7 +325,7 @@ def race(config: DecodeConfig, *, drafter=None, target=None, ends: tuple[int, ..
 def test_match_returns_vanillas_text(nodes: int, temperature: float) -> None:
     config = DecodeConfig(rule=Rule.MATCH, temperature=temperature, max_new_tokens=50, gamma=5, tree_nodes=nodes)
     found = last(race(config, ends=(END,)))
-    assert found.ids == last(race(config, drafter=NullDrafter(), ends=(END,))).ids
+    assert found.ids == last(race(config, drafter=VanillaDrafter(), ends=(END,))).ids
 
 
 def test_a_large_tree_needs_fewer_rounds_than_a_small_one() -> None:
@@ -352,7 +354,7 @@ def test_several_drafts_under_match_return_vanillas_text(selection: Selection, t
         rule=Rule.MATCH, temperature=temperature, max_new_tokens=50, gamma=4, num_drafts=6, selection=selection
     )
     events = race(config, ends=(END,))
-    assert last(events).ids == last(race(config, drafter=NullDrafter(), ends=(END,))).ids
+    assert last(events).ids == last(race(config, drafter=VanillaDrafter(), ends=(END,))).ids
     drafts = [event for event in events if isinstance(event, DraftReady) and event.ids]
     assert all(len(event.branches) == 6 and event.nfe == 1 for event in drafts)
     assert max(len(event.ids) for event in drafts) > 4  # they differ
@@ -371,14 +373,14 @@ def test_a_small_room_makes_a_small_tree() -> None:
     for context, limit in ((20, 40), (64, 3)):
         config = DecodeConfig(rule=Rule.MATCH, max_new_tokens=limit, gamma=5, tree_nodes=40)
         found = last(race(config, target=FakeTarget(context=context)))
-        plain = last(race(config, drafter=NullDrafter(), target=FakeTarget(context=context)))
+        plain = last(race(config, drafter=VanillaDrafter(), target=FakeTarget(context=context)))
         assert found.ids == plain.ids and found.reason == plain.reason
 
 
 def tree(parents: tuple[int, ...], ids: tuple[int, ...]) -> Draft:
     size = len(ids)
     return Draft(
-        ids=torch.tensor(ids), probs=None, reveal_steps=(0,) * size, soft=(False,) * size, nfe=1, parents=parents
+        ids=torch.tensor(ids), probs=None, reveal_steps=(0,) * size, exact_q=(False,) * size, nfe=1, parents=parents
     )
 
 
@@ -389,7 +391,7 @@ def test_nothing_stands_behind_an_end_of_text() -> None:
 
 @pytest.mark.parametrize(
     ("parents", "words"),
-    [((ROOT, 1), "no tree"), ((ROOT,), "no tree"), ((ROOT, -2), "no tree"), ((ROOT, 0), "deeper than")],
+    [((ROOT, 1), "not a tree"), ((ROOT,), "not a tree"), ((ROOT, -2), "not a tree"), ((ROOT, 0), "deeper than")],
 )
 def test_a_draft_that_is_no_tree_is_refused(parents: tuple[int, ...], words: str) -> None:
     with pytest.raises(DraftContractError, match=words):

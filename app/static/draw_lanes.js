@@ -8,7 +8,7 @@ import { rate, seconds } from './words.js';
 const TITLES = { drafted: 'Diffusion drafts', vanilla: 'Vanilla' };
 const plain = new Set();
 
-/** Drafters that denoise nothing (specdiff_core/registry.py): no diffusion, no T. */
+/** Drafters that denoise nothing (specdiff_core/schema/pairs.py): no diffusion, no T. */
 export function knowNoSteps(names) {
   for (const name of names) plain.add(name);
 }

@@ -1,5 +1,5 @@
 // Events -> what was known at a moment of the decode clock. Pure: no DOM, no timer. Times are seconds.
-// Definitions of the sums (tested, accepted, rounds, ...) are those of specdiff_core/metrics.py.
+// Definitions of the sums (tested, accepted, rounds, ...) are those of specdiff_core/schema/metrics.py.
 
 import { spell } from './pieces.js';
 
@@ -256,7 +256,7 @@ export function clockOf(lane, state, t) {
 }
 
 /**
- * Threads that waited for a processor, on average over a finished lane (specdiff_core/metrics.py): about 0 on a quiet
+ * Threads that waited for a processor, on average over a finished lane (specdiff_core/schema/metrics.py): about 0 on a quiet
  * machine. null where it was not measured.
  */
 export function waiting(lane) {

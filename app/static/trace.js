@@ -1,4 +1,4 @@
-// Reads and writes the trace format of specdiff_core/trace.py: JSON lines, header first. Knows bytes, draws nothing.
+// Reads and writes the trace format of specdiff_core/schema/trace.py: JSON lines, header first. Knows bytes, draws nothing.
 
 export function fromBase64(text) {
   const binary = atob(text);

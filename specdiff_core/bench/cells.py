@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specdiff_core.config import DecodeConfig
-from specdiff_core.errors import ConfigError
-from specdiff_core.registry import find_pair
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.settings import DecodeConfig
 
 SWEPT = ("drafter", "gamma", "steps", "tree_nodes", "num_drafts", "selection", "auto")
 """The settings behind the fields of a cell, in their order: what one sweep may vary."""

@@ -14,11 +14,11 @@ from typing import Any
 from specdiff_core.bench.cells import BASELINE, Cell
 from specdiff_core.bench.report import metrics_of
 from specdiff_core.bench.rows import Row
-from specdiff_core.config import Rule, Selection
-from specdiff_core.errors import ConfigError
-from specdiff_core.methods import METHODS, PLAIN, Method
-from specdiff_core.metrics import Metrics
-from specdiff_core.registry import find_pair
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.methods import METHODS, PLAIN, Method
+from specdiff_core.schema.metrics import Metrics
+from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.settings import Rule, Selection
 
 SCHEMA = 1
 KIND = "comparison"

@@ -18,10 +18,10 @@ from specdiff_core.bench.prompts import Prompt
 from specdiff_core.bench.rows import Row, RowLog
 from specdiff_core.bench.stock import generate
 from specdiff_core.bench.sweep import describe_run, header
-from specdiff_core.config import DecodeConfig, Rule
-from specdiff_core.rng import SharedGumbel
-from specdiff_core.sampling import process
-from specdiff_core.summary import final
+from specdiff_core.maths.distributions import to_probs
+from specdiff_core.maths.randomness import SharedGumbel
+from specdiff_core.schema.settings import DecodeConfig, Rule
+from specdiff_core.schema.summary import final
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -32,7 +32,7 @@ TIE = 1e-3
 
 def new_ids(engine: Engine, prompt: str, config: DecodeConfig) -> tuple[int, ...]:
     """The token ids of one run."""
-    last = final(engine.decode(prompt, config, narrate=False, grain="total"))
+    last = final(engine.decode(prompt, config, detail=False, grain="total"))
     assert last is not None, "a decode ends with Finished or raises"
     return last.ids
 
@@ -48,7 +48,7 @@ def top_two(engine: Engine, ids: Sequence[int], config: DecodeConfig) -> tuple[t
         ranked = logits.float().log_softmax(-1).clone()
         ranked[list(engine.target.suppress)] = -torch.inf
     else:
-        law = process(logits, config.sampling, engine.target.suppress).cpu()
+        law = to_probs(logits, config.sampling, engine.target.suppress).cpu()
         ranked = law.log() + SharedGumbel(config.seed).noise(len(ids), law.numel())
     best = ranked.topk(2)
     first, second = best.indices.tolist()

@@ -18,13 +18,13 @@ from specdiff_core.bench.cells import BASELINE, Cell
 from specdiff_core.bench.prompts import Prompt
 from specdiff_core.bench.reading import read_result
 from specdiff_core.bench.sweep import describe_run, header
-from specdiff_core.config import DecodeConfig
-from specdiff_core.denoise import denoise
 from specdiff_core.drafters.base import Context, Draft
-from specdiff_core.errors import ConfigError
-from specdiff_core.registry import find_pair
-from specdiff_core.rng import Streams
-from specdiff_core.summary import final
+from specdiff_core.drafters.denoise import denoise
+from specdiff_core.maths.randomness import Streams
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import final
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -70,7 +70,7 @@ def finish(drafting: Generator[Any, None, Draft]) -> Draft:
 def typical_context(engine: Engine, prompt: str, base: DecodeConfig) -> list[int]:
     """A prompt and half of the text that vanilla decoding gives it: the middle of a run."""
     config = dataclasses.replace(base, drafter="none", max_new_tokens=max(1, base.max_new_tokens // 2), temperature=0.0)
-    last = final(engine.decode(prompt, config, narrate=False))
+    last = final(engine.decode(prompt, config, detail=False))
     return [*engine.encode(prompt), *(last.ids if last else ())]
 
 
@@ -86,7 +86,7 @@ def measure_cell(engine: Engine, ids: Sequence[int], cell: Cell, base: DecodeCon
     features = target.read(ids[:-1])
 
     def score(width: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
-        return lambda: target.score([ids[-1]] * width), lambda: target.keep(width, ())
+        return lambda: target.score([ids[-1]] * width), lambda: target.rollback(width, ())
 
     session = drafter.start()
     session.observe(ids[:-1], features)
@@ -98,7 +98,7 @@ def measure_cell(engine: Engine, ids: Sequence[int], cell: Cell, base: DecodeCon
             steps=cell.steps,
             order=base.order,
             sampling=base.draft_sampling,
-            chance=Streams(base.seed, shared=False).draft(0),
+            sampler=Streams(base.seed, shared=False).draft(0),
         )
 
     drafted = finish(session.draft(context()))

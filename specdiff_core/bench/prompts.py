@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdiff_core.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdiff_core.train.corpus import Corpus

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from specdiff_core.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdiff_core.bench.prompts import Prompt

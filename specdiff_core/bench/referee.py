@@ -25,13 +25,13 @@ from specdiff_core.bench.report import LEVEL, interval
 from specdiff_core.bench.rows import Row, RowLog
 from specdiff_core.bench.stock import Stock, asked, generate, refusal, ways
 from specdiff_core.bench.sweep import describe_run, header, run
-from specdiff_core.config import DecodeConfig
-from specdiff_core.metrics import fold
-from specdiff_core.summary import final
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import final
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
-    from specdiff_core.registry import PairSpec
+    from specdiff_core.schema.pairs import PairSpec
 
 USUAL = (("autoregressive", 4), ("prompt_lookup", 9), ("block", 9))
 """Our lanes besides vanilla and their γ, where nothing is said; those that the pair has."""

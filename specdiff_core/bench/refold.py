@@ -10,8 +10,8 @@ from specdiff_core.bench.report import report
 from specdiff_core.bench.rows import Row
 from specdiff_core.bench.sweep import row_of
 from specdiff_core.bench.traces import Traces
-from specdiff_core.errors import ConfigError
 from specdiff_core.provenance import git_state
+from specdiff_core.schema.errors import ConfigError
 
 ELSEWHERE = {"cells", "prompts", "flavours"}
 """What a result says in another form than the header of its traces."""

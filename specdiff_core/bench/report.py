@@ -15,8 +15,8 @@ import numpy as np
 
 from specdiff_core.bench.cells import BASELINE, Cell
 from specdiff_core.bench.rows import Row
-from specdiff_core.errors import ConfigError
-from specdiff_core.metrics import Metrics
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.metrics import Metrics
 
 RESAMPLES = 2000
 LEVEL = 0.95

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError
 
 Row = dict[str, Any]
 

@@ -4,7 +4,6 @@ temperature, from the traces of those very runs. Knows files and a tokenizer; me
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
 import math
@@ -13,23 +12,52 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import msgspec
+
 from specdiff_core.bench.comparison import NAMED, comparison, group_of, median_run, table_of
 from specdiff_core.bench.reading import read_result
 from specdiff_core.bench.rows import Row
 from specdiff_core.bench.traces import Traces, lane_of
-from specdiff_core.errors import ConfigError
-from specdiff_core.events import Committed, Event, PiecesSeen
-from specdiff_core.metrics import fold
-from specdiff_core.registry import find_pair
-from specdiff_core.summary import header_of
-from specdiff_core.text import Pieces, Vocabulary, with_pieces
-from specdiff_core.trace import dump_trace
+from specdiff_core.decoding.pieces import Pieces, with_pieces
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import Committed, Event, PiecesSeen
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.summary import header_of
+from specdiff_core.schema.trace import dump_trace
 
 RESULTS = "results.json"
 RACES = "races"
 DIGITS = 7  # of seconds
 MOST_BYTES = 2_000_000  # of the whole folder
 MOST_BYTES_OF_A_FILE = 1_000_000
+
+
+class Vocabulary:
+    """The entries of a tokenizer file, for texts that were decoded elsewhere: needs neither torch nor transformers.
+
+    Args:
+        folder: holds ``tokenizer.json``.
+
+    Raises:
+        ConfigError: it does not, or the file is damaged.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        from tokenizers import Tokenizer
+
+        path = Path(folder) / "tokenizer.json"
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing more special
+            raise ConfigError(f"{path.name} cannot be read: {error}.", field="pair", hint="Fetch it again.") from error
+        added = self._tokenizer.get_added_tokens_decoder()
+        self.all_special_ids = [token for token, entry in added.items() if entry.special]
+
+    def convert_ids_to_tokens(self, ids: int) -> str | None:
+        """The entry of an id, None where there is none."""
+        found = self._tokenizer.id_to_token(ids)
+        return None if found is None else str(found)
 
 
 class Recorded(Protocol):
@@ -114,12 +142,12 @@ def _short(event: Event) -> Event:
     """Times within a run to 0.1 µs, which no clock here resolves: their random last digits would be most of the file.
     The run's own seconds stay as they are."""
     if isinstance(event, Committed):
-        return dataclasses.replace(event, at=round(event.at, DIGITS))
+        return msgspec.structs.replace(event, at=round(event.at, DIGITS))
     span = getattr(event, "span", None)
     if span is None:
         return event
-    cut = dataclasses.replace(span, start=round(span.start, DIGITS), seconds=round(span.seconds, DIGITS))
-    return cast(Event, dataclasses.replace(cast(Any, event), span=cut))
+    cut = msgspec.structs.replace(span, start=round(span.start, DIGITS), seconds=round(span.seconds, DIGITS))
+    return cast(Event, msgspec.structs.replace(cast(Any, event), span=cut))
 
 
 def build_showcase(stored: Sequence[Stored]) -> dict[str, bytes]:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 from specdiff_core.bench.cells import BASELINE, SWEPT, Cell
 from specdiff_core.bench.prompts import Prompt, digest
 from specdiff_core.bench.rows import Row, RowLog
-from specdiff_core.config import DecodeConfig
-from specdiff_core.decoder import Decoder
-from specdiff_core.errors import ConfigError
-from specdiff_core.events import Event, RunStarted
-from specdiff_core.metrics import fold
 from specdiff_core.provenance import git_state
-from specdiff_core.registry import PAIRS
-from specdiff_core.summary import final
+from specdiff_core.schema.decoder import Decoder
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import Event, RunStarted
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import final
 
 if TYPE_CHECKING:
     from specdiff_core.bench.traces import Traces
@@ -90,7 +90,7 @@ def warm_up(engine: Decoder, prompt: str, cells: Sequence[Cell], base: DecodeCon
 
 def describe_run(engine: Decoder, prompt: str, base: DecodeConfig) -> RunStarted:
     """The header that the engine's runs carry: device, dtype, threads, versions."""
-    events = engine.decode(prompt, BASELINE.config(dataclasses.replace(base, max_new_tokens=1)), narrate=False)
+    events = engine.decode(prompt, BASELINE.config(dataclasses.replace(base, max_new_tokens=1)), detail=False)
     for event in events:
         if isinstance(event, RunStarted):
             return event
@@ -99,7 +99,7 @@ def describe_run(engine: Decoder, prompt: str, base: DecodeConfig) -> RunStarted
 
 def run(engine: Decoder, prompt: str, cell: Cell, base: DecodeConfig) -> list[Event]:
     """One decode, undisturbed: no narration."""
-    return list(engine.decode(prompt, cell.config(base), narrate=False))
+    return list(engine.decode(prompt, cell.config(base), detail=False))
 
 
 def row_of(cell: Cell, events: Sequence[Event]) -> Row:
@@ -166,7 +166,7 @@ def sweep(
         prompt, settings = item.prompt, dataclasses.replace(base, seed=base.seed + item.turn)
         events = run(engine, prompt.prompt, item.cell, settings)
         if traces is not None:  # before its row: a run whose row is kept has its trace
-            traces.keep(prompt.id, item.repeat, item.cell.key, events)
+            traces.write(prompt.id, item.repeat, item.cell.key, events)
         facts = {"prompt": prompt.id, "flavour": prompt.flavour, "repeat": item.repeat, "warmup": False}
         log.append({**facts, **row_of(item.cell, events)})
         yield count, total, log

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from specdiff_core.bench.markdown import Result, cell_name, number, table
 from specdiff_core.bench.referee_table import referee_section
-from specdiff_core.errors import ConfigError
-from specdiff_core.summary import CROWDED
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.metrics import CROWDED
 
 
 def sweep_section(result: Result) -> str:

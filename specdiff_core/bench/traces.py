@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.bench.cells import BASELINE
-from specdiff_core.errors import ConfigError, TraceError
-from specdiff_core.events import Event
-from specdiff_core.summary import final
-from specdiff_core.text import with_pieces
-from specdiff_core.trace import Trace, read_trace, write_trace
+from specdiff_core.decoding.pieces import with_pieces
+from specdiff_core.schema.errors import ConfigError, TraceError
+from specdiff_core.schema.events import Event
+from specdiff_core.schema.summary import final
+from specdiff_core.schema.trace import Trace, read_trace, write_trace
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -85,7 +85,7 @@ class Traces:
         """Whether there is a file of this run."""
         return self.path(prompt_id, repeat, cell_key).is_file()
 
-    def keep(self, prompt_id: str, repeat: int, cell_key: str, events: Sequence[Event]) -> None:
+    def write(self, prompt_id: str, repeat: int, cell_key: str, events: Sequence[Event]) -> None:
         """Write a finished run; an earlier file of the same run is replaced."""
         told = events if self._tokenizer is None else tuple(with_pieces(events, self._tokenizer))
         write_trace(self.path(prompt_id, repeat, cell_key), {lane_of(cell_key): told}, title=prompt_id)

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
-from specdiff_core.errors import TokenizerMismatch
+from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.models.causal import load_causal
 from specdiff_core.models.folders import resolve
-from specdiff_core.sequential import draft_in_order
-from specdiff_core.target import Target
+from specdiff_core.models.target import Target
+from specdiff_core.schema.errors import TokenizerMismatch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from specdiff_core.device import Placement
-    from specdiff_core.registry import DrafterSpec, PairSpec
+    from specdiff_core.models.device import Placement
+    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
 class AutoregressiveSession:
@@ -36,7 +36,7 @@ class AutoregressiveSession:
         """Keep what was drafted rightly, roll the rest back, and remember what is still to be read."""
         pairs = zip(self._ahead, ids, strict=False)
         kept = next((i for i, (ahead, token) in enumerate(pairs) if ahead != token), min(len(self._ahead), len(ids)))
-        self._run.keep(len(self._ahead), range(kept))
+        self._run.rollback(len(self._ahead), range(kept))
         self._ahead = []
         self._unread += ids[kept:]
 

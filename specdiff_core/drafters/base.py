@@ -1,7 +1,7 @@
-"""The drafting contract: what a drafter is told, what it must return. Knows no concrete drafter and no target.
+"""The drafting contract: what a drafter is told and what it must return.
 
 A *drafter* is shared weights, never mutated. A *session* is one run's caches. Drafting is a generator: it yields the
-window after each denoising step and returns the finished draft, so animation costs the algorithm nothing.
+window after each denoising step and returns the finished draft, so showing the steps costs the algorithm nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from specdiff_core.config import RevealOrder, Sampling
-from specdiff_core.errors import DraftContractError
-from specdiff_core.rng import Chance
-from specdiff_core.tree import ROOT, depths
+from specdiff_core.maths.randomness import Sampler
+from specdiff_core.maths.trees import ROOT
+from specdiff_core.schema.errors import DraftContractError
+from specdiff_core.schema.events import depths
+from specdiff_core.schema.settings import RevealOrder, Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +30,11 @@ class Context:
     steps: int  # denoising steps T, 1 <= T <= gamma
     order: RevealOrder
     sampling: Sampling  # defines q
-    nodes: int = 0  # draft a tree of so many nodes, γ deep; 0: a window
-    worth: float = 0.0  # of a tree without a pass for each depth: nodes less probable than this stay out, but one
-    drafts: int = 1  # draw so many windows, independently
-    keep: Callable[[Sequence[float]], int] | None = None  # largest beliefs -> leading positions worth verifying
-    chance: Chance  # the only source of randomness for this draft
+    tree_nodes: int = 0  # draft a tree of at most so many nodes, γ deep; 0: a window
+    min_node_prob: float = 0.0  # in a tree from one pass, leave out less probable nodes, all but the first
+    num_drafts: int = 1  # draw so many windows, independently
+    stop_criterion: Callable[[Sequence[float]], int] | None = None  # largest confidences -> leading slots to keep
+    sampler: Sampler  # the only source of randomness for this draft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +44,23 @@ class DenoiseState:
     ids: Tensor  # [g] int64; the mask id where still masked
     masked: Tensor  # [g] bool, after the step
     revealed: tuple[int, ...]  # positions revealed by this step
-    belief: Callable[[], Tensor]  # [g, V] how sure it is: q, or at temperature 0 the softmax at 1
+    confidence: Callable[[], Tensor]  # [g, V]: q, or at temperature 0 the softmax at 1
 
     @classmethod
-    def of_one(cls, ids: Tensor, step: int, belief: Callable[[], Tensor]) -> DenoiseState:
-        """The window ``ids [g]`` after a pass that said something about position ``step`` only: how sure it is of that,
-        ``[1, V]``."""
+    def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
+        """The window ``ids [g]`` after a pass that said something about position ``step`` only, with ``[1, V]``
+        confidence."""
 
         def rows() -> Tensor:
-            one = belief()
+            one = confidence()
             return torch.zeros(len(ids), one.shape[-1], dtype=one.dtype).index_copy(0, torch.tensor([step]), one.cpu())
 
-        return cls(ids=ids, masked=torch.arange(len(ids)) > step, revealed=(step,), belief=rows)
+        return cls(ids=ids, masked=torch.arange(len(ids)) > step, revealed=(step,), confidence=rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A finished draft of g tokens: a window, 0 <= g <= gamma, or a tree of at most ``nodes`` that is gamma deep.
+    """A finished draft of g tokens: a window, 0 <= g <= gamma, or a tree of at most ``tree_nodes``, at most gamma deep.
 
     An empty draft means a plain step of the target.
     """
@@ -67,18 +68,32 @@ class Draft:
     ids: Tensor  # [g] int64
     probs: Tensor | None  # [g, V] float64, the q each token was drawn from; None: a point mass
     reveal_steps: tuple[int, ...]  # [g] the denoising step that revealed each position
-    soft: tuple[bool, ...]  # [g] positions that may be tested with p/q (specdiff_core/unmask.py)
+    exact_q: tuple[bool, ...]  # [g] positions that may be tested with p/q (maths/unmasking.py)
     nfe: int  # drafter passes
-    parents: tuple[int, ...] | None = None  # [g] of a tree (specdiff_core/tree.py); None: each follows the one before
+    parents: tuple[int, ...] | None = None  # [g] of a tree (maths/trees.py); None: each follows the one before
     branches: tuple[tuple[int, ...], ...] = ()  # K drafts drawn independently: their nodes, in the order of drawing
 
     @classmethod
+    def point_mass(
+        cls, ids: Tensor, *, nfe: int, parents: Sequence[int] | None = None, reveal_steps: Sequence[int] = ()
+    ) -> Draft:
+        """Tokens ``ids [g]`` that were not drawn from a known q; by default all revealed at once."""
+        return cls(
+            ids=ids,
+            probs=None,
+            reveal_steps=tuple(reveal_steps) or (0,) * len(ids),
+            exact_q=(False,) * len(ids),
+            nfe=nfe,
+            parents=None if parents is None else tuple(parents),
+        )
+
+    @classmethod
     def empty(cls) -> Draft:
-        return cls(ids=torch.empty(0, dtype=torch.long), probs=None, reveal_steps=(), soft=(), nfe=0)
+        return cls.point_mass(torch.empty(0, dtype=torch.long), nfe=0)
 
     def until(self, ends: Sequence[int]) -> Draft:
-        """Cut behind the first id of ``ends``: what follows the end of the text can never be emitted, so it is not
-        asked about. The law stays the target's, because the cut tokens could change no text."""
+        """Cut after the first id of ``ends``. What follows the end of the text can never be emitted, so it is not
+        tested, and leaving it out changes no text."""
         tokens = self.ids.tolist()
         if not any(token in ends for token in tokens):
             return self
@@ -93,26 +108,26 @@ class Draft:
             ids=self.ids[chosen],
             probs=None if self.probs is None else self.probs[chosen],
             reveal_steps=tuple(self.reveal_steps[node] for node in chosen),
-            soft=tuple(self.soft[node] for node in chosen),
+            exact_q=tuple(self.exact_q[node] for node in chosen),
             parents=None if self.parents is None else tuple(kept[self.parents[node]] for node in chosen),
             branches=tuple(tuple(kept[node] for node in branch if node in kept) for branch in self.branches),
         )
 
-    def check(self, gamma: int, vocab_size: int, nodes: int = 0) -> None:
+    def check(self, gamma: int, vocab_size: int, tree_nodes: int = 0) -> None:
         """Raise :class:`DraftContractError` unless the draft can be verified."""
         size = self.ids.numel()
-        if size > (gamma if self.parents is None else max(nodes, gamma * len(self.branches))):
-            raise DraftContractError(f"The drafter returned {size} tokens for γ = {gamma} and {nodes} nodes.")
+        if size > (gamma if self.parents is None else max(tree_nodes, gamma * len(self.branches))):
+            raise DraftContractError(f"The drafter returned {size} tokens for γ = {gamma} and {tree_nodes} nodes.")
         if self.parents is not None:
             if len(self.parents) != size or not all(ROOT <= parent < i for i, parent in enumerate(self.parents)):
-                raise DraftContractError("The draft's parents are no tree: each must come before its children.")
+                raise DraftContractError("The draft's parents are not a tree: each must come before its children.")
             if max(depths(self.parents), default=0) >= gamma:
                 raise DraftContractError(f"The draft's tree is deeper than γ = {gamma}.")
         if not all(0 <= token < vocab_size for token in self.ids.tolist()):
             raise DraftContractError("The drafter returned an id outside the vocabulary.")
-        if len(self.soft) != size or len(self.reveal_steps) != size:
-            raise DraftContractError("The draft's soft and reveal_steps do not match its tokens.")
-        if self.probs is None and any(self.soft):
+        if len(self.exact_q) != size or len(self.reveal_steps) != size:
+            raise DraftContractError("The draft's exact_q and reveal_steps do not match its tokens.")
+        if self.probs is None and any(self.exact_q):
             raise DraftContractError("A point-mass draft claims conditionals.")
         if self.probs is not None and self.probs.shape != (size, vocab_size):
             raise DraftContractError(
@@ -142,7 +157,7 @@ class DraftSession(Protocol):
         """
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Yield the window after each step; return the draft. Everything undone here must be undone by itself."""
+        """Yield the window after each step; return the draft. A session rolls its own caches back."""
 
 
 class Drafter(Protocol):

@@ -1,6 +1,5 @@
-"""The target-conditioned block drafter (DFlash) as a drafting session: keys and values of features, rolled-back blocks.
-
-It knows which tokens are committed and where they stand; it refuses to know how masks are revealed or verified.
+"""The target-conditioned block drafter (DFlash, arXiv 2602.06036): denoises a block while it reads the target's hidden
+states, whose keys and values it keeps.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdiff_core.cache import Rooms
-from specdiff_core.denoise import denoise
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
-from specdiff_core.errors import DraftContractError, PairUnavailable
+from specdiff_core.drafters.denoise import denoise
+from specdiff_core.models.cache import Rooms
 from specdiff_core.models.dflash import DFlashDraftModel, Rope, from_folder
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.markov import Successors
+from specdiff_core.schema.errors import DraftContractError, PairUnavailable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from specdiff_core.device import Placement
-    from specdiff_core.registry import DrafterSpec, PairSpec
+    from specdiff_core.models.device import Placement
+    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
 class BlockDrafter:

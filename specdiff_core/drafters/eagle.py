@@ -1,5 +1,5 @@
 """Drafts with one layer over the target's features (EAGLE, arXiv 2401.15077), or grows a tree with it (EAGLE-2,
-2406.16858). It knows which features belong to which tokens; it refuses to know how a tree is verified.
+2406.16858).
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import torch
 from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
-from specdiff_core.errors import DraftContractError, PairUnavailable
+from specdiff_core.drafters.sequential import draft_in_order
+from specdiff_core.maths.distributions import confidence_probs
+from specdiff_core.maths.trees import ROOT, Growth
 from specdiff_core.models.eagle import EagleHead, EagleReader, load_eagle
 from specdiff_core.models.folders import resolve
-from specdiff_core.sampling import certainty
-from specdiff_core.sequential import draft_in_order
-from specdiff_core.target import Scores, Target
-from specdiff_core.tree import ROOT, Growth, depths
+from specdiff_core.models.target import Scores, Target
+from specdiff_core.schema.errors import DraftContractError, PairUnavailable
+from specdiff_core.schema.events import depths
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from specdiff_core.device import Placement
-    from specdiff_core.registry import DrafterSpec, PairSpec
+    from specdiff_core.models.device import Placement
+    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 WIDTH = 8
 """Nodes of a tree that are asked for children at each depth, at most (EAGLE-2's "top-k", there 10)."""
@@ -46,7 +47,7 @@ class EagleSession:
         Raises:
             DraftContractError: there is not exactly one row of features for each id.
         """
-        self._run.keep(self._ahead, ())
+        self._run.rollback(self._ahead, ())
         self._ahead = 0
         if not ids:
             return
@@ -63,7 +64,7 @@ class EagleSession:
         gamma = min(context.gamma, self._run.room - held + 1)
         if not held or gamma < 1:
             return Draft.empty()
-        grow = self._tree if context.nodes else self._chain
+        grow = self._tree if context.tree_nodes else self._chain
         return (yield from grow(context, gamma))
 
     def _first(self, context: Context) -> tuple[Tensor, Tensor]:
@@ -94,17 +95,17 @@ class EagleSession:
     def _tree(self, context: Context, gamma: int) -> Generator[DenoiseState, None, Draft]:
         """Per depth one pass over the most probable open nodes; at the end the most probable ``nodes`` of all. It stops
         where no deeper node could be among them: that depends on probabilities alone, on nothing that was drawn."""
-        growth, forbidden = Growth(context.nodes, WIDTH), self._drafter.forbidden
+        growth, forbidden = Growth(context.tree_nodes, WIDTH), self._drafter.forbidden
         found: dict[int, Tensor] = {}  # node -> the feature that the head expects of it
         entries: list[int] = []  # nodes in the cache, in order
         rows, passes = [ROOT], 0
         logits, features = self._first(context)
         while True:
             passes += 1
-            sure = certainty(logits, context.sampling, forbidden)
+            confidence = confidence_probs(logits, context.sampling, forbidden)
             found |= dict(zip(rows, features, strict=True))
-            growth.extend(rows, sure.log())
-            yield _best_path(growth, gamma, passes - 1, sure)
+            growth.extend(rows, confidence.log())
+            yield _best_path(growth, gamma, passes - 1, confidence)
             rows = growth.open()[: self._run.room] if passes < gamma else []
             if not rows:
                 break
@@ -114,14 +115,7 @@ class EagleSession:
             beside = torch.stack([found[growth.parents[node]] for node in rows])
             logits, features = self._next([growth.ids[node] for node in rows], beside, parents)
         ids, tree = growth.best()
-        return Draft(
-            ids=torch.tensor(ids),
-            probs=None,
-            reveal_steps=tuple(depths(tree)),
-            soft=(False,) * len(ids),
-            nfe=passes,
-            parents=tuple(tree),
-        )
+        return Draft.point_mass(torch.tensor(ids), nfe=passes, parents=tree, reveal_steps=depths(tree))
 
 
 def _last(scores: Scores, rows: int) -> tuple[Tensor, Tensor]:
@@ -130,12 +124,12 @@ def _last(scores: Scores, rows: int) -> tuple[Tensor, Tensor]:
     return scores.logits[-rows:], scores.features[-rows:]
 
 
-def _best_path(growth: Growth, gamma: int, step: int, sure: Tensor) -> DenoiseState:
+def _best_path(growth: Growth, gamma: int, step: int, confidence: Tensor) -> DenoiseState:
     """The most probable text of the tree so far, as a window."""
     path = growth.best_path()
     window = torch.zeros(gamma, dtype=torch.long)
     window[: len(path)] = torch.tensor(path)
-    return DenoiseState.of_one(window, step, lambda: sure[:1])
+    return DenoiseState.of_one(window, step, lambda: confidence[:1])
 
 
 class EagleDrafter:

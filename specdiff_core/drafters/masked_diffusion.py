@@ -1,6 +1,6 @@
 """Drafts with an independent masked-diffusion network (SpecDiff, arXiv 2408.05636): MDLM and its relatives.
 
-Every denoising step re-reads [context ; window], so there is no cache to roll back. Knows no target but its ids.
+Every denoising step reads [context ; window] again, so there is no cache to roll back.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from specdiff_core.denoise import denoise
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
-from specdiff_core.errors import TokenizerMismatch, WeightsError
+from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
+from specdiff_core.schema.errors import TokenizerMismatch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from specdiff_core.device import Placement
-    from specdiff_core.registry import DrafterSpec, PairSpec
+    from specdiff_core.models.device import Placement
+    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 KNOWN = 16
 """Known tokens that stay in view however wide the window is."""
@@ -107,15 +107,10 @@ def build(
     """Load the network of ``spec`` and fit it to the target's ids.
 
     Raises:
-        WeightsError: a file is missing or damaged, or in a format this drafter does not know.
+        WeightsError: a file is missing or damaged.
         PairUnavailable: the repository cannot be reached.
         TokenizerMismatch: without its mask token it has other ids than the target.
     """
-    if spec.weights_format != "mdlm":
-        raise WeightsError(
-            f"The drafter {spec.name!r} declares weights of the format {spec.weights_format!r}; this one reads 'mdlm'.",
-            hint="Correct weights_format in specdiff_core/registry.py.",
-        )
     model = load_mdlm(spec.source, spec.revision)
     config, vocab_size = model.config, int(target.config.vocab_size)
     extra = 1 if config.mask_id >= vocab_size else 0  # a mask id that the target does not have
@@ -128,7 +123,7 @@ def build(
     if not extra and config.mask_id not in pair.suppress:
         raise TokenizerMismatch(
             f"The drafter's mask id {config.mask_id} is an ordinary token of the target.",
-            hint="Declare it in the pair's suppress (specdiff_core/registry.py), or choose another drafter.",
+            hint="Declare it in the pair's suppress (schema/pairs.py), or choose another drafter.",
         )
     return MaskedDiffusionDrafter(
         spec.name,

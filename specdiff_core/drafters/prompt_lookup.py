@@ -1,6 +1,6 @@
-"""Drafts by copying: what followed the last time the text ended like this (prompt lookup decoding, an n-gram match).
+"""Drafts by copying what followed the last time the text ended like this (prompt lookup decoding, an n-gram match).
 
-It has no weights and knows no model. A copy is a point mass; where nothing matches the draft is empty, a plain step.
+It has no weights. A copy is a point mass; where nothing matches, the draft is empty and the round a plain step.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSessi
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from specdiff_core.device import Placement
-    from specdiff_core.registry import DrafterSpec, PairSpec
+    from specdiff_core.models.device import Placement
+    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 LONGEST = 3
 """Tokens of the longest ending that is looked for; shorter ones follow, down to one."""
@@ -35,13 +35,7 @@ class PromptLookupSession:
         copied = continuation(context.ids, context.gamma)
         if not copied:
             return Draft.empty()
-        return Draft(
-            ids=torch.tensor(copied),
-            probs=None,
-            reveal_steps=(0,) * len(copied),
-            soft=(False,) * len(copied),
-            nfe=0,
-        )
+        return Draft.point_mass(torch.tensor(copied), nfe=0)
 
 
 def continuation(ids: Sequence[int], gamma: int) -> list[int]:

@@ -1,6 +1,6 @@
-"""A drafter that says what it is told: for tests of the loop and the rules. Knows no weights.
+"""A drafter that proposes what a function tells it: for tests of the loop and of the rules.
 
-It runs the production ``denoise`` over a table of distributions, so that reveal orders and chance are the real ones.
+It runs the production ``denoise`` over that function, so reveal orders and randomness are the real ones.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Callable, Generator, Sequence
 
 from torch import Tensor
 
-from specdiff_core.denoise import denoise
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.drafters.denoise import denoise
 
 Script = Callable[[tuple[int, ...], Tensor], Tensor]
 """(committed ids, window ids [g]) -> logits [g, V]."""

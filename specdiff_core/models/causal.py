@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specdiff_core.errors import WeightsError, is_memory
 from specdiff_core.models.files import check_files
 from specdiff_core.models.folders import AGAIN, read_config, shown
 from specdiff_core.models.layout import lay_out
+from specdiff_core.schema.errors import WeightsError, is_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -17,11 +17,11 @@ from transformers import Qwen3Config  # transformers >= 4.51 brought Qwen3
 from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
-from specdiff_core.errors import WeightsError
 from specdiff_core.models import files, folders
 from specdiff_core.models.dflash_config import read_config
 from specdiff_core.models.layout import laid_out, lay_out
 from specdiff_core.models.markov import MarkovHead
+from specdiff_core.schema.errors import WeightsError
 
 Rope = tuple[Tensor, Tensor]  # cos, and sin with its first half negated: [B or 1, 1, n, head_dim]
 # (layer, q [B, H, n, D], k [B, Hkv, n, D], v [B, Hkv, n, D] of the block) -> [B, H, n, D]

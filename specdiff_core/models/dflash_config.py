@@ -10,7 +10,7 @@ from typing import Any
 from huggingface_hub.errors import StrictDataclassError
 from transformers import Qwen3Config  # transformers >= 4.51 brought Qwen3
 
-from specdiff_core.errors import WeightsError
+from specdiff_core.schema.errors import WeightsError
 
 
 def read_config(values: dict[str, Any]) -> Qwen3Config:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from specdiff_core.errors import WeightsError
 from specdiff_core.models.files import check_shapes, read_tensors, write_folder
 from specdiff_core.models.folders import read_config, shown
 from specdiff_core.models.layout import lay_out
+from specdiff_core.schema.errors import WeightsError
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig, PreTrainedModel

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.errors import WeightsError
 from specdiff_core.models.folders import AGAIN, INDEX, shown, weight_files
+from specdiff_core.schema.errors import WeightsError
 
 SHARD_BYTES = 8_900_000  # every shipped file stays below 9 MB
 

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.errors import PairUnavailable, WeightsError
+from specdiff_core.schema.errors import PairUnavailable, WeightsError
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdiff_core.device import processor
+from specdiff_core.models.device import processor
 
 LARGEST = 256 * 2**20
 """Bytes that second copies of one model may take in all; beyond it the projections stay as they are."""

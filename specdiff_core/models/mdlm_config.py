@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.errors import WeightsError
 from specdiff_core.models.folders import shown
+from specdiff_core.schema.errors import WeightsError
 
 LARGEST = 2**20
 """No size of a network that fits into a machine is larger."""

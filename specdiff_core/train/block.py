@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specdiff_core.chain import RANKED
+from specdiff_core.maths.chains import RANKED
 from specdiff_core.models.dflash import DFlashDraftModel, save_to_folder
 from specdiff_core.train import losses
 from specdiff_core.train.block_pass import Reading, block_hidden, read_target

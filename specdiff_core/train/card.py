@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdiff_core.history import HISTORY, Training, write_history
+from specdiff_core.schema.history import HISTORY, Training, write_history
 
 FAMILY = "Llama-Tales"
 

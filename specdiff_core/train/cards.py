@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from specdiff_core.history import Training
+from specdiff_core.schema.history import Training
 from specdiff_core.train.card import FAMILY, Card, write_card
 from specdiff_core.train.corpus import Corpus, encode_split
 from specdiff_core.train.target import held_out_loss

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tqdm.auto import tqdm
 
-from specdiff_core.errors import CorpusError
+from specdiff_core.schema.errors import CorpusError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from specdiff_core.errors import SpecDiffError, WeightsError
-from specdiff_core.figure import Axis, Line, draw, round_ticks
-from specdiff_core.history import HISTORY, Curve, read_history, rounds_of, write_history
+from specdiff_core.schema.figure import Axis, Line, draw, round_ticks
+from specdiff_core.schema.errors import SpecDiffError, WeightsError
+from specdiff_core.schema.history import HISTORY, Curve, read_history, rounds_of, write_history
 
 MOST = 40
 """Points that are kept at most: the first, the last, and some between."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdiff_core.registry import ASSETS
+from specdiff_core.schema.pairs import ASSETS
 
 EMBEDDED = ASSETS / "embedded"
 """Where the embedded pair lies, part by part."""

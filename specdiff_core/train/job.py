@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from specdiff_core.device import choose_placement
-from specdiff_core.history import HISTORY, Training, read_history, write_history
+from specdiff_core.models.device import choose_placement
 from specdiff_core.provenance import command, provenance
+from specdiff_core.schema.history import HISTORY, Training, read_history, write_history
 from specdiff_core.train.card import training_facts
 from specdiff_core.train.corpus import Corpus
 from specdiff_core.train.curve import curve_of
@@ -24,7 +24,7 @@ class Job(ABC):
     """One part to train: :meth:`events` until they end, then :meth:`finish`.
 
     Args:
-        args: the flags of ``train``; see :func:`specdiff_core.train.command.add_train`.
+        args: the flags of ``train``; see :func:`specdiff_core.cli.train.add_train`.
 
     Raises:
         CorpusError: there is no text in ``--corpus``.

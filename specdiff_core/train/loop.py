@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from specdiff_core.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
 MATRIX_LR, OTHER_LR = 0.02, 3e-3
 """Usual peak learning rates: Muon's, for hidden matrices; AdamW's, for embeddings, heads, norms."""

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from specdiff_core.errors import CorpusError
 from specdiff_core.models.mdlm import Mdlm
+from specdiff_core.schema.errors import CorpusError
 from specdiff_core.train.corpus import Corpus
 from specdiff_core.train.losses import (
     cross_entropy_streak,

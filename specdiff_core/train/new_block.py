@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specdiff_core.errors import ConfigError
 from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.dflash_config import make_config, resized
+from specdiff_core.schema.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM

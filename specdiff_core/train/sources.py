@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from specdiff_core import flags
-from specdiff_core.errors import WeightsError
 from specdiff_core.models.folders import shown
+from specdiff_core.schema.errors import WeightsError
 
 if TYPE_CHECKING:
     import numpy as np
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+logger = logging.getLogger("specdiff.train")
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
@@ -54,7 +56,7 @@ def written_stream(folder: Path, target: LlamaForCausalLM) -> list[np.ndarray]:
     from specdiff_core.train.written import Written, sign
 
     if not any((folder / "train").glob("part-*.npz")):
-        flags.say(f"no target-written text in {shown(folder)}: learning from the corpus only (see: train written)")
+        logger.warning(f"no target-written text in {shown(folder)}: learning from the corpus only (see: train written)")
         return []
     sign(folder / "train", target)
     return [stream_of(Written.load(folder / "train"))]

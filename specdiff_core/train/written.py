@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specdiff_core.errors import CorpusError
+from specdiff_core.schema.errors import CorpusError
 from specdiff_core.train.defaults import TEMPERATURES
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def continue_prompts(
     Returns:
         ``[B, P + n]`` int64, n ≤ ``new_tokens``.
     """
-    from specdiff_core.cache import new_cache
+    from specdiff_core.models.cache import new_cache
 
     cache = new_cache(model.config)
     greedy = temperatures <= 0

@@ -1,4 +1,4 @@
-// Folding events to a moment: against the numbers that specdiff_core.metrics counts on the same trace.
+// Folding events to a moment: against the numbers that specdiff_core.schema.metrics counts on the same trace.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';

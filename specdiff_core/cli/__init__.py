@@ -1,0 +1,59 @@
+"""The command line, one file per command: ``python -m specdiff_core COMMAND``, installed as ``specdiff``.
+
+Heavy imports wait until a command needs them, so that ``--help`` and ``replay`` start at once and without torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+from specdiff_core.cli import bench, decode, pairs, race, replay, train
+from specdiff_core.cli.options import say
+from specdiff_core.schema.errors import SpecDiffError
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Every command and flag."""
+    parser = argparse.ArgumentParser(
+        prog="python -m specdiff_core", description="Speculative decoding with masked-diffusion drafters."
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for module in (decode, race, bench, replay, pairs, train):
+        module.add_command(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns:
+        the exit status: 0, 2 for an error that a person can act on, 130 after an interrupt, 141 where nobody reads.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without γ and τ still gets every result
+    args = build_parser().parse_args(argv)
+    args.argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args.run(args)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except SpecDiffError as error:
+        say(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""))
+        return 2
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    except BrokenPipeError:
+        # The reader is gone (``| head``): give the interpreter somewhere to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        say(f"error: {where}{error.strerror or error}\nhint: Choose another file, or make room for it.")
+        return 2
+    return 0

@@ -1,0 +1,35 @@
+"""``decode``: one prompt, one lane."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from specdiff_core.cli import options
+from specdiff_core.cli.wording import describe, plain
+from specdiff_core.schema.settings import check_prompt
+from specdiff_core.schema.summary import run_summary
+from specdiff_core.schema.trace import write_trace
+
+
+def add_command(commands: Any) -> None:
+    """Add ``decode`` to a parser's subcommands."""
+    parser = options.add_parser(commands, "decode", run, "Decode one prompt.")
+    options.add_run(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """``decode``: one lane."""
+    config = options.read_settings(args)
+    check_prompt(args.prompt)
+    options.check_target(args.trace, "trace")
+    engine = options.open_engine(args, config.pair, [config.drafter])
+    run = list(engine.decode(args.prompt, config, detail=args.trace is not None))
+    summary = run_summary(run)
+    print(args.prompt + plain(summary["text"]))
+    print("\n" + "\n".join(describe(summary)))
+    if args.trace is not None:
+        write_trace(args.trace, {"vanilla" if config.drafter == "none" else "drafted": run}, title=args.prompt[:80])
+    if args.json:
+        print(json.dumps(summary, ensure_ascii=False))

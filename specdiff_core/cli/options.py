@@ -1,0 +1,129 @@
+"""What the commands share: flags made from the settings themselves, and the engine they ask for. Imports torch only in
+calls.
+
+The flags pass values on unchecked: ``DecodeConfig`` is the only judge, here as on the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Setting
+
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+
+
+def flag(name: str) -> str:
+    """``max_new_tokens`` -> ``--max-new-tokens``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def explain(setting: Setting) -> str:
+    """A setting's help text: what it is, its symbol, its range and its default."""
+    symbol = f" ({setting.symbol})" if setting.symbol else ""
+    notes = [f"{setting.range} {setting.unit}".strip()] if setting.low is not None else []
+    default = getattr(setting.default, "value", setting.default)
+    notes.append(f"default {'the same as --temperature' if default is None else default}")
+    return f"{setting.label}{symbol}. {setting.help} [{'; '.join(notes)}]".replace("%", "%%")
+
+
+def add_settings(parser: argparse.ArgumentParser, *, leave: Collection[str] = ()) -> None:
+    """One flag per setting, except those in ``leave``; absent flags keep the default."""
+    group = parser.add_argument_group("settings")
+    for name, setting in SETTINGS.items():
+        if name in leave:
+            continue
+        options: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": explain(setting)}
+        if setting.kind is bool:
+            group.add_argument(flag(name), action="store_true", **options)
+        elif setting.choices:
+            names = ",".join(option.value for option in setting.choices)
+            group.add_argument(flag(name), metavar=f"{{{names}}}", **options)
+        else:
+            group.add_argument(flag(name), metavar=setting.symbol or name.upper(), **options)
+
+
+def add_parser(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], about: str
+) -> argparse.ArgumentParser:
+    """A subcommand: its name, what it calls, and a sentence about it."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The result for programs."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """What ``decode`` and ``race`` share: the prompt, every setting, the device, and where the result goes."""
+    parser.add_argument("--prompt", required=True, metavar="TEXT", help="the text to continue")
+    add_settings(parser)
+    add_placement(parser)
+    add_json(parser)
+    parser.add_argument("--trace", metavar="FILE", type=Path, help="record every event (.jsonl or .jsonl.gz)")
+
+
+def read_settings(args: argparse.Namespace, **others: Any) -> DecodeConfig:
+    """The settings that were given; ``others`` fill in what the flags left out.
+
+    Raises:
+        ConfigError: one of them is out of range.
+    """
+    given = vars(args)
+    return DecodeConfig.parse({**{name: given[name] for name in SETTINGS if name in given}, **others})
+
+
+def add_placement(parser: argparse.ArgumentParser) -> None:
+    """Where and how precisely to compute."""
+    group = parser.add_argument_group("device")
+    group.add_argument("--device", default="auto", help="auto, cpu or cuda [default auto]")
+    group.add_argument("--dtype", default="auto", help="auto, fp32 or bf16 [default auto: fp32 on a CPU]")
+    group.add_argument("--threads", type=int, metavar="N", help="CPU threads [default: torch's own choice]")
+
+
+def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) -> Engine:
+    """Load ``pair`` with ``drafters`` as ``add_placement``'s flags say, telling progress on stderr.
+
+    Raises:
+        SpecDiffError: the pair, a drafter or the device is not available; the message says why.
+    """
+    spec = find_pair(pair)
+    for name in drafters:
+        spec.drafter(name)  # a misspelt name is told before anything is loaded
+    say("loading …")
+    from specdiff_core.engine import Engine
+    from specdiff_core.loading import load_pair
+    from specdiff_core.models.device import choose_placement, set_threads
+
+    set_threads(args.threads)
+    placement = choose_placement(args.device, args.dtype)
+    engine = Engine(load_pair(spec, placement, drafters=tuple(dict.fromkeys((*drafters, "none"))), progress=say))
+    for name in drafters:
+        engine.drafter(name)  # missing weights are told now, not in the middle of a run
+    return engine
+
+
+def check_target(path: Path | None, name: str) -> None:
+    """Tell before the work what would fail after it.
+
+    Raises:
+        ConfigError: no file can be written there.
+    """
+    if path is not None and (not path.name or path.is_dir()):
+        raise ConfigError(f"--{name} {str(path)!r} is no file.", field=name, hint="Give a file name.")
+
+
+def say(message: str) -> None:
+    """One line for people, beside the results: on stderr."""
+    if sys.stderr is not None:  # closed by whoever started us
+        sys.stderr.write(message + "\n")

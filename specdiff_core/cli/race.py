@@ -1,0 +1,105 @@
+"""``race``: one prompt by several lanes, one after the other."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from specdiff_core.cli import options
+from specdiff_core.cli.wording import describe, plain, speed_line, table
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import Event
+from specdiff_core.schema.methods import BASELINE, METHODS, PLAIN, race_lanes
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.settings import DecodeConfig, check_prompt
+from specdiff_core.schema.summary import pair_summary, race_summary
+from specdiff_core.schema.trace import write_trace
+
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+
+
+def add_command(commands: Any) -> None:
+    """Add ``race`` to a parser's subcommands."""
+    about = "Decode one prompt vanilla and drafted, or by several methods, one after the other, and compare."
+    parser = options.add_parser(commands, "race", run, about)
+    options.add_run(parser)
+    parser.add_argument(
+        "--repeats", type=int, default=1, metavar="N", help="measure every lane N times, interleaved [default 1]"
+    )
+    parser.add_argument(
+        "--methods",
+        metavar="LIST",
+        help="race several methods, each with its own drafter and window, against vanilla: "
+        + ",".join(method.name for method in METHODS if method.name != BASELINE),
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """All lanes, one after the other, so that none disturbs another; repeats change the order."""
+    config, lanes = _lanes(args)
+    check_prompt(args.prompt)
+    if args.repeats < 1:
+        raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
+    options.check_target(args.trace, "trace")
+    engine = options.open_engine(args, config.pair, [settings.drafter for settings in lanes.values()])
+    runs = measure_lanes(engine, args.prompt, lanes, args.repeats, detail=args.trace is not None)
+    race = race_summary(runs)
+    if args.methods is None:
+        summary = pair_summary(race)
+        print(args.prompt + plain(summary["text"]))
+        for lane in lanes:
+            print(f"\n{lane}\n" + "\n".join(describe(race["lanes"][lane])))
+        print("\n" + speed_line(summary, config.rule))
+        order, what = summary["speedups"], "the speed-ups"
+    else:
+        summary = race
+        print("\n".join(table(race)))
+        order, what = [fold(run).seconds for run in runs[BASELINE]], "vanilla's times"
+    if args.trace is not None:
+        kept = middle(order) if len(order) == args.repeats else -1
+        write_trace(args.trace, {lane: runs[lane][kept] for lane in lanes}, title=args.prompt[:80])
+        if kept >= 0 and args.repeats > 1:
+            print(f"{args.trace.name} holds repeat {kept + 1}, the one in the middle of {what}")
+    if args.json:
+        print(json.dumps(summary, ensure_ascii=False))
+
+
+def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConfig]]:
+    """The settings that all lanes share, and those of each lane."""
+    if args.methods is not None and (own := ({"drafter", *PLAIN} & vars(args).keys())):
+        raise ConfigError(
+            f"--methods and {options.flag(min(own))} exclude each other.",
+            field="methods",
+            hint="A method has its own drafter and window; without --methods every setting is yours.",
+        )
+    config = options.read_settings(args)
+    if args.methods is None:
+        return config, {BASELINE: dataclasses.replace(config, drafter="none"), "drafted": config}
+    lanes = race_lanes(config, [name.strip() for name in args.methods.split(",") if name.strip()])
+    if len(lanes) < 2:
+        raise ConfigError("A race needs a method beside vanilla.", field="methods", hint="Try --methods dflash.")
+    return config, lanes
+
+
+def measure_lanes(
+    engine: Engine, prompt: str, lanes: Mapping[str, DecodeConfig], repeats: int, *, detail: bool
+) -> dict[str, list[list[Event]]]:
+    """Each lane's runs, interleaved: in their order, then in the opposite one."""
+    for settings in lanes.values():  # first passes allocate and compile; they are not measured
+        warm = dataclasses.replace(settings, max_new_tokens=min(16, settings.max_new_tokens))
+        list(engine.decode(prompt, warm, detail=False))
+    runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
+    for repeat in range(repeats):
+        for lane in list(lanes)[:: 1 if repeat % 2 == 0 else -1]:
+            options.say(f"measuring {lane}, {repeat + 1} of {repeats}")
+            runs[lane].append(list(engine.decode(prompt, lanes[lane], detail=detail)))
+    return runs
+
+
+def middle(values: Sequence[float]) -> int:
+    """Where the median stands (of two, the lower one)."""
+    return sorted(range(len(values)), key=values.__getitem__)[(len(values) - 1) // 2]

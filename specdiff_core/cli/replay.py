@@ -1,0 +1,47 @@
+"""``replay``: what a recorded trace says, without any model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from specdiff_core.cli import options
+from specdiff_core.cli.wording import LEGEND, describe, marked_text, plain, speed_line, table
+from specdiff_core.schema.methods import BASELINE, METHODS
+from specdiff_core.schema.summary import header_of, pair_summary, race_summary, run_summary
+from specdiff_core.schema.trace import read_trace
+
+
+def add_command(commands: Any) -> None:
+    """Add ``replay`` to a parser's subcommands."""
+    about = "Print a recorded trace; needs no model, no tokenizer and no torch."
+    parser = options.add_parser(commands, "replay", run, about)
+    parser.add_argument("file", metavar="FILE", type=Path, help="a .jsonl or .jsonl.gz trace")
+    options.add_json(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print every lane's marked text and numbers, then how the lanes compare."""
+    trace = read_trace(args.file)
+    summaries: dict[str, Any] = {}
+    print(plain(trace.title or args.file.name))
+    for lane, events in trace.lanes.items():
+        summaries[lane] = run_summary(events)
+        header = header_of(events)
+        print(f"\n{plain(lane)}")
+        if header is not None:
+            print(plain(header.prompt), end="")
+        print(plain(marked_text(events)) + "\n\n" + plain("\n".join(describe(summaries[lane]))))
+    print(f"\n{LEGEND}")
+    known = {"drafted", *(method.name for method in METHODS)}
+    lanes = {lane: [events] for lane, events in trace.lanes.items() if events and lane in known}
+    if BASELINE in lanes and len(lanes) > 1:
+        race = race_summary(lanes)
+        if set(lanes) == {BASELINE, "drafted"}:
+            print(speed_line(pair_summary(race), summaries["drafted"]["rule"]))
+        else:
+            print("\n" + "\n".join(table(race)))
+    if args.json:
+        print(json.dumps({"title": trace.title, "schema": trace.schema, "lanes": summaries}, ensure_ascii=False))

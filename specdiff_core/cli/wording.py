@@ -1,0 +1,98 @@
+"""How results are told to people in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from specdiff_core.schema.events import Committed, Event, PiecesSeen, spell
+from specdiff_core.schema.methods import BASELINE
+
+SOURCE_MARKS = {"draft": ("", ""), "bonus": ("{", "}"), "residual": ("[", "]"), "target": ("[", "]")}
+BUSY = "busy machine: threads had to wait for a processor, so a speed-up may be many times too large or too small"
+LEGEND = "plain: accepted from the draft · [corrected by the target] · {the target's bonus after a full window}"
+
+
+def marked_text(run: Sequence[Event]) -> str:
+    """The new text of a run, with every token that the drafter did not supply in marks (see :data:`LEGEND`)."""
+    pieces: dict[int, str] = {}
+    ids: list[int] = []
+    sources: list[str] = []
+    for event in run:
+        if isinstance(event, PiecesSeen):
+            pieces |= event.pieces
+        elif isinstance(event, Committed):
+            ids += event.ids
+            sources += event.sources
+    words = spell([pieces.get(token, f"<{token}>") for token in ids])
+    marks = [SOURCE_MARKS.get(source, ("?", "?")) if "draft" in sources else ("", "") for source in sources]
+    return "".join(f"{before}{word}{after}" for word, (before, after) in zip(words, marks, strict=True))
+
+
+def describe(summary: dict[str, Any]) -> list[str]:
+    """A run's numbers for people, one per line."""
+
+    def number(value: float | None, form: str, unit: str) -> str:
+        return "not defined" if value is None else f"{value:{form}} {unit}"
+
+    parts = ", ".join(f"{name} {1000 * spent:.0f} ms" for name, spent in summary["seconds_by"].items())
+    claim = "lossless" if summary["lossless"] else "NOT lossless"
+    threads = f", {summary['threads']} threads" if summary["threads"] else ""
+    waited = "" if summary["waiting"] is None else f"; threads waiting for a processor: {summary['waiting']:.2f}"
+    ran = summary["config"]  # what ran: a window wider than the drafter's own is cut to it
+    window = f", γ {ran.get('gamma')}, T {ran.get('steps')}" if summary["draft_nfe"] else ""
+    return [
+        f"  drafter        {summary['drafter']}{window}, rule {summary['rule']} ({claim})",
+        f"  new tokens     {summary['new_tokens']} in {summary['rounds']} rounds, ended by {summary['finished']}",
+        f"  decode clock   {summary['seconds']:.3f} s: {parts}",
+        f"  speed          {number(summary['tokens_per_second'], '.1f', 'tokens/s')}",
+        f"  τ              {number(summary['tau'], '.2f', 'tokens per round')}",
+        f"  α              {number(summary['alpha'], '.3f', 'of tested tokens accepted')}",
+        f"  passes         {summary['target_calls']} of the target, {summary['draft_nfe']} of the drafter",
+        f"  measured on    {summary['device']}, {summary['dtype']}{threads}{waited}",
+        *(f"  note           {fallback}" for fallback in summary["fallbacks"]),
+    ]
+
+
+def table(summary: dict[str, Any]) -> list[str]:
+    """A race of several methods for people, one line each."""
+    rows = [("method", "speed-up", "τ", "tokens/s", "text", "distribution")]
+    for lane, told in summary["lanes"].items():
+        speed, spread = "failed" if told["failed"] else "not defined" if told["config"] else "not run", ""
+        if told["speedup"] is not None:
+            speed = f"{told['speedup']:.2f}×"
+            low, high = told["speedup_least"], told["speedup_largest"]
+            spread = f" ({low:.2f}–{high:.2f})" if len(told["speedups"]) > 1 and lane != BASELINE else ""
+        tau, rate = told["tau"], told["tokens_per_second"]
+        rows.append(
+            (
+                lane,
+                speed + spread,
+                "not defined" if tau is None else f"{tau:.2f}",
+                "not defined" if rate is None else f"{rate:.1f}",
+                {True: "as vanilla", False: "another", None: ""}[told["same_text_as_vanilla"]],
+                {True: "the target's", False: "NOT guaranteed", None: ""}[told["lossless"]],
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return lines + ([BUSY] if summary["quiet"] is False else [])
+
+
+def speed_line(summary: dict[str, Any], rule: str | None) -> str:
+    """The result of a race in one sentence."""
+    if summary["speedup"] is None:
+        return "speed-up: not defined, a lane produced nothing"
+    spread = "one measurement; --repeats N shows its spread"
+    if summary["repeats"] > 1:
+        low, high = summary["speedup_least"], summary["speedup_largest"]
+        spread = f"{summary['repeats']} repeats: {low:.2f}× to {high:.2f}×, median {summary['speedup_median']:.2f}×"
+    same = "the same text" if summary["same_text_as_vanilla"] else "another text"
+    exact = "the same distribution" if summary["lossless"] else "distribution NOT guaranteed"
+    told = f"speed-up {summary['speedup']:.2f}× ({spread}); {same} as vanilla, {exact} (rule {rule})"
+    return told + (f"\n{BUSY}" if summary["quiet"] is False else "")
+
+
+def plain(text: str) -> str:
+    """Text that cannot steer a terminal: control characters are shown, line breaks and tabs kept."""
+    return "".join(char if char in "\n\t" or char.isprintable() else repr(char)[1:-1] for char in text)

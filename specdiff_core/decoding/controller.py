@@ -1,0 +1,261 @@
+"""Chooses γ and T round by round, from what earlier rounds showed.
+
+Exact with every rule: a choice is made before the draft, from the past; and a draft ends because of the distribution of
+a token that is not drawn yet, never because of its value (docs/theory.md, Lengths chosen as it goes). The choice
+changes the speed, and under ``ratio`` and ``delta`` also which text is drawn, because times differ from run to run.
+
+The aim is the largest E / C, tokens by seconds of a round: E = 1 + Σ_m Π_{j≤m} α_j, C = passes · d + v₀ + v₁ · (γ + 1).
+At the best ratio R (Dinkelbach, 1967) a position is worth its row if the tokens it is expected to add exceed v₁ · R. So
+where a draft can be cut, γ follows from cutting it position by position; a tree from one pass leaves out the nodes that
+are not worth their rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import mul
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from specdiff_core.schema.events import Choice
+from specdiff_core.schema.settings import DecodeConfig
+
+MEMORY = 0.97
+"""What a round counts for one round later: half of it after 23."""
+PRIOR_ALPHA, PRIOR_WEIGHT = 0.8, 6.0
+"""Acceptance before anything was tested, and how many tests that is worth; of a position, all others' mean."""
+PRIOR_ROW = 0.05
+"""Seconds of one more row of the target's pass, in passes of one row, before widths have differed."""
+OUTLIER = 1.25
+"""A time counts at most this many times what was expected: a moment that another program took says nothing about the
+next round."""
+EXPONENTS = (4.0, 2.5, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
+"""Candidates for κ: a token of confidence c is taken to be accepted with probability c^κ, because drafters are over- or
+underconfident."""
+
+
+class Controller(Protocol):
+    """What the loop asks before and tells after each round."""
+
+    adaptive: bool  # whether its choices are news
+
+    def choose(self, limit: int) -> Choice:
+        """γ, at most ``limit``, and T of the next round."""
+
+    @property
+    def stop_criterion(self) -> Callable[[Sequence[float]], int] | None:
+        """Given the largest confidences of a draft's positions from the left, how many of them are worth verifying. A
+        drafter that needs a pass for each token asks before every token; an answer larger than the number it gave means
+        that the next position is worth its pass. None: all are."""
+
+    @property
+    def min_node_prob(self) -> float:
+        """The probability of being accepted from which a node of a draft tree is worth its row."""
+
+    def learn(
+        self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
+    ) -> None:
+        """How the round went: the tests of its positions from the left, what drafting took in so many passes, and what
+        the target's pass over so many rows took, tests included."""
+
+
+class Fixed:
+    """γ and T as they are set."""
+
+    adaptive = False
+    stop_criterion = None
+    min_node_prob = 0.0
+
+    def __init__(self, config: DecodeConfig) -> None:
+        self._gamma, self._steps = config.gamma, config.steps
+
+    def choose(self, limit: int) -> Choice:
+        gamma = min(self._gamma, limit)
+        return Choice(gamma=gamma, steps=min(self._steps, max(gamma, 1)))
+
+    def learn(
+        self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
+    ) -> None:
+        """What is set stays."""
+
+
+@dataclass(slots=True)
+class _Acceptance:
+    """Tests by position for one T: how many, how many accepted, both fading."""
+
+    tested: list[float] = field(default_factory=list)
+    accepted: list[float] = field(default_factory=list)
+
+    def add(self, tests: Sequence[bool]) -> None:
+        for counts in (self.tested, self.accepted):
+            counts[:] = [MEMORY * count for count in counts] + [0.0] * (len(tests) - len(counts))
+        for position, passed in enumerate(tests):
+            self.tested[position] += 1
+            self.accepted[position] += passed
+
+    def alphas(self, gamma: int) -> tuple[float, ...]:
+        """α_j of the first γ positions: their own share, drawn towards that of all where tests are few."""
+        mean = (sum(self.accepted) + PRIOR_WEIGHT * PRIOR_ALPHA) / (sum(self.tested) + PRIOR_WEIGHT)
+        own = zip(self.accepted, self.tested, strict=True)
+        known = [(hits + PRIOR_WEIGHT * mean) / (tests + PRIOR_WEIGHT) for hits, tests in own][:gamma]
+        return tuple(known + [mean] * (gamma - len(known)))
+
+
+class _Line:
+    """Seconds of a pass by its rows, v₀ + v₁ · rows: least squares with a fading memory, v₁ drawn towards its prior."""
+
+    def __init__(self) -> None:
+        self._n = self._x = self._y = self._xx = self._xy = 0.0
+
+    def add(self, rows: int, seconds: float) -> float:
+        """Count a pass; returns what of its seconds counted."""
+        fixed, row = self.fit()
+        seconds = _likely(seconds, fixed + row * rows)
+        self._n, self._x, self._y = MEMORY * self._n + 1, MEMORY * self._x + rows, MEMORY * self._y + seconds
+        self._xx, self._xy = MEMORY * self._xx + rows * rows, MEMORY * self._xy + rows * seconds
+        return seconds
+
+    def fit(self) -> tuple[float, float]:
+        """v₀ and v₁, both at least 0; (0, 0) before anything was measured."""
+        if not self._n:
+            return 0.0, 0.0
+        rows, seconds = self._x / self._n, self._y / self._n
+        prior = PRIOR_ROW * seconds / (1 + PRIOR_ROW * max(0.0, rows - 1))
+        spread, product = self._xx - self._n * rows * rows, self._xy - self._n * rows * seconds
+        weight = 50.0  # of the prior: two passes that are five rows off the mean
+        slope = max(0.0, (product + weight * prior) / (spread + weight))
+        return max(0.0, seconds - slope * rows), slope
+
+
+def _likely(seconds: float, expected: float) -> float:
+    """A measured time, but not more than :data:`OUTLIER` times what was expected, where something was."""
+    return min(seconds, OUTLIER * expected) if expected else seconds
+
+
+class Auto:
+    """Running estimates of α_j and of costs: the T of the largest expected tokens per second, and its γ where a draft
+    cannot be cut; where it can, positions are dropped whose Π confidence^κ is below v₁ · R.
+
+    Args:
+        config: its γ and T are the largest that may be chosen; T is tried in powers of two.
+        passes: (γ, T) to drafter passes.
+    """
+
+    adaptive = True
+
+    def __init__(self, config: DecodeConfig, passes: Callable[[int, int], int]) -> None:
+        self._largest, self._passes = config.gamma, passes
+        self._sequential = passes(2, 1) > 1  # a position takes a drafter pass, T means nothing
+        powers = {1, config.steps, *(2**i for i in range(6) if 2**i <= config.steps)}
+        self._tries = [1] if self._sequential else sorted(powers)
+        self._acceptance = {steps: _Acceptance() for steps in self._tries}
+        self._verify = _Line()
+        self._pass_seconds = self._pass_weight = 0.0
+        self._tokens = self._seconds = 0.0
+        self._odds = [0.0] * len(EXPONENTS)  # log-likelihood of each κ
+        self._confidences: Sequence[float] = ()
+        self._begun = False
+        self._tried: set[int] = set()
+        self._tree = config.tree_nodes > 0
+        self._choice = Choice(gamma=config.gamma, steps=self._tries[0])
+
+    def choose(self, limit: int) -> Choice:
+        """The T whose best γ promises most; a T that was never tried comes first. Where drafts can be cut, that is with
+        one pass or with a pass for each token, γ is then as large as may be: :attr:`stop_criterion` ends the draft at
+        the right place, which a number chosen beforehand cannot know (2 to 8 % more tokens per second, four drafters
+        on 20 prompts)."""
+        self._confidences = ()
+        limit = min(self._largest, limit)
+        fitting = [steps for steps in self._tries if steps <= max(limit, 1)]
+        untried = [steps for steps in fitting if steps not in self._tried]
+        if limit < 1:
+            self._choice = Choice(gamma=max(limit, 0), steps=1, rate=self._rate)
+        else:
+            options = [self._best(limit, steps) for steps in untried[:1] or fitting]
+            best = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
+            if self._tree:  # no window's E / C says anything about a tree: its nodes are weighed one by one
+                best = replace(best, best_gamma=0, tokens=0.0, seconds=0.0)
+            whole = best.steps == 1 or bool(untried)
+            self._choice = replace(best, gamma=limit) if whole else best
+            self._tried.add(best.steps)
+        return self._choice
+
+    def _best(self, limit: int, steps: int) -> Choice:
+        """The γ of the largest E / C for one T, no draft being cut."""
+        alphas = self._acceptance[steps].alphas(limit)
+        fixed, row = self._verify.fit()
+        each, found = self._each, (steps, 0.0, 0.0)
+        tokens = list(accumulate(accumulate(alphas, mul), initial=1.0))  # E of γ = 0, 1, 2, …
+        for gamma in range(steps, limit + 1):
+            seconds = self._passes(gamma, steps) * each + fixed + row * (gamma + 1)
+            if not found[1] or tokens[gamma] * found[2] > found[1] * seconds:
+                found = (gamma, tokens[gamma], seconds)
+        gamma, expected, seconds = found
+        return Choice(
+            gamma=gamma,
+            steps=steps,
+            best_gamma=gamma,
+            tokens=expected,
+            seconds=seconds,
+            rate=self._rate,
+            alphas=alphas,
+            pass_seconds=each,
+            row_seconds=row,
+        )
+
+    @property
+    def _each(self) -> float:
+        """d, seconds of a drafter pass."""
+        return self._pass_seconds / self._pass_weight if self._pass_weight else 0.0
+
+    @property
+    def _rate(self) -> float:
+        """R, tokens per second of the rounds so far."""
+        return self._tokens / self._seconds if self._seconds else 0.0
+
+    @property
+    def stop_criterion(self) -> Callable[[Sequence[float]], int] | None:
+        return self._leading
+
+    @property
+    def min_node_prob(self) -> float:
+        """v₁ · R: the tokens that could be decoded in the time of one row (the aim of CaDDTree, arXiv 2606.01813). A
+        node's probability is taken to be the product of its path's confidences: κ is not inferred for trees."""
+        return self._choice.row_seconds * self._rate
+
+    def _leading(self, confidences: Sequence[float]) -> int:
+        """Positions whose expected tokens Π b^κ are worth a row; one at least, or nothing would be learnt."""
+        self._confidences = tuple(confidences)
+        exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._odds.__getitem__)]
+        row = self.min_node_prob
+        gains = list(accumulate((confidence**exponent for confidence in confidences), mul))
+        kept = max(1, sum(1 for gain in gains if gain >= row))  # gains fall from left to right
+        if self._sequential and kept == len(gains):
+            alphas = self._choice.alphas or (0.0,)
+            another = alphas[min(len(gains), len(alphas) - 1)]  # of the position that the pass would fill
+            kept += gains[-1] * another >= row + self._choice.pass_seconds * self._rate
+        return kept
+
+    def learn(
+        self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
+    ) -> None:
+        """Update every estimate."""
+        verify_seconds = self._verify.add(rows, verify_seconds)
+        draft_seconds = _likely(draft_seconds, self._each * passes)
+        if self._begun:  # the first draft reads the prompt as well
+            self._tokens = MEMORY * self._tokens + sum(tested) + 1
+            self._seconds = MEMORY * self._seconds + draft_seconds + verify_seconds
+            self._pass_seconds = MEMORY * self._pass_seconds + draft_seconds
+            self._pass_weight = MEMORY * self._pass_weight + passes
+        self._begun = True
+        for steps, known in self._acceptance.items():  # all fade: what was not tried for long is open again
+            known.add(tested if steps == self._choice.steps else ())
+        seen = list(zip(self._confidences, tested, strict=False))
+        for i, exponent in enumerate(EXPONENTS):
+            chances = [min(max(confidence, 1e-6), 1 - 1e-6) ** exponent for confidence, _ in seen]
+            told = (math.log(c if passed else 1 - c) for c, (_, passed) in zip(chances, seen, strict=True))
+            self._odds[i] = MEMORY * self._odds[i] + sum(told)

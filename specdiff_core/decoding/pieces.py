@@ -1,0 +1,68 @@
+"""Text of tokens: what an id looks like, told once per run before its first use. Knows a tokenizer, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Protocol
+
+from specdiff_core.schema.events import DenoiseStep, DraftReady, Event, PiecesSeen, RunStarted, TargetScored, Verified
+
+
+class Pieces(Protocol):
+    """What is asked of a tokenizer here; those of transformers offer it."""
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """Ids that are no text."""
+
+    def convert_ids_to_tokens(self, ids: int) -> str | None:
+        """The entry of an id, None where there is none."""
+
+
+@lru_cache
+def _byte_of() -> dict[str, int]:
+    """The byte behind each character of a byte-level vocabulary (GPT-2's printable alphabet)."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    table = {chr(byte): byte for byte in printable}
+    others = (byte for byte in range(256) if byte not in printable)
+    return table | {chr(256 + i): byte for i, byte in enumerate(others)}
+
+
+def piece(tokenizer: Pieces, token: int) -> str:
+    """The text of one id. Bytes that are no UTF-8 by themselves are written as ``\\xNN``."""
+    name = tokenizer.convert_ids_to_tokens(token)
+    if name is None:
+        return f"<{token}>"
+    table = _byte_of()
+    if token in tokenizer.all_special_ids or any(char not in table for char in name):
+        return str(name)
+    return bytes(table[char] for char in name).decode("utf-8", errors="backslashreplace")
+
+
+def ids_in(event: Event) -> set[int]:
+    """Every token id that an event mentions for the first time in a round."""
+    match event:
+        case RunStarted():
+            return set(event.prompt_ids)
+        case DenoiseStep():
+            shown = {c.id for row in event.candidates for c in row}
+            return shown | {i for i in event.ids if i is not None}
+        case DraftReady():
+            return set(event.ids)
+        case TargetScored():
+            return {c.id for row in event.candidates for c in row}
+        case Verified():
+            wanted = {t.wanted for t in event.tests if t.wanted is not None}
+            return wanted | {event.extra} | {c.id for c in event.extra_candidates}
+    return set()
+
+
+def with_pieces(events: Iterable[Event], tokenizer: Pieces) -> Iterator[Event]:
+    """Pass events through, telling the text of new ids before the event that needs it."""
+    seen: set[int] = set()
+    for event in events:
+        if fresh := ids_in(event) - seen:
+            seen |= fresh
+            yield PiecesSeen(pieces={token: piece(tokenizer, token) for token in sorted(fresh)})
+        yield event

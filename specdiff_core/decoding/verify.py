@@ -1,0 +1,263 @@
+"""The acceptance rules: given a draft and the target's distributions, which tokens survive and which one follows.
+
+Pure: randomness comes in as an argument, so that tests can enumerate every outcome. In formulas p is the target, q the
+drafter, x a drafted token and u ~ U(0, 1). What makes each rule exact is proved in docs/theory.md (Exactness).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from operator import mul
+
+from msgspec.structs import replace
+from torch import Tensor
+
+from specdiff_core.drafters.base import Draft, picked
+from specdiff_core.maths.distributions import residual, without
+from specdiff_core.maths.randomness import Sampler
+from specdiff_core.maths.trees import ROOT, children
+from specdiff_core.schema.events import Test, Verdict, rounded
+from specdiff_core.schema.settings import Rule, Selection
+
+SELECTED = "A selected draft no longer follows q: its tokens are tested as point masses."
+WALKED = "The nodes of a tree are alternatives: the target's own draws walk it."
+NO_PROBS = "The drafter gives no probabilities: its tokens are tested as point masses."
+CHOSEN_BY_VALUE = "Positions were chosen by their drawn values: p/q would be biased, so every token is a point mass."
+
+
+def verify(
+    draft: Draft,
+    target_probs: Tensor,
+    rule: Rule,
+    sampler: Sampler,
+    positions: Sequence[int],
+    selection: Selection = Selection.TRIE,
+) -> tuple[Verdict, Tensor]:
+    """Test a draft from left to right (SpecDiff, Algorithm 1, lines 6 to 12).
+
+    Args:
+        draft: g tokens, a window or a tree.
+        target_probs: ``[g+1, V]`` float64, p after the anchor and after each drafted token.
+        rule: ``ratio`` accepts with min(1, p/q) where that is exact and like ``delta`` elsewhere; ``delta`` accepts
+            with p(x); ``match`` lets the target's own draw decide; ``naive`` accepts with min(1, p/q) everywhere, which
+            is biased where a position was revealed before one to its left, or chosen by its drawn value. A tree is
+            walked by the target's own draws under every rule.
+        sampler: the verification stream of this round.
+        positions: ``[g+1]`` absolute positions, for noise keyed by position.
+        selection: what becomes of several drafts.
+
+    Returns:
+        the verdict, and the distribution ``[V]`` that its extra token was drawn from.
+    """
+    if draft.branches:
+        scores = expected_runs(draft, target_probs)
+        if selection is Selection.SELF:
+            verdict, dist = _select(draft, scores, target_probs, rule, sampler, positions)
+        elif selection is Selection.MULTI_ROUND and rule is not Rule.MATCH:
+            verdict, dist = _multi_round(draft, target_probs, sampler, positions)
+        else:
+            verdict, dist = _walk(draft, target_probs, rule, sampler, positions)
+        return replace(verdict, scores=tuple(map(rounded, scores))), dist
+    if draft.parents is not None:
+        return _walk(draft, target_probs, rule, sampler, positions)
+    test = _match if rule is Rule.MATCH else _accept
+    return test(draft, target_probs, rule, sampler, positions)
+
+
+def _accept(
+    draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
+) -> tuple[Verdict, Tensor]:
+    """Speculative sampling (Leviathan et al., Algorithm 1): keep x if u < min(1, p/q). A point mass has q(x) = 1."""
+    tokens = draft.ids.tolist()
+    size = len(tokens)
+    p = node_probs(draft, target_probs)
+    q = [1.0] * size if draft.probs is None else picked(draft.probs, draft.ids)
+    tests: list[Test] = []
+    dist, source = target_probs[size], "bonus"
+    for i in range(size):
+        exact_q = draft.probs is not None and rule is not Rule.DELTA and (draft.exact_q[i] or rule is Rule.NAIVE)
+        threshold = min(1.0, p[i] / q[i]) if exact_q else p[i]
+        accepted, u = sampler.accept(threshold)
+        tests.append(_test(i, tokens[i], p[i], q[i], threshold, accepted, "ratio" if exact_q else "delta", draw=u))
+        if not accepted:
+            # What p still lacks once min(p, q) has been given to x.
+            if exact_q and draft.probs is not None:
+                dist = residual(target_probs[i], draft.probs[i].to(target_probs.device))
+            else:
+                dist = without(target_probs[i], tokens[i])
+            source = "residual"
+            break
+    kept = sum(test.accepted for test in tests)
+    verdict = Verdict(
+        tests=tuple(tests),
+        accepted=kept,
+        path=tuple(range(kept)),
+        extra=int(sampler.sample(dist[None], [positions[kept]])[0]),
+        source=source,
+        fallback=_fallback(draft, rule),
+        lossless=rule.lossless,
+    )
+    return verdict, dist
+
+
+def _match(
+    draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
+) -> tuple[Verdict, Tensor]:
+    """Emit y_i = argmax(log p_i + g_i) with the noise g of position i; keep the draft while it says the same."""
+    tokens = draft.ids.tolist()
+    size = len(tokens)
+    p = node_probs(draft, target_probs)
+    q = [1.0] * size if draft.probs is None else picked(draft.probs, draft.ids)
+    tests: list[Test] = []
+    for i in range(size + 1):
+        wanted = int(sampler.sample(target_probs[i : i + 1], positions[i : i + 1])[0])
+        if i == size:
+            break
+        same = wanted == tokens[i]
+        tests.append(_test(i, tokens[i], p[i], q[i], float(same), same, "match", wanted=wanted))
+        if not same:
+            break
+    kept = sum(test.accepted for test in tests)
+    source = "bonus" if kept == size else "target"
+    verdict = Verdict(tests=tuple(tests), accepted=kept, path=tuple(range(kept)), extra=wanted, source=source)
+    return verdict, target_probs[kept]
+
+
+def _select(
+    draft: Draft, scores: Sequence[float], target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
+) -> tuple[Verdict, Tensor]:
+    """Self-selection (SpecDiff-2): the draft with the largest S, tested as a point mass.
+
+    Exact although the target chose it: the choice does not see the draws of the test, and the residual is p without x.
+    p/q would be biased, because a selected token no longer follows q.
+    """
+    chosen = max(range(len(scores)), key=lambda k: scores[k])  # the first of equals
+    branch = draft.branches[chosen]
+    window = Draft.point_mass(draft.ids[list(branch)], nfe=draft.nfe)
+    own = Rule.MATCH if rule is Rule.MATCH else Rule.DELTA
+    verdict, dist = verify(window, target_probs[[0, *(node + 1 for node in branch)]], own, sampler, positions)
+    path = tuple(branch[place] for place in verdict.path)
+    return replace(verdict, path=path, fallback=SELECTED if rule is Rule.RATIO else "", chosen=chosen), dist
+
+
+def _multi_round(
+    draft: Draft, target_probs: Tensor, sampler: Sampler, positions: Sequence[int]
+) -> tuple[Verdict, Tensor]:
+    """Multi-round rejection (SpecInfer; SpecDiff-2's released acceptor): at each depth the drafts that are still alive
+    propose in the order in which they were drawn; after each refusal p becomes what it still lacks, norm((p − q)₊)."""
+    assert draft.probs is not None, "several drafts are drawn from q"
+    tokens = draft.ids.tolist()
+    tests: list[Test] = []
+    path: list[int] = []
+    alive = list(draft.branches)
+    dist, source = target_probs[0], "bonus"
+    while alive and len(alive[0]) > len(path):
+        source, taken = "residual", None
+        for branch in alive:
+            node = branch[len(path)]
+            token, q = tokens[node], draft.probs[node].to(dist.device)
+            p_x, q_x = float(dist[token]), float(q[token])
+            threshold = min(1.0, p_x / q_x)
+            accepted, u = sampler.accept(threshold)
+            tests.append(_test(len(path), token, p_x, q_x, threshold, accepted, "ratio", draw=u))
+            if accepted:
+                taken = node
+                break
+            dist = residual(dist, q)
+        if taken is None:
+            break
+        alive = [branch for branch in alive if branch[len(path)] == taken]
+        path.append(taken)
+        dist, source = target_probs[taken + 1], "bonus"
+    extra = int(sampler.sample(dist[None], [positions[len(path)]])[0])
+    return Verdict(tests=tuple(tests), accepted=len(path), path=tuple(path), extra=extra, source=source), dist
+
+
+def _walk(
+    draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
+) -> tuple[Verdict, Tensor]:
+    """Draw y from the target at the anchor; while y is a child of the node, step there and draw again.
+
+    One draw per visited node, and the tree was fixed before any of them: with independent noise this is the point-mass
+    rule, with shared noise (``match``) it gives vanilla's text.
+    """
+    assert draft.parents is not None, "a window is not walked"
+    tokens, parents = draft.ids.tolist(), draft.parents
+    tests: list[Test] = []
+    path: list[int] = []
+    node = ROOT
+    while True:
+        dist = target_probs[node + 1]
+        wanted = int(sampler.sample(dist[None], [positions[len(path)]])[0])
+        options = {tokens[child]: child for child in children(parents, node)}
+        if not options:
+            break
+        p = dist[list(options)].tolist()
+        hit = wanted in options
+        shown = wanted if hit else max(zip(p, options, strict=True))[1]
+        tests.append(_test(len(path), shown, sum(p), 1.0, min(1.0, sum(p)), hit, "tree", wanted=wanted))
+        if not hit:
+            break
+        node = options[wanted]
+        path.append(node)
+    verdict = Verdict(
+        tests=tuple(tests),
+        accepted=len(path),
+        path=tuple(path),
+        extra=wanted,
+        source="target" if options else "bonus",
+        fallback="" if rule is Rule.MATCH else WALKED,
+    )
+    return verdict, dist
+
+
+def node_probs(draft: Draft, target_probs: Tensor) -> list[float]:
+    """p of each drafted token after what comes before it: in a window the token to its left, in a tree its parent."""
+    if draft.parents is None:
+        return picked(target_probs[: draft.ids.numel()], draft.ids)
+    return picked(target_probs[[parent + 1 for parent in draft.parents]], draft.ids)
+
+
+def expected_runs(draft: Draft, target_probs: Tensor) -> tuple[float, ...]:
+    """S(x) = Σ_m Π_{j≤m} p_j(x_j) of each draft: how many of its tokens the point-mass rule is expected to accept
+    (SpecDiff-2)."""
+    p = node_probs(draft, target_probs)
+    return tuple(sum(itertools.accumulate((p[node] for node in branch), mul)) for branch in draft.branches)
+
+
+def _test(
+    position: int,
+    token: int,
+    p: float,
+    q: float,
+    threshold: float,
+    accepted: bool,
+    kind: str,
+    *,
+    draw: float | None = None,
+    wanted: int | None = None,
+) -> Test:
+    return Test(
+        position=position,
+        id=token,
+        p=rounded(p),
+        q=rounded(q),
+        threshold=rounded(threshold),
+        draw=draw,
+        wanted=wanted,
+        accepted=accepted,
+        kind=kind,
+    )
+
+
+def _fallback(draft: Draft, rule: Rule) -> str:
+    """Why the ratio rule tested some positions of a window as point masses."""
+    if rule is not Rule.RATIO or all(draft.exact_q):
+        return ""
+    if draft.probs is None:
+        return NO_PROBS
+    if not any(draft.exact_q):
+        return CHOSEN_BY_VALUE
+    late = sum(not exact for exact in draft.exact_q)
+    return f"{late} of {len(draft.exact_q)} positions were revealed before one to their left: point masses there."

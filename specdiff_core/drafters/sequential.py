@@ -1,0 +1,56 @@
+"""Fills a window token by token with a pass for each, as all autoregressive drafters do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+
+import torch
+from torch import Tensor
+
+from specdiff_core.drafters.base import Context, DenoiseState, Draft
+from specdiff_core.maths.distributions import lazy_confidence, to_probs
+
+
+def draft_in_order(
+    predict: Callable[[int | None], Tensor], context: Context, gamma: int, forbidden: Sequence[int] = ()
+) -> Generator[DenoiseState, None, Draft]:
+    """Draft up to γ tokens, each from its true conditional (Leviathan et al. 2211.17192).
+
+    The context's stop criterion is asked before every token is drawn: a position that is not worth verifying ends the
+    draft before its token, and one that is not worth another pass ends it after its token.
+
+    Args:
+        predict: the token drawn last, None at first -> logits ``[1, V]`` of the next one; one drafter pass.
+        gamma: at most the context's.
+        forbidden: ids that the target cannot say.
+
+    Yields:
+        the window after each pass.
+    """
+    ids = torch.zeros(max(gamma, 0), dtype=torch.long)
+    probs: list[Tensor] = []
+    confidences: list[float] = []
+    token: int | None = None
+    wanted, passes = gamma, 0
+    while passes < wanted:
+        logits = predict(token)
+        step, passes = passes, passes + 1
+        q = to_probs(logits, context.sampling, forbidden)
+        confidence = lazy_confidence(logits, q, context.sampling, forbidden)
+        if context.stop_criterion is not None:
+            confidences.append(float(confidence().amax()))
+            kept = context.stop_criterion(confidences)
+            if kept < passes:
+                break
+            wanted = wanted if kept > passes else passes
+        probs.append(q)
+        token = int(context.sampler.sample(q, [len(context.ids) + step])[0])
+        ids = ids.clone()
+        ids[step] = token
+        yield DenoiseState.of_one(ids, step, confidence)
+    size = len(probs)
+    if not size:
+        return Draft.empty()
+    return Draft(
+        ids=ids[:size], probs=torch.cat(probs), reveal_steps=tuple(range(size)), exact_q=(True,) * size, nfe=passes
+    )

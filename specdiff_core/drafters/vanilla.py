@@ -1,0 +1,44 @@
+"""Drafts nothing: with it, the one loop is vanilla autoregressive decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from specdiff_core.models.device import Placement
+    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
+
+
+class VanillaSession:
+    """Holds no cache and always returns the empty draft."""
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        """There is nothing to remember."""
+
+    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+        """Return the empty draft without a single step."""
+        yield from ()
+        return Draft.empty()
+
+
+class VanillaDrafter:
+    """The baseline of every race."""
+
+    name = "none"
+    layers: tuple[int, ...] = ()
+
+    def start(self) -> DraftSession:
+        """A session without state."""
+        return VanillaSession()
+
+
+def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> VanillaDrafter:
+    """The same for every pair."""
+    return VanillaDrafter()

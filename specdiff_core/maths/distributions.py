@@ -1,0 +1,93 @@
+"""Turns logits into the distribution that is really sampled from, once; temperature 0 is a one-hot distribution, so
+greedy decoding is no special case anywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.settings import Sampling
+
+
+def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Tensor:
+    """The distribution of ``softmax(logits / temperature)`` after top-k and top-p.
+
+    Args:
+        logits: ``[..., V]``, any float type.
+        sampling: the transformation.
+        forbidden: ids of probability zero (a mask token, ids the other model lacks), removed before normalising.
+
+    Returns:
+        ``[..., V]`` float64, every row sums to 1. Ties at the top-k border: the lower id stays.
+
+    Raises:
+        SpecDiffError: a row holds no finite logit, or a NaN.
+    """
+    logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
+    top = logits.max(-1, keepdim=True)
+    # A greedy row needs its largest logit only: no copy, unless a forbidden id has it.
+    if forbidden and (sampling.temperature or not set(forbidden).isdisjoint(top.indices.flatten().tolist())):
+        logits = logits.clone()
+        logits[..., list(forbidden)] = -torch.inf
+        top = logits.max(-1, keepdim=True)
+    if not bool(torch.isfinite(top.values).all()):  # a NaN anywhere makes the maximum NaN
+        raise SpecDiffError(
+            "A model returned logits that are not numbers.",
+            hint="Its weights may be damaged; try fp32, or download them again.",
+        )
+    if sampling.temperature == 0:
+        return torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(-1, top.indices, 1.0)
+    # Subtracting the maximum first leaves the distribution as it is, and no small temperature makes it overflow.
+    scaled = (logits.to(torch.float64) - top.values.to(torch.float64)) / sampling.temperature
+    if sampling.top_k and sampling.top_k < scaled.shape[-1]:
+        kept = torch.full_like(scaled, -torch.inf)
+        best = scaled.sort(dim=-1, descending=True, stable=True)
+        index = best.indices[..., : sampling.top_k]
+        scaled = kept.scatter_(-1, index, best.values[..., : sampling.top_k])
+    probs = scaled.softmax(-1)
+    if sampling.top_p < 1:
+        ordered = probs.sort(dim=-1, descending=True, stable=True)
+        before = ordered.values.cumsum(-1) - ordered.values  # mass of the more probable tokens
+        values = torch.where(before < sampling.top_p, ordered.values, 0.0)
+        probs = torch.zeros_like(probs).scatter_(-1, ordered.indices, values)
+        probs = probs / probs.sum(-1, keepdim=True)
+    return probs
+
+
+def confidence_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Tensor:
+    """How confident a drafter is, ``[..., V]`` float64: its q, except at temperature 0, where q is one-hot everywhere
+    and says nothing; there it is the softmax at temperature 1. Reveal orders, trees and the stop criterion rank by it
+    and the page shows it; tokens are drawn from q and tested with q alone."""
+    return to_probs(logits, sampling if sampling.temperature > 0 else Sampling(temperature=1.0), forbidden)
+
+
+def lazy_confidence(
+    logits: Tensor, probs: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()
+) -> Callable[[], Tensor]:
+    """:func:`confidence_probs` where q = ``probs`` is known already; a softmax is computed only if somebody asks."""
+    return lambda: probs if sampling.temperature > 0 else confidence_probs(logits, sampling, forbidden)
+
+
+def residual(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
+    """norm(max(0, p − q)), the distribution of the extra token after a rejected ratio test (Leviathan et al.,
+    Algorithm 1).
+
+    Args:
+        target_probs, draft_probs: ``[V]`` float64.
+    """
+    excess = (target_probs - draft_probs).clamp_min(0.0)
+    total = excess.sum()
+    # p = q to the last bit: a rejection has probability zero, but rounding may still ask for a distribution.
+    return excess / total if float(total) > 0.0 else target_probs
+
+
+def without(target_probs: Tensor, token: int) -> Tensor:
+    """p with ``token`` removed, renormalised: the residual of a point mass. ``[V]`` float64."""
+    rest = target_probs.clone()
+    rest[token] = 0.0
+    total = rest.sum()
+    return rest / total if float(total) > 0.0 else target_probs

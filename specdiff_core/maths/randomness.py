@@ -1,0 +1,137 @@
+"""The one source of randomness: named, seeded streams. Nothing else that decodes may draw or seed.
+
+Named streams mean that a change in the drafter cannot move the target's draws. Noise keyed by absolute position depends
+on (seed, position) only, which is what makes ``match`` return vanilla's text (arXiv 2408.07978).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Candidates(NamedTuple):
+    """The ids that the columns of a distribution stand for, where they are not the whole vocabulary."""
+
+    ids: Tensor  # [n, k]
+    vocab: int
+
+
+class Sampler(Protocol):
+    """Every random decision of drafting and verification. Tests replace it by an exact enumerator."""
+
+    def sample(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
+        """Draw one column per row of ``probs [n, V]``, or ``[n, k]`` with ``among``, for absolute ``positions``;
+        returns ``[n]`` int64: ids, or with ``among`` places in its rows."""
+
+    def accept(self, threshold: float) -> tuple[bool, float]:
+        """Whether an event of probability ``threshold`` happens, and the draw u that decided it (u < threshold)."""
+
+    def another(self) -> Sampler:
+        """Randomness for a further draft of the same round, which must not repeat the one before."""
+
+    def choose(self, count: int) -> int:
+        """One of ``count`` equally likely indices: used by the random reveal order."""
+
+
+def _seed(*parts: int | str) -> int:
+    """A seed for each name. torch's CPU generator keeps its lower 32 bits: that any two of 500 positions of a text
+    share their noise has a probability below 3e-5."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def _certain(probs: Tensor) -> Tensor | None:
+    """The columns of one-hot rows, which no draw could change (a greedy model's); None if any row is not one-hot."""
+    best = probs.max(-1)
+    return best.indices if bool((best.values == 1.0).all()) else None
+
+
+class Independent:
+    """Fresh uniform draws in float64 from one named stream."""
+
+    def __init__(self, *key: int | str) -> None:
+        self._named = key
+
+    @functools.cached_property
+    def _generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(_seed(*self._named))  # made at the first draw: a greedy run has none
+
+    def _uniform(self, count: int) -> Tensor:
+        return torch.rand(count, dtype=torch.float64, generator=self._generator)
+
+    def sample(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
+        probs = probs.to("cpu", torch.float64)
+        if (certain := _certain(probs)) is not None:
+            return certain
+        cumulative = probs.cumsum(-1)  # [n, V]
+        draws = self._uniform(len(positions))[:, None] * cumulative[:, -1:]
+        # u < cumulative strictly: an id of probability zero is never drawn.
+        index = torch.searchsorted(cumulative, draws, right=True)[:, 0]
+        if int(index.max()) < probs.shape[-1]:
+            return index
+        last = probs.shape[-1] - 1 - (probs > 0).to(torch.uint8).flip(-1).argmax(-1)  # rounding at the very end
+        return torch.minimum(index, last)
+
+    def accept(self, threshold: float) -> tuple[bool, float]:
+        draw = float(self._uniform(1))
+        return draw < threshold, draw
+
+    def another(self) -> Sampler:
+        return self
+
+    def choose(self, count: int) -> int:
+        return min(int(float(self._uniform(1)) * count), count - 1)
+
+
+class SharedGumbel(Independent):
+    """Samples by the Gumbel-max trick with noise keyed by (seed, absolute position): the same for any drafter.
+
+    ``sample`` returns argmax(log probs + g_position). Drafter and target use the same g at a position, so they agree
+    with a probability of at least (1 − TV)/(1 + TV), and the emitted token is a function of (seed, position, p) only.
+    """
+
+    def __init__(self, seed: int, *key: int | str) -> None:
+        super().__init__("shared", seed, *key)
+        self._root, self._key = seed, key
+
+    def another(self) -> Sampler:
+        return Independent("fresh", self._root, *self._key)
+
+    def sample(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
+        probs = probs.to("cpu", torch.float64)
+        if (certain := _certain(probs)) is not None:
+            return certain
+        size = probs.shape[-1] if among is None else among.vocab
+        noise = torch.stack([self.noise(position, size) for position in positions])
+        if among is not None:  # noise belongs to an id
+            noise = noise.gather(-1, among.ids.cpu())
+        return (probs.log() + noise).argmax(-1)
+
+    def noise(self, position: int, size: int) -> Tensor:
+        """g ``[size]`` float64, standard Gumbel."""
+        generator = torch.Generator().manual_seed(_seed("noise", self._root, position))
+        return -torch.empty(size, dtype=torch.float64).exponential_(generator=generator).log()
+
+
+class Streams:
+    """All randomness of one run, by name and round."""
+
+    def __init__(self, seed: int, *, shared: bool) -> None:
+        self._seed, self._shared = seed, shared
+
+    def _stream(self, name: str, round: int) -> Sampler:
+        return SharedGumbel(self._seed, name, round) if self._shared else Independent(name, self._seed, round)
+
+    def draft(self, round: int) -> Sampler:
+        """For the drafter in one round."""
+        return self._stream("draft", round)
+
+    def verify(self, round: int) -> Sampler:
+        """For the verification of one round, independent of the drafter's (except for shared noise)."""
+        return self._stream("verify", round)

@@ -1,0 +1,154 @@
+"""Draft trees, as lists of nodes in which a parent comes before its children.
+
+A node is a drafted token; its parent is the node before it in the text, or −1 for the anchor.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+ROOT = -1
+
+Ranked = Callable[[int, int], tuple[Sequence[float], Sequence[int], Sequence[int]]]
+"""(depth, place of the token before it) -> what may stand there, the most probable first: log q, ids, and their places,
+which ask in turn for what follows each of them."""
+
+
+def children(parents: Sequence[int], node: int) -> list[int]:
+    """The nodes that follow ``node``, in their order."""
+    return [child for child, parent in enumerate(parents) if parent == node]
+
+
+def visible(parents: Sequence[int]) -> Tensor:
+    """``[n+1, n+1]`` bool: which of [anchor, nodes] each of them may read: itself and what comes before it in its
+    text."""
+    seen = torch.eye(len(parents) + 1, dtype=torch.bool)
+    seen[:, 0] = True
+    for node, parent in enumerate(parents):
+        seen[node + 1] |= seen[parent + 1]
+    return seen
+
+
+def merge(texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[tuple[int, ...]]]:
+    """Drafts as one tree in which equal beginnings are one: its ids, its parents, and the nodes of each draft."""
+    ids: list[int] = []
+    parents: list[int] = []
+    known: dict[tuple[int, int], int] = {}  # (parent, id) -> node
+    branches = []
+    for text in texts:
+        node, branch = ROOT, []
+        for token in text:
+            if (node, token) not in known:
+                known[node, token] = len(ids)
+                ids.append(token)
+                parents.append(node)
+            node = known[node, token]
+            branch.append(node)
+        branches.append(tuple(branch))
+    return ids, parents, branches
+
+
+def independent(log_q: Tensor, budget: int) -> Ranked:
+    """Rows for :func:`best_first` of a window whose positions are independent: ``log_q [g, V]``, of each the
+    ``budget`` best."""
+    best = log_q.topk(min(budget, log_q.shape[-1]), -1)
+    values, tokens = best.values.tolist(), best.indices.tolist()
+    return lambda depth, place: (values[depth], tokens[depth], range(len(tokens[depth])))
+
+
+def best_first(ranked: Ranked, depth: int, budget: int, min_prob: float = 0.0) -> tuple[list[int], list[int]]:
+    """The ``budget`` most probable prefixes of a window (DDTree, arXiv 2604.12989), without those less probable than
+    ``min_prob``; the first one always stays.
+
+    A heap keyed by Σ log q: the best prefix leaves it and becomes a node; its next-best sibling and its most probable
+    child enter.
+
+    Args:
+        ranked: what may follow a token.
+        depth: of the window.
+        budget: nodes, at least 1.
+
+    Returns:
+        ids and parents of the nodes, at most ``budget``, the most probable prefix first.
+    """
+    ids: list[int] = []
+    parents: list[int] = []
+    # (−Σ log q, depth, rank, parent, the parent's place, Σ log q of the parent)
+    heap = [(-ranked(0, 0)[0][0], 0, 0, ROOT, 0, 0.0)]
+    highest = -math.log(min_prob) if min_prob > 0 else math.inf
+    while heap and len(ids) < budget:
+        cost, level, rank, parent, place, before = heapq.heappop(heap)
+        if cost == math.inf or (ids and cost > highest):
+            break  # the others are impossible, or too improbable
+        values, tokens, places = ranked(level, place)
+        node = len(ids)
+        ids.append(tokens[rank])
+        parents.append(parent)
+        if rank + 1 < len(values):
+            heapq.heappush(heap, (-(before + values[rank + 1]), level, rank + 1, parent, place, before))
+        if level + 1 < depth:
+            child = ranked(level + 1, places[rank])[0][0]
+            heapq.heappush(heap, (cost - child, level + 1, 0, node, places[rank], -cost))
+    return ids, parents
+
+
+class Growth:
+    """A tree that grows by depth (EAGLE-2, arXiv 2406.16858): open nodes get their most probable children, and the best
+    of these are open next; at the end the ``budget`` most probable nodes of all remain, by Σ log q.
+
+    Args:
+        budget: nodes that remain, at least 1.
+        width: nodes that are open at a depth, and children that each of them gets, at most.
+    """
+
+    def __init__(self, budget: int, width: int) -> None:
+        self._budget, self._width = budget, min(width, budget)
+        self.ids: list[int] = []
+        self.parents: list[int] = []
+        self._totals: list[float] = []  # Σ log q from the anchor to the node
+        self._first = 0  # of the deepest nodes
+
+    def extend(self, rows: Sequence[int], log_q: Tensor) -> None:
+        """Give the nodes ``rows`` (``[ROOT]`` at first) their children, from ``log_q [n, V]`` behind each of them."""
+        self._first = len(self.ids)
+        best = log_q.topk(min(self._width, log_q.shape[-1]), -1)
+        for parent, values, tokens in zip(rows, best.values.tolist(), best.indices.tolist(), strict=True):
+            before = 0.0 if parent == ROOT else self._totals[parent]
+            for value, token in zip(values, tokens, strict=True):
+                if value > float("-inf"):
+                    self.ids.append(token)
+                    self.parents.append(parent)
+                    self._totals.append(before + value)
+
+    def open(self) -> list[int]:
+        """The deepest nodes worth a pass, the most probable first: a child is never more probable than its parent, so
+        it can remain only if fewer than ``budget`` − 1 nodes are better than that."""
+        kept = set(self._ranked()[: self._budget - 1])
+        deepest = sorted(range(self._first, len(self.ids)), key=lambda node: -self._totals[node])
+        return [node for node in deepest[: self._width] if node in kept]
+
+    def best_path(self) -> list[int]:
+        """The ids of the most probable text that ends at the deepest nodes."""
+        if self._first == len(self.ids):
+            return []
+        node = max(range(self._first, len(self.ids)), key=lambda node: self._totals[node])
+        path = []
+        while node != ROOT:
+            path.append(self.ids[node])
+            node = self.parents[node]
+        return path[::-1]
+
+    def best(self) -> tuple[list[int], list[int]]:
+        """Ids and parents of the ``budget`` most probable nodes, in the order in which they grew."""
+        kept = sorted(self._ranked()[: self._budget])
+        places = {node: place for place, node in enumerate(kept)} | {ROOT: ROOT}
+        return [self.ids[node] for node in kept], [places[self.parents[node]] for node in kept]
+
+    def _ranked(self) -> list[int]:
+        """All nodes, the most probable first; of equals the parent, which is older."""
+        return sorted(range(len(self.ids)), key=lambda node: (-self._totals[node], node))

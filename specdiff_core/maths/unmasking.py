@@ -1,0 +1,79 @@
+"""Decides which masked positions a denoising step reveals, and which of them may then be tested with p/q."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specdiff_core.maths.randomness import Sampler
+from specdiff_core.schema.settings import RevealOrder
+
+RANKED = (RevealOrder.ENTROPY, RevealOrder.MARGIN, RevealOrder.MAX_PROB)
+"""Orders that compare distributions."""
+
+
+def schedule(window: int, steps: int) -> list[int]:
+    """How many positions each step reveals: ``window`` split as evenly as possible over at most ``steps`` steps."""
+    steps = max(1, min(steps, window))
+    bounds = [round(step * window / steps) for step in range(steps + 1)]
+    return [after - before for before, after in itertools.pairwise(bounds)]
+
+
+def reveal(order: RevealOrder, probs: Tensor, masked: Sequence[int], count: int, sampler: Sampler) -> list[int]:
+    """Choose ``count`` of the ``masked`` positions, before any value of this step is drawn.
+
+    Args:
+        order: any but value confidence, which needs the drawn values (:func:`most_confident`).
+        probs: ``[g, V]``, what the orders of :data:`RANKED` compare.
+        masked: positions still masked, ascending.
+    """
+    if count >= len(masked):
+        return list(masked)
+    if order is RevealOrder.LEFT_TO_RIGHT:
+        return list(masked[:count])
+    if order is RevealOrder.RANDOM:
+        left = list(masked)
+        return sorted(left.pop(sampler.choose(len(left))) for _ in range(count))
+    return _best(_score(order, probs[list(masked)]), masked, count)
+
+
+def most_confident(values_probs: Tensor, masked: Sequence[int], count: int) -> list[int]:
+    """LLaDA's low-confidence remasking: keep the ``count`` positions whose drawn value had the largest probability."""
+    return _best(values_probs, masked, count)
+
+
+def exact_positions(order: RevealOrder, reveal_steps: Sequence[int]) -> tuple[bool, ...]:
+    """The running-maximum rule: position i may be tested with min(1, p/q) if and only if no earlier position was
+    revealed after it (proof: docs/theory.md, Several denoising steps).
+
+    At such a position everything that q_i and the decisions to its left depend on was fixed before x_i was drawn, so
+    x_i ~ q_i still holds when it is tested. All other positions count as point masses. Under value confidence the
+    revealed tokens were selected for being likely, so only a window that one step revealed as a whole escapes.
+    """
+    if order is RevealOrder.VALUE_CONFIDENCE:
+        return (len(set(reveal_steps)) == 1,) * len(reveal_steps)
+    latest, exact = -1, []
+    for step in reveal_steps:
+        exact.append(step >= latest)
+        latest = max(latest, step)
+    return tuple(exact)
+
+
+def _score(order: RevealOrder, probs: Tensor) -> Tensor:
+    """Larger is revealed earlier. ``probs [n, V]`` -> ``[n]``."""
+    if order is RevealOrder.ENTROPY:
+        negative: Tensor = torch.special.xlogy(probs, probs).sum(-1)
+        return negative
+    best = probs.topk(min(2, probs.shape[-1]), -1).values
+    if order is RevealOrder.MARGIN and best.shape[-1] == 2:
+        return best[:, 0] - best[:, 1]
+    return best[:, 0]
+
+
+def _best(scores: Tensor, masked: Sequence[int], count: int) -> list[int]:
+    """The ``count`` best-scored positions; ties go to the left."""
+    ranked = scores.sort(dim=-1, descending=True, stable=True).indices[:count].tolist()
+    return sorted(masked[i] for i in ranked)

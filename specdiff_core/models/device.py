@@ -1,0 +1,84 @@
+"""Chooses where and in which precision models run, and says why. Decides nothing at import; knows no model."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from specdiff_core.schema.errors import ConfigError
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A device, a dtype, and the reason shown to people."""
+
+    device: torch.device
+    dtype: torch.dtype
+    reason: str
+
+    @property
+    def dtype_name(self) -> str:
+        return next(name for name, dtype in DTYPES.items() if dtype is self.dtype)
+
+
+def choose_placement(device: str = "auto", dtype: str = "auto") -> Placement:
+    """Pick a placement: CUDA if there is one, bf16 on compute capability 8.0 or newer, else fp32.
+
+    Raises:
+        ConfigError: the device does not exist here, or the names are unknown.
+    """
+    if device not in {"auto", "cpu", "cuda"}:
+        raise ConfigError(f"Unknown device {device[:40]!r}.", field="device", hint="Use auto, cpu or cuda.")
+    if dtype not in {"auto", *DTYPES}:
+        raise ConfigError(f"Unknown dtype {dtype[:40]!r}.", field="dtype", hint="Use auto, fp32 or bf16.")
+    cuda = torch.cuda.is_available()
+    if device == "cuda" and not cuda:
+        raise ConfigError("No CUDA device is available here.", field="device", hint="Use --device cpu or auto.")
+    if device == "cpu" or not cuda:
+        where = torch.device("cpu")
+        why = "CPU was asked for" if device == "cpu" else "no CUDA device is available"
+        if dtype == "auto":
+            return Placement(where, torch.float32, f"{why}; fp32 is exact and fast on every processor")
+        return Placement(where, DTYPES[dtype], f"{why}; {dtype} was asked for")
+    where = torch.device("cuda")
+    if dtype != "auto":
+        return Placement(where, DTYPES[dtype], f"CUDA; {dtype} was asked for")
+    major = torch.cuda.get_device_capability()[0]
+    if major >= 8:
+        return Placement(where, torch.bfloat16, f"CUDA capability {major}.x computes bf16 natively")
+    return Placement(where, torch.float32, f"CUDA capability {major}.x has no fast bf16")
+
+
+def set_threads(threads: int | None) -> None:
+    """Tell torch how many CPU threads to use.
+
+    Raises:
+        ConfigError: not a positive number.
+    """
+    if threads is None:
+        return
+    if not 1 <= threads <= 1024:
+        raise ConfigError(f"{threads} threads are not possible.", field="threads", hint="Use at least 1.")
+    torch.set_num_threads(threads)
+
+
+def device_name(device: torch.device) -> str:
+    """What people call the hardware: ``cuda: NVIDIA …`` or ``cpu: AMD …``."""
+    if device.type == "cuda":
+        return f"cuda: {torch.cuda.get_device_name(device)}"
+    return f"cpu: {processor()}"
+
+
+@functools.cache
+def processor() -> str:
+    """The processor's name as the system tells it."""
+    info = Path("/proc/cpuinfo")  # Linux; elsewhere Python knows a name, or nothing
+    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine() or "unknown"

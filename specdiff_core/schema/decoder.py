@@ -1,0 +1,37 @@
+"""What decodes, as the tools see it: prompt in, events out. A protocol, so that tests can script it without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from specdiff_core.schema.events import Event
+from specdiff_core.schema.settings import DecodeConfig
+
+
+class Stop(Protocol):
+    """An event, of a thread or of something else, that a decode looks at before each pass."""
+
+    def is_set(self) -> bool:
+        """Whether the run shall end."""
+
+
+class Decoder(Protocol):
+    """What ``specdiff_core.engine.Engine`` offers to the page and to benchmarks."""
+
+    def decode(
+        self,
+        prompt: str,
+        config: DecodeConfig,
+        *,
+        detail: bool = True,
+        grain: str = "step",
+        stop: Stop | None = None,
+        warm_up: float | None = None,
+    ) -> Iterator[Event]:
+        """Yield the events of one decode: RunStarted, the loop's, Finished.
+
+        Args:
+            warm_up: behind RunStarted the first tokens are decoded off the clock, once, and again until so many seconds
+                have passed; None: not at all.
+        """

@@ -1,0 +1,287 @@
+"""Every fact that a decode emits, as immutable values without tensors.
+
+A live run and a replayed trace are the same sequence of these events; metrics, page, benchmarks and tests fold them.
+Times are seconds on the run's own decode clock (``decoding/clock.py``): neither telling events nor streaming counts.
+Token ids are ints; a masked slot is ``None``; probabilities are floats in [0, 1].
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+SCHEMA = 2
+_ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])", re.IGNORECASE)
+
+Int = Annotated[int, Meta(ge=-(2**53), le=2**53)]  # what a browser holds exactly
+Plain = bool | Int | float | str | None
+
+
+class Span(Struct, frozen=True, kw_only=True):
+    """One timed piece of work: ``name`` is prefill, draft, score or verify."""
+
+    name: str
+    start: float
+    seconds: float
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """One of the most probable tokens at a position."""
+
+    id: Int
+    prob: float
+
+
+class Test(Struct, frozen=True, kw_only=True):
+    """One acceptance test. For ``match`` the draw is the target's own token and ``threshold`` is 1 or 0. For ``tree``,
+    p is of all children of a node together; ``id`` is the child that was taken, or the most probable one."""
+
+    position: Int  # in the window; in a tree, the depth
+    id: Int
+    p: float
+    q: float
+    threshold: float  # acceptance probability of this test
+    draw: float | None = None  # u; accepted if and only if u < threshold. None for match and tree
+    wanted: Int | None = None  # for match and tree: the token that the target would have said
+    accepted: bool
+    kind: str  # ratio, delta, match or tree
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """γ and T of one round. What a controller that adapts chose them by stands beside them; of all windows that are not
+    cut, the one of ``best_gamma`` tokens has the largest ``tokens / seconds``. A draft that can be cut may be longer,
+    up to ``gamma``, or shorter: it ends where the drafter's confidence says that a row costs more than it brings. The
+    nodes of a tree are weighed one by one, so there is no best window: ``best_gamma``, ``tokens`` and ``seconds`` are
+    0."""
+
+    gamma: Int  # the most tokens that a draft may have
+    steps: Int
+    best_gamma: Int = 0
+    tokens: float = 0.0  # E of the best window, expected
+    seconds: float = 0.0  # C of the best window, expected
+    rate: float = 0.0  # R, tokens per second of the rounds so far
+    alphas: tuple[float, ...] = ()  # running estimates of α_j; of drafts that were cut: where the drafter was confident
+    pass_seconds: float = 0.0  # d, of a drafter pass
+    row_seconds: float = 0.0  # v₁, of one more row of the target's pass
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """How a draft fared: tokens that survive, then one of the target's own. Positions after the first rejection were
+    never tested."""
+
+    tests: tuple[Test, ...]
+    accepted: Int
+    path: tuple[Int, ...] = ()  # places in the draft that survived: 0, 1, 2, … of a window
+    scores: tuple[float, ...] = ()  # of several drafts: S, how many tokens of each are expected to survive
+    chosen: Int | None = None  # the draft that the target selected by S, where it did
+    extra: Int  # the token that the target adds
+    source: str  # residual, bonus or target (match and trees: the target's own token after a mismatch)
+    fallback: str = ""  # why a stricter test than the rule's own was used; empty if it was not
+    lossless: bool = True
+
+
+class RunStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
+    """The header of a run: everything needed to repeat it."""
+
+    schema: Int = SCHEMA
+    config: dict[str, Plain]  # DecodeConfig.to_dict()
+    prompt: str
+    prompt_ids: tuple[Int, ...]
+    models: dict[str, str]  # role -> name and revision
+    device: str
+    dtype: str
+    reason: str  # why this device and dtype
+    threads: Int
+    versions: dict[str, str]
+    grain: str  # how finely the clock synchronised: step or total
+    lossless: bool  # what the rule claims for this run
+    started_at: str = ""  # UTC, ISO 8601
+
+
+class Prefilled(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
+    """The target has read the prompt, except its last token, the first anchor."""
+
+    tokens: Int
+    span: Span
+
+
+class RoundStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
+    """A new round: ``length`` committed tokens (prompt included), the last of which is the anchor."""
+
+    round: Int
+    length: Int
+    anchor: Int
+
+
+class Decided(Choice, frozen=True, kw_only=True, tag=True, tag_field="kind"):
+    """What a controller that adapts chose for a round (``decoding/controller.py``)."""
+
+    round: Int
+
+
+class DenoiseStep(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
+    """One drafter pass over the window and what it revealed."""
+
+    round: Int
+    step: Int  # 0 .. T-1
+    ids: tuple[Int | None, ...]  # the window after this step; None is still masked
+    revealed: tuple[Int, ...]  # window positions revealed by this step
+    confidence: tuple[float, ...]  # largest probability at each position in this step (1 where known before)
+    candidates: tuple[tuple[Candidate, ...], ...]  # the most probable tokens at each position
+    span: Span
+
+    def __post_init__(self) -> None:
+        _parallel(self.ids, self.confidence, self.candidates)
+
+
+class DraftReady(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
+    """The finished draft. ``q`` is the probability each token had when it was drawn."""
+
+    round: Int
+    ids: tuple[Int, ...]
+    q: tuple[float, ...]
+    reveal_steps: tuple[Int, ...]
+    exact_q: tuple[bool, ...]  # may position i be tested with p/q? otherwise it is tested as a point mass
+    proposal: str  # "conditionals" or "point_mass"
+    nfe: Int  # drafter passes of this round
+    parents: tuple[Int, ...] = ()  # of a tree: the node before each in its text, −1 for the anchor; empty: a window
+    branches: tuple[tuple[Int, ...], ...] = ()  # of several drafts: the nodes of each, in the order of drawing
+    span: Span  # all of the drafting
+
+    def __post_init__(self) -> None:
+        _parallel(self.ids, self.q, self.reveal_steps, self.exact_q, self.parents or self.ids)
+        if any(not -1 <= parent < node for node, parent in enumerate(self.parents)):
+            raise ValueError("the parents of a draft are not a tree")
+
+
+class TargetScored(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
+    """One target pass over [anchor, draft]: γ+1 distributions."""
+
+    round: Int
+    p: tuple[float, ...]  # of each drafted token
+    candidates: tuple[tuple[Candidate, ...], ...]  # [γ+1] most probable tokens at each position; none for a tree
+    span: Span
+
+
+class Verified(Verdict, frozen=True, kw_only=True, tag=True, tag_field="kind"):
+    """A round's verdict. ``path`` is empty for a window, whose survivors are its first ``accepted`` tokens."""
+
+    round: Int
+    extra_candidates: tuple[Candidate, ...]  # most probable tokens of the distribution that ``extra`` was drawn from
+    rule: str
+    span: Span
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.accepted <= len(self.tests):
+            raise ValueError("more tokens are accepted than were tested")
+
+
+class Committed(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
+    """Tokens that are now part of the text. ``sources``: draft, residual, bonus or target."""
+
+    round: Int
+    ids: tuple[Int, ...]
+    sources: tuple[str, ...]
+    total: Int  # new tokens so far
+    at: float  # decode clock when they were known
+
+    def __post_init__(self) -> None:
+        _parallel(self.ids, self.sources)
+
+
+class PiecesSeen(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
+    """The text of ids, before their first use: a replay needs no tokenizer.
+
+    A piece may be part of a character: bytes that are not valid UTF-8 alone are written as ``\\xNN`` (see
+    :func:`spell`).
+    """
+
+    pieces: dict[Int, str]
+
+
+class Finished(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
+    """The end. ``reason``: end_of_text, length, context_full or stopped."""
+
+    reason: str
+    text: str
+    ids: tuple[Int, ...]  # new tokens
+    rounds: Int
+    seconds: float  # decode clock
+    seconds_by: dict[str, float] = {}  # prefill, draft, score, verify, other
+    peak_bytes: Int | None = None  # device memory (CUDA) or resident set
+    waited_seconds: float | None = None  # that threads of the process were ready and had no processor; CPU, Linux
+
+
+class Failed(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
+    """The end, by an error that a person can act on."""
+
+    code: str
+    message: str
+    hint: str
+    run: str = ""
+
+
+Event = (
+    RunStarted
+    | Prefilled
+    | RoundStarted
+    | Decided
+    | DenoiseStep
+    | DraftReady
+    | TargetScored
+    | Verified
+    | Committed
+    | PiecesSeen
+    | Finished
+    | Failed
+)
+
+
+def _parallel(*lists: Sequence[object]) -> None:
+    """Raise ValueError unless all lists, with one entry for each token, are equally long."""
+    if len({len(one) for one in lists}) > 1:
+        raise ValueError("lists with one entry for each token differ in length")
+
+
+def depths(parents: Sequence[int]) -> list[int]:
+    """How many drafted tokens come before each node of a tree in its text."""
+    found: list[int] = []
+    for parent in parents:
+        found.append(0 if parent < 0 else found[parent] + 1)
+    return found
+
+
+def spell(pieces: Sequence[str]) -> list[str]:
+    """Pieces as people read them. A character whose bytes are spread over several tokens appears at the token that
+    completes it, and the pieces before that are empty; bytes that never complete one stay written as ``\\xNN``."""
+    shown = list(pieces)
+    first = 0
+    while first < len(pieces):
+        held = b""
+        for place in range(first, min(first + 4, len(pieces)) if _has_bytes(pieces[first]) else first):
+            held += _raw(pieces[place])
+            try:
+                shown[first : place + 1] = [""] * (place - first) + [held.decode("utf-8")]
+            except UnicodeDecodeError:
+                continue
+            first = place
+            break
+        first += 1
+    return shown
+
+
+def _has_bytes(piece: str) -> bool:
+    return _raw(piece) != piece.encode("utf-8")
+
+
+def _raw(piece: str) -> bytes:
+    """The bytes of a piece, of which some may be written as ``\\xNN`` with NN from 80 on."""
+    return _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), piece.encode("utf-8"))
+
+
+def rounded(value: float) -> float:
+    """Seven significant digits: what fp32 holds, and no more bytes in a trace."""
+    return float(f"{value:.7g}")

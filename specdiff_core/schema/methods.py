@@ -1,0 +1,449 @@
+"""The methods of the literature, one record each: the settings of the one loop that make it, what it does and costs,
+its formula and papers, and how charts mark it. Cards, API documents, presets, charts, the README's table and the
+command line's choices are made from these records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.settings import DecodeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A formula in LaTeX, and how it is read aloud where mathematics is not shown."""
+
+    latex: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A source: who or what, and its arXiv number where it has one."""
+
+    title: str
+    arxiv: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One method. ``settings`` are fields of :class:`DecodeConfig`; all others are the visitor's."""
+
+    name: str
+    label: str
+    short: str  # where a chart has little room
+    settings: Mapping[str, Any]
+    does: str  # one sentence each: what it does,
+    costs: str  # what a round costs,
+    wins: str  # when it wins and loses,
+    exact: str  # by which rule it is exact, and why
+    formulas: tuple[Formula, ...]
+    letters: str  # what the letters of the formulas mean
+    papers: tuple[Paper, ...]
+    colour: str  # a role of the palette
+    mark: str  # a symbol of Plotly's
+
+    @property
+    def drafter(self) -> str:
+        """The drafter that it needs."""
+        return str(self.settings["drafter"])
+
+    @property
+    def sentences(self) -> tuple[str, str, str]:
+        """The three sentences, in reading order."""
+        return self.does, self.costs, self.wins
+
+    def config(self, base: DecodeConfig) -> DecodeConfig:
+        """``base`` with this method's settings; what it leaves open is plain: one window, one draft."""
+        return DecodeConfig.parse({**base.to_dict(), **PLAIN, **self.settings})
+
+
+PLAIN: dict[str, Any] = {
+    "gamma": 1,
+    "steps": 1,
+    "order": "left_to_right",
+    "tree_nodes": 0,
+    "num_drafts": 1,
+    "selection": "self",
+    "auto": False,
+}
+"""Settings that a method may have; a method that says nothing about one takes this."""
+
+BASELINE = "vanilla"
+"""The method that every race measures, and first: the baseline of every speed-up."""
+
+_RATIO = (
+    "The default test keeps a drafted x with probability min(1, p/q), and after a refusal draws from what p still "
+    "lacks, max(0, p − q), normalised: together exactly p."
+)
+_WALK = (
+    "The tree is fixed before the target draws. At each node the target then draws its own token and goes down while "
+    "that is a child, so every token is a draw from p, whatever stands in the tree."
+)
+_KEEP = Formula(
+    r"P(\text{keep } x) = \min\left(1, \frac{p(x)}{q(x)}\right)",
+    "The probability to keep x is the smaller of 1 and p of x over q of x.",
+)
+_LEVIATHAN, _DFLASH = Paper("Leviathan et al.", "2211.17192"), Paper("DFlash", "2602.06036")
+
+METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
+    Method(
+        name=BASELINE,
+        label="Vanilla",
+        short="Vanilla",
+        settings={"drafter": "none"},
+        does="The target writes alone, one token after the other.",
+        costs="A round is one pass of the target over one position, and yields one token.",
+        wins="It is the clock that all others are held against, and it wins where drafts are rarely accepted or where "
+        "reading γ + 1 positions costs much more than reading one.",
+        exact="It is the target's distribution itself, which all others must keep.",
+        formulas=(
+            Formula(
+                r"y_t \sim p(\cdot \mid c, y_{<t}), \qquad E = 1",
+                "y t is drawn from p given the prompt c and every y before it; E is 1.",
+            ),
+        ),
+        letters="p: the target’s distribution after temperature, top-k and top-p. c: the prompt. E: tokens per round.",
+        papers=(Paper("Plain sampling, no paper"),),
+        colour="target",
+        mark="line-ns",
+    ),
+    Method(
+        name="autoregressive",
+        label="Small autoregressive drafter",
+        short="Small AR drafter",
+        settings={"drafter": "autoregressive", "gamma": 4, "steps": 4},
+        does="A small model of the target’s own kind drafts γ tokens one by one, and the target tests them all in one "
+        "pass.",
+        costs="A round is γ small passes and one pass of the target over γ + 1 positions.",
+        wins="It wins while the small model is cheap and agrees with the target, and loses with wide windows, because "
+        "its passes add up with γ.",
+        exact=f"{_RATIO} Each token was drawn from the q that it is tested with, given all tokens to its left.",
+        formulas=(
+            _KEEP,
+            Formula(
+                r"E = \frac{1 - \alpha^{\gamma + 1}}{1 - \alpha}",
+                "E is 1 minus alpha to the power gamma plus 1, over 1 minus alpha.",
+            ),
+        ),
+        letters="q: the drafter’s distribution. α: probability that a position is kept, taken as the same for all. E: "
+        "tokens per round.",
+        papers=(_LEVIATHAN, Paper("Chen et al.", "2302.01318")),
+        colour="lane-1",
+        mark="circle",
+    ),
+    Method(
+        name="prompt_lookup",
+        label="Prompt lookup",
+        short="Prompt lookup",
+        settings={"drafter": "prompt_lookup", "gamma": 9},
+        does="Where the text ends in words that it has already used, it copies what followed them the last time.",
+        costs="A round is a search of the text and one pass of the target, with no drafter pass at all.",
+        wins="It wins where answers repeat their prompt, as summaries, edits and code do, and is plain decoding where "
+        "nothing repeats.",
+        exact="A copy is a point mass: x is kept with probability p(x), and after a refusal the target draws from p "
+        "without x. Both together give p.",
+        formulas=(
+            Formula(
+                r"x_j = c_{i+j}, \qquad c_{i-n+1 \dots i} = c_{t-n+1 \dots t}",
+                "x j is c at i plus j, where the n tokens of c that end at i are those that end at t.",
+            ),
+        ),
+        letters="c: all text so far, t tokens. i: where its last n tokens (3, else 2, else 1) stood before, the latest "
+        "place.",
+        papers=(Paper("Saxena 2023, prompt lookup decoding"),),
+        colour="lane-2",
+        mark="square",
+    ),
+    Method(
+        name="eagle",
+        label="EAGLE",
+        short="EAGLE",
+        settings={"drafter": "eagle", "gamma": 4, "steps": 4},
+        does="One decoder layer guesses the target’s next feature, the state just below its head, and the target’s own "
+        "head turns the guess into a token, one after the other.",
+        costs="A round is γ passes of that one layer, each with the whole vocabulary head, and one pass of the target "
+        "over γ + 1 positions.",
+        wins="It wins because features are easier to continue than text, and loses with wide windows, because its "
+        "passes add up and its guesses feed on each other.",
+        exact=f"{_RATIO} Each token was drawn from the q that it is tested with. (The paper drafts a fixed tree; here "
+        "it is a chain, and EAGLE-2 is the tree.)",
+        formulas=(
+            Formula(
+                r"\hat f_{j+1} = g_\theta(\hat f_{\le j}, e(x_{\le j+1})), \qquad "
+                r"q_{j+2} = \mathrm{softmax}(W \hat f_{j+1})",
+                "The guess f at j plus 1 is g theta of the features up to j and the embeddings of the tokens up to j "
+                "plus 1; the next q is the softmax of W times that guess.",
+            ),
+        ),
+        letters="f: the feature below the target’s head, f̂ the guess at the next one. g: one decoder layer. e, W: the "
+        "target’s embedding and head.",
+        papers=(Paper("Li et al., EAGLE", "2401.15077"),),
+        colour="lane-3",
+        mark="triangle-up",
+    ),
+    Method(
+        name="eagle2",
+        label="EAGLE-2 (dynamic draft tree)",
+        short="EAGLE-2",
+        settings={"drafter": "eagle", "gamma": 6, "steps": 6, "tree_nodes": 9},
+        does="The same layer grows a draft tree: at each depth the prefixes with the largest cumulative probability "
+        "are continued, and the best nodes of all depths are kept.",
+        costs="A round is one pass of the layer for each depth and one pass of the target over the nodes that were "
+        "kept, each of which sees only its own branch.",
+        wins="It wins over a chain where the drafter knows when it is unsure and spends its nodes there, and loses "
+        "where those nodes cost more than the tokens they save.",
+        exact=_WALK,
+        formulas=(
+            Formula(
+                r"V(x_{1 \dots m}) = \prod_{j \le m} q_j(x_j \mid x_{<j})",
+                "V of x 1 to m is the product over j up to m of q j of x j given the tokens before it.",
+            ),
+        ),
+        letters="V: the draft’s own probability of a prefix, an estimate of the probability that it is accepted. The "
+        "nodes with the largest V are grown and kept.",
+        papers=(Paper("Li et al., EAGLE-2", "2406.16858"),),
+        colour="lane-4",
+        mark="diamond",
+    ),
+    Method(
+        name="specdiff",
+        label="SpecDiff",
+        short="SpecDiff",
+        settings={"drafter": "mdlm", "gamma": 4},
+        does="A masked diffusion model fills a window of γ masks in T passes, all positions side by side.",
+        costs="A round is T passes of a denoiser that reads the whole context again each time, and one pass of the "
+        "target over γ + 1 positions.",
+        wins="It wins because a window of any width takes the same few passes, and loses at late positions, where "
+        "tokens that were drawn side by side no longer fit each other.",
+        exact=f"{_RATIO} With T = 1, or revealed from left to right, q is the distribution that x was drawn from. In "
+        "other orders a token revealed before one to its left is tested as a point mass instead.",
+        formulas=(
+            Formula(
+                r"E = 1 + \sum_{m=1}^{\gamma} \prod_{j \le m} \alpha_j",
+                "E is 1 plus the sum over m from 1 to gamma of the product over j up to m of alpha j.",
+            ),
+            Formula(
+                r"\alpha_j = \sum_x \min\left(p_j(x), q_j(x)\right)",
+                "Alpha j is the sum over x of the smaller of p j of x and q j of x.",
+            ),
+        ),
+        letters="q: the denoiser’s distribution when it reveals a position. α: probability that position j is kept if "
+        "all before it were. E: tokens per round.",
+        papers=(Paper("Christopher et al.", "2408.05636"), Paper("the denoiser: Sahoo et al.", "2406.07524")),
+        colour="lane-5",
+        mark="triangle-down",
+    ),
+    Method(
+        name="specdiff2",
+        label="SpecDiff-2",
+        short="SpecDiff-2",
+        settings={"drafter": "mdlm_streak", "gamma": 9, "num_drafts": 4, "selection": "self"},
+        does="The same denoiser is trained for the length of the run that survives (streak-distillation), and the "
+        "target picks the best of K drafts before it tests one (self-selection).",
+        costs="A round is one drafter pass and one pass of the target over at most K · γ + 1 positions.",
+        wins="It wins where the target reads many positions nearly for free, as on a GPU, and loses on few cores, "
+        "where each further draft has to be paid for.",
+        exact="The choice may look at p, so the winner is tested as a point mass: kept with probability p(x), and "
+        "after a refusal p without x. The ratio test would be biased here, because chosen drafts no longer follow q.",
+        formulas=(
+            Formula(
+                r"J(\theta) = \mathbb{E}_{x \sim p}"
+                r"\left[\sum_{m=1}^{\gamma} \prod_{j \le m} q_j(x_j \mid s, \theta)\right]",
+                "J of theta is the expectation, over x drawn from p, of the sum over m from 1 to gamma of the product "
+                "over j up to m of q j of x j given s.",
+            ),
+            Formula(
+                r"S(x) = \sum_{m=1}^{\gamma} \prod_{j \le m} p_j(x_j \mid s, x_{<j})",
+                "S of x is the sum over m from 1 to gamma of the product over j up to m of p j of x j given s and the "
+                "tokens before it.",
+            ),
+        ),
+        letters="J: what training raises, on text x that the target wrote after s. S: the run that a draft is expected "
+        "to survive; the draft with the largest S is tested.",
+        papers=(Paper("Sandler et al.", "2511.00606"),),
+        colour="lane-6",
+        mark="star",
+    ),
+    Method(
+        name="dflash",
+        label="Block diffusion (DFlash)",
+        short="DFlash",
+        settings={"drafter": "block", "gamma": 9},
+        does="A small diffusion model denoises the next block while it reads the target’s own hidden states, and "
+        "borrows the target’s embedding and head.",
+        costs="A round is one pass of a few layers over γ + 1 positions, and one pass of the target over as many.",
+        wins="It wins because the target has already thought about the context for it, and loses where text is so "
+        "open that no position is sure before its left neighbour is known.",
+        exact=f"{_RATIO} One pass draws every position from its own q, so the test holds. (The paper drafts the most "
+        "probable tokens and keeps those that the target draws too: exact as well, accepted less often when sampling.)",
+        formulas=(
+            Formula(
+                r"q_{1 \dots \gamma} = \mathrm{softmax}\left(W \cdot f_\theta(y_0, M \dots M \mid h_{\le t})\right)",
+                "q 1 to q gamma are the softmax of W times f theta of the last token followed by masks, given the "
+                "target's hidden states h up to t.",
+            ),
+        ),
+        letters="y₀: the last token. M: a mask, γ of them. h: hidden states of several layers of the target. W: the "
+        "target’s own head.",
+        papers=(_DFLASH,),
+        colour="lane-7",
+        mark="cross",
+    ),
+    Method(
+        name="ddtree",
+        label="Block diffusion, draft tree (DDTree)",
+        short="DDTree",
+        settings={"drafter": "block", "gamma": 9, "tree_nodes": 9},
+        does="One pass of the block drafter gives a distribution for every position, and the most probable prefixes "
+        "become a draft tree of B nodes.",
+        costs="A round is one drafter pass and one pass of the target over B + 1 positions, each of which sees only "
+        "its own branch.",
+        wins="It wins where the second guess is often the right one, and loses where reading B more positions costs "
+        "more than the tokens they save.",
+        exact=_WALK,
+        formulas=(
+            Formula(
+                r"\mathrm{Tree} = \underset{x_{1 \dots m},\, B}{\arg\max} \sum_{j \le m} \log q_j(x_j)",
+                "The tree is the B prefixes x 1 to m with the largest sums over j up to m of log q j of x j.",
+            ),
+        ),
+        letters="B: nodes of the tree. q: the block drafter’s distribution at position j, all from one pass. A prefix "
+        "is never less probable than what continues it, so the B best form a tree.",
+        papers=(Paper("DDTree", "2604.12989"), Paper("on the drafter of DFlash", "2602.06036")),
+        colour="lane-8",
+        mark="hexagon2",
+    ),
+    Method(
+        name="markov",
+        label="Block diffusion, Markov head (DSpark)",
+        short="DSpark",
+        settings={"drafter": "block_markov", "gamma": 9},
+        does="The block drafter makes its one pass, and a small head then scores how well each candidate follows its "
+        "left neighbour: each token is drawn given the one before it, not by itself.",
+        costs="A round is one pass of a few layers over γ + 1 positions, a small network over pairs of candidates, and "
+        "one pass of the target over γ + 1 positions.",
+        wins="It wins where tokens that were drawn side by side would not fit each other, and loses the price of its "
+        "head where every position is sure by itself.",
+        exact=f"{_RATIO} The chain is drawn from left to right, so q is the distribution given the token before, and "
+        "zero outside the candidates: that q is what the test uses.",
+        formulas=(
+            Formula(
+                r"g_j = h_j + D \, \sigma\left(A h_j + B e(x_{j-1})\right)",
+                "g j is h j plus D times sigma of A h j plus B times the embedding of the token before it.",
+            ),
+            Formula(
+                r"q_j(x_j \mid x_{j-1}) = \mathrm{softmax}(W g_j)",
+                "q j of x j given the token before it is the softmax of W times g j.",
+            ),
+        ),
+        letters="h: the block drafter’s state at position j, from its one pass. e, W: the target’s embedding and head, "
+        "W for the most probable candidates only. σ: SiLU. A, B, D: the head’s matrices; with D = 0 it is DFlash.",
+        papers=(
+            Paper("DSpark, here with the target’s own head instead of a low-rank bias", "2607.05147"),
+            Paper("on the drafter of DFlash", "2602.06036"),
+        ),
+        colour="lane-9",
+        mark="pentagon",
+    ),
+    Method(
+        name="markov_tree",
+        label="Markov head, draft tree (DSpark + DDTree)",
+        short="DSpark + DDTree",
+        settings={"drafter": "block_markov", "gamma": 16, "tree_nodes": 16},
+        does="The Markov head scores what follows each candidate, and the B prefixes whose tokens are most probably "
+        "all right become the draft tree: a second guess goes on with what fits it.",
+        costs="A round is one drafter pass, a small network over pairs of candidates, and one pass of the target over "
+        "B + 1 positions, each of which sees only its own branch.",
+        wins="It wins where the second guess is often the right one, because its branch fits it, and loses where "
+        "reading B more positions costs more than the tokens they save.",
+        exact=_WALK,
+        formulas=(
+            Formula(
+                r"\mathrm{Tree} = \underset{x_{1 \dots m},\, B}{\arg\max} \sum_{j \le m} \log q_j(x_j \mid x_{j-1})",
+                "The tree is the B prefixes x 1 to m with the largest sums over j up to m of log q j of x j given the "
+                "token before it.",
+            ),
+        ),
+        letters="B: nodes of the tree. q: the Markov head’s distribution at position j, given the token before it.",
+        papers=(Paper("the head of DSpark", "2607.05147"), Paper("the tree of DDTree", "2604.12989")),
+        colour="lane-10",
+        mark="star-diamond",
+    ),
+    Method(
+        name="auto",
+        label="Block diffusion, length as it goes (Auto)",
+        short="Auto",
+        settings={"drafter": "block", "gamma": 16, "auto": True},
+        does="The block drafter fills its whole window, and a controller cuts the draft where a further position would "
+        "bring fewer tokens than its row in the target’s pass costs.",
+        costs="A round is one drafter pass and one pass of the target over as many positions as are worth it, by "
+        "running estimates of acceptance and of both costs.",
+        wins="It wins where sure and unsure places alternate, and loses a little at the start, while it does not yet "
+        "know what things cost.",
+        exact=f"{_RATIO} What is chosen before a draft looks at the past only, and a cut looks at the drafter’s "
+        "distributions, never at a drawn value, so the test still holds.",
+        formulas=(
+            Formula(
+                r"m \text{ stays if } \prod_{j \le m} b_j^{\,\kappa} \ge v_1 R",
+                "Position m stays if the product over j up to m of b j to the power kappa is at least v 1 times R.",
+            ),
+        ),
+        letters="b: the drafter’s largest probability at position j. κ: inferred from what came of earlier ones. v₁: "
+        "seconds of one more row of the target’s pass. R: tokens per second of the rounds so far.",
+        papers=(Paper("This project’s rule, on the costs of Christopher et al.", "2408.05636"),),
+        colour="lane-11",
+        mark="triangle-right",
+    ),
+)
+
+
+def find_method(name: str) -> Method:
+    """Find a method by name.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    for method in METHODS:
+        if method.name == name:
+            return method
+    raise ConfigError(
+        f"There is no method called {str(name)[:40]!r}.",
+        field="methods",
+        hint=f"Choose from: {', '.join(method.name for method in METHODS)}.",
+    )
+
+
+def methods_of(pair: str) -> tuple[Method, ...]:
+    """The methods whose drafter ``pair`` has, in their order.
+
+    Raises:
+        ConfigError: there is no such pair.
+    """
+    names = {spec.name for spec in find_pair(pair).drafters}
+    return tuple(method for method in METHODS if method.drafter in names)
+
+
+def race_lanes(base: DecodeConfig, names: Iterable[str]) -> dict[str, DecodeConfig]:
+    """What a race of ``names`` and the baseline decodes: the baseline, then the others in their order here.
+
+    Args:
+        base: what all lanes share; the settings that make a method replace it.
+
+    Raises:
+        ConfigError: a name is no method, or the pair has no drafter for one.
+    """
+    chosen = {BASELINE, *(find_method(name).name for name in names)}
+    here = methods_of(base.pair)
+    if missing := chosen - {method.name for method in here}:
+        raise ConfigError(
+            f"The pair {base.pair!r} has no drafter for {', '.join(sorted(missing))}.",
+            field="methods",
+            hint=f"Choose among {', '.join(method.name for method in here)}.",
+        )
+    return {method.name: method.config(base) for method in here if method.name in chosen}

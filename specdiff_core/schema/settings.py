@@ -1,0 +1,339 @@
+"""Every setting of a decode, defined once: its type, range, words and symbol.
+
+Sliders, command-line flags, API documents and validation are all made from :data:`SETTINGS`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated, Any, get_args, get_type_hints
+
+import msgspec
+
+from specdiff_core.schema.errors import ConfigError
+
+
+class Option(str, Enum):
+    """A setting with named values; each carries the words a list shows for it."""
+
+    label: str
+
+    def __new__(cls, value: str, label: str) -> Option:
+        member = str.__new__(cls, value)
+        member._value_, member.label = value, label
+        return member
+
+
+class RevealOrder(Option):
+    """Which masked positions a denoising step reveals (``maths/unmasking.py``)."""
+
+    LEFT_TO_RIGHT = "left_to_right", "Left to right"
+    RANDOM = "random", "Random (as MDLM, in equal steps)"
+    ENTROPY = "entropy", "Lowest entropy first"
+    MARGIN = "margin", "Largest top-2 margin first"
+    MAX_PROB = "max_prob", "Most probable first"
+    VALUE_CONFIDENCE = "value_confidence", "Confidence of the drawn value (LLaDA)"
+
+
+class Rule(Option):
+    """How drafted tokens are tested (``decoding/verify.py``)."""
+
+    RATIO = "ratio", "Ratio: accept with min(1, p/q), exact"
+    MATCH = "match", "Match: same noise as vanilla, identical text"
+    DELTA = "delta", "Delta: accept with p, exact for any draft"
+    NAIVE = "naive", "Naive: p/q in any reveal order, not always lossless"
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the emitted tokens provably follow the target's distribution (docs/theory.md, Exactness)."""
+        return self is not Rule.NAIVE
+
+    @property
+    def same_text(self) -> bool:
+        """Whether the text is vanilla's, token for token, at any temperature."""
+        return self is Rule.MATCH
+
+
+class Selection(Option):
+    """What the target does with several drafts of one round (``decoding/verify.py``)."""
+
+    SELF = "self", "Self-selection: the target scores all, the best is tested (SpecDiff-2)"
+    TRIE = "trie", "Trie: the target's draws walk all of them"
+    MULTI_ROUND = "multi_round", "Multi-round: one after the other, p/q on what is left of p"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How logits become a distribution. Temperature 0 is one-hot; top-k 0 and top-p 1.0 keep every token."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One field of :class:`DecodeConfig`, with everything that a slider, a flag and a validator need."""
+
+    label: str
+    help: str
+    symbol: str = ""
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+    advanced: bool = False  # not among the first settings that somebody changes
+    name: str = ""
+    kind: type = str
+    optional: bool = False  # an empty value means None
+    default: Any = None
+
+    @property
+    def title(self) -> str:
+        """``γ  Draft window``: the symbol first, as everywhere on the page."""
+        return f"{self.symbol}  {self.label}" if self.symbol else self.label
+
+    @property
+    def choices(self) -> list[Option]:
+        """The values of a setting that has named ones; none for all others."""
+        return list(self.kind) if issubclass(self.kind, Option) else []
+
+    @property
+    def range(self) -> str:
+        """The values it takes, in words: ``1 to 32``, ``true or false``, or the names of its options."""
+        if self.low is not None:
+            return f"{self.low:.10g} to {self.high:.10g}"
+        if self.kind is bool:
+            return "true or false"
+        return ", ".join(option.value for option in self.choices) or "a name"
+
+    def read(self, value: Any) -> Any:
+        """A value from a flag, a link or a widget, as this setting's type.
+
+        Raises:
+            ConfigError: it is of another type, or out of range; ``field`` names the setting.
+        """
+        if self.optional and value in (None, ""):
+            return None
+        value = value.value if isinstance(value, Option) else value
+        limits = msgspec.Meta() if self.low is None else msgspec.Meta(ge=self.low, le=self.high)
+        kind: Any = Annotated[self.kind, msgspec.Meta(min_length=1)] if self.kind is str else self.kind
+        kind = Annotated[kind, limits] if self.low is not None else kind
+        try:
+            return msgspec.convert(
+                value.lower() if self.kind is bool and isinstance(value, str) else value, kind, strict=False
+            )
+        except msgspec.ValidationError:
+            label = f"{self.label} ({self.symbol})" if self.symbol else self.label
+            number = "a whole number" if self.kind is int else "a number"
+            raise ConfigError(
+                f"{label} is empty." if value in (None, "") else f"{label} cannot be {str(value)[:40]!r}.",
+                field=self.name,
+                hint=f"Give {number} from {self.range}."
+                if self.low is not None
+                else f"Give {self.range}."
+                if not self.choices
+                else f"Choose one of: {self.range}.",
+            ) from None
+
+
+def setting(default: Any, label: str, help: str, **more: Any) -> Any:
+    """A dataclass field that carries its :class:`Setting`."""
+    return field(default=default, metadata={"label": label, "help": help, **more})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeConfig:
+    """All settings of one decode. Construction validates; use :meth:`parse` for untrusted names as well.
+
+    Raises:
+        ConfigError: a value is out of range or of the wrong type; ``field`` names it.
+    """
+
+    pair: str = setting("embedded", "Model pair", "Target and drafters that share one tokenizer.")
+    drafter: str = setting("block", "Drafter", "What proposes tokens; 'none' is vanilla decoding.")
+    gamma: int = setting(
+        8,
+        "Draft window",
+        "Tokens drafted per round. A drafter takes no more than it was trained for (block: 16).",
+        symbol="γ",
+        unit="tokens",
+        low=1,
+        high=32,
+        step=1,
+    )
+    steps: int = setting(
+        1,
+        "Denoising steps",
+        "Drafter passes that fill the window; 1 reveals all positions at once. At most γ.",
+        symbol="T",
+        unit="passes",
+        low=1,
+        high=32,
+        step=1,
+    )
+    auto: bool = setting(
+        False,
+        "Choose γ, T or nodes as it goes",
+        "Each round takes the T, at most the one set, that promises the most tokens per second by what earlier rounds "
+        "showed, and ends the draft, after γ tokens at most, where another position would cost more than it brings. "
+        "A tree from one pass gets the nodes that are worth their rows, B at most.",
+        advanced=True,
+    )
+    order: RevealOrder = setting(
+        RevealOrder.LEFT_TO_RIGHT, "Reveal order", "Which masked positions each denoising step reveals."
+    )
+    tree_nodes: int = setting(
+        0,
+        "Draft tree",
+        "Nodes of a draft tree, grown from one drafter pass (EAGLE-2: one per depth) and verified in one target "
+        "pass; 0 drafts one window.",
+        symbol="B",
+        unit="nodes",
+        low=0,
+        high=128,
+        step=1,
+        advanced=True,
+    )
+    num_drafts: int = setting(
+        1,
+        "Drafts",
+        "Drawn independently from one drafter pass and scored in one target pass. With more than one and a greedy "
+        "target, an empty drafter temperature means 1.",
+        symbol="K",
+        unit="drafts",
+        low=1,
+        high=16,
+        step=1,
+        advanced=True,
+    )
+    selection: Selection = setting(
+        Selection.SELF, "Of several drafts", "What the target does with them. All three are lossless.", advanced=True
+    )
+    rule: Rule = setting(Rule.RATIO, "Verification rule", "How the target's pass accepts or rejects drafted tokens.")
+    temperature: float = setting(
+        0.0,
+        "Temperature",
+        "Of the target: 0 always takes the most probable token.",
+        low=0.0,
+        high=2.0,
+        step=0.1,
+    )
+    draft_temperature: float | None = setting(
+        None,
+        "Drafter temperature",
+        "Of the drafter; empty means the target's. Under an exact rule it changes only the acceptance, never the "
+        "distribution of the text.",
+        low=0.0,
+        high=2.0,
+        step=0.1,
+        advanced=True,
+    )
+    top_k: int = setting(
+        0, "Top-k", "Keep the k most probable tokens; 0 keeps all.", symbol="k", low=0, high=4096, step=1, advanced=True
+    )
+    top_p: float = setting(
+        1.0,
+        "Top-p",
+        "Keep the smallest set of tokens with this probability; 1 keeps all.",
+        low=0.01,
+        high=1.0,
+        step=0.01,
+        advanced=True,
+    )
+    seed: int = setting(
+        0,
+        "Seed",
+        "Same seed, same text (with auto above temperature 0: under match only).",
+        low=0,
+        high=2**31 - 1,
+        step=1,
+        advanced=True,
+    )
+    max_new_tokens: int = setting(
+        96, "New tokens", "Stop after this many tokens.", unit="tokens", low=1, high=480, step=1, advanced=True
+    )
+    ignore_eos: bool = setting(
+        False, "Ignore end of text", "Go on after an end-of-text token (for benchmarks of equal length).", advanced=True
+    )
+
+    def __post_init__(self) -> None:
+        for name, one in SETTINGS.items():
+            object.__setattr__(self, name, one.read(getattr(self, name)))
+        if self.steps > self.gamma:
+            raise ConfigError(
+                f"T = {self.steps} denoising steps cannot reveal γ = {self.gamma} tokens.",
+                field="steps",
+                hint=f"Choose T at most {self.gamma}, or a larger γ.",
+            )
+        if self.num_drafts > 1 and self.tree_nodes:
+            raise ConfigError(
+                f"K = {self.num_drafts} drafts and a tree of {self.tree_nodes} nodes exclude each other.",
+                field="num_drafts",
+                hint="Set the draft tree to 0, or K to 1.",
+            )
+
+    @property
+    def sampling(self) -> Sampling:
+        """The target's transformation: it defines p."""
+        return Sampling(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+
+    @property
+    def draft_sampling(self) -> Sampling:
+        """The drafter's transformation: it defines q, used both to draw and to test."""
+        temperature = self.temperature if self.draft_temperature is None else self.draft_temperature
+        if self.draft_temperature is None and self.num_drafts > 1 and not temperature:
+            temperature = 1.0  # K greedy drafts would be one draft
+        return Sampling(temperature=temperature, top_k=self.top_k, top_p=self.top_p)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as stored in traces and share links."""
+        values = ((name, getattr(self, name)) for name in SETTINGS)
+        return {name: value.value if isinstance(value, Option) else value for name, value in values}
+
+    @classmethod
+    def parse(cls, values: dict[str, Any]) -> DecodeConfig:
+        """Build a config from untrusted values (strings from a URL, JSON from an API)."""
+        for name in values:
+            if name not in SETTINGS:
+                raise ConfigError(
+                    f"There is no setting called {str(name)[:40]!r}.",
+                    field=str(name)[:40],
+                    hint=f"Settings are: {', '.join(sorted(SETTINGS))}.",
+                )
+        return cls(**values)
+
+
+def _settings() -> dict[str, Setting]:
+    hints = get_type_hints(DecodeConfig)
+    found = {}
+    for item in dataclasses.fields(DecodeConfig):
+        kinds = [kind for kind in get_args(hints[item.name]) or (hints[item.name],) if kind is not type(None)]
+        optional = bool(get_args(hints[item.name]))
+        more = {"name": item.name, "kind": kinds[0], "optional": optional, "default": item.default}
+        found[item.name] = Setting(**item.metadata, **more)
+    return found
+
+
+SETTINGS = _settings()
+"""Name -> setting, in the order in which people meet them."""
+
+
+def check_prompt(prompt: object) -> str:
+    """The prompt, if it is text that can be continued.
+
+    Raises:
+        ConfigError: it is no text, or empty.
+    """
+    hint = "Write a few words, or take an example."
+    if not isinstance(prompt, str):
+        raise ConfigError("The prompt must be text.", field="prompt", hint=hint)
+    if not prompt.strip():
+        raise ConfigError("The prompt is empty.", field="prompt", hint=hint)
+    if any("\ud800" <= char <= "\udfff" for char in prompt):  # half a UTF-16 pair: no tokenizer takes it
+        raise ConfigError(
+            "The prompt holds characters that are not text.", field="prompt", hint="Type it again as plain text."
+        )
+    return prompt

@@ -1,0 +1,136 @@
+"""The numbers of a run and of a race as plain JSON objects, under the same names in ``decode --json``, ``race --json``,
+the page's API and its MCP tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from specdiff_core.schema.events import Event, Failed, Finished, RunStarted, Verified
+from specdiff_core.schema.methods import BASELINE
+from specdiff_core.schema.metrics import Metrics, fold, speed_up
+
+Runs = Mapping[str, Sequence[Sequence[Event]]]
+"""Lane -> its runs; the n-th runs of all lanes belong together."""
+
+
+def header_of(events: Iterable[Event]) -> RunStarted | None:
+    """What the run said about itself."""
+    return next((event for event in events if isinstance(event, RunStarted)), None)
+
+
+def final(events: Iterable[Event]) -> Finished | None:
+    """How a run ended, None if it was cut short; reads ``events`` to their end."""
+    found = None
+    for event in events:
+        if isinstance(event, Finished):
+            found = event
+    return found
+
+
+def run_summary(events: Sequence[Event]) -> dict[str, Any]:
+    """One run. A number that is not defined is None (vanilla tests nothing); a run cut short says ``incomplete``."""
+    total, header, last = fold(events), header_of(events), final(events)
+    config = header.config if header else {}
+    tested = [event for event in events if isinstance(event, Verified)]
+    return {
+        "text": last.text if last else "",
+        "token_ids": list(last.ids) if last else [],
+        "new_tokens": total.committed,
+        "finished": last.reason if last else "incomplete",
+        "rounds": total.rounds,
+        "tau": total.tau,
+        "alpha": total.alpha,
+        "draft_use": total.draft_use,
+        "seconds": total.seconds,
+        "seconds_by": total.seconds_by,
+        "tokens_per_second": total.tokens_per_second,
+        "draft_nfe": total.nfe,
+        "target_calls": total.target_calls,
+        "peak_bytes": total.peak_bytes or None,
+        "waiting": total.waiting,
+        # What the rule claims, and what every round then did: one biased round makes the run biased.
+        "lossless": header is not None and header.lossless and all(event.lossless for event in tested),
+        "fallbacks": sorted({event.fallback for event in tested if event.fallback}),
+        "drafter": config.get("drafter"),
+        "rule": config.get("rule"),
+        "config": dict(config),
+        "device": header.device if header else None,
+        "dtype": header.dtype if header else None,
+        "reason": header.reason if header else None,
+        "threads": header.threads if header else None,
+        "grain": header.grain if header else None,
+        "versions": dict(header.versions) if header else {},
+        "models": dict(header.models) if header else {},
+    }
+
+
+def race_summary(runs: Runs, baseline: str = BASELINE) -> dict[str, Any]:
+    """A race over n interleaved repeats: for each lane the numbers of its last run, and how it did against
+    ``baseline``.
+
+    ``speedup`` is taken over all repeats together; ``speedups`` and their median, least and largest show its spread. A
+    lane that failed says why. What did not end, or has a baseline that did not, is compared with nothing; a lane that
+    never began claims nothing about its distribution.
+    """
+    ended = {lane for lane, own in runs.items() if own and all(final(run) is not None for run in own)}
+    lanes: dict[str, Any] = {}
+    for lane, own in runs.items():
+        alone = run_summary(own[-1] if own else ())
+        if not own or header_of(own[-1]) is None:
+            alone["lossless"] = None
+        failed = next((event for run in own for event in run if isinstance(event, Failed)), None)
+        told = _against(runs[baseline], own) if {lane, baseline} <= ended else dict.fromkeys(AGAINST)
+        lanes[lane] = {**told, "failed": failed and f"{failed.message} {failed.hint}".strip(), **alone}
+    compared = [fold(run).crowded for lane in ended if baseline in ended for run in runs[lane]]
+    claims = [lane["lossless"] for lane in lanes.values() if lane["lossless"] is not None]
+    return {
+        "repeats": len(runs[baseline]),
+        "quiet": False if True in compared else None if None in compared or not compared else True,
+        "lossless": all(claims) if claims else None,
+        "lanes": lanes,
+    }
+
+
+AGAINST = ("speedup", "speedup_median", "speedup_least", "speedup_largest", "speedups", "same_text_as_vanilla")
+"""What a summary says about a lane against the baseline."""
+
+
+def _against(vanilla: Sequence[Sequence[Event]], own: Sequence[Sequence[Event]]) -> dict[str, Any]:
+    pairs = [speed_up(fold(slow), fold(fast)) for slow, fast in zip(vanilla, own, strict=True)]
+    each = [value for value in pairs if value is not None]
+    slow, fast = (sum(map(fold, several), Metrics()) for several in (vanilla, own))
+    last, base = final(own[-1]), final(vanilla[-1])
+    values = (
+        speed_up(slow, fast),
+        median(each) if each else None,
+        min(each, default=None),
+        max(each, default=None),
+        each,
+        last is not None and base is not None and last.ids == base.ids,
+    )
+    return dict(zip(AGAINST, values, strict=True))
+
+
+def pair_summary(race: Mapping[str, Any]) -> dict[str, Any]:
+    """A race of vanilla and at most one drafted lane with the drafted lane's comparison on top: the answer of the
+    ``/race`` endpoint. Takes what :func:`race_summary` returns."""
+    lanes: dict[str, Any] = race["lanes"]
+    vanilla = lanes[BASELINE]
+    drafted = next((lane for name, lane in lanes.items() if name != BASELINE), None)
+    shown = drafted or vanilla
+
+    def plain(lane: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in lane.items() if name not in {*AGAINST, "failed"}}
+
+    return {
+        **{name: drafted[name] if drafted else None for name in AGAINST},
+        "repeats": race["repeats"],
+        "quiet": race["quiet"],
+        "lossless": shown["lossless"],
+        "text": shown["text"],
+        "vanilla": plain(vanilla),
+        "drafted": plain(drafted) if drafted else None,
+    }

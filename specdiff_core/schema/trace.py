@@ -1,0 +1,211 @@
+"""Recorded runs on disk: JSON lines, versioned, readable without torch or a tokenizer.
+
+Line 1 is the header ``{"schema": 2, "kind": "Trace", "title", "lanes"}``; then one event per line with its ``kind``
+and its ``lane``. New fields keep the schema number; any other change raises it and adds one entry to ``MIGRATIONS``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from specdiff_core.schema.errors import TraceError, TraceSchemaError
+from specdiff_core.schema.events import (
+    SCHEMA,
+    DenoiseStep,
+    DraftReady,
+    Event,
+    RoundStarted,
+    TargetScored,
+    Verified,
+)
+
+
+def _rename(line: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 called ``exact_q`` soft, and ``extra_candidates`` residual."""
+    for kind, old, new in (("DraftReady", "soft", "exact_q"), ("Verified", "residual", "extra_candidates")):
+        if line.get("kind") == kind and old in line:
+            line[new] = line.pop(old)
+    return line
+
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _rename}
+"""Schema n -> a function that turns one line of schema n into schema n + 1."""
+
+MAX_BYTES = 64_000_000  # of unpacked text: a hostile file must not fill the memory
+MAX_EVENTS = 100_000  # a race of 480 tokens with 32 denoising steps in every round has a third of them
+
+_HINT = "Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace."
+_encoder = msgspec.json.Encoder()
+_event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One recording: the events of each lane, in order."""
+
+    lanes: dict[str, tuple[Event, ...]]
+    title: str = ""
+    schema: int = SCHEMA
+
+
+class _Header(msgspec.Struct):
+    kind: str
+    schema: int
+    lanes: list[str]
+    title: str = ""
+
+
+class _Lane(msgspec.Struct):
+    lane: str
+
+
+def event_to_dict(event: Event) -> dict[str, Any]:
+    """Plain JSON values, with ``kind``."""
+    values: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
+    return values
+
+
+def event_from_dict(line: dict[str, Any]) -> Event:
+    """The event of one line; unknown fields of a newer writer are ignored.
+
+    Raises:
+        TraceError: the kind is unknown, a field is missing or has the wrong type, or lists do not fit together.
+    """
+    try:
+        return msgspec.convert(line, Event, str_keys=True)  # type: ignore[no-any-return]
+    except msgspec.ValidationError as error:
+        raise _wrong(error) from error
+
+
+def write_trace(path: Path | str, lanes: dict[str, Sequence[Event]], *, title: str = "") -> None:
+    """Write a recording; a name that ends in ``.gz`` is compressed, with the same bytes for the same events."""
+    path = Path(path)
+    raw = dump_trace(lanes, title=title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(raw, 9, mtime=0) if path.suffix == ".gz" else raw)
+
+
+def dump_trace(lanes: dict[str, Sequence[Event]], *, title: str = "") -> bytes:
+    """The bytes of an uncompressed recording."""
+    header = {"schema": SCHEMA, "kind": "Trace", "title": title, "lanes": list(lanes)}
+    lines = [_encoder.encode(header)]
+    for lane, run in lanes.items():
+        ending = b',"lane":' + _encoder.encode(lane) + b"}"
+        lines += [_encoder.encode(event)[:-1] + ending for event in run]
+    return b"\n".join(lines) + b"\n"
+
+
+def read_trace(source: Path | str | bytes) -> Trace:
+    """Read a recording from a path or from bytes, compressed or not.
+
+    Raises:
+        TraceError: it is no trace, cut off, or damaged.
+        TraceSchemaError: its schema is not known to this version.
+    """
+    try:
+        raw = source if isinstance(source, bytes) else Path(source).read_bytes()
+    except OSError as error:
+        raise TraceError(f"The trace cannot be read: {error.strerror}.", hint="Check the file name.") from error
+    if raw[:2] == b"\x1f\x8b":
+        raw = _unzip(raw)
+    if len(raw) > MAX_BYTES:
+        raise TraceError("The trace is too large.", hint=f"At most {MAX_BYTES // 1_000_000} MB, unpacked.")
+    if raw.count(b"\n") > MAX_EVENTS:
+        raise TraceError("The trace is too long.", hint=f"At most {MAX_EVENTS:,} events.")
+    try:
+        return _read(line for line in raw.split(b"\n") if line.strip())
+    except msgspec.ValidationError as error:
+        raise _wrong(error) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise TraceError("This file is not a trace, or it was cut off.", hint=_HINT) from error
+
+
+def _wrong(error: msgspec.ValidationError) -> TraceError:
+    return TraceError(f"The trace holds a wrong event: {str(error)[:160]}.", hint=_HINT)
+
+
+def _read(lines: Iterator[bytes]) -> Trace:
+    first = next(lines, b"{}")
+    declared = msgspec.json.decode(first)
+    if not isinstance(declared, dict) or declared.get("kind") != "Trace":
+        raise TraceError("This file is not a trace: its first line is no trace header.", hint=_HINT)
+    schema = declared.get("schema")
+    if type(schema) is not int or (schema != SCHEMA and schema not in MIGRATIONS):
+        raise TraceSchemaError(
+            f"The trace has schema {str(schema)[:20]}; this version reads up to {SCHEMA}.",
+            hint="Open it with the version that wrote it, or a newer one.",
+        )
+    header = msgspec.convert(_migrate(declared, schema), _Header)
+    lanes: dict[str, list[Event]] = {name: [] for name in header.lanes}
+    for line in lines:  # one at a time: a foreign file stops at its first wrong line
+        if (lane := msgspec.json.decode(line, type=_Lane).lane) not in lanes:
+            raise TraceError("The trace holds an event of a lane its header does not name.", hint=_HINT)
+        old = schema != SCHEMA
+        lanes[lane].append(event_from_dict(_migrate(json.loads(line), schema)) if old else _event.decode(line))
+    for run in lanes.values():
+        check_run(run)
+    return Trace(lanes={name: tuple(run) for name, run in lanes.items()}, title=header.title)
+
+
+def _migrate(line: dict[str, Any], schema: int) -> dict[str, Any]:
+    for number in range(schema, SCHEMA):
+        line = MIGRATIONS[number](line)
+    return line
+
+
+def check_run(events: Sequence[Event]) -> None:
+    """Whether the events of a lane fit together, so that everything that folds or draws them can rely on it.
+
+    Raises:
+        TraceError: they do not; the message says where.
+    """
+    size: int | None = None  # of the window or draft of the round
+    tree = several = False
+
+    def need(holds: bool, what: str) -> None:
+        if not holds:
+            raise TraceError(f"The events of this trace do not fit together: {what}.", hint=_HINT)
+
+    for event in events:
+        match event:
+            case RoundStarted():
+                size, tree, several = None, False, False
+            case DenoiseStep():
+                need(size is None or size == len(event.ids), "a window changes its size")
+                need(all(0 <= place < len(event.ids) for place in event.revealed), "a step reveals what is not there")
+                size = len(event.ids)
+            case DraftReady():
+                size, tree, several = len(event.ids), bool(event.parents), bool(event.branches)
+                nodes = [node for branch in event.branches for node in branch]
+                need(all(0 <= node < size for node in nodes), "a draft has nodes outside its tree")
+            case TargetScored():
+                need(len(event.p) == (size or 0), "scores of another draft")
+            case Verified():
+                reached = len({test.position for test in event.tests})
+                need(several or reached == len(event.tests), "two tests of one token")
+                need(reached <= (size or 0) and event.accepted <= reached, "tests of another draft")
+                last = reached == event.accepted and (tree or event.accepted == (size or 0))
+                need(last or reached == event.accepted + 1, "no test ended the run")
+                need(all(0 <= node < (size or 0) for node in event.path), "a path outside its tree")
+                drawn = [test.draw for test in event.tests if test.kind not in {"match", "tree"}]
+                need(all(draw is not None and isfinite(draw) for draw in drawn), "a test without its draw")
+
+
+def _unzip(raw: bytes) -> bytes:
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        out = unpacker.decompress(raw, MAX_BYTES + 1)
+    except zlib.error as error:
+        raise TraceError("The compressed trace is damaged.", hint=_HINT) from error
+    if not unpacker.eof and len(out) <= MAX_BYTES:
+        raise TraceError("The compressed trace was cut off.", hint=_HINT)
+    return out
