@@ -1,116 +1,161 @@
-"""Makes the widgets from the field metadata of ``DecodeConfig``, and reads share links. Knows no run and no model.
+"""Makes the widgets from the settings themselves, places the control card of a tab, and reads links.
 
 Widgets pass values on unchecked: ``DecodeConfig`` is the only judge, so that every refusal becomes the same card.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
+from app import scripts
+from app.content.examples import EXAMPLES, PRESETS, Preset
+from app.gradio_patches import unjudged
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import PAIRS, PairSpec
-from specdiff_core.schema.settings import ORDER_WORDS, RULE_WORDS, SELECTION_WORDS, DecodeConfig
+from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.settings import check_prompt as check_text
 
-FIELDS: dict[str, dataclasses.Field[Any]] = {item.name: item for item in dataclasses.fields(DecodeConfig)}
 LONGEST_PROMPT = 20_000
 """Characters; far beyond every context here, and short enough to answer at once."""
-
-MAIN = ("gamma", "steps")
-DRAWER = tuple(name for name in FIELDS if name not in MAIN)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """A prompt to start from, in the register of one training flavour."""
-
-    flavour: str
-    prompt: str
-
-
-EXAMPLES = (
-    Example(
-        flavour="Dialogue",
-        prompt="User: Hi, I would like to book a table for four people tonight.\nAssistant:",
-    ),
-    Example(
-        flavour="Story",
-        prompt="Once upon a time, a kind old baker lived in a small village by the sea. One day,",
-    ),
-    Example(
-        flavour="Math",
-        prompt="Question: Lena has 3 boxes with 12 pencils each. She gives 9 pencils to her brother. "
-        "How many pencils does she have left?\nAnswer:",
-    ),
-    Example(
-        flavour="Code",
-        prompt='def count_vowels(text: str) -> int:\n    """\n    Return the number of vowels in text.\n',
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
-    """A named choice of settings; what it does not name goes back to its default."""
-
-    label: str
-    values: dict[str, Any]
-
-
-PRESETS = (
-    Preset(label="Balanced", values={}),
-    Preset(label="One pass, wide window", values={"gamma": 16, "steps": 1}),
-    Preset(label="Four denoising steps", values={"gamma": 8, "steps": 4}),
-    Preset(label="Independent drafter", values={"drafter": "mdlm", "gamma": 6, "steps": 2}),
-    Preset(label="Sampling, exact ratio test", values={"temperature": 1.0, "gamma": 8, "steps": 4}),
-    Preset(label="γ chosen as it goes", values={"gamma": 16, "auto": True}),
-    Preset(label="Draft tree", values={"gamma": 9, "tree_nodes": 12}),
-    Preset(
-        label="Markov head, draft tree",
-        values={"drafter": "block_markov", "gamma": 16, "tree_nodes": 16},
-    ),
-    Preset(label="EAGLE-2", values={"drafter": "eagle", "gamma": 6, "tree_nodes": 12}),
-    Preset(
-        label="Self-selection of four drafts",
-        values={"temperature": 1.0, "gamma": 8, "num_drafts": 4},
-    ),
-    Preset(label="Same noise as vanilla", values={"rule": "match", "temperature": 1.0, "gamma": 8, "steps": 4}),
-    Preset(
-        label="Naive p/q (not lossless)",
-        values={"rule": "naive", "temperature": 1.0, "gamma": 8, "steps": 4, "order": "random"},
-    ),
-)
-
-
-def preset_values(preset: Preset) -> dict[str, Any]:
-    """All settings of a preset but the pair, the seed and the length, which stay as they are."""
-    values = DecodeConfig(**preset.values).to_dict()
-    kept = {"pair", "seed", "max_new_tokens"}
-    return {name: shown(value) for name, value in values.items() if name not in kept}
-
-
+TEXT_BOXES = {"draft_temperature"}  # may be empty, and a number box cannot be
+NUMBER_BOXES = {"seed", "top_k"}  # too many values for a slider
+QUIET = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
+"""Events that answer at once and are nobody's business: no spinner, no queue, not in the API."""
 NO_STEPS = tuple(
     dict.fromkeys(one.name for spec in PAIRS.values() for one in spec.drafters if one.drafting != "denoise")
 )
 """Drafters that denoise nothing: T means nothing to them."""
 
 
-def in_short(config: Mapping[str, Any]) -> str:
-    """The settings of a recorded run in a few words: ``block γ 8 T 1 ratio``. A trace may be older than a setting."""
-    auto, nodes, drafts = (config.get(name) for name in ("auto", "tree_nodes", "num_drafts"))
-    words = [config["drafter"], f"γ {'≤ ' if auto else ''}{config['gamma']}"]
-    if nodes:
-        words.append(f"B {'≤ ' if auto else ''}{nodes}")
-    elif drafts and drafts > 1:
-        words.append(f"K {drafts} {config['selection'].replace('_', '-')}")
-    elif config["drafter"] not in NO_STEPS and not (auto and config["steps"] == 1):
-        words.append(f"T {'≤ ' if auto else ''}{config['steps']}")
-    return " ".join([*words, *(["auto"] if auto else []), config["rule"]])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The control card of a tab: one line with prompt, choice, Run and Stop, and a drawer with everything else."""
+
+    tab: str
+    prompt: gr.Textbox
+    beside: Any  # a widget of the tab's own that no run reads
+    settings: dict[str, Any]  # by name, in the order in which a run takes them
+    run: gr.Button
+    stop: gr.Button
+    cancel: gr.Button  # unseen; the player presses it to leave the queue
+    threads: gr.Textbox  # unseen; the player fills it for one run
+    queue: gr.HTML
+    drawer: gr.Accordion
+    missing: gr.HTML  # in the drawer: which pairs cannot be used here, and why
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a link to a run of the tab holds, in the order of the widgets."""
+        return ("prompt", *self.settings)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The widgets that a run reads."""
+        return [self.prompt, *self.settings.values()]
+
+
+def place(
+    tab: str,
+    names: Sequence[str],
+    *,
+    run: str,
+    drawer: str,
+    line: Callable[[], Any] | None = None,
+    first: Mapping[str, Callable[[], Any]] | None = None,
+) -> Card:
+    """Place a control card, inside its tab.
+
+    Args:
+        names: the settings in the drawer.
+        run, drawer: words of the button and of the drawer.
+        line: makes a widget that stands beside the prompt.
+        first: name -> what makes a widget of the tab's own, which a run reads before the settings; in the drawer.
+    """
+    with gr.Column(elem_id=f"{tab}-controls", elem_classes=["sd-controls"]):
+        with gr.Row(elem_classes=["sd-line"]):
+            prompt = gr.Textbox(
+                EXAMPLES[0].prompt,
+                label="Prompt",
+                lines=1,
+                max_lines=4,
+                elem_id=f"{tab}-prompt",
+                scale=5,
+                min_width=240,
+            )
+            beside = line() if line else None
+            run_button = gr.Button(run, variant="primary", elem_id=f"{tab}-run", scale=0, min_width=104)
+            stop = gr.Button("Stop", elem_id=f"{tab}-stop", scale=0, min_width=72)
+        with gr.Accordion(drawer, open=False, elem_id=f"{tab}-drawer", elem_classes=["sd-drawer"]) as accordion:
+            with gr.Row(elem_classes=["sd-examples"]):
+                for example in EXAMPLES:
+                    chip = gr.Button(example.flavour, size="sm", scale=0, min_width=60, elem_classes=["sd-chip-button"])
+                    chip.click(None, None, prompt, js=scripts.constant(example.prompt))
+            own = {name: make() for name, make in (first or {}).items()}
+            with gr.Row(elem_classes=["sd-settings"]):
+                settings = {name: widget(name, tab) for name in names}
+            missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)
+        unseen: dict[str, Any] = {"elem_classes": ["sd-unseen"]}
+        queue = gr.HTML("", elem_id=f"{tab}-queue", apply_default_css=False, **unseen)
+        cancel = gr.Button("Leave the queue", elem_id=f"{tab}-cancel", **unseen)
+        threads = gr.Textbox("", elem_id=f"{tab}-threads", label="Threads", **unseen)
+    return Card(
+        tab=tab,
+        prompt=prompt,
+        beside=beside,
+        settings={**own, **settings},
+        run=run_button,
+        stop=stop,
+        cancel=cancel,
+        threads=threads,
+        queue=queue,
+        drawer=accordion,
+        missing=missing,
+    )
+
+
+def wire(card: Card, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
+    """A button and a prompt that start a run, and a button that stops it. Every change of the controls is told to the
+    player, so that they and the stage agree."""
+    changes = [component.change for component in card.inputs]
+    gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, card.names))
+    running = gr.on(
+        [card.run.click, card.prompt.submit],
+        run,
+        [*card.inputs, card.threads],
+        player,
+        js=scripts.run(card.tab),
+        show_progress="minimal",
+        show_progress_on=card.queue,
+        concurrency_id="decode",
+        concurrency_limit=1,  # two decodes at once would measure each other
+        trigger_mode="once",
+        api_visibility="private",
+    )
+    card.stop.click(stop, None, None, **QUIET)
+    # The player presses it for a run that waits in the queue: Gradio then drops the event, here and on the server.
+    card.cancel.click(None, None, None, cancels=[running])
+
+
+def presets() -> gr.Dropdown:
+    """The list of presets."""
+    options = [*((item.label, str(i)) for i, item in enumerate(PRESETS)), ("Your own settings", CUSTOM)]
+    return gr.Dropdown(
+        options, value="0", label="Preset", filterable=False, scale=2, min_width=190, elem_id="live-preset"
+    )
+
+
+CUSTOM = "custom"
+"""What the list of presets says once a setting differs from the chosen one."""
+
+
+def preset_values(preset: Preset) -> dict[str, Any]:
+    """All settings of a preset but the pair, the seed and the length, which stay as they are."""
+    kept = {"pair", "seed", "max_new_tokens"}
+    return {name: shown(value) for name, value in preset.config.to_dict().items() if name not in kept}
 
 
 def shown(value: Any) -> Any:
@@ -118,19 +163,11 @@ def shown(value: Any) -> Any:
     return "" if value is None else value
 
 
-def unjudged(component: gr.components.Component) -> gr.components.Component:
-    """Let a widget pass on what it was given: ``DecodeConfig`` judges it, and a person gets a card.
-
-    Set on the instance, because Gradio writes a stub file beside every subclass of a component.
-    """
-    setattr(component, "preprocess", lambda payload: payload)  # noqa: B010 - not a typed attribute
-    return component
-
-
-def label(name: str) -> str:
-    """``γ  Draft window``: the symbol first, as everywhere on the page."""
-    meta = FIELDS[name].metadata
-    return f"{meta['symbol']}  {meta['label']}" if meta["symbol"] else str(meta["label"])
+def longest_window(pair: str, drafter: str) -> int:
+    """The largest γ that a drafter takes; the setting's own maximum where the drafter has none, or does not exist."""
+    most = int(SETTINGS["gamma"].high or 0)
+    specs = [spec for spec in PAIRS[pair].drafters if spec.name == drafter] if pair in PAIRS else []
+    return specs[0].fit(most) if specs else most
 
 
 def drafter_choices(pair: str) -> list[tuple[str, str]]:
@@ -144,39 +181,35 @@ def pair_choices(unavailable: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(spec.label, name) for name, spec in PAIRS.items() if name not in unavailable]
 
 
-def widget(name: str, prefix: str = "set") -> gr.components.Component:
-    """The widget of one setting, from its metadata. ``prefix`` begins its element id, which a page has once only.
+def widget(name: str, tab: str) -> gr.components.Component:
+    """The widget of one setting, made from the setting itself; its element id is ``tab-name``.
 
     Raises:
         KeyError: there is no such setting.
     """
-    item = FIELDS[name]
-    meta, kind = item.metadata, str(item.type)
-    common = {
-        "label": label(name),
-        "elem_id": f"{prefix}-{name}",
+    setting = SETTINGS[name]
+    common: dict[str, Any] = {
+        "label": setting.title,
+        "elem_id": f"{tab}-{name}",
         "elem_classes": ["sd-setting"],
-        "info": None if name in MAIN else meta["help"],
+        "info": setting.help,
         "min_width": 150,
     }
-    if kind == "bool":
-        return gr.Checkbox(value=item.default, **common)
-    if "None" in kind:  # a number box cannot be empty
-        return gr.Textbox("", placeholder="as the target", max_lines=1, **common)
-    if name in {"seed", "top_k"}:
-        return unjudged(gr.Number(value=item.default, **common))
-    if meta["low"] is not None:
-        low, high, step = meta["low"], meta["high"], meta["step"]
-        return unjudged(gr.Slider(minimum=low, maximum=high, step=step, value=item.default, buttons=[], **common))
-    choices = {
-        "pair": pair_choices({}),
-        "drafter": drafter_choices(str(FIELDS["pair"].default)),
-        "order": [(words, order.value) for order, words in ORDER_WORDS.items()],
-        "rule": [(words, rule.value) for rule, words in RULE_WORDS.items()],
-        "selection": [(words, selection.value) for selection, words in SELECTION_WORDS.items()],
-    }[name]
-    default = getattr(item.default, "value", item.default)
-    return unjudged(gr.Dropdown(choices=choices, value=default, filterable=False, **common))
+    first = PRESETS[0].config.to_dict()[name] if tab == "live" else getattr(setting.default, "value", setting.default)
+    if setting.kind is bool:
+        return gr.Checkbox(value=first, **common)
+    if name in TEXT_BOXES:
+        return gr.Textbox(shown(first), placeholder="as the target", max_lines=1, **common)
+    if name in NUMBER_BOXES:
+        return unjudged(gr.Number(value=first, **common))
+    if setting.low is not None:
+        opening = PRESETS[0].config
+        high = longest_window(opening.pair, opening.drafter) if name == "gamma" else setting.high
+        slider = gr.Slider(minimum=setting.low, maximum=high, step=setting.step, value=first, buttons=[], **common)
+        return unjudged(slider)
+    choices = [(option.label, option.value) for option in setting.choices]
+    choices = {"pair": pair_choices({}), "drafter": drafter_choices(str(SETTINGS["pair"].default))}.get(name, choices)
+    return unjudged(gr.Dropdown(choices=choices, value=first, filterable=False, **common))
 
 
 def check_prompt(prompt: object) -> str:
@@ -188,7 +221,7 @@ def check_prompt(prompt: object) -> str:
     text = check_text(prompt)
     if len(text) > LONGEST_PROMPT:
         raise ConfigError(
-            f"The prompt has {len(text):,} characters; the page takes at most {LONGEST_PROMPT:,}.",
+            f"The prompt has {len(text):,} characters; no context here holds more than {LONGEST_PROMPT:,}.",
             field="prompt",
             hint="Shorten it; the text is still in the box.",
         )
@@ -208,17 +241,5 @@ def check_settings(values: Mapping[str, Any]) -> DecodeConfig:
             field="pair",
             hint=f"Choose one of: {', '.join(PAIRS)}.",
         )
-    spec: PairSpec = PAIRS[config.pair]
-    spec.drafter(config.drafter)
+    PAIRS[config.pair].drafter(config.drafter)
     return config
-
-
-def from_query(query: Mapping[str, str]) -> tuple[str | None, DecodeConfig | None]:
-    """What a share link holds: a prompt and settings, each None if the link has none.
-
-    Raises:
-        ConfigError: the link holds a setting that does not work.
-    """
-    known = {name: query[name] for name in FIELDS if name in query}
-    prompt = query.get("prompt")
-    return prompt, check_settings(known) if known else None

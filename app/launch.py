@@ -1,4 +1,4 @@
-"""Starts the server: flags, theme, limits. Knows Gradio's switches and nothing about decoding."""
+"""Starts the server: flags, theme, limits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-QUEUE_SLEEP = 0.05
-"""Seconds between looks of Gradio's queue for a new event: what a run may wait at most before it starts."""
-PROGRESS_SLEEP = 1.0
-"""Seconds between its looks for the state of a ``gr.Progress``; the page has none."""
 DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
 
 
@@ -91,18 +87,14 @@ def serve(page: Any, **overrides: Any) -> Any:
     """Launch a built page the way this project does; ``overrides`` go to ``Blocks.launch``."""
     from starlette.middleware import Middleware
 
-    from app.build import STATIC, head
-    from app.early import EarlyScript
+    from app.gradio_patches import EarlyScript, calm_queue
+    from app.page import STATIC, head
 
     page.queue(max_size=64, default_concurrency_limit=8)
-    # By default the queue looks for new events a thousand times a second and for progress a hundred times, at 6 % of a
-    # core (measured) that the decode may be using.
-    queue = page._queue
-    queue.sleep_when_free = max(QUEUE_SLEEP, queue.sleep_when_free)
-    queue.progress_update_sleep_when_free = max(PROGRESS_SLEEP, queue.progress_update_sleep_when_free)
-    calm = (STATIC / "calm.js").read_text(encoding="utf-8")
+    calm_queue(page)
+    throttle = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
     options: dict[str, Any] = {
-        "app_kwargs": {"middleware": [Middleware(EarlyScript, script=calm)]},
+        "app_kwargs": {"middleware": [Middleware(EarlyScript, script=throttle)]},
         "theme": theme(),
         "head": head(),
         "footer_links": [],
@@ -125,15 +117,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    from app.engines import Engines
-    from app.gpu import is_lent
-    from app.remote import engines_elsewhere
-    from app.stubs import skip_stubs
+    from app.gradio_patches import skip_stubs
+    from app.run.engines import Engines
+    from app.run.gpu import is_lent
+    from app.run.process import engines_elsewhere
 
     engines = Engines() if is_lent() else engines_elsewhere()
     engines.prepare()  # the models load while the page is built, shown, and plays a recording
     skip_stubs()
-    from app.build import build  # imports Gradio, which takes seconds
+    from app.page import build  # imports Gradio, which takes seconds
 
     page = build(engines)
     serve(

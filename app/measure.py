@@ -1,4 +1,4 @@
-"""``python -m app.measure``: how soon the page is usable, and what it costs the clock. Knows a browser, no model.
+"""``python -m app.measure``: how soon the page is usable, and what it costs the clock.
 
 A real server, a real browser (Playwright's Python package and a Chromium on the PATH), the embedded pair. Undisturbed
 decodes with no page open, and the second run of a freshly opened page, take turns in changing order, so that drift of
@@ -25,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from app import controls, session
-from app.remote import Remote
+from app import controls
+from app.run.process import Remote
+from app.run.worker import two_lanes, warm_up_of
 from specdiff_core.provenance import provenance
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
@@ -35,15 +36,16 @@ from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import final
 
-LANES = session.LANES
+LANES = ("vanilla", "drafted")
 SIDES = ("alone", "attached")
 SETTLE = 500  # milliseconds: a page that was left is still being taken down
 PATIENCE = 120_000  # milliseconds
-PLAYING = "window.specdiff && window.specdiff.trace && window.specdiff.player.t > 0"
-HEARD = "window.specdiff.live && Object.values(window.specdiff.live.events).some((events) => events.length)"
-HEADER = "window.specdiff.trace.lanes.drafted.find((event) => event.kind === 'RunStarted')"
+LIVE = "window.specdiff.players.live"
+PLAYING = f"window.specdiff?.players.live?.trace && {LIVE}.player.t > 0"
+HEARD = f"{LIVE}.live && Object.values({LIVE}.live.events).some((events) => events.length)"
+HEADER = f"{LIVE}.trace.lanes.drafted.find((event) => event.kind === 'RunStarted')"
 STARTED = f"{HEADER}.started_at"
-RESULT = """Object.fromEntries(Object.entries(window.specdiff.trace.lanes).map(([name, events]) => {
+RESULT = """Object.fromEntries(Object.entries(window.specdiff.players.live.trace.lanes).map(([name, events]) => {
     const last = events.find((event) => event.kind === 'Finished');
     return [name, {seconds: last.seconds, ids: last.ids, waited: last.waited_seconds}];
 }))"""
@@ -107,23 +109,23 @@ def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
     """Press Run: seconds until an event of the run is on the page, and what its trace says at the end."""
     before = page.evaluate(STARTED)
     began = time.monotonic()
-    page.click("#sd-run")
+    page.click("#live-run")
     page.wait_for_function(HEARD, timeout=PATIENCE, polling=50)
     heard = time.monotonic() - began
     page.wait_for_function(
-        f"!window.specdiff.live && {STARTED} !== {json.dumps(before)}",
+        f"!{LIVE}.live && {STARTED} !== {json.dumps(before)}",
         timeout=PATIENCE,
         polling=500,  # by default it asks in every animation frame, and would measure itself
     )
-    page.evaluate("window.specdiff.player.pause()")  # the replay must not compete with the next measurement
+    page.evaluate(f"{LIVE}.player.pause()")  # the replay must not compete with the next measurement
     return heard, page.evaluate(RESULT)
 
 
 def undisturbed(engine: Decoder, prompt: str, config: DecodeConfig) -> dict[str, Any]:
     """Both lanes without narration, without a page; each after the same warm-up as on the page."""
     found = {}
-    for lane, settings in session.lanes_of(config).items():
-        last = final(engine.decode(prompt, settings, detail=False, warm_up=session.warm_up_of(lane)))
+    for lane, settings in two_lanes(config).items():
+        last = final(engine.decode(prompt, settings, detail=False, warm_up=warm_up_of(lane)))
         assert last is not None, "a decode ends with Finished or raises"
         found[lane] = {"seconds": last.seconds, "ids": list(last.ids), "waited": last.waited_seconds}
     return found

@@ -1,6 +1,5 @@
-"""The few lines of JavaScript that Gradio's own events run in the browser. Knows element ids, no decoding, no player.
-
-The player itself is ``app/static``; what stands here must be a string, because Gradio takes it as one.
+"""The few lines of JavaScript that Gradio's own events run in the browser. They must be strings, because Gradio takes
+them so; the player itself is ``app/static``.
 """
 
 from __future__ import annotations
@@ -8,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.html import json_for_script
+from app.content.html import json_for_script
 
 THEME = """() => {
   const dark = document.body.classList.toggle('dark');
@@ -30,54 +29,46 @@ _BOND = """(gamma, steps) => {
 KEEP_STEPS_BELOW_GAMMA = _BOND.replace("OWN", "steps").replace("BOUND", "min")
 KEEP_GAMMA_ABOVE_STEPS = _BOND.replace("OWN", "gamma").replace("BOUND", "max")
 
+_FIT = "(pair, drafter, gamma) => Math.min(gamma, LONGEST[pair]?.[drafter] ?? gamma)"
+
 _QUERY = """((names, values) => {
   const query = new URLSearchParams();
-  names.forEach((name, i) => { if (values[i] !== null && values[i] !== undefined) query.set(name, values[i]); });
+  names.forEach((name, i) => {
+    const value = values[i];
+    if (value !== null && value !== undefined && value !== '') query.set(name, value);
+  });
   return query;
 })"""
 
-_SHARE = """(...values) => {
-  const { live, race } = NAMES;
-  const racing = document.getElementById('race-controls')?.offsetParent;
-  const [names, own] = racing ? [race, values.slice(live.length)] : [live, values];
-  const query = QUERY(names, own);
-  const address = location.pathname + '?' + query;
+_SHARE = """() => {
   const button = document.getElementById('sd-share');
   const say = (words) => {
     button.textContent = words;
     setTimeout(() => { button.textContent = 'Share link'; }, 2200);
   };
+  const racing = document.getElementById('race-controls')?.offsetParent;
+  const query = (window.specdiffAsked ?? {})[racing ? 'race' : 'live'] ?? '';
+  const address = location.pathname + '?' + query;
   if (address.length > 8000) { say('Prompt too long'); return; }
   history.replaceState(null, '', address);
-  if (window.parent !== window) window.parent.postMessage({ queryString: query.toString() }, 'https://huggingface.co');
+  if (window.parent !== window) window.parent.postMessage({ queryString: query }, 'https://huggingface.co');
   const fallback = () => say('Link in address bar');
   if (navigator.clipboard) navigator.clipboard.writeText(location.href).then(() => say('Link copied'), fallback);
   else fallback();
 }"""
 
+_CONTROLS = """(...values) => {
+  const asked = QUERY(NAMES, values).toString();
+  (window.specdiffAsked ??= {})[TAB] = asked;
+  window.specdiff?.players[TAB]?.controls(asked);
+}"""
 
-def constant(value: Any) -> str:
-    """A function that returns a value."""
-    return f"() => {json_for_script(value)}"
-
-
-def share(names: Mapping[str, Sequence[str]]) -> str:
-    """Put the prompt and every setting of the tab on screen into the address, and copy it (inside a Space, tell the
-    frame around it). ``names`` are those of Live's values, which come first, and of Race's."""
-    known = json_for_script({tab: list(own) for tab, own in names.items()})
-    return _SHARE.replace("QUERY", _QUERY).replace("NAMES", known)
-
-
-def remember(prefix: str, names: Sequence[str]) -> str:
-    """Keep what a run was asked for, as its link holds it, under the ``prefix`` of the player's controls: a page that
-    loses its server is reloaded (app/static/app.js)."""
-    keep = "(...values) => { (window.specdiffAsked ??= {})[PREFIX] = QUERY(NAMES, values).toString(); }"
-    return (
-        keep.replace("QUERY", _QUERY)
-        .replace("PREFIX", json_for_script(prefix))
-        .replace("NAMES", json_for_script(list(names)))
-    )
-
+_RUN = """(...values) => {
+  const player = window.specdiff?.players[TAB];
+  const threads = player?.threads ?? '';
+  if (player) player.threads = null;
+  return [...values.slice(0, -1), String(threads)];
+}"""
 
 _CHOOSE = """(index, pair, ...values) => {
   const chosen = OPTIONS[index];
@@ -87,11 +78,41 @@ _CHOOSE = """(index, pair, ...values) => {
 }"""
 
 
+def constant(value: Any) -> str:
+    """A function that returns a value."""
+    return f"() => {json_for_script(value)}"
+
+
+SHARE = _SHARE
+"""Put the prompt and every setting of the tab on screen into the address, and copy it (inside a Space, also tell the
+frame around it)."""
+
+
+def controls(tab: str, names: Sequence[str]) -> str:
+    """Tell the player what the controls ask for, as a link holds it. The same words make share links, and a page that
+    loses its server is reloaded with them."""
+    return (
+        _CONTROLS.replace("QUERY", _QUERY)
+        .replace("NAMES", json_for_script(list(names)))
+        .replace("TAB", json_for_script(tab))
+    )
+
+
+def run(tab: str) -> str:
+    """A run's values, the last of which is the number of threads that the player wants for this run."""
+    return _RUN.replace("TAB", json_for_script(tab))
+
+
 def choose(options: Sequence[dict[str, Any]], drafters: Mapping[str, Sequence[str]]) -> str:
     """From the index of an option, the pair, and the values on the page to the option's values, in order.
 
     No option of that index, or a drafter that the pair has not: what is on the page stays. Gradio tells of a choice
     also when somebody only passes by the list; that is harmless, because a setting that is changed takes the list's
-    own value away (see :data:`app.build.CUSTOM`).
+    own value away (see :data:`app.controls.CUSTOM`).
     """
     return _CHOOSE.replace("OPTIONS", json_for_script(list(options))).replace("DRAFTERS", json_for_script(drafters))
+
+
+def fit(longest: Mapping[str, Mapping[str, int]]) -> str:
+    """From pair, drafter and γ to a γ that the drafter takes: asked here, where a preset may just have set it."""
+    return _FIT.replace("LONGEST", json_for_script(longest))

@@ -22,7 +22,7 @@ from specdiff_core.decoding.controller import Auto, Fixed
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.drafters.base import Drafter
-from specdiff_core.models.device import device_name
+from specdiff_core.models.device import cpu_threads, device_name
 from specdiff_core.models.target import Target
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, is_memory, no_memory
@@ -97,15 +97,13 @@ class Engine:
         grain: str = "step",
         stop: Stop | None = None,
         warm_up: float | None = None,
+        threads: int | None = None,
         clock: DeviceClock | None = None,
     ) -> Iterator[Event]:
-        """Decode ``prompt``: RunStarted, the loop's events with the text of their ids, Finished.
+        """Decode ``prompt``: RunStarted, the loop's events with the text of their ids, Finished. The arguments are
+        those of :class:`~specdiff_core.schema.decoder.Decoder`.
 
         Args:
-            detail: emit every step, or only what metrics need.
-            grain: how finely the clock synchronises (``step`` or ``total``).
-            stop: when set, the run ends with reason ``stopped`` before the next pass.
-            warm_up: seconds for which the first tokens are decoded off the clock, once at least, behind RunStarted.
             clock: replaces the device clock (golden traces).
 
         Raises:
@@ -142,14 +140,15 @@ class Engine:
             detail=detail,
             stopped=stopped,
         )
-        header = self._header(prompt, ids, config, clock)
-        events = self._worded(header, warm, loop)
-        try:
-            yield from with_pieces(events, self.pair.tokenizer) if detail else events
-        except (MemoryError, RuntimeError) as error:
-            if is_memory(error):
-                raise no_memory() from error
-            raise
+        with cpu_threads(threads):
+            header = self._header(prompt, ids, config, clock)
+            events = self._worded(header, warm, loop)
+            try:
+                yield from with_pieces(events, self.pair.tokenizer) if detail else events
+            except (MemoryError, RuntimeError) as error:
+                if is_memory(error):
+                    raise no_memory() from error
+                raise
 
     def _header(self, prompt: str, ids: tuple[int, ...], config: DecodeConfig, clock: DeviceClock) -> RunStarted:
         spec, placement = self.pair.spec, self.pair.placement
@@ -181,7 +180,7 @@ class Engine:
         before = None if cuda else _waited()  # whoever takes the header may take long
         for event in loop:
             if isinstance(event, Finished):
-                text = self.pair.tokenizer.decode(event.ids, skip_special_tokens=True)
+                text = self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)
                 peak = torch.cuda.max_memory_allocated() if cuda else _resident_peak()
                 after = None if before is None else _waited()
                 waited = None if before is None or after is None else max(0.0, after - before)

@@ -1,4 +1,4 @@
-"""Where a result comes from: code, versions, hardware, date, command. Knows no host name, no user, no folder."""
+"""Where a result comes from: code, versions, hardware, date and command, but no host, user or folder."""
 
 from __future__ import annotations
 
@@ -10,22 +10,47 @@ import subprocess
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 
 
-def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> dict[str, Any]:
-    """Plain values for the head of a result; ``argv`` went to ``python -m module``."""
+class GitState(TypedDict):
+    """``commit`` is empty outside a repository; ``dirty``: tracked files differ from it."""
+
+    commit: str
+    dirty: bool
+
+
+class _Always(GitState):
+    date: str  # UTC, ISO 8601
+    command: str
+    cpu: str
+    cores: int
+    gpu: str  # empty where there is none
+    system: str
+    versions: dict[str, str]
+
+
+class Provenance(_Always, total=False):
+    """Plain values for the head of a result; some writers leave out what only torch could say."""
+
+    threads: int
+    instruction_set: str  # of the processor, as torch uses it
+
+
+def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> Provenance:
+    """Of this process; ``argv`` went to ``python -m module``."""
     import torch
 
-    from specdiff_core.models.device import processor  # knows torch; who only asks for the commit need not
+    from specdiff_core.models.device import processor
 
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="minutes"),
         "command": command(argv, module),
         **git_state(),
         "cpu": processor(),
+        "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count() or 0,
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
@@ -44,8 +69,8 @@ def _without_folders(word: str) -> str:
     return f"{flag}{equals}{Path(value).name}" if os.path.isabs(value) else word
 
 
-def git_state(folder: Path | None = None) -> dict[str, Any]:
-    """``commit`` (empty outside a repository) and ``dirty``: whether tracked files differ from it."""
+def git_state(folder: Path | None = None) -> GitState:
+    """The commit of the repository that holds ``folder``, by default this package."""
     where = folder or Path(__file__).resolve().parent
 
     def git(*words: str) -> str:
@@ -57,7 +82,7 @@ def git_state(folder: Path | None = None) -> dict[str, Any]:
             "commit": git("rev-parse", "--short=12", "HEAD"),
             "dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
         }
-    except (OSError, subprocess.SubprocessError):  # no git, or not a clone: say so by an empty commit
+    except (OSError, subprocess.SubprocessError):  # no git, or not a clone
         return {"commit": "", "dirty": False}
 
 

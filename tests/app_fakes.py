@@ -5,10 +5,13 @@ Its events have the real shapes, so that the page cannot tell the difference; it
 
 from __future__ import annotations
 
+import base64
+import json
 import random
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from specdiff_core.schema.events import (
     Candidate,
@@ -27,6 +30,7 @@ from specdiff_core.schema.events import (
     Verified,
 )
 from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import Trace, read_trace
 
 TEXT = (
     "Once upon a time , a small lighthouse stood on a rocky island . Every evening , an old keeper named Tom climbed "
@@ -55,6 +59,7 @@ class FakeDecoder:
         self.stopped = threading.Event()  # set when a decode saw its stop event
         self.calls: list[tuple[str, DecodeConfig]] = []
         self.warm_ups: list[float | None] = []  # of each call
+        self.threads: list[int | None] = []  # of each call
 
     def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
         """Take as long as a warm-up."""
@@ -71,10 +76,12 @@ class FakeDecoder:
         grain: str = "step",
         stop: threading.Event | None = None,
         warm_up: float | None = None,
+        threads: int | None = None,
     ) -> Iterator[Event]:
         """Yield a whole run of invented events."""
         self.calls.append((prompt, config))
         self.warm_ups.append(warm_up)
+        self.threads.append(threads)
         rng, now = random.Random(config.seed), 0.0
         by = {"prefill": 0.004, "draft": 0.0, "score": 0.0, "verify": 0.0}
         yield PiecesSeen(pieces=dict(enumerate(VOCABULARY)))
@@ -86,7 +93,7 @@ class FakeDecoder:
             device="no device (test double)",
             dtype="none",
             reason="invented numbers for a test",
-            threads=1,
+            threads=threads or 2,
             versions={"fake": "1"},
             grain=grain,
             lossless=config.rule.lossless,
@@ -214,3 +221,17 @@ class FakeDecoder:
 def round_to(value: float) -> float:
     """Seven digits, as the core writes them."""
     return float(f"{value:.7g}")
+
+
+def frames(generator: Iterator[str]) -> list[dict[str, Any]]:
+    """Distinct frames of a run, as the browser sees them: an equal value fires nothing."""
+    seen: list[str] = []
+    for value in generator:
+        if not seen or value != seen[-1]:
+            seen.append(value)
+    return [json.loads(value) for value in seen]
+
+
+def unpack(text: str) -> Trace:
+    """The trace in a frame."""
+    return read_trace(base64.b64decode(text))

@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+import functools
+import itertools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, TypeVar
 
+import pytest
 import torch
 from torch import Tensor
 
 from specdiff_core.maths.randomness import Candidates
 
+Value = TypeVar("Value")
 Result = TypeVar("Result", bound=Hashable)
 
 
@@ -24,6 +28,7 @@ class Branches:
         self.taken: list[int] = []
         self.widths: list[int] = []
         self.weight = 1.0
+        self.drawn = 1.0  # the part of ``weight`` that comes from drawn tokens
 
     def _branch(self, weights: Sequence[float]) -> int:
         depth = len(self.taken)
@@ -38,7 +43,9 @@ class Branches:
         chosen = []
         for row in probs.tolist():
             support = [(i, w) for i, w in enumerate(row) if w > 0.0]
-            chosen.append(support[self._branch([w for _, w in support])][0])
+            place, probability = support[self._branch([w for _, w in support])]
+            chosen.append(place)
+            self.drawn *= probability
         return torch.tensor(chosen, dtype=torch.long)
 
     def accept(self, threshold: float) -> tuple[bool, float]:
@@ -54,19 +61,50 @@ class Branches:
         return self._branch([1.0 / count] * count)
 
 
-def outcomes(experiment: Callable[[Branches], Result]) -> dict[Result, float]:
-    """The exact law of ``experiment``'s result."""
-    law: dict[Result, float] = {}
+class OneStream:
+    """Stands for ``Streams``: every stream of a run is the one sampler."""
+
+    def __init__(self, sampler: Branches) -> None:
+        self._sampler = sampler
+
+    def __call__(self, seed: int, *, shared: bool) -> OneStream:
+        return self
+
+    def draft(self, round: int) -> Branches:
+        return self._sampler
+
+    def verify(self, round: int) -> Branches:
+        return self._sampler
+
+
+def walked(experiment: Callable[[Branches], Value]) -> Iterator[tuple[Value, float]]:
+    """The result of every branch of ``experiment``, and its probability."""
     path: list[int] | None = []
     while path is not None:
         sampler = Branches(path)
         result = experiment(sampler)
-        law[result] = law.get(result, 0.0) + sampler.weight
+        yield result, sampler.weight
         path = None
         for depth in reversed(range(len(sampler.taken))):
             if sampler.taken[depth] + 1 < sampler.widths[depth]:
                 path = [*sampler.taken[:depth], sampler.taken[depth] + 1]
                 break
+
+
+def outcomes(experiment: Callable[[Branches], Result]) -> dict[Result, float]:
+    """The exact law of ``experiment``'s result."""
+    law: dict[Result, float] = {}
+    for result, weight in walked(experiment):
+        law[result] = law.get(result, 0.0) + weight
+    return law
+
+
+def in_turn(first: Callable[[Branches], Value], second: Callable[[Value, Branches], Result]) -> dict[Result, float]:
+    """The exact law of ``second(first(sampler), sampler)``. ``first`` runs once for each branch of its own."""
+    law: dict[Result, float] = {}
+    for value, weight in walked(first):
+        for result, more in walked(functools.partial(second, value)):
+            law[result] = law.get(result, 0.0) + weight * more
     return law
 
 
@@ -92,3 +130,23 @@ def chain(
 
 def total_variation(left: dict[tuple[int, ...], float], right: dict[tuple[int, ...], float]) -> float:
     return 0.5 * sum(abs(left.get(key, 0.0) - right.get(key, 0.0)) for key in {*left, *right})
+
+
+def spread(*lists: Sequence[Any], held: int = 2) -> list[Any]:
+    """The product of ``lists`` as parameters of a test. By default a part of it runs that holds every combination of
+    the values of any ``held`` lists; the rest is marked slow."""
+    cells = list(itertools.product(*(range(len(values)) for values in lists)))
+    places = list(itertools.combinations(range(len(lists)), held))
+    holds = {cell: {(place, tuple(cell[i] for i in place)) for place in places} for cell in cells}
+    missing, chosen = set().union(*holds.values()), set()
+    while missing:
+        best = max(cells, key=lambda cell: len(holds[cell] & missing))  # the first of equals
+        chosen.add(best)
+        missing -= holds[best]
+    return [
+        pytest.param(
+            *(values[i] for values, i in zip(lists, cell, strict=True)),
+            marks=() if cell in chosen else pytest.mark.slow,
+        )
+        for cell in cells
+    ]

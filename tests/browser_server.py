@@ -1,6 +1,7 @@
-"""Serves the real page with a scripted decoder, for the browser tests: ``browser_server.py PORT FOLDER``.
+"""Serves the real page with a scripted decoder, for the browser tests: ``browser_server.py PORT FOLDER [bare]``.
 
 The prompt chooses the pace: "slow" runs take seconds. Decodes that saw their stop event append to FOLDER/stopped.
+``bare``: without any recording.
 """
 
 from __future__ import annotations
@@ -18,17 +19,23 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from app_fakes import FakeDecoder  # noqa: E402 - the paths above make these importable
+from compare_fakes import store_sweep  # noqa: E402
 
-from app.build import build  # noqa: E402
 from app.launch import serve  # noqa: E402
+from app.page import build  # noqa: E402
+from app.recordings import Recording, record  # noqa: E402
+from specdiff_core.bench.comparison import build_showcase, open_stored, write_showcase  # noqa: E402
 from specdiff_core.schema.errors import OutOfMemory, WeightsError  # noqa: E402
 from specdiff_core.schema.events import DenoiseStep, Event, PiecesSeen  # noqa: E402
 from specdiff_core.schema.settings import DecodeConfig  # noqa: E402
 from specdiff_core.schema.trace import write_trace  # noqa: E402
 
+MEASURED = 0.012
+"""Seconds for a pass of a comparison's run, so that a person could press Stop."""
+
 
 class Scripted(FakeDecoder):
-    """A decoder that takes its pace and its failures from the prompt."""
+    """A decoder that takes its pace and its failures from the prompt and the settings."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -40,37 +47,44 @@ class Scripted(FakeDecoder):
         fail = RuntimeError("internal secret") if "unexpected" in prompt else fail
         if "broken lane" in prompt and config.drafter == "mdlm":
             raise WeightsError("assets/embedded/mdlm/model.safetensors is missing.", hint="Restore the folder.")
-        waiting = 0.9 if "crowded" in prompt else 0.02
-        inner = FakeDecoder(pace=0.05 if "slow" in prompt else 0.0, fail=fail, waiting=waiting)
+        compared = config.ignore_eos  # only the runs of a comparison ask for it here
+        if compared and config.num_drafts > 1:
+            raise OutOfMemory("The device ran out of memory.", hint="Draw fewer drafts.")
+        waiting = 0.9 if "crowded" in prompt and options.get("threads") != 1 else 0.02
+        pace = 0.05 if "slow" in prompt else MEASURED if compared else 0.0
+        inner = FakeDecoder(pace=pace, fail=fail, waiting=waiting)
         yield from inner.decode(prompt, config, **options)
         if inner.stopped.is_set():
             with (self.folder / "stopped").open("a", encoding="utf-8") as log:
                 log.write(f"{prompt}\n")
 
 
+def scripted(recording: Recording) -> dict[str, list[Event]]:
+    """What a recording holds."""
+    prompt = recording.asked["prompt"]
+    return {lane: list(FakeDecoder().decode(prompt, config)) for lane, config in recording.plan().items()}
+
+
 def main() -> None:
     """Serve until killed."""
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
-    config = DecodeConfig(gamma=6, steps=3, temperature=0.8, max_new_tokens=40)
-    vanilla = DecodeConfig(**{**config.to_dict(), "drafter": "none"})
-    lanes = {
-        "vanilla": list(FakeDecoder().decode("Once", vanilla)),
-        "drafted": list(FakeDecoder().decode("Once", config)),
-    }
-    write_trace(folder / "opening.jsonl.gz", lanes, title="A test recording")
-    second = {"drafted": list(FakeDecoder().decode("Twice", config))}
-    write_trace(folder / "another.jsonl.gz", second, title="A second recording")
-
-    silent = [event for event in lanes["drafted"] if not isinstance(event, (DenoiseStep, PiecesSeen))]
-    bench = {"vanilla": lanes["vanilla"], "mdlm/4/1": lanes["drafted"], "block/9/1": silent}
-    write_trace(folder / "bench" / "race.jsonl.gz", bench, title="A race of the bench")
+    traces, compared = folder / "traces", folder / "compare"
+    if "bare" not in sys.argv:
+        record(traces, scripted)
+        stored = [open_stored(store_sweep(folder, temperature)) for temperature in (0.0, 1.0)]
+        write_showcase(compared, build_showcase(stored))
+    run = list(FakeDecoder().decode("Once", DecodeConfig(gamma=6, steps=3, max_new_tokens=40)))
+    vanilla = list(FakeDecoder().decode("Once", DecodeConfig(drafter="none", max_new_tokens=40)))
+    silent = [event for event in run if not isinstance(event, (DenoiseStep, PiecesSeen))]
+    bench = {"vanilla": vanilla, "mdlm/4/1": run, "block/9/1": silent}
+    write_trace(traces / "bench" / "race.jsonl.gz", bench, title="A race of the bench")
 
     def factory(pair: str, drafter: str, progress: Any) -> Scripted:
         progress("Loading a pretend model")
-        time.sleep(0.3)
+        time.sleep(0.05)
         return Scripted(folder)
 
-    serve(build(factory, folder), server_name="127.0.0.1", server_port=port, quiet=True)
+    serve(build(factory, traces, compared), server_name="127.0.0.1", server_port=port, quiet=True)
 
 
 if __name__ == "__main__":

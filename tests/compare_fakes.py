@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from app_fakes import FakeDecoder
 
-from specdiff_core.bench.cells import BASELINE, Cell
 from specdiff_core.bench.prompts import Prompt
-from specdiff_core.bench.reading import count_flavours
-from specdiff_core.bench.report import report
+from specdiff_core.bench.report import sweep_result
+from specdiff_core.bench.settings import BASELINE, BenchSetting
+from specdiff_core.bench.store import Traces, write_result
 from specdiff_core.bench.sweep import sweep
-from specdiff_core.bench.traces import Traces
+from specdiff_core.provenance import Provenance
 from specdiff_core.schema.settings import DecodeConfig
 
-CELLS = (
+SETTINGS = (
     BASELINE,
-    Cell("block", 4, 1),
-    Cell("block", 9, 1),
-    Cell("block", 9, 1, 9),
-    Cell("autoregressive", 4, 4),
-    Cell("mdlm_streak", 9, 1, 0, 4),
-    Cell("mdlm", 4, 1, 9),
+    BenchSetting("block", 4, 1),
+    BenchSetting("block", 9, 1),
+    BenchSetting("block", 9, 1, 9),
+    BenchSetting("autoregressive", 4, 4),
+    BenchSetting("mdlm_streak", 9, 1, 0, 4),
+    BenchSetting("mdlm", 4, 1, 9),
 )
 FLAVOURS = ("code", "stories")
-ORIGIN = {
+ORIGIN: Provenance = {
     "date": "2026-01-02T03:04+00:00",
-    "command": "python -m specdiff_core bench --json sweep.json",
+    "command": "python -m specdiff_core bench sweep --json sweep.json",
     "commit": "0123456789ab",
     "dirty": False,
     "cpu": "A test processor",
@@ -42,9 +40,14 @@ ORIGIN = {
 
 
 def store_sweep(
-    folder: Path, temperature: float, *, cells: Sequence[Cell] = CELLS, per_flavour: int = 3, repeats: int = 1
+    folder: Path,
+    temperature: float,
+    *,
+    settings: Sequence[BenchSetting] = SETTINGS,
+    per_flavour: int = 3,
+    repeats: int = 1,
 ) -> Path:
-    """Measure and store one sweep as ``bench --json --traces`` does; the path of its result."""
+    """Measure and store one sweep as ``bench sweep --json --traces`` does; the path of its result."""
     prompts = [
         Prompt(id=f"{flavour}-{number}", flavour=flavour, prompt=f"A prompt {number} of {flavour}")
         for flavour in FLAVOURS
@@ -53,16 +56,6 @@ def store_sweep(
     base = DecodeConfig(max_new_tokens=24, ignore_eos=True, temperature=temperature)
     path, traces = folder / f"t{temperature:g}.json", Traces(folder / f"traces-{temperature:g}")
     rows = path.with_suffix(".rows.jsonl")
-    *_, (_, _, log) = sweep(FakeDecoder(), prompts, cells, base, repeats=repeats, path=rows, traces=traces)
-    result: dict[str, Any] = {
-        **log.header,
-        "schema": 1,
-        "provenance": ORIGIN,
-        "sessions": 1,
-        "prompts": count_flavours(prompts),
-        "cells": report(log.rows),
-        "repeats": repeats,
-        "traces": traces.folder.name,
-    }
-    path.write_text(json.dumps(result), encoding="utf-8")
+    *_, (_, _, log) = sweep(FakeDecoder(), prompts, settings, base, repeats=repeats, path=rows, traces=traces)
+    write_result(path, sweep_result(log, ORIGIN, traces=traces.folder.name))
     return path

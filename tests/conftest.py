@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -17,3 +22,40 @@ hypothesis.settings.load_profile("lab")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden from this run")
+
+
+@pytest.fixture(scope="module")
+def event_loops() -> Iterator[None]:
+    """Gradio 6 leaves an event loop behind for every Blocks that never launches; collect them without a warning."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the scripted page writes."""
+    return tmp_path_factory.mktemp("page")
+
+
+@pytest.fixture(scope="session")
+def address(folder: Path) -> Iterator[str]:
+    """A server of the scripted page, one for all tests of a process."""
+    from tests.browsing import serving
+
+    with serving(folder) as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A Chromium, one for all tests of a process."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.browsing import CHROMIUM, FLAGS
+
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import gc
 import json
 import subprocess
 import sys
 import threading
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,11 @@ from typing import Any
 import pytest
 from app_fakes import FakeDecoder
 
-from app import build, compare, compare_work
-from app.session import Stops
-from specdiff_core.bench.showcase import build_showcase, open_stored, write_showcase
+from app import page
+from app.run import comparison
+from app.run.session import Stops
+from app.tabs import compare
+from specdiff_core.bench.comparison import build_showcase, open_stored, write_showcase
 from specdiff_core.schema.errors import ConfigError, OutOfMemory
 from specdiff_core.schema.events import Event, Finished
 from specdiff_core.schema.metrics import fold
@@ -29,16 +29,10 @@ from tests.compare_fakes import store_sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 CHOICE = {"methods": ["dflash", "prompt_lookup"], "prompts": 1, "repeats": 1, "temperature": 0.0}
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-
-
-@pytest.fixture(autouse=True)
-def _collect_event_loops() -> Iterator[None]:
-    """Gradio 6 leaves an event loop behind for every Blocks that never launches; collect it without a warning."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+pytestmark = [
+    pytest.mark.usefixtures("event_loops"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 
 def factory(decoder: Any) -> Any:
@@ -47,7 +41,7 @@ def factory(decoder: Any) -> Any:
 
 def frames(decoder: Any, values: dict[str, Any] = CHOICE, **options: Any) -> list[dict[str, Any]]:
     """All frames that differ."""
-    told = compare_work.stream(factory(decoder), values, stops=Stops(), session="one", **options)
+    told = comparison.stream(factory(decoder), values, stops=Stops(), name="one", **options)
     return [json.loads(text) for text in dict.fromkeys(told)]
 
 
@@ -59,7 +53,7 @@ def test_the_result_is_that_of_the_bench() -> None:
     assert table["prompts"] == {"dialogue": 1, "stories": 1, "math": 1, "code": 1}
     assert [cell["group"] for cell in table["cells"]] == ["none/window", "block/window", "prompt_lookup/window"]
     assert table["origin"]["device"] == "no device (test double)"
-    measured = [config for _, config in decoder.calls if config.max_new_tokens == compare_work.TOKENS]
+    measured = [config for _, config in decoder.calls if config.max_new_tokens == comparison.TOKENS]
     assert len(measured) == 12
     assert all(config.ignore_eos for config in measured)
     for flavour, race in table["races"].items():
@@ -99,13 +93,13 @@ def test_a_method_that_cannot_be_used_is_left_out_with_its_reason() -> None:
         asked.append(drafter)
         return decoder
 
-    told = compare_work.stream(make, CHOICE, stops=Stops(), session="one")
+    told = comparison.stream(make, CHOICE, stops=Stops(), name="one")
     last = json.loads(list(told)[-1])
     assert (last["phase"], last["count"]) == ("finished", 8) and set(asked) == {"none"}
     (table,) = last["comparison"]["tables"]
     assert [cell["group"] for cell in table["cells"]] == ["none/window", "prompt_lookup/window"]
     assert table["left_out"] == ["Block diffusion (DFlash): The drafter 'block' is not available: no file."]
-    tried = [config for _, config in decoder.calls if config.max_new_tokens == compare_work.PROBE]
+    tried = [config for _, config in decoder.calls if config.max_new_tokens == comparison.PROBE]
     assert [config.drafter for config in tried] == ["prompt_lookup"]
     alone = frames(Lacking("block", "prompt_lookup"))[-1]
     assert alone["card"]["code"] == "config" and "not available" in alone["card"]["message"]
@@ -115,22 +109,22 @@ def test_a_method_that_cannot_be_used_is_left_out_with_its_reason() -> None:
 def test_methods_are_told_apart_by_all_their_settings() -> None:
     base = DecodeConfig()
     changes = ({}, {"auto": True}, {"gamma": 4}, {"tree_nodes": 9}, {"num_drafts": 2})
-    assert len({compare_work.use_of(dataclasses.replace(base, **change)) for change in changes}) == len(changes)
+    assert len({comparison.use_of(dataclasses.replace(base, **change)) for change in changes}) == len(changes)
 
 
 def test_nobody_is_told_what_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed tab: what was measured is neither folded nor packed."""
-    work: list[compare_work.Measurement] = []
+    work: list[comparison.Measurement] = []
     folded: list[bool] = []
-    start = compare_work.Measurement.start
+    start = comparison.Measurement.start
 
-    def kept(self: compare_work.Measurement) -> None:
+    def kept(self: comparison.Measurement) -> None:
         work.append(self)
         start(self)
 
-    monkeypatch.setattr(compare_work.Measurement, "start", kept)
-    monkeypatch.setattr(compare_work.Measurement, "_fold", lambda *_: folded.append(True))
-    told = compare_work.stream(factory(FakeDecoder(pace=0.01)), CHOICE, stops=Stops(), session="me")
+    monkeypatch.setattr(comparison.Measurement, "start", kept)
+    monkeypatch.setattr(comparison.Measurement, "_fold", lambda *_: folded.append(True))
+    told = comparison.stream(factory(FakeDecoder(pace=0.01)), CHOICE, stops=Stops(), name="me")
     for _ in told:
         if work and work[0].count > 2:
             break
@@ -170,7 +164,7 @@ class UntilStopped(FakeDecoder):
         self.stop_at, self.counted, self.pressed = stop_at, 0, threading.Event()
 
     def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
-        if config.max_new_tokens == compare_work.TOKENS:
+        if config.max_new_tokens == comparison.TOKENS:
             self.counted += 1
             if self.counted == self.stop_at:
                 options["stop"].set()
@@ -200,7 +194,7 @@ def test_stopped_too_early_there_is_nothing_to_show() -> None:
 def test_stop_by_session_and_a_closed_tab() -> None:
     for end in ("stop", "close"):
         decoder, stops = FakeDecoder(pace=0.02), Stops()
-        told = compare_work.stream(factory(decoder), CHOICE, stops=stops, session="me")
+        told = comparison.stream(factory(decoder), CHOICE, stops=stops, name="me")
         for text in told:
             if json.loads(text)["phase"] in ("warming", "measuring"):
                 break
@@ -258,8 +252,8 @@ def test_the_server_measures_without_torch() -> None:
     """The sweep runs where the page is served; models live in another process."""
     code = (
         "import sys; sys.path[:0] = ['tests']; from app_fakes import FakeDecoder;"
-        "from app import compare_work as w; from app.session import Stops;"
-        f"told = list(w.stream(lambda *a: FakeDecoder(), {CHOICE!r}, stops=Stops(), session='x'));"
+        "from app.run import comparison as w; from app.run.session import Stops;"
+        f"told = list(w.stream(lambda *a: FakeDecoder(), {CHOICE!r}, stops=Stops(), name='x'));"
         "assert 'comparison' in told[-1], told[-1][:500];"
         "print([m for m in ('torch', 'transformers') if m in sys.modules])"
     )
@@ -272,8 +266,8 @@ def test_the_server_measures_without_torch() -> None:
 
 def test_the_page_opens_with_and_without_a_recording(tmp_path: Path) -> None:
     def script(folder: Path) -> str:
-        page = build.build(factory(FakeDecoder()), compared=folder)
-        found = [block for block in page.blocks.values() if getattr(block, "elem_id", "") == "sd-compare"]
+        built = page.build(factory(FakeDecoder()), compared=folder)
+        found = [block for block in built.blocks.values() if getattr(block, "elem_id", "") == "compare-player"]
         assert len(found) == 1
         return str(found[0].js_on_load)  # type: ignore[attr-defined]
 
@@ -285,8 +279,8 @@ def test_the_page_opens_with_and_without_a_recording(tmp_path: Path) -> None:
 
 
 def test_the_measurement_queues_with_every_other_decode() -> None:
-    page = build.build(factory(FakeDecoder()))
-    functions = [fn for fn in page.fns.values() if fn.concurrency_id == "decode"]
+    built = page.build(factory(FakeDecoder()))
+    functions = [fn for fn in built.fns.values() if fn.concurrency_id == "decode"]
     assert len(functions) >= 3
     assert {fn.concurrency_limit for fn in functions} == {1}
     assert compare.COMPARE.name == "compare"
@@ -294,7 +288,7 @@ def test_the_measurement_queues_with_every_other_decode() -> None:
 
 def test_the_tab_hears_of_every_end() -> None:
     """A refusal or a lost connection brings no frame: Gradio's own events tell the tab."""
-    page = build.build(factory(FakeDecoder()))
-    told = [fn for fn in page.fns.values() if fn.js == compare.ENDED]
+    built = page.build(factory(FakeDecoder()))
+    told = [fn for fn in built.fns.values() if fn.js == compare.ENDED]
     assert sorted(fn.trigger_only_on_failure for fn in told) == [False, True]
     assert all(fn.trigger_after is not None for fn in told)

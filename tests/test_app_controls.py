@@ -2,35 +2,56 @@
 
 from __future__ import annotations
 
+import re
+
+import gradio as gr
 import pytest
 
 from app import controls
+from app.content.examples import EXAMPLES, PRESETS, Preset
+from app.tabs import live, race
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.methods import METHODS, find_method
 from specdiff_core.schema.pairs import PAIRS
-from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
 DEFAULTS = DecodeConfig().to_dict()
 
 
-@pytest.mark.parametrize("name", list(controls.FIELDS))
-def test_every_setting_has_a_widget_that_starts_at_its_default(name: str) -> None:
-    """What the page shows at first is what DecodeConfig() would run."""
-    widget = controls.widget(name)
-    value = None if widget.value == "" else widget.value
-    assert DecodeConfig.parse({**DEFAULTS, name: value}).to_dict() == DEFAULTS
-    assert controls.FIELDS[name].metadata["label"] in widget.label
+@pytest.mark.parametrize("name", list(SETTINGS))
+def test_every_setting_has_a_widget_that_shows_the_opening_value(name: str) -> None:
+    """Live opens on its first preset, Race on the defaults; γ ends where the opening drafter's window does."""
+    for tab, opening in (("live", PRESETS[0].config.to_dict()), ("race", DEFAULTS)):
+        widget = controls.widget(name, tab)
+        assert SETTINGS[name].read(widget.value) == SETTINGS[name].read(opening[name])
+        assert SETTINGS[name].label in widget.label and widget.elem_id == f"{tab}-{name}"
 
 
 @pytest.mark.parametrize("name", ["gamma", "steps", "temperature", "top_p", "max_new_tokens"])
-def test_sliders_have_the_range_of_the_field(name: str) -> None:
-    """Range and step come from the metadata."""
-    widget, meta = controls.widget(name), controls.FIELDS[name].metadata
-    assert (widget.minimum, widget.maximum, widget.step) == (meta["low"], meta["high"], meta["step"])
-    assert widget.preprocess(10_000) == 10_000, "DecodeConfig judges, so that a person gets a card"
+def test_sliders_have_the_range_of_the_setting(name: str) -> None:
+    """Range and step come from the record; DecodeConfig judges, so that a person gets a card."""
+    widget, setting = controls.widget(name, "live"), SETTINGS[name]
+    high = 16 if name == "gamma" else setting.high
+    assert (widget.minimum, widget.maximum, widget.step) == (setting.low, high, setting.step)
+    assert widget.preprocess(10_000) == 10_000
 
 
-@pytest.mark.parametrize("preset", controls.PRESETS, ids=lambda preset: preset.label)
-def test_presets_are_valid_and_complete(preset: controls.Preset) -> None:
+def test_gamma_ends_where_the_window_of_the_drafter_does() -> None:
+    assert live.window_of("embedded", "block") == gr.update(maximum=16)
+    assert live.window_of("embedded", "mdlm") == gr.update(maximum=32)
+    assert controls.longest_window("unknown", "block") == 32
+
+
+def test_a_pair_brings_its_drafters() -> None:
+    assert live.drafters_of("gpt2-mdlm", "mdlm")["value"] == "mdlm"
+    assert live.drafters_of("gpt2-mdlm", "eagle")["value"] == "mdlm"
+    for name, spec in PAIRS.items():
+        assert [drafter for _, drafter in controls.drafter_choices(name)] == [d.name for d in spec.drafters]
+    assert [name for _, name in controls.pair_choices({"gpt2-mdlm": "no files"})] == ["embedded"]
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.label)
+def test_presets_are_valid_and_complete(preset: Preset) -> None:
     """A preset sets everything but pair, seed and length, whatever was set before."""
     values = controls.preset_values(preset)
     assert set(values) == set(DEFAULTS) - {"pair", "seed", "max_new_tokens"}
@@ -41,15 +62,15 @@ def test_presets_are_valid_and_complete(preset: controls.Preset) -> None:
 
 def test_only_the_published_shortcut_is_not_lossless_and_says_so() -> None:
     """No other preset uses a biased rule."""
-    for preset in controls.PRESETS:
+    for preset in PRESETS:
         lossless = controls.check_settings(controls.preset_values(preset)).rule.lossless
         assert lossless != ("not lossless" in preset.label)
 
 
 def test_examples_cover_the_four_flavours() -> None:
     """Each is short enough to run at once."""
-    assert [example.flavour for example in controls.EXAMPLES] == ["Dialogue", "Story", "Math", "Code"]
-    for example in controls.EXAMPLES:
+    assert [example.flavour for example in EXAMPLES] == ["Dialogue", "Story", "Math", "Code"]
+    for example in EXAMPLES:
         assert 20 < len(controls.check_prompt(example.prompt)) < 300
 
 
@@ -76,15 +97,78 @@ def test_a_share_link_restores_every_setting() -> None:
     }
     assert set(values) == set(DEFAULTS)
     query = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
-    prompt, config = controls.from_query({**query, "prompt": "שלום <b>", "__theme": "dark"})
+    prompt, *settings = live.from_query({**query, "prompt": "שלום <b>", "__theme": "dark"})
     assert prompt == "שלום <b>"
-    assert config is not None and config.to_dict() == values
+    assert dict(zip(SETTINGS, settings, strict=True)) == values
+    assert live.from_query({"__theme": "dark"}) is None
 
 
-def test_an_empty_query_changes_nothing() -> None:
-    """Opening the page without a link keeps the defaults."""
-    assert controls.from_query({}) == (None, None)
-    assert controls.from_query({"draft_temperature": ""})[1] == DecodeConfig()
+def test_a_link_to_a_race_restores_it() -> None:
+    """Its prompt, its methods and its settings; what it does not name is as usual; a link to Live is none."""
+    query = {"prompt": "Once", "methods": "specdiff,eagle", "temperature": "0.7", "max_new_tokens": "32", "gamma": "9"}
+    prompt, methods, *settings = race.from_query(query)
+    assert prompt == "Once" and sorted(methods["value"]) == ["eagle", "specdiff"]
+    assert dict(zip(race.SETTINGS, settings, strict=True)) == {
+        "temperature": 0.7,
+        "rule": "ratio",
+        "max_new_tokens": 32,
+        "seed": 0,
+        "pair": "embedded",
+    }
+    assert race.from_query({"prompt": "Once", "gamma": "9"}) is None
+
+
+def test_a_link_to_a_race_of_another_pair() -> None:
+    """Which may have no drafter of the usual name; a method that is named twice, and vanilla, stand there once."""
+    query = {"methods": "vanilla,specdiff,specdiff", "pair": "gpt2-mdlm"}
+    _, methods, *settings = race.from_query(query)
+    assert methods["value"] == ["specdiff"] and settings[race.SETTINGS.index("pair")] == "gpt2-mdlm"
+    assert [name for _, name in methods["choices"]] == [name for _, name in race.choices("gpt2-mdlm")]
+
+
+def test_another_pair_keeps_what_it_has_of_the_choice() -> None:
+    """And chooses something where that would be nothing."""
+    few = race.methods_here("gpt2-mdlm", ["dflash", "specdiff"])
+    assert few["value"] == ["specdiff"] and {name for _, name in few["choices"]} < {
+        name for _, name in race.choices("embedded")
+    }
+    assert len(race.methods_here("gpt2-mdlm", ["dflash"])["value"]) == race.FEWEST
+    assert all(name != "vanilla" for _, name in few["choices"]), "it cannot be taken off"
+
+
+def test_the_lanes_of_a_race_are_the_methods_in_their_order_and_vanilla_is_first() -> None:
+    """Also where nobody asked for it, or asked for it twice."""
+    for asked in (["dflash", "autoregressive"], ["dflash", "vanilla", "autoregressive", "dflash"]):
+        lanes = race.plan({"methods": asked, "temperature": 0.7, "seed": 5, "rule": "match", "max_new_tokens": 20})
+        assert list(lanes) == ["vanilla", "autoregressive", "dflash"]
+        assert [config.drafter for config in lanes.values()] == ["none", "autoregressive", "block"]
+        for config in lanes.values():
+            assert (config.temperature, config.seed, config.rule.value, config.max_new_tokens) == (0.7, 5, "match", 20)
+    assert lanes["dflash"].gamma == find_method("dflash").settings["gamma"]
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "words"),
+    [
+        ({"methods": []}, "methods", "1 to 5 methods besides vanilla; 0 are chosen"),
+        ({"methods": ["vanilla"]}, "methods", "1 to 5 methods besides vanilla; 0 are chosen"),
+        ({"methods": [method.name for method in METHODS]}, "methods", f"{len(METHODS) - 1} are chosen"),
+        ({"methods": ["nonsense"]}, "methods", "no method called 'nonsense'"),
+        ({"methods": "dflash"}, "methods", "list of names"),
+        ({"methods": None}, "methods", "list of names"),
+        ({"methods": [7]}, "methods", "list of names"),
+        ({}, "methods", "list of names"),
+        ({"methods": ["dflash"], "pair": "gpt2-mdlm"}, "methods", "no drafter for dflash"),
+        ({"methods": ["dflash"], "pair": "other"}, "pair", "no model pair"),
+        ({"methods": ["dflash"], "rule": "naive"}, "rule", "does not take"),
+        ({"methods": ["dflash"], "temperature": 9}, "temperature", "cannot be '9'"),
+        ({"methods": ["dflash"], "max_new_tokens": "many"}, "max_new_tokens", "cannot be 'many'"),
+    ],
+)
+def test_what_cannot_race_names_the_control_and_a_way_out(values: dict[str, object], field: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)) as caught:
+        race.plan(values)
+    assert caught.value.field == field and caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -124,30 +208,3 @@ def test_prompts_that_cannot_run(prompt: object) -> None:
 def test_unusual_prompts_are_just_text(prompt: str) -> None:
     """Nothing is stripped or rewritten."""
     assert controls.check_prompt(prompt) == prompt
-
-
-def test_drafters_follow_the_pair() -> None:
-    """The list is the registry's."""
-    for name, spec in PAIRS.items():
-        assert [drafter for _, drafter in controls.drafter_choices(name)] == [d.name for d in spec.drafters]
-    assert [name for _, name in controls.pair_choices({"gpt2-mdlm": "no files"})] == ["embedded"]
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({}, "block γ 8 T 1 ratio"),
-        ({"gamma": 16, "auto": True}, "block γ ≤ 16 auto ratio"),
-        ({"gamma": 16, "steps": 4, "auto": True}, "block γ ≤ 16 T ≤ 4 auto ratio"),
-        ({"tree_nodes": 9}, "block γ 8 B 9 ratio"),
-        ({"num_drafts": 4, "selection": "multi_round"}, "block γ 8 K 4 multi-round ratio"),
-        ({"drafter": "eagle", "rule": "match"}, "eagle γ 8 match"),
-        ({"drafter": "prompt_lookup"}, "prompt_lookup γ 8 ratio"),
-    ],
-)
-def test_settings_in_short(values: dict[str, object], words: str) -> None:
-    assert controls.in_short(DecodeConfig.parse(values).to_dict()) == words
-
-
-def test_a_trace_may_be_older_than_a_setting() -> None:
-    assert controls.in_short({"drafter": "mdlm", "gamma": 8, "steps": 2, "rule": "naive"}) == "mdlm γ 8 T 2 naive"

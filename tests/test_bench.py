@@ -1,64 +1,70 @@
-"""Benchmarks on counted clocks and on rows with hand-computed results; equality and forwards on a real, tiny pair."""
+"""Benchmarks without a model: settings, prompts, sweeps on counted clocks, numbers by hand, files and commands."""
 
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
-import threading
-import time
-import types
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-import torch
 
 from specdiff_core import cli
-from specdiff_core.bench import tables
-from specdiff_core.bench.cells import BASELINE, Cell, grid, listed
-from specdiff_core.bench.equality import check_equality, difference, fold_equality, top_two
-from specdiff_core.bench.forwards import efficiency, measure_cell
-from specdiff_core.bench.goals import goals_section, outcomes
-from specdiff_core.bench.markdown import cell_name
-from specdiff_core.bench.prompts import Prompt, cut, make_prompts, read_prompts, write_prompts
-from specdiff_core.bench.report import interval, ratio, report
-from specdiff_core.bench.rows import Row, RowLog
-from specdiff_core.bench.stock import endless
-from specdiff_core.bench.sweep import plan, sweep
+from specdiff_core.bench import suite
+from specdiff_core.bench import sweep as sweep_module
+from specdiff_core.bench.markdown import benchmarks, paper_curves, section, table
+from specdiff_core.bench.prompts import Prompt, cut, make_prompts, own_prompts, read_prompts, write_prompts
+from specdiff_core.bench.report import aggregate, interval, reaggregate, sweep_result, whole_turns
+from specdiff_core.bench.settings import BASELINE, BenchSetting, grid, listed
+from specdiff_core.bench.store import Result, Row, RowLog, Sweep, Traces, read_result, slug, write_result
+from specdiff_core.bench.sweep import plan, sweep, weights_digest
 from specdiff_core.cli import bench as command
-from specdiff_core.cli import options
-from specdiff_core.drafters.scripted import ScriptedDrafter
-from specdiff_core.drafters.vanilla import VanillaDrafter
-from specdiff_core.engine import Engine
-from specdiff_core.models.device import Placement
+from specdiff_core.cli import build_parser, options
 from specdiff_core.provenance import command as command_text
 from specdiff_core.provenance import git_state, provenance
-from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.events import PiecesSeen, RunStarted
+from specdiff_core.schema.errors import ConfigError, TraceError
+from specdiff_core.schema.events import Finished, PiecesSeen
 from specdiff_core.schema.metrics import Metrics
-from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
-from specdiff_core.schema.settings import DecodeConfig, Rule
-from specdiff_core.schema.summary import final
+from specdiff_core.schema.pairs import EMBEDDED, PAIRS
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import read_trace, write_trace
 from specdiff_core.train.corpus import Corpus
 from tests.app_fakes import FakeDecoder
+from tests.compare_fakes import ORIGIN
 
 PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"{f} {i}") for f in ("math", "code") for i in range(2))
 BASE = DecodeConfig(max_new_tokens=12)
-CELLS = grid(["none", "block"], [4], [1, 2])
+SETTINGS = (BASELINE, BenchSetting("block", 4, 2), BenchSetting("block", 4, 1, 0, 2, "trie"))
+BLOCK = SETTINGS[1].key
 
 
-def row(
-    prompt: str, cell: str, seconds: float, tokens: int = 10, *, repeat: int = 0, text: str = "t", **others: Any
-) -> Row:
+@pytest.fixture(autouse=True)
+def _no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading them takes most of the time of a scripted sweep."""
+    monkeypatch.setattr(sweep_module, "weights_digest", lambda pair: "weights")
+
+
+def measured(path: Path | None = None, traces: Traces | None = None, repeats: int = 2, **others: Any) -> RowLog[Row]:
+    """A whole sweep of the scripted decoder."""
+    given = {"engine": FakeDecoder(), "prompts": PROMPTS, "settings": SETTINGS, "base": BASE} | others
+    *_, (done, total, log) = sweep(**given, repeats=repeats, path=path, traces=traces)
+    assert done == total
+    return log
+
+
+def row(prompt: str, setting: str, seconds: float, tokens: int = 10, rounds: int = 5, **others: Any) -> Row:
+    parts = {"draft": 0.2, "score": 0.5, "verify": 0.1, "prefill": 0.1}
     metrics = Metrics(
-        rounds=5, committed=tokens, seconds=seconds, seconds_by={"draft": 0.2 * seconds, "score": 0.5 * seconds,
-        "verify": 0.1 * seconds, "prefill": 0.1 * seconds}, tested=8, accepted=6, tested_at=(5, 3), accepted_at=(3, 3),
-        peak_bytes=7, waited_seconds=0.25 * seconds,
+        rounds=rounds, committed=tokens, seconds=seconds, seconds_by={k: v * seconds for k, v in parts.items()},
+        tested=8, accepted=6, tested_at=(5, 3), accepted_at=(3, 3), peak_bytes=7, waited_seconds=0.25 * seconds,
     )  # fmt: skip
-    values = json.loads(json.dumps(dataclasses.asdict(metrics)))
-    flavour = prompt.split("-")[0]
-    return {"prompt": prompt, "flavour": flavour, "cell": cell, "repeat": repeat, "warmup": False, "metrics": values,
-            "text": text, **others}  # fmt: skip
+    values = {"repeat": 0, "reason": "length", "text": "t", **others}
+    return Row(prompt=prompt, flavour=prompt.split("-")[0], setting=setting, metrics=metrics, **values)
 
 
 ROWS = [
@@ -68,152 +74,76 @@ ROWS = [
 ]  # fmt: skip
 
 
-def test_speed_up_by_hand() -> None:
-    """math: (4+2)/(1+2) = 2, code: 9/3 = 3, mean of flavours 2.5 (not 15/6)."""
-    vanilla, block = report([*ROWS, {**row("math-0", "block/8/1", 99.0), "warmup": True}])
-    assert vanilla["drafter"] == "none"
-    assert vanilla["speedup"]["mean"] == pytest.approx(1.0)
-    assert block["speedup_by_flavour"]["math"]["value"] == pytest.approx(2.0)
-    assert block["speedup_by_flavour"]["code"] == {"value": pytest.approx(3.0), "low": 3.0, "high": 3.0}
-    assert block["speedup"]["mean"] == pytest.approx(2.5)
-    # Resampling two prompts: 4/1 = 4, 2/2 = 1 or 6/3 = 2; the mean with code's 3 lies between (1+3)/2 and (4+3)/2.
-    assert block["speedup_by_flavour"]["math"]["low"] == pytest.approx(1.0)
-    assert block["speedup_by_flavour"]["math"]["high"] == pytest.approx(4.0)
-    assert (block["speedup"]["low"], block["speedup"]["high"]) == (pytest.approx(2.0), pytest.approx(3.5))
-    assert block["tau"] == pytest.approx(30 / 15)
-    assert block["alpha"] == pytest.approx(18 / 24)
-    assert block["alpha_at"] == [pytest.approx(9 / 15), pytest.approx(1.0)]
-    assert block["seconds_by"] == pytest.approx({"draft": 1.2, "verify": 3.6, "prefill": 0.6, "other": 0.6})
-    assert block["tokens_per_second"] == pytest.approx(30 / 6)
-    assert (block["same_text_as_vanilla"], block["prompts"], block["peak_bytes"]) == (2, 3, 7)
-    assert block["waiting"] == pytest.approx(0.25)
+# What is measured.
 
 
-def test_speed_up_counts_tokens_where_lengths_differ() -> None:
-    assert ratio({"a": (10.0, 100)}, {"a": (4.0, 80)}, ["a"]) == pytest.approx(0.1 / 0.05)
+def test_settings_one_by_one() -> None:
+    keys = ["block/9/1", "block/9/1/12", "mdlm/8/1/0/4/trie", "block/16/1/auto", "block/9/1"]
+    settings = listed(keys, BASE)
+    assert [setting.key for setting in settings] == ["none/1/1", *keys[:-1]]
+    assert all(BenchSetting.parse(setting.key) == setting for setting in settings)
+    assert settings[-1].config(BASE).auto and not settings[1].config(BASE).auto
+    alike = listed(["autoregressive/4/1", "autoregressive/4/4", "none/7/3", "block/9/4/12"], BASE)
+    assert [setting.key for setting in alike] == ["none/1/1", "autoregressive/4/4", "block/9/1/12"]
+    config = BenchSetting.parse("mdlm_streak/9/1/0/8/trie").config(BASE)
+    assert (config.num_drafts, config.selection.value, config.tree_nodes) == (8, "trie", 0)
+    assert BenchSetting.of_config(config).key == "mdlm_streak/9/1/0/8/trie"
 
 
-def test_interval_is_seeded_and_holds_the_value() -> None:
-    slow = {str(i): (4.0 + i % 3, 10) for i in range(20)}
-    fast = {str(i): (2.0 + i % 2, 10) for i in range(20)}
-    groups = {"all": list(slow)}
-    found = interval(slow, fast, groups, seed=1)
-    assert found == interval(slow, fast, groups, seed=1)
-    value, low, high = found["mean"]
-    assert low < value < high
-    assert value == pytest.approx(sum(s for s, _ in slow.values()) / sum(s for s, _ in fast.values()))
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("block/x/1", "no setting"),
+        ("block", "no setting"),
+        ("block/9/1/0/4/self/more", "no setting"),
+        ("block/20/1", "cannot follow"),
+        ("prompt_lookup/9/1/auto", "cannot follow"),
+        ("autoregressive/4/4/12", "cannot follow"),
+        ("block/9/1/0/4/self/auto", "cannot follow"),
+        ("medusa/4/1", "no drafter"),
+    ],
+)
+def test_a_setting_that_cannot_be_measured_is_refused(key: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        listed([key], BASE)
 
 
-def test_only_complete_turns_count() -> None:
-    """A row without its baseline would tilt the ratio."""
-    more = [*ROWS, row("code-0", "none/1/1", 100.0, repeat=1)]
-    assert report(more)[1]["speedup"]["mean"] == pytest.approx(2.5)
-    with pytest.raises(ConfigError, match="every cell"):
-        report([row("math-0", "block/8/1", 1.0)])
-
-
-def test_grid_leaves_out_more_steps_than_tokens() -> None:
-    cells = grid(["none", "block"], [2, 4], [1, 4])
-    assert cells == (BASELINE, Cell("block", 2, 1), Cell("block", 4, 1), Cell("block", 4, 4))
-    wide = grid(["block", "mdlm"], [16, 17], [1])
-    assert wide == (BASELINE, Cell("block", 16, 1), Cell("mdlm", 16, 1), Cell("mdlm", 17, 1))
+def test_a_grid_holds_what_its_drafters_can_follow() -> None:
+    """T at most γ, γ at most the window, T of denoisers only, K of denoisers only and never with a tree."""
+    found = grid(BASE, ["none", "block"], [2, 4], [1, 4])
+    assert found == (BASELINE, BenchSetting("block", 2, 1), BenchSetting("block", 4, 1), BenchSetting("block", 4, 4))
+    wide = grid(BASE, ["block", "mdlm"], [16, 17], [1])
+    assert [setting.key for setting in wide[1:]] == ["block/16/1", "mdlm/16/1", "mdlm/17/1"]
+    several = grid(BASE, ["block", "autoregressive"], [4], [1, 2], [0, 8], [1, 2], ["self", "trie"])
+    assert sorted(setting.key for setting in several[1:]) == [
+        "autoregressive/4/4", "block/4/1", "block/4/1/0/2/self", "block/4/1/0/2/trie", "block/4/1/8", "block/4/2",
+    ]  # fmt: skip
+    assert grid(BASE, ["none"], [4], [1]) == (BASELINE,)
     for nothing in (([2], [4]), ([17], [1])):
         with pytest.raises(ConfigError, match="nothing to measure"):
-            grid(["block"], *nothing)
-
-
-def test_plan_interleaves_and_turns_the_order() -> None:
-    order = list(plan(PROMPTS[:2], CELLS, 2))
-    size = len(CELLS)
-    turns = [order[i : i + size] for i in range(0, len(order), size)]
-    for turn in turns:
-        assert len({(run.prompt.id, run.repeat, run.turn) for run in turn}) == 1
-        assert {run.cell for run in turn} == set(CELLS)
-    assert [turn[0].cell for turn in turns] == [CELLS[0], CELLS[1], CELLS[2], CELLS[0]]
-    assert [turn[0].turn for turn in turns] == [0, 1, 2, 3]
-
-
-def test_each_turn_of_a_sweep_has_a_seed_of_its_own_and_its_cells_share_it() -> None:
-    """With one seed for all, every text at temperature 1 would be decided by the same draws."""
-    engine = FakeDecoder()
-    list(sweep(engine, PROMPTS[:2], CELLS, dataclasses.replace(BASE, seed=40), repeats=2))
-    seeds = [config.seed for _, config in engine.calls[1 + len(CELLS) :]]  # after the header and the warm-up
-    assert seeds == [40 + turn for turn in range(4) for _ in CELLS]
-
-
-def test_a_text_is_the_same_as_vanillas_only_if_it_is_in_every_repeat() -> None:
-    engine = FakeDecoder()
-    *_, (_, _, log) = sweep(engine, PROMPTS[:2], CELLS, BASE, repeats=2)
-    before = report(log.rows)[1]["same_text_as_vanilla"]
-    odd = next(r for r in log.rows if r["repeat"] == 0 and r["cell"] == CELLS[1].key)
-    odd["text"] = "another"
-    assert report(log.rows)[1]["same_text_as_vanilla"] == before - 1
-
-
-def test_sweep_measures_undisturbed_and_marks_the_warm_up(tmp_path: Path) -> None:
-    engine = FakeDecoder()
-    told = list(sweep(engine, PROMPTS, CELLS, BASE, repeats=2, path=tmp_path / "rows.jsonl"))
-    done, total, log = told[-1]
-    assert done == total == len(PROMPTS) * len(CELLS) * 2
-    assert [r["warmup"] for r in log.rows] == [True] * len(CELLS) + [False] * total
-    assert all(config.drafter == "none" for _, config in engine.calls[:1])
-    lines = (tmp_path / "rows.jsonl").read_text().splitlines()
-    assert len(lines) == 1 + len(log.rows)
-    entries = report(log.rows)
-    assert [e["drafter"] for e in entries] == ["none", "block", "block"]
-    assert all(e["same_text_as_vanilla"] == len(PROMPTS) for e in entries)
-
-
-def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    steps = sweep(FakeDecoder(), PROMPTS, CELLS, BASE, repeats=2, path=path)
-    for _ in range(6):
-        next(steps)
-    steps.close()
-    with path.open("a") as file:
-        file.write('{"prompt": "math-0", "cut o')  # the process died while writing
-    engine = FakeDecoder()
-    *_, (done, total, log) = sweep(engine, PROMPTS, CELLS, BASE, repeats=2, path=path)
-    assert done == total
-    keys = [(r["prompt"], r["repeat"], r["cell"]) for r in log.rows if not r["warmup"]]
-    assert len(keys) == len(set(keys)) == total
-    assert {r["session"] for r in log.rows} == {0, 1}
-    assert len(engine.calls) == 1 + len(CELLS) + total - 5  # the header, the warm-up, and only what was missing
-    finished = FakeDecoder()
-    list(sweep(finished, PROMPTS, CELLS, BASE, repeats=2, path=path))
-    assert len(finished.calls) == 1
-
-
-def test_rows_of_another_benchmark_are_never_mixed_in(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    list(sweep(FakeDecoder(), PROMPTS[:1], CELLS, BASE, repeats=1, path=path))
-    with pytest.raises(ConfigError, match=r"another benchmark: settings"):
-        list(sweep(FakeDecoder(), PROMPTS[:1], CELLS, dataclasses.replace(BASE, seed=3), repeats=1, path=path))
-    path.write_text("garbage\n")
-    with pytest.raises(ConfigError, match="damaged"):
-        RowLog(path, {})
+            grid(BASE, ["block"], *nothing)
+    with pytest.raises(ConfigError, match="nothing to measure"):
+        grid(BASE, ["autoregressive"], [4], [1], num_drafts=[2])
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "holds no prompt"),
-        ('{"id": "a", "flavour": "x"}\n', "line 1: 'prompt' must be"),
-        ('{"id": "a", "flavour": "x", "prompt": "y"}\nnot json\n', "line 2: this is not JSON"),
-        ("[1]\n", "not a JSON object"),
-        ('{"id": "a", "flavour": "x", "prompt": 5}\n', "'prompt'"),
-        ('{"id": "a", "flavour": "x", "prompt": "y"}\n' * 2, "'a' twice"),
-        ("[" * 200_000, "line 1: this is not JSON"),
-        ('{"id": "a", "flavour": "x\\ud800", "prompt": "y"}\n', "'flavour' holds characters"),
+        ('{"id": "a", "flavour": "x"}\n', "line 1: .*`prompt`"),
+        ('{"id": "a", "flavour": "x", "prompt": "y"}\nnot json\n', "line 2: JSON is malformed"),
+        ("[1]\n", "line 1: Expected `object`"),
+        ('{"id": "a", "flavour": "x", "prompt": 5}\n', "prompt"),
+        ('{"id": " ", "flavour": "x", "prompt": "y"}\n', r"\$\.id"),
+        ('{"id": "a", "flavour": "x", "prompt": "y"}\n' * 2, "line 2: the id 'a' stands there twice"),
+        ("[" * 200_000, "line 1: "),
+        ('{"id": "a", "flavour": "x\\ud800", "prompt": "y"}\n', "line 1: "),
     ],
 )
 def test_prompt_files_are_judged_line_by_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "p.jsonl").write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_prompts(tmp_path / "p.jsonl")
-
-
-def test_a_missing_prompt_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.jsonl"):
         read_prompts(tmp_path / "none.jsonl")
 
@@ -232,328 +162,412 @@ def test_prompts_come_from_validation_documents(tmp_path: Path) -> None:
         assert prompt.prompt.split()[-1] in words.split()  # cut after a whole word
     write_prompts(tmp_path / "p.jsonl", found)
     assert read_prompts(tmp_path / "p.jsonl") == found
-    assert cut("abcdef", 3) == "abc"
-    assert cut("ab cdef", 5) == "ab"
-    assert cut("ab cd", 99) == "ab cd"
+    assert cli.main(["bench", "prompts", "--corpus", str(tmp_path), "--out", str(tmp_path / "q.jsonl")]) == 0
+    assert len(read_prompts(tmp_path / "q.jsonl")) == 10 + 8, "short documents where long ones run out"
+    assert [cut("abcdef", 3), cut("ab cdef", 5), cut("ab cd", 99)] == ["abc", "ab", "ab cd"]
 
 
-def test_efficiency_by_hand() -> None:
-    """τ = 3, t₁ = 10 ms, t_draft + t_verify = 2 + 13 ms: the limit is 2× and 200 tokens/s."""
-    forwards = {"draft_network": 0.002, "target_verify": 0.013, "target_one": 0.010}
-    entry = {
-        "tau": 3.0, "new_tokens": 90, "seconds": 0.55, "seconds_by": {"prefill": 0.05}, "tokens_per_second": 162.0,
-        "speedup": {"mean": 1.99},
-    }  # fmt: skip
-    found = efficiency(forwards, entry, {"tokens_per_second": 90.0})
-    assert found["limit_speedup"] == pytest.approx(2.0)
-    assert found["limit_tokens_per_second"] == pytest.approx(200)
-    assert found["of_speedup"] == pytest.approx(0.9)
-    assert found["of_tokens"] == pytest.approx(180 / 200)
+def test_own_prompts_take_turns() -> None:
+    assert len({prompt.id for prompt in own_prompts()}) == 20
+    assert [prompt.flavour for prompt in own_prompts(3)] == ["dialogue", "stories", "math", "code"] * 3
+    assert [prompt.id.rsplit("-", 1)[1] for prompt in own_prompts(3)] == ["1"] * 4 + ["2"] * 4 + ["3"] * 4
+
+
+# The numbers.
+
+
+def test_speed_up_by_hand() -> None:
+    """math: (4+2)/(1+2) = 2, code: 9/3 = 3, mean of flavours 2.5 (not 15/6)."""
+    rows = whole_turns([*ROWS, row("math-0", "block/8/1", 99.0, repeat=-1)])
+    (vanilla, block), _ = aggregate(rows)
+    assert vanilla.drafter == "none"
+    assert vanilla.speedup.value == pytest.approx(1.0)
+    assert block.speedup_by_flavour["math"].value == pytest.approx(2.0)
+    assert msgspec.structs.astuple(block.speedup_by_flavour["code"]) == pytest.approx((3.0, 3.0, 3.0))
+    assert block.speedup.value == pytest.approx(2.5)
+    # Resampling two prompts: 4/1 = 4, 2/2 = 1 or 6/3 = 2; the mean with code's 3 lies between (1+3)/2 and (4+3)/2.
+    assert (block.speedup_by_flavour["math"].low, block.speedup_by_flavour["math"].high) == pytest.approx((1.0, 4.0))
+    assert (block.speedup.low, block.speedup.high) == pytest.approx((2.0, 3.5))
+    assert block.tau == pytest.approx(30 / 15)
+    assert block.alpha == pytest.approx(18 / 24)
+    assert block.alpha_at == pytest.approx((9 / 15, 1.0))
+    assert block.seconds_by == pytest.approx({"draft": 1.2, "verify": 3.6, "prefill": 0.6, "other": 0.6})
+    assert block.tokens_per_second == pytest.approx(30 / 6)
+    assert (block.same_text_as_vanilla, block.prompts, block.peak_bytes) == (2, 3, 7)
+    assert block.waiting == pytest.approx(0.25)
+
+
+def test_an_interval_counts_tokens_is_seeded_and_holds_the_value() -> None:
+    assert interval({"a": (10.0, 100)}, {"a": (4.0, 80)}, {"x": ["a"]})["x"].value == pytest.approx(0.1 / 0.05)
+    slow = {str(i): (4.0 + i % 3, 10) for i in range(20)}
+    fast = {str(i): (2.0 + i % 2, 10) for i in range(20)}
+    found = interval(slow, fast, {"all": list(slow)}, seed=1)
+    assert found == interval(slow, fast, {"all": list(slow)}, seed=1)
+    assert found["mean"].low < found["mean"].value < found["mean"].high
+    assert found["mean"].value == pytest.approx(sum(s for s, _ in slow.values()) / sum(s for s, _ in fast.values()))
+
+
+def test_only_whole_turns_count() -> None:
+    """A row without its baseline would tilt the ratio."""
+    more = [*ROWS, row("code-0", "none/1/1", 100.0, repeat=1)]
+    assert aggregate(whole_turns(more))[0][1].speedup.value == pytest.approx(2.5)
+    with pytest.raises(ConfigError, match="every setting"):
+        aggregate([row("math-0", "block/8/1", 1.0)])
+
+
+def numbers_of(settings: Mapping[str, tuple[float, float]]) -> list[Row]:
+    """Rows of two flavours with two prompts each: speed-up and τ of every setting; odd prompts are twice as good."""
+    prompts = [("dialogue-0", 1), ("dialogue-1", 2), ("math-0", 1), ("math-1", 2)]
+    return [
+        row(prompt, key, 1000 / (speed * good), 1000, round(1000 / (tau * good)))
+        for prompt, better in prompts
+        for key, (speed, tau) in {"none/1/1": (1.0, 1.0), **settings}.items()
+        for good in [1 if key == "none/1/1" else better]
+    ]
+
+
+def test_settings_are_held_against_each_other_with_intervals() -> None:
+    _, ratios = aggregate(
+        numbers_of(
+            {
+                "block/9/1": (3.0, 4.0), "block/9/1/9": (3.3, 5.0), "autoregressive/4/4": (2.0, 3.0),
+                "eagle/4/4": (3.4, 3.0), "eagle/4/1/6": (2.5, 3.0), "mdlm/4/1": (1.0, 2.0), "mdlm/9/1": (1.0, 2.4),
+                "mdlm_streak/9/1": (1.2, 3.0), "mdlm_streak/16/1": (1.0, 9.0), "mdlm_streak/9/1/0/8/self": (0.6, 3.6),
+            }
+        )
+    )  # fmt: skip
+    found = {ratio.what: ratio for ratio in ratios}
+    families = found["eagle (best of 2) over diffusion (best of 7)"]
+    assert (families.ours, families.theirs) == ("eagle γ 4", "block γ 9, B 9")
+    assert msgspec.structs.astuple(families.speed) == pytest.approx((3.4 / 3.3,) * 3), "the same on every prompt"
+    assert found["diffusion (best of 7) over autoregressive (best of 1)"].speed.value == pytest.approx(3.3 / 2.0)
+    streak = found["streak-distilled over not"]  # at the longest window that both have
+    assert (streak.ours, streak.theirs) == ("mdlm_streak γ 9, T 1", "mdlm γ 9, T 1")
+    assert streak.tau.value == pytest.approx(3.0 / 2.4, rel=5e-3)
+    drafts = found["8 drafts over one"]
+    assert (drafts.ours, drafts.theirs) == ("mdlm_streak γ 9, K 8 self", "mdlm_streak γ 9, T 1")
+    assert drafts.speed.value == pytest.approx(0.5) and drafts.tau.value == pytest.approx(1.2, rel=5e-3)
+    alone = numbers_of({"block/9/1": (3.0, 4.0), "mdlm/4/1": (1.0, 2.0), "mdlm_streak/9/1": (1.0, 2.0)})
+    assert aggregate(alone)[1] == [], "one family, no common window: there is nothing to compare"
+
+
+def test_a_ratio_resamples_prompts() -> None:
+    """Twice as fast on one prompt, as fast on the other: between 1 and 2 pooled."""
+    rows = [
+        row("math-0", "none/1/1", 8.0), row("math-0", "block/4/1", 2.0), row("math-0", "eagle/4/4", 4.0),
+        row("math-1", "none/1/1", 8.0), row("math-1", "block/4/1", 4.0), row("math-1", "eagle/4/4", 4.0),
+    ]  # fmt: skip
+    (ratio,) = aggregate(rows)[1]
+    assert (ratio.speed.value, ratio.speed.low, ratio.speed.high) == pytest.approx((8 / 6, 1.0, 2.0))
+
+
+def test_curves_stand_beside_those_of_the_papers() -> None:
+    def curves(settings: Mapping[str, tuple[float, float]], **alphas: Any) -> dict[str, str]:
+        entries = aggregate(numbers_of(settings))[0]
+        entries = [msgspec.structs.replace(e, alpha_at=alphas.get(e.drafter, e.alpha_at)) for e in entries]
+        return {name: ours for name, _, ours in paper_curves(entries)}
+
+    found = curves(
+        {"block/8/1": (3.0, 4.0), "block/8/2": (2.0, 5.0), "block/4/1": (2.5, 3.0), "block/9/1/9": (3.0, 4.0)}
+    )
+    assert found["τ by T (block, γ 8)"] == "1: 5.33, 2: 6.67"  # pooled: the better half takes fewer rounds
+    assert found["tokens/s by T (block, γ 8)"] == "1: 4, 2: 3" and len(found) == 2
+    found = curves({"block/16/1": (1.5, 4), "block/4/1": (1.0, 4), "block/8/1": (2.0, 4), "eagle/4/4": (2.0, 4)})
+    assert found == {"speed-up by γ (block, T 1)": "4: 1.33, 8: 2.67, 16: 2.00"}
+    streak = {"mdlm/4/1": (1, 2), "mdlm_streak/4/1": (1, 2)}
+    found = curves(streak, mdlm=(0.5,) * 4, mdlm_streak=(0.5, 1.0, 1.0, 0.5))
+    assert found == {
+        "chance that the first j tokens are all accepted (γ 4, T 1)": "mdlm 1: 0.50, 2: 0.25, 4: 0.06; "
+        "mdlm_streak 1: 0.50, 2: 0.50, 4: 0.25"
+    }
+
+
+# A sweep.
+
+
+def test_a_plan_interleaves_and_turns_the_order() -> None:
+    order = list(plan(PROMPTS[:2], SETTINGS, 2))
+    turns = [order[i : i + 3] for i in range(0, len(order), 3)]
+    for turn in turns:
+        assert len({(number, prompt.id, repeat) for number, prompt, repeat, _ in turn}) == 1
+        assert {setting for *_, setting in turn} == set(SETTINGS)
+    assert [turn[0][3] for turn in turns] == [SETTINGS[0], SETTINGS[1], SETTINGS[2], SETTINGS[0]]
+    assert [turn[0][0] for turn in turns] == [0, 1, 2, 3]
+
+
+def test_each_turn_has_a_seed_of_its_own_and_its_settings_share_it() -> None:
+    """With one seed for all, every text at temperature 1 would be decided by the same draws."""
+    engine = FakeDecoder()
+    measured(engine=engine, prompts=PROMPTS[:2], base=dataclasses.replace(BASE, seed=40))
+    seeds = [config.seed for _, config in engine.calls[1 + len(SETTINGS) :]]  # after the header and the warm-up
+    assert seeds == [40 + turn for turn in range(4) for _ in SETTINGS]
+
+
+def test_a_text_is_vanillas_only_if_it_is_in_every_repeat() -> None:
+    log = measured(prompts=PROMPTS[:2])
+    before = sweep_result(log, ORIGIN).entries[1].same_text_as_vanilla
+    next(r for r in log.rows if r.repeat == 0 and r.setting == BLOCK).text = "another"
+    assert sweep_result(log, ORIGIN).entries[1].same_text_as_vanilla == before - 1
+
+
+def test_a_sweep_measures_undisturbed_and_does_not_count_the_warm_up(tmp_path: Path) -> None:
+    engine = FakeDecoder()
+    log = measured(tmp_path / "rows.jsonl", engine=engine)
+    total = len(PROMPTS) * len(SETTINGS) * 2
+    assert [r.repeat < 0 for r in log.rows] == [True] * len(SETTINGS) + [False] * total
+    assert engine.calls[0][1].drafter == "none"
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 1 + len(log.rows)
+    result = sweep_result(log, ORIGIN)
+    assert [entry.drafter for entry in result.entries] == ["none", "block", "block"]
+    assert all(entry.same_text_as_vanilla == len(PROMPTS) for entry in result.entries)
+    assert (result.prompts, result.sessions) == ({"math": 2, "code": 2}, 1)
+
+
+def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    steps = sweep(FakeDecoder(), PROMPTS, SETTINGS, BASE, repeats=2, path=path)
+    for _ in range(6):
+        next(steps)
+    steps.close()
+    with path.open("a") as file:
+        file.write('{"prompt": "math-0", "cut o')  # the process died while writing
+    engine = FakeDecoder()
+    log = measured(path, engine=engine)
+    keys = [(r.prompt, r.repeat, r.setting) for r in log.rows if r.repeat >= 0]
+    assert len(keys) == len(set(keys)) == 24
+    assert {r.session for r in log.rows} == {0, 1} and sweep_result(log, ORIGIN).sessions == 2
+    assert len(engine.calls) == 1 + len(SETTINGS) + 24 - 5  # the header, the warm-up, and only what was missing
+    finished = FakeDecoder()
+    measured(path, engine=finished)
+    assert len(finished.calls) == 1
+
+
+def test_retrained_weights_are_another_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "target"
+    folder.mkdir()
+    spec = dataclasses.replace(EMBEDDED, target=str(folder), drafters=())
+    monkeypatch.setitem(PAIRS, "own", spec)
+    found = {weights_digest("own")}
+    for raw in (b"one", b"another"):
+        (folder / "model.safetensors").write_bytes(raw)
+        found.add(weights_digest("own"))
+    assert len(found) == 3 and weights_digest("nobody") == ""
+
+
+def test_rows_of_another_benchmark_are_never_mixed_in(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    measured(path, prompts=PROMPTS[:1], repeats=1)
+    with pytest.raises(ConfigError, match=r"another benchmark: settings"):
+        measured(path, prompts=PROMPTS[:1], repeats=1, base=dataclasses.replace(BASE, seed=3))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "garbage\n", "[1]\n", "null\n", "{}\n{}\n", '{}\n{"session": "x"}\n', "[" * 200_000 + "\n"]
+)
+def test_damaged_rows_are_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "r.rows.jsonl").write_text(text)
+    with pytest.raises(ConfigError, match=r"r\.rows\.jsonl is damaged"):
+        RowLog(tmp_path / "r.rows.jsonl", {}, Row)
+
+
+# Traces.
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> tuple[Traces, Sweep]:
+    """A sweep with its traces."""
+    traces = Traces(tmp_path / "t")
+    return traces, sweep_result(measured(traces=traces), ORIGIN, traces="t")
+
+
+def test_a_sweep_folds_again_to_the_very_same_numbers(kept: tuple[Traces, Sweep]) -> None:
+    traces, result = kept
+    again = reaggregate(result, traces)
+    assert again.reaggregated == git_state()["commit"]
+    assert msgspec.structs.replace(again, reaggregated="") == result
+    assert [entry.selection for entry in again.entries if entry.num_drafts == 2] == ["trie"]
+
+
+def test_a_changed_trace_changes_the_numbers(kept: tuple[Traces, Sweep]) -> None:
+    traces, result = kept
+    events = [
+        msgspec.structs.replace(event, seconds=event.seconds + 1.0) if isinstance(event, Finished) else event
+        for event in traces.events("math-1", 0, BLOCK)
+    ]
+    write_trace(traces.path("math-1", 0, BLOCK), {BLOCK: events}, title="math-1")
+    vanilla, block, drafts = reaggregate(result, traces).entries
+    assert block.seconds == pytest.approx(result.entries[1].seconds + 1.0)
+    assert block.speedup.value < result.entries[1].speedup.value
+    assert (vanilla.seconds, drafts.seconds) == tuple(result.entries[i].seconds for i in (0, 2))
+
+
+def test_missing_damaged_and_foreign_traces_are_named(kept: tuple[Traces, Sweep]) -> None:
+    traces, result = kept
+    path = traces.path("code-0", 1, BLOCK)
+    whole = path.read_bytes()
+    lines = gzip.decompress(whole).splitlines(keepends=True)
+    for raw, message in (
+        (whole[:-9], "cut off"),
+        (b"nothing", ""),
+        (gzip.compress(b"".join(lines[:-1])), "no end"),
+        (traces.path("code-1", 1, BLOCK).read_bytes(), "another one"),
+        (None, "cannot be read"),
+    ):
+        path.unlink() if raw is None else path.write_bytes(raw)
+        with pytest.raises(TraceError, match=f"code-0, repeat 1, {BLOCK} .*{message}"):
+            reaggregate(result, traces)
+    with pytest.raises(ConfigError, match="another benchmark: settings differ"):
+        reaggregate(msgspec.structs.replace(result, settings={**result.settings, "seed": 9}), traces)
+    for text in ("{", "[]", '{"cells": [], "flavours": [], "repeats": 1}'):
+        (traces.folder / "sweep.json").write_text(text)
+        with pytest.raises(TraceError, match=r"sweep\.json"):
+            reaggregate(result, traces)
+
+
+def test_runs_are_written_as_they_were(kept: tuple[Traces, Sweep]) -> None:
+    traces, _ = kept
+    assert read_trace(traces.path("math-0", 0, BASELINE.key)).lanes.keys() == {"vanilla"}
+    said = tuple(FakeDecoder().decode("math 0", SETTINGS[1].config(dataclasses.replace(BASE, seed=0)), detail=False))
+    found = traces.events("math-0", 0, BLOCK)
+    assert [type(event) for event in found] == [type(event) for event in said]
+    assert found[-1] == said[-1]
+    files = list(traces.folder.rglob("*.jsonl.gz"))
+    assert len(files) == 2 * len(PROMPTS) * len(SETTINGS), "the warm-up is not a measured run"
+
+
+def test_a_tokenizer_adds_the_words_that_a_measured_run_leaves_out(tmp_path: Path) -> None:
+    class Words:
+        all_special_ids: tuple[int, ...] = ()
+
+        def convert_ids_to_tokens(self, token: int) -> str:
+            return f"w{token}"
+
+    quiet = [event for event in FakeDecoder().decode("a b", BASE, detail=False) if not isinstance(event, PiecesSeen)]
+    traces = Traces(tmp_path, Words())  # type: ignore[arg-type]  # all that is asked of a tokenizer
+    traces.write("p", 0, BASELINE.key, quiet)
+    found = traces.events("p", 0, BASELINE.key)
+    assert [event for event in found if not isinstance(event, PiecesSeen)] == quiet
+    pieces = {token: word for event in found if isinstance(event, PiecesSeen) for token, word in event.pieces.items()}
+    last = quiet[-1]
+    assert isinstance(last, Finished) and set(last.ids) <= set(pieces) and pieces[last.ids[0]] == f"w{last.ids[0]}"
+
+
+def test_nothing_is_written_while_a_run_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file appears between the last event of its run and the next run."""
+    seen: list[int] = []
+
+    def count() -> int:
+        return len(list(tmp_path.rglob("*.jsonl.gz")))
+
+    class Watched(FakeDecoder):
+        def decode(self, *args: Any, **kwargs: Any) -> Any:
+            before = count()
+            yield from super().decode(*args, **kwargs)
+            assert count() == before
+            seen.append(before)
+
+    total = len(PROMPTS) * len(SETTINGS)
+    whole, runs = sweep_module.run, []
+    monkeypatch.setattr(sweep_module, "run", lambda *args: runs.append(whole(*args)) or runs[-1])
+    measured(traces=Traces(tmp_path), repeats=1, engine=Watched())
+    assert seen[-total:] == list(range(total))
+    assert len(runs) == total + len(SETTINGS), "every run is finished before its events are written"
+
+
+def test_an_interrupted_sweep_goes_on_with_its_traces(tmp_path: Path) -> None:
+    path, traces = tmp_path / "r.rows.jsonl", Traces(tmp_path / "t")
+    steps = sweep(FakeDecoder(), PROMPTS, SETTINGS, BASE, repeats=1, path=path, traces=traces)
+    for _ in range(4):
+        next(steps)
+    steps.close()
+    result = sweep_result(measured(path, traces, repeats=1), ORIGIN)
+    assert reaggregate(result, traces).entries == result.entries
+    with pytest.raises(ConfigError, match="12 runs were measured earlier"):
+        measured(path, Traces(tmp_path / "new"), repeats=1)
+    with pytest.raises(ConfigError, match="another benchmark: flavours, prompts differ"):
+        measured(traces=traces, repeats=1, prompts=PROMPTS[:1])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc/passwd", "/etc/passwd", "..", ".", "a/../b", "C:\\x", "x" * 300, "Ünï ✓", "a\x00b", "a~b", "A", "",
+     "a//b"],
+)  # fmt: skip
+def test_no_name_leaves_the_folder(name: str, tmp_path: Path) -> None:
+    traces = Traces(tmp_path)
+    path = traces.path(name, 0, name)
+    assert path.parent.parent == tmp_path and path.resolve().is_relative_to(tmp_path.resolve())
+    events = list(FakeDecoder().decode("a b", BASE, detail=False))
+    traces.write(name, 0, "none/1/1", events)
+    assert traces.events(name, 0, "none/1/1") == tuple(events)
+
+
+def test_different_names_have_different_files() -> None:
+    names = ["a", "A", "a/b", "a.b", "a-b", "a b", "a~b", "a_b", "a//b", "a.1", "a/1", slug("A"), slug("a b"), "é", "è"]
+    assert len({slug(name) for name in names}) == len(names)
+    assert slug("stories-1") == "stories-1" and slug("block/9/1/0/8/self") == "block.9.1.0.8.self"
+    paths = {Traces(Path()).path(*run) for run in (("a", 1, "x"), ("a/1", 1, "x"), ("a", 11, "x"), ("a/1", 0, "x"))}
+    assert len(paths) == 4
+
+
+# Results and reports.
 
 
 def test_provenance_names_no_folder(tmp_path: Path) -> None:
     found = provenance(["bench", "--prompts", str(tmp_path / "p.jsonl"), "--gamma", "4,8"])
     assert found["command"] == "python -m specdiff_core bench --prompts p.jsonl --gamma 4,8"
     assert str(tmp_path) not in json.dumps(found)
-    assert found["threads"] >= 1
+    assert found["threads"] >= 1 and found["instruction_set"]
     assert found["versions"]["torch"]
     assert git_state(tmp_path) == {"commit": "", "dirty": False}
-    assert provenance([f"--prompts={tmp_path}/p.jsonl"])["command"].endswith("--prompts=p.jsonl")
+    assert command_text([f"--prompts={tmp_path}/p.jsonl"]).endswith("--prompts=p.jsonl")
     assert command_text(["x y"]) == "python -m specdiff_core 'x y'"
 
 
-class Words:
-    """A tokenizer of letters."""
-
-    eos_token_id, all_special_ids = 0, [0]
-
-    def __call__(self, text: str, **options: Any) -> dict[str, list[int]]:
-        return {"input_ids": [2 + ord(char) % 10 for char in text]}
-
-    def decode(self, ids: Any, **options: Any) -> str:
-        return "".join(chr(97 + int(token)) for token in ids)
-
-    def convert_ids_to_tokens(self, token: int) -> str:
-        return chr(97 + token)
+SPREAD = {"median": 2.0, "low": 1.5, "high": 3.25}
+PAGE: dict[str, Any] = {
+    "kind": "page", "schema": 4, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
+    "target": "T", "settings": DecodeConfig().to_dict(), "usable_seconds": SPREAD, "load_seconds": 1.0,
+    "first_event_seconds": {"first": SPREAD, "later": SPREAD},
+    "attached": {lane: {**SPREAD, "interval": [1.9, 2.1]} for lane in ("vanilla", "drafted")},
+    "waiting": {lane: {"attached": 0.05, "alone": None} for lane in ("vanilla", "drafted")},
+    "provenance": {**ORIGIN, "command": "python -m app.measure"},
+}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    """A tiny untrained target, and a drafter that always says 5."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-        model = LlamaForCausalLM(
-            LlamaConfig(
-                vocab_size=12, max_position_embeddings=128, bos_token_id=0, eos_token_id=0, pad_token_id=0, **shape
-            )
-        )
-    spec = PairSpec(
-        name="tiny", label="Tiny", target="tiny", suppress=(1,), context=128,
-        drafters=(DrafterSpec(name="block", label="", module="scripted"), NONE),
-    )  # fmt: skip
-
-    def fives(known: tuple[int, ...], window: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.one_hot(torch.full(window.shape, 5), 12) * 5.0
-
-    pair = types.SimpleNamespace(
-        spec=spec,
-        placement=Placement(torch.device("cpu"), torch.float32, "a test"),
-        model=model.eval(),
-        tokenizer=Words(),
-        drafters={"none": VanillaDrafter(), "block": ScriptedDrafter(fives, mask_id=1)},
-        missing={},
-        name_of=lambda role: f"tiny/{role}",
-    )
-    return Engine(pair)  # type: ignore[arg-type]  # stands in for a LoadedPair
-
-
-def test_equality_grid_on_a_real_model(engine: Engine, tmp_path: Path) -> None:
-    cells = [Cell("block", 4, 2)]
-    base = dataclasses.replace(BASE, pair="tiny")
-    steps = check_equality(
-        engine, PROMPTS[:3], cells, base, temperatures=[0.0, 1.0], generate_prompts=2, path=tmp_path / "rows.jsonl"
-    )
-    *_, (done, total, log) = steps
-    assert done == total == 6
-    found = fold_equality(log.rows)
-    assert (found["compared"], found["unexplained"]) == (3 + 3 + 2, 0)
-    assert found["equal"] + found["ties"] == 8
-    assert {entry["cell"] for entry in found["cells"]} == {"block/4/2", "generate"}
-
-
-def test_a_real_difference_is_not_excused(engine: Engine) -> None:
-    """A token that the target did not rank first is a bug, however close others are."""
-    config = DecodeConfig(drafter="none", rule=Rule.MATCH, temperature=1.0, max_new_tokens=8, seed=2)
-    *_, last = engine.decode("abc", config)
-    wrong = list(last.ids)
-    best, margin = top_two(engine, [*engine.encode("abc"), *wrong[:3]], config)
-    assert best[0] == wrong[3]
-    assert margin > 0
-    wrong[3] = next(token for token in range(2, 12) if token not in best)
-    found = difference(engine, "abc", wrong, last.ids, config)
-    assert found is not None
-    assert (found["token"], found["tie"]) == (3, False)
-    assert difference(engine, "abc", last.ids, last.ids, config) is None
-
-
-def test_bare_passes_are_timed_and_leave_no_trace(engine: Engine) -> None:
-    ids = list(engine.encode("abcdef"))
-    found = measure_cell(engine, ids, Cell("block", 4, 2), BASE)
-    assert all(found[name] > 0 for name in ("target_one", "target_verify", "draft"))
-    assert 0 <= found["draft_network"] <= found["draft"]
-    assert found["context"] == 6
-
-
-def sweep_of(*cells: tuple[str, int, float, float], temperature: float = 0.0) -> dict[str, Any]:
-    """A stored sweep: drafter, γ, speed-up on two flavours whose τ are 4 and 2."""
-    entries = [
-        {
-            "drafter": drafter,
-            "gamma": gamma,
-            "steps": 1,
-            "speedup": {"mean": (dialogue + code) / 2},
-            "speedup_by_flavour": {"dialogue": {"value": dialogue}, "code": {"value": code}},
-            "tau": 3.0,
-            "tau_by_flavour": {"dialogue": 4.0, "code": 2.0},
-            "seconds": 2.0,
-            "seconds_by": {"draft": 0.5, "verify": 1.5},
-        }
-        for drafter, gamma, dialogue, code in cells
-    ]
-    return {"kind": "sweep", "settings": {"temperature": temperature}, "cells": entries}
-
-
-def test_goals_are_held_against_the_best_cell() -> None:
-    """One γ for all rows of a drafter, the one nearest to all its goals, though others are better at one of them."""
-    cells = [("block", 2, 2.0, 3.1), ("block", 4, 2.5, 2.3), ("block", 8, 3.1, 0.4)]  # mean 2.55, 2.4, 1.75
-    found = list(outcomes([sweep_of(("none", 1, 1.0, 1.0), *cells)]))
-    assert [(outcome.figure, outcome.measured, outcome.met) for outcome in found] == [
-        ("block γ=4 T=1 over vanilla, mean", "2.40×", True),
-        ("block γ=4 T=1 over vanilla, dialogue", "2.50×", False),
-    ]
-    assert found[0].why == ""
-    # A round costs 4 / 2.5 vanilla tokens, so three times as fast needs τ = 3 · 1.6.
-    assert "draft 25 %, verify 75 %" in found[1].why and "needs τ = 4.80; measured τ = 4.00" in found[1].why
-    tree = sweep_of(("block", 4, 2.5, 2.3), ("block", 6, 9.0, 9.0))
-    tree["cells"][1]["nodes"] = 16
-    assert list(outcomes([tree, sweep_of(("block", 8, 9.0, 9.0))])) == list(outcomes([tree]))
-    assert "γ=4" in next(iter(outcomes([tree]))).figure, "a tree is another method"
-    section = goals_section([sweep_of(("block", 4, 2.5, 2.3))])
-    assert "| NO " in section and "- block γ=4 T=1 over vanilla, dialogue: " in section
-
-
-def test_more_than_the_limit_is_no_success_but_a_machine_that_changed() -> None:
-    sweep = sweep_of(("mdlm", 4, 1.3, 1.0))
-    for share, met in ((0.85, True), (1.02, True), (1.08, False)):
-        entry = {"drafter": "mdlm", "gamma": 4, "steps": 1, "efficiency": {"of_speedup": share}}
-        found = list(outcomes([sweep, {"kind": "forwards", "cells": [entry]}]))[-1]
-        assert found.met is met and ("no loop beats its limit" in found.why) is not met
-
-
-def test_goals_of_every_kind_of_result() -> None:
-    """Each result speaks about its own goals; at temperature 1, and of strangers, none is claimed."""
-    sweep = sweep_of(("mdlm", 4, 1.3, 1.0))
-    entry = {"drafter": "mdlm", "gamma": 4, "steps": 1, "efficiency": {"of_speedup": 0.84}}
-    waits = ({"median": 5.1, "low": 3.0, "high": 7.0}, {"median": 2.9, "low": 2.0, "high": 9.0})
-    page = {"kind": "page", "starts": 5, "usable_seconds": waits[0], "first_event_seconds": {"first": waits[1]}}
-    page["load_seconds"] = 2.5
-    cost = {"median": 1.06, "low": 0.9, "high": 1.2, "interval": [1.01, 1.09]}
-    page["waiting"] = {"vanilla": {"attached": 0.03, "alone": 0.01}, "drafted": {"attached": None, "alone": 0.01}}
-    results = [
-        {"kind": "generate", "result": {"ratio": 1.02}},
-        sweep,
-        {"kind": "forwards", "cells": [entry, {**entry, "gamma": 8}]},
-        {**page, "attached": {"vanilla": {"median": 1.04}, "drafted": cost}},
-        {"kind": "equality", "result": {"compared": 9, "unexplained": 1}},
-    ]
-    assert [(outcome.measured, outcome.met) for outcome in outcomes(results)] == [
-        ("1.02×", True),
-        ("1.15×", False),
-        ("84 %", False),
-        ("5.10 s (3.00–7.00)", False),
-        ("2.90 s (2.00–9.00)", True),
-        ("1.040×", True),
-        ("1.060×", False),
-        ("1", False),
-    ]
-    assert "the median is known to 1.010–1.090" in goals_section(results)
-    assert "threads waiting for a processor: – beside server and browser, 0.01 alone" in goals_section(results)
-    assert goals_section([sweep_of(("block", 4, 9.0, 9.0), temperature=1.0), {"kind": "other"}]) == ""
-
-
-def test_the_page_is_told_with_its_spread_and_an_old_form_is_refused(tmp_path: Path) -> None:
-    spread = {"median": 2.0, "low": 1.5, "high": 3.25}
-    origin = {"commit": "c", "dirty": False, "versions": {}, "cpu": "CPU", "gpu": None, "cores": 2, "system": "S"}
-    page = {
-        "kind": "page", "schema": 4, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
-        "target": "T", "settings": DecodeConfig().to_dict(), "usable_seconds": spread,
-        "first_event_seconds": {"first": spread, "later": spread},
-        "attached": {lane: {**spread, "interval": [1.9, 2.1]} for lane in ("vanilla", "drafted")},
-        "waiting": {lane: {"attached": 0.05, "alone": 0.004} for lane in ("vanilla", "drafted")},
-        "provenance": {**origin, "date": "today", "command": "python -m app.measure"},
-    }  # fmt: skip
+def test_the_page_is_reported_with_its_spread(tmp_path: Path) -> None:
     path = tmp_path / "page.json"
-    path.write_text(json.dumps(page))
-    told = tables.section(command.read_result(path))
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in told.splitlines() if line.startswith("|")]
-    assert [row[1:] for row in rows[2:5]] == [[n, "2.00 s", "1.50–3.25 s"] for n in ("5", "5", "30")]
-    assert rows[-1] == ["drafted", "2.000×", "1.900–2.100", "1.500–3.250", "0.050", "0.004"]
-    path.write_text(json.dumps({**page, "schema": 3}))
-    with pytest.raises(ConfigError, match="another version"):
-        command.read_result(path)
+    path.write_text(json.dumps(PAGE))
+    text = section(read_result(path, Result))
+    lines = [[value.strip() for value in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
+    assert [line[1:] for line in lines[2:5]] == [[n, "2.00 s", "1.50–3.25 s"] for n in ("5", "5", "30")]
+    assert lines[-1] == ["drafted", "2.000×", "1.900–2.100", "1.500–3.250", "0.050", "–"]
 
 
-@pytest.mark.parametrize(("seconds", "least"), [(None, 0), (0.0, 1), (0.6, 2)])
-def test_a_warm_up_comes_behind_the_header_and_is_not_measured(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, seconds: float | None, least: int
-) -> None:
-    """Whoever listens hears the start first; the events are those of a run without it."""
-    runs: list[Any] = []
-    start = engine.target.start
-    monkeypatch.setattr(engine.target, "start", lambda layers=(): runs.append(layers) or start(layers))
-    config = dataclasses.replace(BASE, drafter="block", gamma=4, steps=2, max_new_tokens=12)
-    events = engine.decode("abc", config, warm_up=seconds)
-    while not isinstance(next(events), RunStarted):
-        pass
-    assert not runs, "nothing is decoded before the header is told"
-    began = time.monotonic()
-    told = [type(next(events))]
-    assert len(runs) - 1 >= least and time.monotonic() - began >= (seconds or 0.0)
-    assert seconds != 0.0 or len(runs) == 2
-    *rest, last = events
-    plain = [event for event in engine.decode("abc", config) if not isinstance(event, RunStarted | PiecesSeen)]
-    assert [*told, *(type(event) for event in rest if not isinstance(event, PiecesSeen)), type(last)] == [
-        type(event) for event in plain
+def test_results_of_older_versions_are_read(tmp_path: Path) -> None:
+    """Sweeps before trees and K, and the comparison with transformers when it was called a referee."""
+    result = msgspec.to_builtins(sweep_result(measured(prompts=PROMPTS[:2], settings=SETTINGS[:2], repeats=1), ORIGIN))
+    del result["ratios"], result["traces"]
+    for cell in result["cells"]:
+        del cell["nodes"], cell["drafts"], cell["selection"], cell["auto"], cell["waiting"], cell["tested_at"]
+        cell["speedup"]["mean"] = cell["speedup"].pop("value")
+    path = tmp_path / "sweep.json"
+    path.write_text(json.dumps(result))
+    old = read_result(path, Result)
+    assert isinstance(old, Sweep) and [entry.key for entry in old.entries] == ["none/1/1", "block/4/2"]
+    assert "| block γ 4, T 2 |" in section(old)
+    lanes = [
+        {"lane": "vanilla", "ours": "vanilla", "drafter": "none", "stock": False, "tokens_per_second": 3.0},
+        {"lane": "generate", "ours": "vanilla", "drafter": "none", "stock": True, "tokens_per_second": 2.0},
     ]
-    assert last.ids == plain[-1].ids and last.seconds <= time.monotonic() - began
-
-
-def test_a_stopped_warm_up_ends_the_run(engine: Engine) -> None:
-    """Before its first round, at once."""
-    stop = threading.Event()
-    events = engine.decode("abc", dataclasses.replace(BASE, drafter="block", gamma=4, steps=2), warm_up=60, stop=stop)
-    while not isinstance(next(events), RunStarted):
-        pass
-    stop.set()
-    last = final(list(events))
-    assert last is not None and (last.reason, last.rounds, last.ids) == ("stopped", 0, ())
-
-
-def test_generate_is_given_back_its_end(engine: Engine) -> None:
-    model = engine.target.model
-    with endless(model):
-        assert model.generation_config.eos_token_id is None
-    assert model.generation_config.eos_token_id == 0
-
-
-def test_a_prompt_that_does_not_fit_is_named_before_anything_is_measured(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: engine)
-    long = Prompt(id="long-one", flavour="math", prompt="word " * 20_000)
-    write_prompts(tmp_path / "p.jsonl", [*PROMPTS, long])
-    words = ["bench", "--prompts", str(tmp_path / "p.jsonl"), "--drafters", "none", "--json", str(tmp_path / "r.json")]
-    assert cli.main(words) == 2
-    assert "error: long-one: The prompt has 100,000 characters" in capsys.readouterr().err
-    assert not (tmp_path / "r.rows.jsonl").exists()
-
-
-def test_bench_from_the_command_line(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Every measurement writes its JSON, and one report holds them all."""
-    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: engine)
-    write_prompts(tmp_path / "p.jsonl", PROMPTS)
-    common = ["--prompts", str(tmp_path / "p.jsonl"), "--drafters", "none,block", "--gamma", "2,4", "--steps", "1,4"]
-    common += ["--repeats", "1", "--max-new-tokens", "8", "--ignore-eos", "--first", "1"]
-    results = []
-    for kind in command.MEASURES:
-        results.append(str(tmp_path / f"{kind}.json"))
-        words = ["bench", "--measure", kind, *common, "--json", results[-1], "--sweep", str(tmp_path / "sweep.json")]
-        words += ["--lanes", "block=4"] if kind == "referee" else []
-        assert cli.main(words) == 0, capsys.readouterr().err
-        assert json.loads(Path(results[-1]).read_text())["kind"] == kind
-    stored = json.loads((tmp_path / "sweep.json").read_text())
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps({**stored, "threads": 77}))
-    words = ["bench", "--measure", "forwards", *common, "--sweep", str(other)]
-    assert cli.main(words) == 2 and "another threads" in capsys.readouterr().err
-    assert [(e["drafter"], e["gamma"], e["steps"]) for e in stored["cells"]] == [
-        ("none", 1, 1), ("block", 2, 1), ("block", 4, 1), ("block", 4, 4),
-    ]  # fmt: skip
-    assert stored["prompts"] == {"math": 1, "code": 1}
-    assert cli.main(["bench", "--report", str(tmp_path / "BENCHMARKS.md"), "--from", *results]) == 0
-    told = (tmp_path / "BENCHMARKS.md").read_text()
-    for words in (
-        "## Speed-up",
-        "## The referee: transformers itself",
-        "Lanes without a counterpart, tokens/s: block γ=4 T=1",
-        "## How close",
-        "## The same text",
-        "0 unexplained",
-        "Threads waiting for a processor, on average:",
-    ):
-        assert words in told
-    assert str(tmp_path) not in told
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--prompts", "p", "--gamma", "x"], "not a list"),
-        (["--prompts", "p", "--gamma", "64"], "Give a whole number"),
-        (["--prompts", "p", "--repeats", "0"], "at least 1"),
-        (["--report", "B.md"], "needs results"),
-        (["--prompts", "p", "--json", "/"], "is no file"),
-        (["--report", "."], "is no file"),
-    ],
-)
-def test_bench_says_what_is_wrong(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", *words]) == 2
-    assert message in capsys.readouterr().err
+    numbers = {
+        "compared": 1, "equal": 1, "ties": 0, "turns": 7, "prompts": 2, "tie_below": 1e-3, "differences": [],
+        "lanes": [{**lane, "compared": 1, "equal": 1, "ties": 0} for lane in lanes],
+        "pairs": [{"ours": "vanilla", "theirs": "generate", "ratio": 1.5, "low": 1.4, "high": 1.6, "ratio_wall": 1.3}],
+    }  # fmt: skip
+    old_lanes = {**PAGE, "kind": "referee", "schema": 1, "prompts": {"math": 2}, "repeats": 1, "left_out": []}
+    path.write_text(json.dumps({**old_lanes, "result": numbers}))
+    assert "| vanilla | 3.0      | generate     | 2.0      | 1.50× | 1.40–1.60 " in section(read_result(path, Result))
 
 
 @pytest.mark.parametrize(
@@ -561,48 +575,214 @@ def test_bench_says_what_is_wrong(words: list[str], message: str, capsys: pytest
     [
         "[" * 200_000,
         '{"kind": [], "schema": 1}',
+        '{"kind": "poem", "schema": 1}',
         '{"kind": "sweep", "schema": 1}',
-        '{"kind": "page", "schema": 3}',
-        '{"kind": "equality", "schema": 1, "result": 3}',
+        '{"kind": "referee", "schema": 1}',
+        json.dumps({**PAGE, "schema": 3}),
+        json.dumps({**PAGE, "kind": "equality", "schema": 1, "result": 3}),
+        json.dumps({**PAGE, "kind": "equality", "schema": 1, "result": {"cells": [{}]}}),
     ],
 )
-def test_a_foreign_result_is_named(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_foreign_result_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "r.json").write_text(text)
-    assert cli.main(["bench", "--report", str(tmp_path / "B.md"), "--from", str(tmp_path / "r.json")]) == 2
-    assert "r.json" in capsys.readouterr().err and not (tmp_path / "B.md").exists()
+    assert cli.main(["bench", "report", str(tmp_path / "r.json"), "--out", str(tmp_path / "B.md")]) == 2
+    error = capsys.readouterr().err
+    assert ("r.json is no result" in error or "is not whole" in error) and not (tmp_path / "B.md").exists()
 
 
-@pytest.mark.parametrize("text", ["[1]\n", "null\n", "{}\n{}\n", '{}\n{"session": "x"}\n', "[" * 200_000 + "\n"])
-def test_damaged_rows_are_named(text: str, tmp_path: Path) -> None:
-    (tmp_path / "r.rows.jsonl").write_text(text)
-    with pytest.raises(ConfigError, match="damaged"):
-        RowLog(tmp_path / "r.rows.jsonl", {})
+def on_machine(result: Sweep, cpu: str, date: str = "2026-01-02", **others: Any) -> Sweep:
+    return msgspec.structs.replace(result, provenance={**ORIGIN, "cpu": cpu, "date": date}, **others)
+
+
+def test_a_report_replaces_only_its_own_machine(kept: tuple[Traces, Sweep]) -> None:
+    _, result = kept
+    one, other = on_machine(result, "One processor"), on_machine(result, "Another processor", threads=7)
+    both = benchmarks([other], benchmarks([one]))
+    assert both == benchmarks([one, other])
+    assert both.count("\n## ") == 2 and both.count("\n### ") == 2
+    again = benchmarks([on_machine(result, "One processor", "2027-05-06", dtype="bf16")] * 2, both)
+    assert again.count("\n### ") == 3
+    before, after = (text.split("\n## Another processor, 2 cores\n")[1] for text in (both, again))
+    assert before == after, "the other machine's section is as it was"
+    lines = [line for line in again.splitlines() if line.startswith(("| One", "| Another"))]
+    assert "bf16" in lines[0] and "2027-05-06" in lines[0] and "| 7 " in lines[1] and "2026-01-02" in lines[1]
+    assert benchmarks([one, other], again) == both
+    with pytest.raises(ConfigError, match="does not begin"):
+        benchmarks([one], "# Shopping\n")
+    shipped = (Path(__file__).resolve().parent.parent / "BENCHMARKS.md").read_text(encoding="utf-8")
+    assert benchmarks([], shipped) == shipped, "what ships is what the report reads"
+
+
+def test_a_busy_machine_and_single_prompts_are_said() -> None:
+    rows = [*ROWS, row("code-1", "none/1/1", 9.0), row("code-1", "block/8/1", 3.0)]
+    log = measured(repeats=1)
+    log.rows = rows
+    text = section(sweep_result(log, ORIGIN))
+    assert "**The machine was busy" in text and "2.00–3.50" in text
+    log.rows = ROWS[2:]  # one prompt of each flavour: nothing to resample
+    assert "| block γ 8, T 1 | 2.00×    | –  " in section(sweep_result(log, ORIGIN))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "most probable tokens, several are drawn"),
+        ({"draft_temperature": 1.0}, "drawn and tested alike"),
+        ({"temperature": 1.0}, "a selected one as a point mass"),
+    ],
+)
+def test_what_else_differs_between_one_draft_and_several_is_said(settings: dict[str, Any], words: str) -> None:
+    own = [BASELINE, BenchSetting("block", 4, 1), BenchSetting("block", 4, 1, 0, 2)]
+    log = measured(settings=own, repeats=1, base=dataclasses.replace(BASE, **settings))
+    text = section(sweep_result(log, ORIGIN))
+    assert words in text and "| 2 drafts over one | block γ 4, K 2 self | block γ 4, T 1 |" in text
 
 
 def test_tables_read_as_text() -> None:
-    assert tables.table(["a", "b"], [["1", "long"]]) == "| a | b    |\n|---|------|\n| 1 | long |"
-    with pytest.raises(ConfigError, match="Unknown kind"):
-        tables.section({"kind": "poem"})
+    assert table(["a", "b"], [["1", "long"]]) == "| a | b    |\n|---|------|\n| 1 | long |"
 
 
-def test_cells_one_by_one() -> None:
-    keys = ["block/9/1", "block/9/1/12", "mdlm/8/1/0/4/trie", "block/16/1/auto", "block/9/1"]
-    cells = listed(keys, DecodeConfig())
-    assert [cell.key for cell in cells] == ["none/1/1", *keys[:-1]]
-    assert all(Cell.of(cell.key) == cell for cell in cells)
-    assert cells[-1].config(DecodeConfig()).auto and not cells[1].config(DecodeConfig()).auto
-    alike = listed(["autoregressive/4/1", "autoregressive/4/4", "none/7/3", "block/9/4/12"], DecodeConfig())
-    assert [cell.key for cell in alike] == ["none/1/1", "autoregressive/4/4", "block/9/1/12"]
-    for wrong, words in (
-        ("block/x/1", "no cell"),
-        ("block", "no cell"),
-        ("block/20/1", "cannot follow"),
-        ("prompt_lookup/9/1/auto", "cannot follow"),
-        ("autoregressive/4/4/12", "cannot follow"),
-        ("block/9/1/0/4/self/auto", "cannot follow"),
-        ("medusa/4/1", "no drafter"),
-    ):
-        with pytest.raises(ConfigError, match=words):
-            listed([wrong], DecodeConfig())
-    entry = dataclasses.asdict(cells[-1])
-    assert cell_name(entry) == "block γ≤16 auto"
+# The command line.
+
+
+@pytest.fixture
+def decoder(monkeypatch: pytest.MonkeyPatch) -> FakeDecoder:
+    """What every command opens."""
+    found = FakeDecoder()
+    found.pair = type("Pair", (), {"tokenizer": None})()  # type: ignore[attr-defined]
+    found.encode = lambda prompt: (1,)  # type: ignore[attr-defined]
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: found)
+    return found
+
+
+def test_traces_from_the_command_line(decoder: FakeDecoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The result says where they are, seen from itself: moved together, they are found again."""
+    write_prompts(tmp_path / "p.jsonl", PROMPTS)
+    here, report = tmp_path / "here", tmp_path / "B.md"
+    words = f"bench sweep --prompts {tmp_path}/p.jsonl --drafters none,block --gamma 4 --steps 1 --num-drafts 1,2"
+    words += f" --selection self,trie --repeats 1 --max-new-tokens 12 --json {here}/r.json --traces {here}/t"
+    assert cli.main(words.split()) == 0, capsys.readouterr().err
+    stored = json.loads((here / "r.json").read_text())
+    assert (stored["kind"], stored["schema"], stored["traces"], stored["prompts"]) == (
+        "sweep", 1, "t", {"math": 2, "code": 2},
+    )  # fmt: skip
+    assert [(cell["drafts"], cell["selection"]) for cell in stored["cells"]] == [
+        (1, "self"), (1, "self"), (2, "self"), (2, "trie"),
+    ]  # fmt: skip
+    there = here.rename(tmp_path / "there")
+    stored["cells"][1]["speedup"]["value"] = 77.0
+    (there / "r.json").write_text(json.dumps(stored))
+    (there / "plain.json").write_text(json.dumps({**stored, "traces": ""}))
+    command = ["bench", "report", str(there / "r.json"), "--out", str(report)]
+    assert cli.main(command) == 0
+    assert "77.00×" in report.read_text()
+    assert cli.main([*command, "--reaggregate"]) == 0
+    text = report.read_text()
+    assert "77.00×" not in text and "aggregated again from its traces by commit" in text
+    assert "block γ 4, K 2 trie" in text and "block γ 4, T 1" in text and str(tmp_path) not in text
+    assert cli.main(["bench", "report", str(there / "plain.json"), "--out", str(report), "--reaggregate"]) == 0
+    assert "77.00×" in report.read_text() and "measured without --traces" in capsys.readouterr().err
+    moved = (there / "t").rename(tmp_path / "elsewhere")
+    assert cli.main([*command, "--reaggregate"]) == 2 and "holds no traces" in capsys.readouterr().err
+    assert cli.main([*command, "--reaggregate", "--traces", str(moved)]) == 0
+
+
+def test_a_prompt_that_does_not_fit_is_named_before_anything_is_measured(
+    decoder: FakeDecoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def encode(prompt: str) -> tuple[int, ...]:
+        if len(prompt) > 100:
+            raise ConfigError("The prompt is too long.", hint="Shorten it.")
+        return (1,)
+
+    decoder.encode = encode  # type: ignore[attr-defined]
+    write_prompts(tmp_path / "p.jsonl", [*PROMPTS, Prompt(id="long-one", flavour="math", prompt="word " * 200)])
+    words = f"bench sweep --prompts {tmp_path}/p.jsonl --drafters none --json {tmp_path}/r.json"
+    assert cli.main(words.split()) == 2
+    assert "error: long-one: The prompt is too long" in capsys.readouterr().err
+    assert not decoder.calls and not (tmp_path / "r.rows.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("sweep --gamma x", "not a list"),
+        ("sweep --gamma 64", "Give a whole number"),
+        ("sweep --repeats 0", "at least 1"),
+        ("sweep --first 0", "leaves no prompt"),
+        ("sweep --json /", "is no file"),
+        ("sweep --num-drafts 99", "Give a whole number"),
+        ("sweep --num-drafts two", "not a list"),
+        ("sweep --num-drafts 2 --selection best", "Choose one of: self"),
+        ("equality --temperatures warm", "not a list"),
+        ("equality --temperatures 9", "0 to 2"),
+        ("equality --generate-prompts -1", "not be negative"),
+        ("hf-baseline --settings block", "no setting"),
+        ("hf-baseline --settings block/0/1", "Give a whole number"),
+        ("hf-baseline --settings nobody/4/1", "no drafter called"),
+        ("forwards --num-drafts 2", "of a fixed size that a denoiser fills"),
+        ("forwards --sweep nothing.json", "nothing.json is no result"),
+        ("report nothing.json", "nothing.json is no result"),
+        ("prompts --corpus nothing --out p.jsonl", "No training text"),
+    ],
+)
+def test_bench_says_what_is_wrong(
+    words: str, message: str, decoder: FakeDecoder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench", *words.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_every_command_of_the_suite_can_run() -> None:
+    """Flags and settings are right, and what is used by a command was written by an earlier one."""
+    written: set[str] = set()
+    for file, (module, *words) in suite.commands(Path("a corpus"), Path("out"), ["--threads", "2"]).items():
+        written.add(str(file))
+        if module != "specdiff_core":
+            continue
+        args = build_parser().parse_args(words)
+        assert str(file) in words and ("a corpus" in words) == (args.run is command.run_prompts)
+        used = [args.prompts, args.sweep] if args.run is command.run_forwards else [getattr(args, "prompts", None)]
+        assert all(path is None or str(path) in written for path in used)
+        if getattr(args, "settings", ""):
+            assert len(listed(args.settings.split(","), BASE)) == len(args.settings.split(",")) + 1
+        if args.run is not command.run_prompts:
+            assert args.threads == 2 and args.json == file
+            options.read_settings(args)
+
+
+def test_the_suite_keeps_what_is_there_and_goes_on_without_a_browser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, report = tmp_path / "out", tmp_path / "B.md"
+    result = sweep_result(measured(repeats=1), ORIGIN)
+    ran: list[str] = []
+    broken = ["page.json"]
+    shown: list[list[Path]] = []
+
+    def run(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        assert words[:2] == [sys.executable, "-m"]
+        file = next(file for file, own in suite.commands(Path("c"), out, machine).items() if own == words[2:])
+        ran.append(file.name)
+        if file.name in broken:
+            return subprocess.CompletedProcess(words, 2)
+        write_result(file, result)
+        return subprocess.CompletedProcess(words, 0)
+
+    machine = ["--device", "cpu", "--dtype", "auto"]
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(command, "_write_showcase", lambda sweeps, folder: shown.append(list(sweeps)))
+    write_result(out / "greedy.json", result)
+    words = f"bench suite --corpus c --out {out} --report {report} --showcase {tmp_path} --device cpu".split()
+    assert cli.main(words) == 0
+    error = capsys.readouterr().err
+    assert "greedy.json" not in ran and "2 of 14, greedy.json: is there already" in error
+    assert "page.json: left out" in error and ran[-1] == "shown-1.json"
+    assert [[path.name for path in paths] for paths in shown] == [["shown-0.json", "shown-0.7.json", "shown-1.json"]]
+    assert report.read_text().count("### ") == 8, "all but the page and what is shown there"
+    assert (tmp_path / "selection.json").read_bytes() == (out / "selection.json").read_bytes()
+    ran.clear()
+    (out / "methods.json").unlink()
+    broken.append("methods.json")
+    assert cli.main(words) == 2 and ran == ["methods.json"]
+    assert "ended with status 2" in capsys.readouterr().err

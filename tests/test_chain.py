@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from branches import Branches, chain, outcomes, total_variation
+from branches import Branches, chain, in_turn, outcomes, spread, total_variation
 from test_lossless import EXACT_RULES, ORDERS, TOLERANCE, Tables
 from test_tree import scored
 from torch import Tensor
@@ -81,21 +81,18 @@ def distance(
     """Total variation between the joint law of three tokens over chained rounds and the target's."""
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(sampler: Branches) -> tuple[int, ...]:
-            draft = spoil(drafted(tables, prefix, sampler, **asked)[0])
+        def tested(draft: Draft, sampler: Branches) -> tuple[int, ...]:
             probs = tables.scores(prefix, draft) if draft.parents is None else scored(tables, prefix, draft)
             places = range(len(prefix), len(prefix) + len(draft.ids) + 1)
             verdict, _ = verify(draft, probs, rule, sampler, places, selection)
             return (*(int(draft.ids[node]) for node in verdict.path), verdict.extra)
 
-        return outcomes(play)
+        return in_turn(lambda sampler: spoil(drafted(tables, prefix, sampler, **asked)[0]), tested)
 
     return total_variation(chain(round_law, 3), tables.target_law(3))
 
 
-@pytest.mark.parametrize("steps", [1, 2])
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("rule", EXACT_RULES)
+@pytest.mark.parametrize(("rule", "order", "steps"), spread(EXACT_RULES, ORDERS, [1, 2]))
 def test_drawing_in_order_keeps_the_joint_law(rule: Rule, order: RevealOrder, steps: int) -> None:
     assert distance(Pairs(seed=30 + steps), rule, order=order, steps=steps) < TOLERANCE
 

@@ -282,6 +282,15 @@ def test_seconds_by_phase_sum_to_the_whole() -> None:
     assert done.seconds_by["other"] >= 0
 
 
+def test_a_draft_takes_the_time_of_all_its_steps() -> None:
+    """Its last step is followed by what makes a draft of the window, which is drafting, too."""
+    events = run(DecodeConfig(gamma=4, steps=4, max_new_tokens=12))
+    for round in range(events[-1].rounds):
+        steps = [e.span.seconds for e in events if isinstance(e, DenoiseStep) and e.round == round]
+        (draft,) = (e.span.seconds for e in events if isinstance(e, DraftReady) and e.round == round)
+        assert draft > sum(steps) or not steps
+
+
 def test_a_broken_drafter_is_named() -> None:
     class Wrong(VanillaDrafter):
         def start(self):

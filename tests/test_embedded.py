@@ -1,7 +1,8 @@
 """The shipped pair, for real: the text is vanilla's, vanilla is transformers' own, and everything loads offline.
 
 A 20-prompt slice of the grid in BENCHMARKS.md, judged as there: a mismatch is excused only by a tie of the two best
-tokens at the first differing position, which is computed and logged.
+tokens at the first differing position, which is computed and logged. By default every drafter meets every temperature
+on two prompts; all of them are slow. That the law holds for every setting is proved in test_law.py.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from branches import spread
 
 from specdiff_core.bench.equality import difference
 from specdiff_core.engine import Engine
@@ -28,8 +30,18 @@ PROMPTS = [json.loads(line) for line in (Path(__file__).parent / "prompts.jsonl"
 DRAFTERS = [spec.name for spec in EMBEDDED.drafters if spec.name != "none"]
 
 
-@pytest.fixture(scope="module")
+EXTENTS = ["few", pytest.param("all", marks=pytest.mark.slow)]
+
+
+def chosen(extent: str, first: int, every: int) -> list[tuple[int, str]]:
+    """Prompts by their numbers: two of them, which differ with ``first``, or each ``every``-th."""
+    numbers = range(len(PROMPTS))[first % 10 :: 10] if extent == "few" else range(len(PROMPTS))[::every]
+    return [(number, PROMPTS[number]["prompt"]) for number in numbers]
+
+
+@pytest.fixture(scope="session")
 def engine() -> Engine:
+    """The shipped pair, loaded once per process."""
     torch.set_num_threads(min(2, torch.get_num_threads() or 1))
     return Engine(load_pair(EMBEDDED, choose_placement("cpu", "fp32")))
 
@@ -39,7 +51,7 @@ def ids_of(engine: Engine, prompt: str, config: DecodeConfig) -> tuple[int, ...]
     return done.ids
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def vanilla_ids(engine: Engine) -> Callable[..., tuple[int, ...]]:
     """What vanilla says to a prompt at some settings: decoded once, however many drafters are held against it."""
     known: dict[object, tuple[int, ...]] = {}
@@ -62,20 +74,24 @@ def assert_same(
         assert found["tie"], f"{prompt[:30]!r}: {found}"
 
 
+@pytest.mark.parametrize("extent", EXTENTS)
 @pytest.mark.parametrize("drafter", DRAFTERS)
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
 def test_match_is_vanilla_token_for_token(
-    engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, temperature: float
+    engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, temperature: float, extent: str
 ) -> None:
+    place = DRAFTERS.index(drafter)
     every = 1 if drafter in {"block", "mdlm"} else 2  # the others share their ways; minutes matter
-    for number, item in enumerate(PROMPTS[::every]):
-        gamma, steps = [(4, 1), (4, 4), (16, 1), (16, 4)][number % 4]
-        settings = {"temperature": temperature, "seed": number, "max_new_tokens": 40, "rule": Rule.MATCH}
-        vanilla = vanilla_ids(item["prompt"], **settings)
+    for number, prompt in chosen(extent, round(10 * temperature), every):
+        gamma, steps = [(4, 1), (4, 4), (16, 1), (16, 4)][(number // 10 + place) % 4 if extent == "few" else number % 4]
+        tokens = 24 if extent == "few" else 40
+        settings = {"temperature": temperature, "seed": number, "max_new_tokens": tokens, "rule": Rule.MATCH}
+        vanilla = vanilla_ids(prompt, **settings)
         config = DecodeConfig(drafter=drafter, gamma=gamma, steps=steps, order=RevealOrder.ENTROPY, **settings)
-        assert_same(engine, item["prompt"], ids_of(engine, item["prompt"], config), vanilla, config)
+        assert_same(engine, prompt, ids_of(engine, prompt, config), vanilla, config)
 
 
+@pytest.mark.parametrize("extent", EXTENTS)
 @pytest.mark.parametrize(
     "shape",
     [
@@ -87,19 +103,25 @@ def test_match_is_vanilla_token_for_token(
 )
 @pytest.mark.parametrize("drafter", ["block", "block_markov", "mdlm"])
 def test_match_is_vanilla_through_trees_and_several_drafts(
-    engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, shape: dict[str, object]
+    engine: Engine,
+    vanilla_ids: Callable[..., tuple[int, ...]],
+    drafter: str,
+    shape: dict[str, object],
+    extent: str,
 ) -> None:
     """Branches are read under a mask of their own and compacted in the cache; not one token may move."""
-    for number, item in enumerate(PROMPTS[::4]):
-        settings = {"temperature": (0.0, 1.0)[number % 2], "seed": number, "max_new_tokens": 40, "rule": Rule.MATCH}
-        vanilla = vanilla_ids(item["prompt"], **settings)
+    for place, (number, prompt) in enumerate(chosen(extent, 0, 4)):
+        temperature, tokens = (0.0, 1.0)[place % 2], 24 if extent == "few" else 40
+        settings = {"temperature": temperature, "seed": number, "max_new_tokens": tokens, "rule": Rule.MATCH}
+        vanilla = vanilla_ids(prompt, **settings)
         config = DecodeConfig.parse({"drafter": drafter, "gamma": 9, **settings, **shape})
-        assert_same(engine, item["prompt"], ids_of(engine, item["prompt"], config), vanilla, config)
+        assert_same(engine, prompt, ids_of(engine, prompt, config), vanilla, config)
 
 
-def test_vanilla_is_transformers_generate(engine: Engine) -> None:
-    for item in PROMPTS:
-        prompt = torch.tensor([engine.encode(item["prompt"])])
+@pytest.mark.parametrize("extent", EXTENTS)
+def test_vanilla_is_transformers_generate(engine: Engine, extent: str) -> None:
+    for _, text in chosen(extent, 0, 1):
+        prompt = torch.tensor([engine.encode(text)])
         theirs = engine.target.model.generate(
             prompt,
             attention_mask=torch.ones_like(prompt),
@@ -108,7 +130,7 @@ def test_vanilla_is_transformers_generate(engine: Engine) -> None:
             suppress_tokens=list(engine.target.suppress),
         )[0, prompt.shape[1] :]
         config = DecodeConfig(drafter="none", max_new_tokens=40)
-        assert_same(engine, item["prompt"], ids_of(engine, item["prompt"], config), tuple(theirs.tolist()), config)
+        assert_same(engine, text, ids_of(engine, text, config), tuple(theirs.tolist()), config)
 
 
 PLACES = [
@@ -138,20 +160,19 @@ def test_bf16_decodes_on_every_device(device: str) -> None:
         assert found is None or found["margin"] < 0.1, found  # bf16 keeps 8 bits: logits near 10 are off by up to 0.06
 
 
+@pytest.mark.parametrize("extent", EXTENTS)
 @pytest.mark.parametrize("drafter", DRAFTERS)
-def test_drafts_are_worth_something(engine: Engine, drafter: str) -> None:
+def test_drafts_are_worth_something(engine: Engine, drafter: str, extent: str) -> None:
     """Not a timing: the drafter agrees with the target far more often than an untrained one could."""
     total = fold([])
-    for item in PROMPTS[::2]:
-        total = total + fold(
-            engine.decode(item["prompt"], DecodeConfig(drafter=drafter, max_new_tokens=40), detail=False)
-        )
+    for _, prompt in chosen(extent, 2, 2):
+        total = total + fold(engine.decode(prompt, DecodeConfig(drafter=drafter, max_new_tokens=40), detail=False))
     assert total.tau is not None and total.tau > 1.25
 
 
 def test_two_runs_share_nothing(engine: Engine) -> None:
     """Interleaved runs return what each returns alone."""
-    configs = [DecodeConfig(drafter=d, temperature=0.7, seed=s, max_new_tokens=24) for s, d in enumerate(DRAFTERS)]
+    configs = [DecodeConfig(drafter=d, temperature=0.7, seed=s, max_new_tokens=12) for s, d in enumerate(DRAFTERS)]
     alone = [ids_of(engine, item["prompt"], config) for item, config in zip(PROMPTS, configs, strict=False)]
     runs = [engine.decode(item["prompt"], config) for item, config in zip(PROMPTS, configs, strict=False)]
     last: list[object] = [None] * len(runs)
@@ -164,27 +185,28 @@ def test_two_runs_share_nothing(engine: Engine) -> None:
     assert [event.ids for event in last] == alone
 
 
-def test_every_setting_decodes(engine: Engine) -> None:
+@pytest.mark.parametrize(("rule", "order"), spread(list(Rule), list(RevealOrder), held=1))
+def test_every_setting_decodes(engine: Engine, rule: Rule, order: RevealOrder) -> None:
     """Extremes of the page's sliders, with every rule and order, end normally and say whether they are lossless."""
-    for number, (rule, order) in enumerate((r, o) for r in Rule for o in RevealOrder):
-        config = DecodeConfig(
-            drafter=DRAFTERS[number % len(DRAFTERS)],
-            gamma=[1, 5, 32][number % 3],
-            steps=[1, 5, 32][number % 3],
-            rule=rule,
-            order=order,
-            temperature=[0.0, 1.0, 2.0][number % 3],
-            draft_temperature=[None, 0.0, 2.0][number % 3],
-            top_k=[0, 50][number % 2],
-            top_p=[1.0, 0.9][number % 2],
-            max_new_tokens=12,
-        )
-        events = list(engine.decode(PROMPTS[number % 20]["prompt"], config))
-        assert events[-1].reason in {"length", "end_of_text"}
-        assert all(e.lossless == rule.lossless for e in events if isinstance(e, Verified))
-        (header,) = (e for e in events if isinstance(e, RunStarted))
-        assert header.config["gamma"] == min(config.gamma, 16 if config.drafter.startswith("block") else 32)
-        assert max(len(e.ids) for e in events if isinstance(e, DraftReady)) <= header.config["gamma"]
+    number = len(RevealOrder) * list(Rule).index(rule) + list(RevealOrder).index(order)
+    config = DecodeConfig(
+        drafter=DRAFTERS[number % len(DRAFTERS)],
+        gamma=[1, 5, 32][number % 3],
+        steps=[1, 5, 32][number % 3],
+        rule=rule,
+        order=order,
+        temperature=[0.0, 1.0, 2.0][number % 3],
+        draft_temperature=[None, 0.0, 2.0][number % 3],
+        top_k=[0, 50][number % 2],
+        top_p=[1.0, 0.9][number % 2],
+        max_new_tokens=12,
+    )
+    events = list(engine.decode(PROMPTS[number % 20]["prompt"], config))
+    assert events[-1].reason in {"length", "end_of_text"}
+    assert all(e.lossless == rule.lossless for e in events if isinstance(e, Verified))
+    (header,) = (e for e in events if isinstance(e, RunStarted))
+    assert header.config["gamma"] == min(config.gamma, 16 if config.drafter.startswith("block") else 32)
+    assert max(len(e.ids) for e in events if isinstance(e, DraftReady)) <= header.config["gamma"]
 
 
 def test_a_typed_mask_is_text(engine: Engine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,15 +13,24 @@ from app_fakes import FakeDecoder
 from fakes import FakeTarget, good_drafter
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from specdiff_core.decoding.clock import FakeClock
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, TraceError, TraceSchemaError
 from specdiff_core.schema.events import Committed, DraftReady, Finished, Span, TargetScored, Verified
-from specdiff_core.schema.metrics import Metrics, fold
+from specdiff_core.schema.metrics import Metrics, fold, predict, reached, speed_up
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Sampling
-from specdiff_core.schema.trace import dump_trace, event_from_dict, event_to_dict, read_trace, write_trace
+from specdiff_core.schema.summary import race_summary, run_summary
+from specdiff_core.schema.trace import (
+    check_run,
+    dump_trace,
+    event_from_dict,
+    event_to_dict,
+    read_trace,
+    write_trace,
+)
 
 SPAN = Span(name="x", start=0.0, seconds=0.0)
 
@@ -115,6 +125,38 @@ def test_metrics_by_hand() -> None:
     assert Metrics().tau is None and Metrics().alpha is None
 
 
+def test_speed_up_and_prediction_by_hand() -> None:
+    """Vanilla: 10 tokens in 10 passes of 0.1 s and 2 s in all; drafted: 4 rounds of 2 drafter passes of 0.025 s and a
+    verifying pass of 0.15 s, and 0.5 s in all. c = 1/4, v = 3/2, τ = 5/2."""
+    vanilla = Metrics(rounds=10, committed=10, target_calls=10, seconds=2.0, seconds_by={"score": 1.0})
+    spent = {"draft": 0.2, "score": 0.6}
+    drafted = Metrics(rounds=4, committed=10, nfe=8, target_calls=4, seconds=0.5, seconds_by=spent)
+    assert speed_up(vanilla, drafted) == pytest.approx(4.0) and speed_up(Metrics(), drafted) is None
+    told = predict(vanilla, drafted)
+    assert told is not None and (told.cost, told.verify) == pytest.approx((0.25, 1.5))
+    assert told.speed_up == pytest.approx(2.5 / (1.5 + 2 * 0.25))
+    assert predict(drafted, vanilla) is None, "vanilla drafts nothing"
+
+
+def test_several_tests_of_one_position_are_one_position() -> None:
+    """Multi-round: two drafts refused and one accepted at position 0, one refused at position 1; α = 1/2."""
+    tests = [one_test(0, False), one_test(0, False), one_test(0, True), one_test(1, False)]
+    assert reached(tests) == [True, False]
+
+
+def test_a_summary_compares_whole_texts() -> None:
+    """A text that is only the beginning of vanilla's is another text; one biased round makes a biased run."""
+    run = list(FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=12)))
+    done = run[-1]
+    assert isinstance(done, Finished)
+    cut = [*run[:-1], structs.replace(done, ids=done.ids[:-1])]
+    lanes = race_summary({"vanilla": [run], "same": [run], "cut": [cut]})["lanes"]
+    assert lanes["same"]["same_text_as_vanilla"] is True and lanes["cut"]["same_text_as_vanilla"] is False
+    place = next(i for i, event in enumerate(run) if isinstance(event, Verified))
+    biased = [*run[:place], structs.replace(run[place], lossless=False), *run[place + 1 :]]
+    assert run_summary(run)["lossless"] is True and run_summary(biased)["lossless"] is False
+
+
 def recorded(**settings: object) -> list[events.Event]:
     config = DecodeConfig.parse({"gamma": 4, "steps": 2, "temperature": 1.0, "max_new_tokens": 9, **settings})
     return list(speculate([3, 4], config, FakeTarget(), good_drafter(), FakeClock()))
@@ -177,6 +219,19 @@ def test_foreign_and_damaged_traces_are_named(raw) -> None:
     with pytest.raises(TraceError) as caught:
         read_trace(raw)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("draw", [None, math.nan, math.inf])
+def test_a_draw_that_is_no_number_is_refused(draw: float | None) -> None:
+    """In memory and in a file, in which JSON has no word for it."""
+    run = recorded()
+    place = next(i for i, event in enumerate(run) if isinstance(event, Verified))
+    tests = tuple(structs.replace(test, draw=draw) for test in run[place].tests)
+    run[place] = structs.replace(run[place], tests=tests)
+    with pytest.raises(TraceError, match="a test without its draw"):
+        check_run(run)
+    with pytest.raises(TraceError, match="a test without its draw"):
+        read_trace(dump_trace({"drafted": run}))
 
 
 def test_an_unknown_schema_says_so(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is told beside weights: files with and without a curve, curves from logs, and their picture."""
+"""What is kept beside weights: histories with and without a curve, curves from logs, and their picture."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from specdiff_core.schema.figure import GAP, Axis, Line, _apart, draw, round_ticks
+from specdiff_core import cli
 from specdiff_core.schema.errors import WeightsError
-from specdiff_core.schema.history import HISTORY, Training, read_history, rounds_of, write_history
+from specdiff_core.schema.history import HISTORY, Training, read_history, simulated_tau, write_history
+from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.train import curve
 
 RUN = Training(
@@ -53,8 +54,17 @@ def test_a_file_without_a_curve_still_reads(tmp_path: Path) -> None:
     assert json.loads((tmp_path / HISTORY).read_text()) == {"runs": [old]}
 
 
+def test_shipped_histories_are_written_as_they_are(tmp_path: Path) -> None:
+    """Byte for byte: the format has not changed."""
+    paths = sorted((ASSETS / "embedded").glob(f"*/{HISTORY}"))
+    for path in paths:
+        write_history(tmp_path / HISTORY, read_history(path))
+        assert (tmp_path / HISTORY).read_bytes() == path.read_bytes()
+    assert len(paths) >= 7
+
+
 @pytest.mark.parametrize(
-    "change", [{"steps": "many"}, {"seconds": -1}, {"curve": [[1]]}, {"curve": [[1, 2]]}, {"x": 1}]
+    "change", [{"steps": "many"}, {"seconds": -1}, {"curve": [[1]]}, {"curve": [[1, 2]]}, {"command": None}]
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
     (tmp_path / HISTORY).write_text(json.dumps({"runs": [{**dataclasses.asdict(RUN), **change}]}))
@@ -62,27 +72,34 @@ def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, object]) ->
         read_history(tmp_path / HISTORY)
 
 
+def test_a_file_with_more_in_it_is_read(tmp_path: Path) -> None:
+    """A later version may add facts."""
+    (tmp_path / HISTORY).write_text(json.dumps({"runs": [{**dataclasses.asdict(RUN), "power": 40}], "by": "somebody"}))
+    assert read_history(tmp_path / HISTORY) == (RUN,)
+
+
 def test_phases_follow_each_other_and_the_last_word_on_a_step_holds(tmp_path: Path) -> None:
     one = log(tmp_path / "a", [(100, 1.0)], steps=100)
     two = log(tmp_path / "b", [(0, 1.0), (200, 2.0), (300, 2.5), (200, 2.125)], steps=300)
-    found = curve.curve_of(one, two, tmp_path / "missing")
-    assert rounds_of(found) == [(100, 1.0), (300, 2.125), (400, 2.5)]
+    three = log(tmp_path / "c", [(5, 3.0)], steps=5)
+    found = curve.curve_of([one, two, tmp_path / "missing", three])
+    assert simulated_tau(found) == [(100, 1.0), (300, 2.125), (400, 2.5), (405, 3.0)]
     assert all(list(scores) == ["tokens_per_round/mean"] for _, scores in found), "means only: it ships"
 
 
 def test_a_long_curve_keeps_its_ends(tmp_path: Path) -> None:
-    found = curve.curve_of(log(tmp_path / "a", [(step, float(step)) for step in range(500)], steps=499))
+    found = curve.curve_of([log(tmp_path / "a", [(step, float(step)) for step in range(500)], steps=499)])
     assert len(found) == curve.MOST and (found[0][0], found[-1][0]) == (0, 499)
 
 
 def test_a_curve_finds_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = log(tmp_path / "run", [(200, 2.0), (400, 2.5)], steps=400)
     write_history(tmp_path / HISTORY, [RUN, dataclasses.replace(RUN, steps=5)])
-    assert curve.main([str(run), "--into", str(tmp_path)]) == 0
+    assert cli.main(["train", "curve", str(run), "--into", str(tmp_path)]) == 0
     first, second = read_history(tmp_path / HISTORY)
-    assert rounds_of(first.curve) == [(200, 2.0), (400, 2.5)] and not second.curve
+    assert simulated_tau(first.curve) == [(200, 2.0), (400, 2.5)] and not second.curve
     other = log(tmp_path / "other", [(7, 2.0)], steps=7)
-    assert curve.main([str(other), "--into", str(tmp_path)]) == 2
+    assert cli.main(["train", "curve", str(other), "--into", str(tmp_path)]) == 2
     assert "end at step 7" in capsys.readouterr().err
 
 
@@ -90,45 +107,32 @@ def test_the_curve_is_drawn_as_it_grows(tmp_path: Path) -> None:
     assert curve.redraw(tmp_path, [tmp_path], "mdlm") is None
     run = log(tmp_path / "run", [(200, 2.0)], steps=200)
     path = curve.redraw(run, [run], "mdlm")
-    assert path == run / "curve.svg" and "2.00" in path.read_text()
+    assert path == run / "curve.svg" and ">2.00<" in path.read_text()
     with (run / "metrics.jsonl").open("a") as file:
         scores = {"tokens_per_round/mean": 2.75}
         file.write(json.dumps({"kind": "EvalStep", "step": 400, "scores": scores}) + "\n")
     curve.redraw(run, [run], "mdlm")
-    assert "From 2.00 to 2.75 in 400 steps" in path.read_text()
+    assert ">2.75<" in path.read_text()
     assert [p.name for p in run.iterdir() if p.suffix == ".partial"] == []
 
 
-def test_a_picture_holds_every_line_and_no_markup_of_others() -> None:
-    axis = Axis(title="x", ticks=[(0, "0"), (1, "1")])
-    lines = [
-        Line(label="<b>ours</b>", points=[(0, 0), (1, 1)], strong=True),
-        Line(label="flat", points=[(0, 0), (1, 1)], dash=1),
+def points_of(svg: str) -> list[tuple[float, float]]:
+    """Where the curve's marks stand, in the picture's own units."""
+    marks = ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}use")
+    places = [
+        (float(mark.get("x", 0)), float(mark.get("y", 0)))
+        for mark in marks
+        if "stroke: #1f77b4" in mark.get("style", "")
     ]
-    tree = ET.fromstring(draw(lines, title="A & B", about="<script>", x=axis, y=axis))
-    name = "{http://www.w3.org/2000/svg}"
-    assert tree.get("role") == "img" and tree.find(f"{name}title").text == "A & B"
-    assert not list(tree.iter(f"{name}script")) and not list(tree.iter(f"{name}b"))
-    dashed = [line for line in tree.iter(f"{name}polyline") if line.get("stroke-dasharray")]
-    assert len(dashed) == 1 and len(list(tree.iter(f"{name}circle"))) == 2, "not told apart by colour alone"
-    with pytest.raises(ValueError, match="no point"):
-        draw([], title="", about="", x=axis, y=axis)
+    return places
 
 
-def test_points_stand_where_the_axes_say() -> None:
-    ticks = [(0.0, "0"), (10.0, "10")]
-    axis = Axis(title="", ticks=ticks)
-    text = draw([Line(label="", points=[(5, 10)])], title="", about="", x=axis, y=axis, width=246, height=162, right=0)
-    rect = next(ET.fromstring(text).iter("{http://www.w3.org/2000/svg}rect"))
-    assert (float(rect.get("x")) + 2.3, float(rect.get("y")) + 2.3) == pytest.approx((146, 22))
-
-
-def test_round_ticks_cover_what_they_are_for() -> None:
-    assert round_ticks(0, 1200) == [(0, "0"), (500, "500"), (1000, "1,000"), (1500, "1,500")]
-    assert [words for _, words in round_ticks(0.97, 1.32, unit="×")] == ["0.9×", "1.0×", "1.1×", "1.2×", "1.3×", "1.4×"]
-    assert len(round_ticks(2.0, 2.0)) == 2
-
-
-def test_names_of_lines_never_stand_on_each_other() -> None:
-    downs = _apart([100, 98, 40, 101])
-    assert sorted(downs) == [40, 101 - 2 * GAP, 101 - GAP, 101]
+def test_the_picture_is_the_same_for_the_same_curve_and_shows_its_points() -> None:
+    scores = [2.0, 3.0, 2.5]
+    drawn = tuple((200 * i, {"soft_ce/mean": 9.0, "tau8/mean": score}) for i, score in enumerate(scores))
+    svg = curve.draw_curve(drawn, "block <A & B>")
+    assert svg == curve.draw_curve(drawn, "block <A & B>")
+    (x0, y0), (x1, y1), (x2, y2) = points_of(svg)
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.01) and y0 - y1 == pytest.approx(2 * (y2 - y1), abs=0.01)
+    assert "block &lt;A &amp; B&gt;: τ, tokens per round" in svg and "optimiser steps" in svg
+    assert "soft_ce/mean" in curve.draw_curve(((0, {"soft_ce/mean": 9.0}),), "mdlm"), "where no τ was measured"

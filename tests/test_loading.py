@@ -21,8 +21,7 @@ from specdiff_core.maths.randomness import Streams
 from specdiff_core.models import availability as here
 from specdiff_core.models.availability import availability
 from specdiff_core.models.device import choose_placement
-from specdiff_core.models.mdlm import Mdlm, load_mdlm
-from specdiff_core.models.mdlm_config import MdlmConfig
+from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, PairUnavailable, TokenizerMismatch, WeightsError
 from specdiff_core.schema.events import Finished
 from specdiff_core.schema.pairs import GPT2_MDLM, NONE, PAIRS, DrafterSpec, PairSpec

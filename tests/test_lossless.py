@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from branches import Branches, chain, outcomes, total_variation
+from branches import Branches, chain, in_turn, outcomes, spread, total_variation
 from torch import Tensor
 
 from specdiff_core.decoding.verify import verify
@@ -50,8 +50,12 @@ class Tables:
 
     def logits(self, prefix: tuple[int, ...], window: Tensor) -> Tensor:
         """``[g, size + 1]`` of the drafter; the mask's logit is high, to prove that it is never drawn."""
-        rows = [self._dirichlet("q", prefix, tuple(window.tolist()), i).log() for i in range(len(window))]
-        return torch.cat([torch.stack(rows), torch.full((len(window), 1), 9.0, dtype=torch.float64)], -1)
+        key = (prefix, tuple(window.tolist()))
+        if key not in self._known:
+            rows = [self._dirichlet("q", *key, i).log() for i in range(len(window))]
+            mask = torch.full((len(window), 1), 9.0, dtype=torch.float64)
+            self._known[key] = torch.cat([torch.stack(rows), mask], -1)
+        return self._known[key]
 
     def target_law(self, length: int) -> dict[tuple[int, ...], float]:
         law = {}
@@ -94,12 +98,11 @@ def production(tables: Tables, rule: Rule, order: RevealOrder, gamma: int, steps
     """A round as decode.py plays it."""
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(sampler: Branches) -> tuple[int, ...]:
-            draft = drafted(tables, prefix, sampler, order, gamma, steps)
+        def tested(draft: Draft, sampler: Branches) -> tuple[int, ...]:
             verdict, _ = verify(draft, tables.scores(prefix, draft), rule, sampler, positions(prefix, gamma))
             return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
 
-        return outcomes(play)
+        return in_turn(lambda sampler: drafted(tables, prefix, sampler, order, gamma, steps), tested)
 
     return round_law
 
@@ -110,25 +113,20 @@ def distance(tables: Tables, round_law: Callable, length: int = LENGTH) -> float
     return total_variation(law, tables.target_law(length))
 
 
-@pytest.mark.parametrize("steps", [1, 2])
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("rule", EXACT_RULES)
+@pytest.mark.parametrize(("rule", "order", "steps"), spread(EXACT_RULES, ORDERS, [1, 2]))
 def test_exact_rules_keep_the_joint_law(rule: Rule, order: RevealOrder, steps: int) -> None:
     tables = Tables(seed=7 + steps)
     assert distance(tables, production(tables, rule, order, gamma=2, steps=steps)) < TOLERANCE
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3])
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("rule", EXACT_RULES)
+@pytest.mark.parametrize(("rule", "order", "steps"), spread(EXACT_RULES, ORDERS, [1, 2, 3]))
 def test_exact_rules_keep_the_joint_law_of_three_drafted_tokens(rule: Rule, order: RevealOrder, steps: int) -> None:
     """γ = 3 over two words: every order and T, the joint law of three tokens."""
     tables = Tables(seed=72 + steps, size=2)
     assert distance(tables, production(tables, rule, order, gamma=3, steps=steps)) < TOLERANCE
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("rule", EXACT_RULES)
+@pytest.mark.parametrize(("rule", "order"), spread(EXACT_RULES, ORDERS, held=1))
 def test_cutting_drafts_behind_the_end_of_the_text_keeps_the_joint_law(rule: Rule, order: RevealOrder) -> None:
     """decode.py drops what was drafted behind an end-of-text token; the law of whole texts stays the target's."""
     tables, end = Tables(seed=21), 1
@@ -137,16 +135,15 @@ def test_cutting_drafts_behind_the_end_of_the_text_keeps_the_joint_law(rule: Rul
         return (*text[: text.index(end)], *[end] * (len(text) - text.index(end))) if end in text else text
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(sampler: Branches) -> tuple[int, ...]:
-            if end in prefix:
-                return (end,)
-            draft = drafted(tables, prefix, sampler, order, 3, 2).until([end])
+        def tested(draft: Draft, sampler: Branches) -> tuple[int, ...]:
             verdict, _ = verify(
                 draft, tables.scores(prefix, draft), rule, sampler, positions(prefix, draft.ids.numel())
             )
             return whole((*draft.ids.tolist()[: verdict.accepted], verdict.extra))
 
-        return outcomes(play)
+        if end in prefix:
+            return {(end,): 1.0}
+        return in_turn(lambda sampler: drafted(tables, prefix, sampler, order, 3, 2).until([end]), tested)
 
     expected: dict[tuple[int, ...], float] = {}
     for text, weight in tables.target_law(LENGTH).items():
@@ -157,10 +154,10 @@ def test_cutting_drafts_behind_the_end_of_the_text_keeps_the_joint_law(rule: Rul
 @pytest.mark.parametrize("order", [o for o in ORDERS if o is not RevealOrder.LEFT_TO_RIGHT])
 def test_the_published_rule_is_caught(order: RevealOrder) -> None:
     """``naive`` at T > 1 tests every token with its reveal-step q: biased in any order but left to right."""
-    worst = max(
-        distance(tables, production(tables, Rule.NAIVE, order, gamma=2, steps=2)) for tables in map(Tables, range(4))
+    assert any(
+        distance(tables, production(tables, Rule.NAIVE, order, gamma=2, steps=2)) > 1e-3
+        for tables in map(Tables, range(4))
     )
-    assert worst > 1e-3
 
 
 def test_naive_is_exact_left_to_right_but_claims_nothing() -> None:
@@ -335,8 +332,8 @@ BIASED = [
 
 @pytest.mark.parametrize("name", BIASED)
 def test_biased_schemes_are_caught(name: str) -> None:
-    length = 1 if name.startswith("two chains") else LENGTH  # biased from the first token on, and costly to enumerate
-    assert max(distance(tables, _mutant(name, tables), length) for tables in map(Tables, range(3))) > 1e-3
+    length = 1 if name.startswith("two chains") else 2  # biased from the first token on, and costly to enumerate
+    assert any(distance(tables, _mutant(name, tables), length) > 1e-3 for tables in map(Tables, range(3)))
 
 
 @pytest.mark.parametrize(
@@ -346,7 +343,7 @@ def test_biased_schemes_are_caught(name: str) -> None:
 def test_the_mutation_harness_passes_exact_schemes(name: str) -> None:
     """The same harness with the point-mass rule is exact: what it catches is the rule, not the harness."""
     tables = Tables(seed=5)
-    assert distance(tables, _mutant(name, tables)) < TOLERANCE
+    assert distance(tables, _mutant(name, tables), 2) < TOLERANCE
 
 
 def test_naive_right_to_left_is_caught_and_ratio_is_not_fooled() -> None:

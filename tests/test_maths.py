@@ -74,6 +74,11 @@ def test_process_by_hand() -> None:
     # Ties at the border: the lower id stays.
     assert to_probs(logits, Sampling(temperature=1.0, top_k=3)).tolist() == pytest.approx([4 / 7, 2 / 7, 1 / 7, 0])
     assert to_probs(logits, Sampling(temperature=1.0, top_p=0.6)).tolist() == pytest.approx([2 / 3, 1 / 3, 0, 0])
+    # Half of the mass is there already: the next token is not needed.
+    assert to_probs(torch.zeros(2), Sampling(temperature=1.0, top_p=0.5)).tolist() == [1.0, 0.0]
+    # At temperature 0 the lowest of the best ids has everything.
+    assert to_probs(torch.tensor([1.0, 3.0, 3.0, 3.0]), Sampling()).tolist() == [0.0, 1.0, 0.0, 0.0]
+    assert to_probs(torch.tensor([1.0, 3.0, 3.0, 3.0]), Sampling(), (1,)).tolist() == [0.0, 0.0, 1.0, 0.0]
     with pytest.raises(SpecDiffError):
         to_probs(torch.tensor([1.0, math.nan]), Sampling())
 

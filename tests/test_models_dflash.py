@@ -21,8 +21,8 @@ from specdiff_core.models.markov import MarkovHead, Successors
 from specdiff_core.schema.errors import DraftContractError, PairUnavailable, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 from specdiff_core.schema.settings import RevealOrder, Sampling
-from specdiff_core.train.new_block import drafter_config, new_drafter
-from specdiff_core.train.target import new_target
+from specdiff_core.train.block import drafter_config, new_drafter
+from specdiff_core.train.causal_target import new_target
 
 WIDTH, HEADS, GROUPS, HEAD_DIM, FFN, LAYERS, VOCAB = 32, 4, 2, 16, 48, 2, 60
 FEATURES = 3

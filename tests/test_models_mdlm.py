@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from specdiff_core.models.mdlm import Mdlm, load_mdlm, save_mdlm
-from specdiff_core.models.mdlm_config import MdlmConfig
+from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm, save_mdlm
 from specdiff_core.schema.errors import WeightsError
 
 V, D, C, N, H, LENGTH = 23, 16, 6, 3, 2, 12

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from branches import Branches, chain, outcomes, total_variation
+from branches import Branches, chain, in_turn, spread, total_variation
 from fakes import END, FakeTarget, good_drafter, last
 from test_drafters import small_model
 from test_lossless import LENGTH, MASK, TOLERANCE, WARM, Tables
@@ -122,15 +122,22 @@ Player = Callable[[Tables, tuple[int, ...], Draft, Branches], tuple[int, ...]]
 
 
 def distance(
-    tables: Tables, play: Player, gamma: int, nodes: int, drafts: int = 1, min_node_prob: float = 0.0
+    tables: Tables,
+    play: Player,
+    gamma: int,
+    nodes: int,
+    drafts: int = 1,
+    min_node_prob: float = 0.0,
+    length: int = LENGTH,
 ) -> float:
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
         bound = min_node_prob / (1 + len(prefix))  # it may follow the past
-        return outcomes(
-            lambda sampler: play(tables, prefix, grown(tables, prefix, sampler, gamma, nodes, drafts, bound), sampler)
+        return in_turn(
+            lambda sampler: grown(tables, prefix, sampler, gamma, nodes, drafts, bound),
+            lambda draft, sampler: play(tables, prefix, draft, sampler),
         )
 
-    return total_variation(chain(round_law, LENGTH), tables.target_law(LENGTH))
+    return total_variation(chain(round_law, length), tables.target_law(length))
 
 
 def production(rule: Rule, selection: Selection = Selection.TRIE) -> Player:
@@ -190,16 +197,15 @@ def untested_siblings(tables: Tables, prefix: tuple[int, ...], draft: Draft, sam
 
 @pytest.mark.parametrize("biased", [longest_branch, untested_siblings])
 def test_wrong_walks_are_caught(biased: Player) -> None:
-    assert max(distance(Tables(seed), biased, 2, 4) for seed in range(4)) > 1e-2
+    assert any(distance(Tables(seed), biased, 2, 4, length=2) > 1e-2 for seed in range(4))
 
 
-@pytest.mark.parametrize("selection", list(Selection))
-@pytest.mark.parametrize("rule", EXACT)
-@pytest.mark.parametrize(("size", "gamma", "drafts"), [(3, 2, 2), (2, 3, 2), (2, 2, 3), (3, 1, 3)])
-def test_several_drafts_keep_the_joint_law(
-    selection: Selection, rule: Rule, size: int, gamma: int, drafts: int
-) -> None:
+@pytest.mark.parametrize(
+    ("selection", "rule", "sizes"), spread(list(Selection), EXACT, [(3, 2, 2), (2, 3, 2), (2, 2, 3), (3, 1, 3)])
+)
+def test_several_drafts_keep_the_joint_law(selection: Selection, rule: Rule, sizes: tuple[int, int, int]) -> None:
     """Self-selection with the point-mass rule, the walk over the trie, multi-round rejection: all to 1e-12."""
+    size, gamma, drafts = sizes
     tables = Tables(seed=50 + drafts, size=size)
     assert distance(tables, production(rule, selection), gamma, 0, drafts) < TOLERANCE
 
@@ -253,7 +259,7 @@ def rounds_from_p(tables: Tables, prefix: tuple[int, ...], draft: Draft, sampler
     "biased", [selected_by_target_then_soft, selected_by_drafter_then_soft, sorted_rounds, rounds_from_p]
 )
 def test_wrong_uses_of_several_drafts_are_caught(biased: Player) -> None:
-    assert max(distance(Tables(seed), biased, 2, 0, 2) for seed in range(4)) > 1e-2
+    assert any(distance(Tables(seed), biased, 2, 0, 2, length=2) > 1e-2 for seed in range(4))
 
 
 def test_the_selected_draft_is_the_one_with_the_longest_expected_run() -> None:
@@ -337,6 +343,7 @@ def test_a_large_tree_needs_fewer_rounds_than_a_small_one() -> None:
         drafts = [event for event in events if isinstance(event, DraftReady)]
         assert all(len(event.parents) == (len(event.ids) if nodes else 0) for event in drafts)
         assert all(len(event.ids) <= (nodes or 5) and event.nfe == 1 for event in drafts if event.ids)
+        assert max(len(event.ids) for event in drafts) == (nodes or 5)  # branches are ranked by a softmax, not one-hot
         for event, committed in zip(
             (e for e in events if isinstance(e, Verified)), (e for e in events if isinstance(e, Committed)), strict=True
         ):

@@ -1,73 +1,130 @@
-// What every player of the page does: it holds the trace of this visitor in the browser and moves the playhead; it hears
-// the server and asks it for nothing while it plays. Knows neither the names of the lanes nor what stands where.
+// The player of the page, for any number of lanes: it holds the trace of this visitor in the browser and moves the
+// playhead; it hears the server and asks it for nothing while it plays. Live and Race are two of it.
+// @ts-check
 
-import { Player, autoSlow } from './player.js';
-import { countAt } from './fold.js';
-import { gzip, serialise, unpack, unzip } from './trace.js';
-import { h, text } from './dom.js';
-import { REFUSAL, guard, measuring } from './measuring.js';
-import { knowNoSteps } from './draw_lanes.js';
-import { Silence } from './silence.js';
+import { Playhead, autoSlow } from './state/playhead.js';
+import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './state/race.js';
+import { buildLane, isVanilla, stateAt } from './state/lane.js';
+import { busyWords, narrate } from './state/format.js';
+import { fetchTrace, gzip, serialise, unpack } from './state/trace.js';
+import { nameLanes } from './state/marks.js';
+import { piece, sharePieces } from './state/detokenize.js';
+import { waiting } from './state/metrics.js';
+import { REFUSAL, guard, isOpen, isShown, measuring, openTab, register } from './page.js';
+import { Watchdog } from './watchdog.js';
+import { commit } from './views/commit.js';
+import { h, text } from './views/dom.js';
+import { layOut } from './views/stage.js';
+import { leadWords } from './views/score.js';
+import { linkTo } from './views/notes.js';
 
+/** @typedef {import('./state/lane.js').Lane} Lane */
+/** @typedef {import('./state/lane.js').State} State */
+/** @typedef {import('./state/lane.js').Window} Window */
+/** @typedef {import('./state/trace.js').Trace} Trace */
+/** @typedef {import('./state/events.d.ts').Event} Event */
 /**
- * What every player of the page does. A player of its own says what stands where (`arrange`), and knows its lanes: `show`
- * a trace, `restage` it, `draw` a moment of it, `drawLive` what was heard so far, `jump` to a round.
+ * @typedef {object} Options what the server says about the page (app/page.py)
+ * @property {'live' | 'race'} kind
+ * @property {string} plotly @property {number} crowded @property {number} patience seconds the server takes for a stopped run's last frame
+ * @property {string[]} noSteps drafters that denoise nothing
+ * @property {Record<string, import('./state/marks.js').Method>} methods
+ * @property {{title: string, url: string, asked: Record<string, string | number | boolean | null>}[]} recordings the first opens the page
+ * @property {string} prefix with which the ids of its controls begin
+ * @property {string} empty what to say before there is a race
  */
+
+const NOT_RUN = 'What stands in the controls has not run yet: this is another race. Press Run.';
+const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
+
+/** Values as a link holds them; the controls say theirs in the same way (app/scripts.py). @param {Record<string, string | number | boolean | null>} asked */
+const linkOf = (asked) => new URLSearchParams(Object.entries(asked).filter(([, value]) => value !== null && value !== '').map(([name, value]) => [name, String(value)])).toString();
+
 export class App {
-  /**
-   * @param {{patience: number, noSteps: string[]}} options seconds the server takes for a stopped run's last frame; drafters that denoise nothing
-   * @param {{run: string, stop: string, queue: string, prefix: string}} ids of the controls that belong to the player
-   */
-  constructor(root, options, ids) {
+  /** @param {HTMLElement} root @param {Options} options */
+  constructor(root, options) {
     this.root = root;
-    this.ids = ids;
+    this.options = options;
+    this.prefix = options.prefix;
+    this.recordings = options.recordings.map((one) => ({ ...one, asked: linkOf(one.asked) }));
     this.quiet = 1000 * options.patience + 300; // after Stop: milliseconds to wait for the last frame
-    knowNoSteps(options.noSteps);
+    /** @type {string[]} */
+    this.names = [];
+    /** @type {import('./state/race.js').Lanes} */
     this.lanes = {};
+    /** @type {Record<string, State | null>} */
     this.states = {};
-    this.player = new Player({ duration: 0, stops: [] });
+    /** @type {Record<string, import('./state/marks.js').Named>} */
+    this.named = {};
+    /** @type {ReturnType<typeof standings>} */
+    this.ends = {};
+    /** @type {string | null} */
+    this.baseline = null;
+    /** @type {string | null} the lane whose window and numbers are shown */
+    this.selected = null;
+    this.follow = true; // while measuring, the lane that is measured is the selected one, until somebody chooses
+    /** @type {Record<string, {label: string, method?: string}>} words that came with a recording */
+    this.own = {};
+    this.total = 1;
+    this.player = new Playhead({ duration: 0, stops: [] });
+    /** @type {{run: string, events: Record<string, Event[]>, warming: boolean, told: boolean, coming: string[], lane: string, phase: string} | null} */
     this.measured = null;
-    this.trace = null; // {title, lanes, bytes}
+    /** @type {Trace | null} */
+    this.trace = null;
+    this.source = ''; // where the trace comes from
+    this.asked = ''; // what the trace was asked for, as a link holds it
+    this.wanted = ''; // what the controls ask for now
+    /** @type {number | null} threads that the next run is to use */
+    this.threads = null;
+    this.waiting = false; // for a place in the queue
+    this.calls = 0; // recordings and files that were asked for: an earlier one that arrives late is dropped
+    this.left = 0; // lanes that are not shown
+    /** @type {{round: number, committed: boolean} | null} of the window that was drawn last */
+    this.before = null;
     this.dirty = true;
-    this.silence = new Silence(() => this.waiting || this.root.classList.contains('sd-busy'), () => this.lost());
-    this.frame = this.frame.bind(this);
-    this.asked = 0; // the animation frame that was asked for; none while nothing moves
+    this.frameAsked = 0; // the animation frame that was asked for; none while nothing moves
     this.last = 0;
-    this.asleep = !root.offsetParent; // another tab of the page is open
-    this.build(options);
-    new ResizeObserver(() => this.turn()).observe(root); // its size becomes nothing, or something
+    this.frame = this.frame.bind(this);
+    this.asleep = true; // another tab of the page is open
+    this.views = layOut(root, { ...options, noSteps: new Set(options.noSteps) }, this.actions());
+    this.watchdog = new Watchdog(() => this.waiting || this.busy, () => this.lost());
+    this.hook();
+    this.stage([], {});
     this.wake();
   }
 
-  build(options) {
-    Object.assign(this, this.arrange({
-      ...options,
-      prefix: this.ids.prefix,
-      jump: (round) => this.jump(round),
+  actions() {
+    return {
+      toggle: () => this.act(() => this.player.toggle()),
+      step: (/** @type {number} */ count) => this.act(() => this.player.step(count)),
+      seek: (/** @type {number} */ share) => this.act(() => { this.player.pause(); this.player.seek(share * this.player.duration); }),
+      slow: (/** @type {number | null} */ factor) => this.act(() => { this.player.slow = factor ?? autoSlow(this.player.duration); }),
+      save: () => this.save(),
+      replay: (/** @type {string} */ url) => this.open({ url }),
+      round: (/** @type {number} */ round) => this.jump(round),
+      select: (/** @type {string} */ name) => this.select(name),
+      quietly: () => { this.threads = 1; document.getElementById(`${this.prefix}-run`)?.click(); },
+      redraw: () => this.redraw(),
       wake: () => this.wake(),
-      actions: {
-        toggle: () => this.act(() => this.player.toggle()),
-        step: (count) => this.act(() => this.player.step(count)),
-        seek: (share) => this.act(() => { this.player.pause(); this.player.seek(share * this.player.duration); }),
-        slow: (factor) => this.act(() => { this.player.slow = factor ?? autoSlow(this.player.duration); }),
-        save: () => this.save(),
-        replay: (url) => this.replay(url),
-      },
-    }));
-    document.addEventListener('keydown', (event) => this.keys(event));
-    document.addEventListener('input', (event) => {
-      if (event.target.closest && event.target.closest('.sd-invalid')) this.card.hide();
-    });
-    const stop = document.getElementById(this.ids.stop);
-    if (stop) stop.addEventListener('click', () => this.pressedStop());
-    const run = document.getElementById(this.ids.run);
-    if (run) run.addEventListener('click', () => this.pressedRun());
-    const queue = document.getElementById(this.ids.queue);
-    if (queue) new MutationObserver(() => this.queued(queue)).observe(queue, { childList: true, characterData: true, subtree: true });
-    new MutationObserver(() => this.repaint()).observe(document.body, { attributeFilter: ['class'] });
+    };
   }
 
-  /** The race that the server prepares or measures: {run, events, warming, told}, or null. Its end frees the frames (calm.js). */
+  /** Hear the page: keys, the tab's own controls, its size, the theme. */
+  hook() {
+    document.addEventListener('keydown', (event) => this.keys(event));
+    document.addEventListener('input', ({ target }) => {
+      if (target instanceof Element && target.closest('.sd-invalid')) this.views.card.hide();
+    });
+    document.getElementById(`${this.prefix}-stop`)?.addEventListener('click', () => this.pressedStop());
+    document.getElementById(`${this.prefix}-run`)?.addEventListener('click', () => this.pressedRun());
+    const queue = document.getElementById(`${this.prefix}-queue`);
+    if (queue) new MutationObserver(() => this.queued(queue)).observe(queue, { childList: true, characterData: true, subtree: true });
+    new MutationObserver(() => this.redraw()).observe(document.body, { attributeFilter: ['class'] }); // charts carry their colours
+    new ResizeObserver(() => this.turn()).observe(this.views.voice); // its size becomes nothing, or something
+    this.turn();
+  }
+
+  /** The race that the server prepares or measures, or null. Its end frees the animation frames (frame_throttle.js). */
   get live() {
     return this.measured;
   }
@@ -79,201 +136,456 @@ export class App {
     guard();
   }
 
-  /** A message of the server. */
+  get busy() {
+    return this.root.classList.contains('sd-busy');
+  }
+
+  set busy(on) {
+    this.root.classList.toggle('sd-busy', on);
+    this.views.main.setAttribute('aria-busy', String(on)); // not what speaks: the status line
+    this.views.bar.disable(on && Boolean(this.live));
+    guard();
+  }
+
+  // ---- what the server says ----
+
+  /** A message of the server. @param {any} message */
   async receive(message) {
-    if (message.source === 'file' && measuring()) { // it was chosen before the measurement began
-      if (message.trace || !this.asleep) this.card.show(REFUSAL);
-      return;
-    }
-    if (message.source === 'file' && message.card && this.asleep && this.elsewhere) return; // the visitor looks at the other player
-    this.waiting = false;
-    this.silence.broken();
-    if (message.card) {
-      this.live = null;
-      this.status.show('');
-      this.busy(false);
-      if (message.trace) this.show(await unpack(message.trace), message.source); // what was measured before it failed
-      else this.restage();
-      this.card.show(message.card);
-      return;
-    }
-    if (message.phase === 'loading') {
-      this.card.hide();
-      this.busy(true);
-      this.status.show(`${message.message || 'Loading'}…`);
-      if (message.lanes) this.clear(message);
-      if (this.live) { // between two lanes, while no clock runs
-        Object.assign(this.live, { warming: true, lane: message.lane || '', phase: message.phase });
-        this.hear(message.events || []);
-        this.redraw();
+    const { card, status } = this.views;
+    if (message.source === 'file') {
+      if (measuring()) { // it was chosen before the measurement began
+        if (message.trace || !this.asleep) card.show(REFUSAL);
+        return;
       }
+      if (message.card && this.asleep) { // it is shown where the visitor looks
+        if (this.options.kind === 'race' || isOpen('race')) return;
+        openTab('live');
+      }
+      this.calls += 1;
+    }
+    this.waiting = false;
+    this.watchdog.heard();
+    if (message.phase === 'loading' || message.phase === 'warming' || message.phase === 'measuring') {
+      this.hear(message);
       return;
     }
-    if (message.phase === 'warming' || message.phase === 'measuring') {
-      this.measuring(message);
-      return;
-    }
-    this.busy(false);
-    this.status.show('');
-    if (message.trace) {
-      this.live = null;
-      this.card.hide();
-      this.show(await unpack(message.trace), message.source);
+    status.show('');
+    const trace = message.trace ? await unpack(message.trace) : null;
+    this.live = null;
+    this.busy = false;
+    card.hide();
+    if (trace) {
+      this.show(trace, message.source);
+      if (message.source === 'file') openTab(this.options.kind);
     } else if (message.phase === 'stopped') this.finishLocally();
-  }
-
-  /** Keep the events of a race that is measured. */
-  hear(events) {
-    for (const { lane, ...event } of events) {
-      (this.live.events[lane] ??= []).push(event);
-      this.live.told = true;
-    }
-  }
-
-  /** Clear the stage for a race, before its clocks start: this is most of what a race draws before it is over. */
-  clear({ run, lanes = null }) {
-    if (this.live && this.live.run === run) return;
-    this.live = { run, events: {}, warming: true, told: false, coming: lanes, lane: '', phase: 'loading' };
-    this.source.measuring();
-    this.rail.blank();
-    this.redraw();
+    else this.restage();
+    if (message.card) card.show(message.card);
   }
 
   /**
-   * Slim news of a lane: text and clock, at most once a second while it is measured. While it warms up, off the clock,
-   * the page draws what it has heard as quickly as it likes; the words are the same, so that the start draws nothing.
+   * News of a race under way: text and clock, at most once a second while a lane is measured. While it warms up, off the
+   * clock, the page draws what it has heard as quickly as it likes; the words are the same, so that the start draws nothing.
+   * @param {any} message
    */
-  measuring(message) {
-    if (!this.live) this.card.hide(); // given up, and there again
+  hear(message) {
+    if (!this.live) this.views.card.hide(); // given up, and there again
     this.clear(message);
-    const race = this.live;
-    race.lane = message.lane;
-    race.phase = message.phase;
-    race.warming = message.phase === 'warming';
-    if (race.warming) setTimeout(() => { race.warming = false; }, 800 * message.settle); // and needs no word at the start
-    this.hear(message.events);
-    this.busy(true);
-    this.status.show(`Measuring ${this.spoken(message.lane)}: a short warm-up off the clock, then undisturbed, with one update a second. The race replays when ${this.everyone} are done.`);
+    const race = /** @type {NonNullable<App['measured']>} */ (this.live);
+    Object.assign(race, { lane: message.lane || '', phase: message.phase, warming: message.phase !== 'measuring' });
+    if (message.phase === 'warming') setTimeout(() => { race.warming = false; }, 800 * message.settle); // and needs no word at the start
+    for (const { lane, ...event } of message.events || []) {
+      (race.events[lane] ??= []).push(event);
+      race.told = true;
+    }
+    this.busy = true;
+    const label = this.named[race.lane]?.label ?? race.lane;
+    this.views.status.show(message.phase === 'loading' ? `${message.message || 'Loading'}…`
+      : `Measuring ${label}: a short warm-up off the clock, then undisturbed, with one update a second. The race replays when all lanes are done.`);
     this.redraw();
   }
 
-  /** Another recording that ships with the page. */
-  async replay(url) {
+  /** Clear the stage for a race, before its clocks start: this is most of what a race draws before it is over. @param {any} message */
+  clear({ run, lanes }) {
+    if (this.live && this.live.run === run) return;
+    const coming = lanes || this.live?.coming || [];
+    this.live = { run, events: {}, warming: true, told: false, coming, lane: '', phase: 'loading' };
+    this.calls += 1;
+    this.follow = true;
+    if (!coming.includes(this.selected)) this.selected = coming[coming.length - 1] ?? null;
+    this.views.source.measuring();
+    this.views.source.differs('');
+    this.stage(coming, {});
+    this.views.score.blank();
+    this.views.charts.blank('Its figures follow when all lanes are measured.');
+    this.views.window.reset('The draft windows follow when all lanes are measured.');
+    this.views.rounds.reset(null);
+    this.before = null;
+  }
+
+  /** Show a trace that the server offers as a file. @param {{url: string, lanes?: string[] | null, title?: string, labels?: App['own'], source?: string}} race */
+  async open({ url, lanes = null, title = '', labels = {}, source = 'recording' }) {
     if (measuring()) {
-      this.card.show(REFUSAL);
+      this.views.card.show(REFUSAL);
       return;
     }
+    const call = (this.calls += 1);
+    this.views.card.hide();
     try {
-      const answer = await fetch(new URL(url, document.baseURI));
-      if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
-      const trace = await unzip(new Uint8Array(await answer.arrayBuffer()));
-      if (!measuring()) this.show(trace, 'recording');
+      const trace = await fetchTrace(url);
+      if (call !== this.calls || measuring()) return;
+      const known = this.recordings.find((one) => one.url === url);
+      this.show({ ...trace, title: title || trace.title }, source, { wanted: lanes, labels, asked: known ? known.asked : '' });
     } catch (error) {
-      this.card.show({ title: 'This recording could not be shown', message: 'The server did not send it whole.', hint: 'Reload the page, or press Run for a race of your own.', field: '' });
+      if (call !== this.calls) return;
+      this.views.card.show({ title: 'This recording could not be shown', message: 'It did not arrive whole, or holds none of the lanes that were asked for.', hint: 'Reload the page, or press Run for a race of your own.' });
       console.warn('recording not shown:', error);
     }
   }
 
-  pressedRun() {
-    if (this.root.classList.contains('sd-busy')) return; // Gradio does not hear it either
-    this.card.hide();
-    this.waiting = true;
-    this.silence.broken();
-    this.status.show('Waiting for a free place…');
-    this.status.element.scrollIntoView({ block: 'nearest' }); // on a phone the stage lies below the controls
+  // ---- what is on the stage ----
+
+  /** Put a trace on the stage and play it. @param {Trace} trace @param {string} source @param {{wanted?: string[] | null, labels?: App['own'], asked?: string | null}} [more] */
+  show(trace, source, { wanted = null, labels = {}, asked = null } = {}) {
+    const { names, left } = choose(trace.lanes, wanted);
+    if (!names.length) throw new TypeError('a race without lanes');
+    const lanes = Object.fromEntries(names.map((name) => [name, trace.lanes[name].length ? buildLane(trace.lanes[name]) : null]));
+    const there = names.filter((name) => lanes[name]);
+    sharePieces(there.map((name) => /** @type {Lane} */ (lanes[name])));
+    Object.assign(this, { trace, names, lanes, left, own: labels });
+    this.source = trace.title === 'Stopped run' ? 'stopped' : source;
+    this.asked = asked ?? (source === 'run' || source === 'failed' ? this.wanted : '');
+    this.ends = standings(lanes, names);
+    this.total = Math.max(1, ...there.map((name) => lanes[name]?.shown.length ?? 0));
+    this.states = Object.fromEntries(names.map((name) => [name, null]));
+    if (wanted || this.follow || !this.selected || !there.includes(this.selected)) this.selected = this.latest();
+    this.player = new Playhead({ duration: Math.max(0, ...there.map((name) => lanes[name]?.duration ?? 0)), stops: [] });
+    this.views.bar.reset(this.player);
+    this.restage();
+    if (window.matchMedia('(prefers-reduced-motion: reduce)').matches) this.player.seek(this.player.duration);
+    else if (!measuring()) this.player.play();
+    this.redraw();
   }
 
-  /** Gradio writes the place in the queue into its own status; the player repeats it in words. */
-  queued(element) {
-    const place = /queue:\s*(\d+)\s*\/\s*(\d+)/i.exec(element.textContent);
-    if (place && !this.waiting && !this.root.classList.contains('sd-busy')) this.pressedRun(); // started by a key
-    if (element.querySelector('.error') && this.live) {
-      this.finishLocally();
+  /** The last lane of the trace that has events. @returns {string | null} */
+  latest() {
+    const there = this.names.filter((name) => this.lanes[name]);
+    return there[there.length - 1] ?? this.names[this.names.length - 1] ?? null;
+  }
+
+  /** Give the stage back to the trace (a live run may have borrowed it). */
+  restage() {
+    const { source } = this.views;
+    if (!this.trace) {
+      this.stage([], {});
       return;
     }
-    if (!this.waiting) return;
-    if (place) this.status.show(`One race runs at a time, to keep its clock undisturbed. Yours is number ${place[1]} of ${place[2]} in the queue.`);
-    if (element.querySelector('.error')) {
-      this.waiting = false;
-      this.busy(false);
-      this.status.show('');
+    if (!this.selected || !this.names.includes(this.selected)) this.selected = this.latest();
+    this.stage(this.names, this.lanes);
+    const [drafted, vanilla] = [this.lanes[this.latest() ?? ''], this.baseline ? this.lanes[this.baseline] : null];
+    const two = this.names.length <= 2;
+    const title = this.options.kind === 'race' && ['recording', 'measured', 'file'].includes(this.source) ? ` · ${this.trace.title}` : '';
+    source.reset(this.source, this.lanes, this.trace.title, {
+      lead: two && drafted !== vanilla ? leadWords(drafted ?? null, vanilla ?? null, this.leader(), this.trusted(this.latest())) : '',
+      own: two && drafted && drafted.header && this.options.kind === 'live' ? linkTo(drafted.header) : null,
+      note: `${title}${this.left ? ` · ${this.left} more lanes are not shown` : ''}`,
+    });
+    this.point();
+    this.compare();
+    this.redraw();
+  }
+
+  /** The lanes that are on the stage: of the trace, or of the race that is measured. @param {string[]} names @param {App['lanes']} lanes */
+  stage(names, lanes) {
+    this.baseline = baselineOf(lanes, names);
+    this.named = nameLanes(names, lanes, this.baseline, this.options.methods, this.live ? {} : this.own);
+    this.views.lanes.reset(names, lanes, this.named, this.absent);
+    this.views.main.dataset.layout = names.length <= 2 ? 'columns' : 'rows';
+    this.root.classList.toggle('sd-none', !names.length);
+    for (const [name, view] of this.views.lanes.views) {
+      const waits = this.disturbed(name, lanes);
+      view.doubt(waits.length ? busyWords(waits) : '');
     }
   }
 
-  /** Stop was pressed: if no last frame comes, keep what was heard. */
-  pressedStop() {
+  /** Of a lane and the baseline, those whose threads had to wait while they were measured. @param {string | null} name @param {App['lanes']} [lanes] @returns {[string, number | null][]} */
+  disturbed(name, lanes = this.lanes) {
+    const both = [...new Set([name, this.baseline])].flatMap((one) => (one && lanes[one] ? [one] : []));
+    return both.filter((one) => (waiting(lanes[one]) ?? 0) >= this.options.crowded).map((one) => [this.named[one].label, waiting(lanes[one])]);
+  }
+
+  /** The drafted lane of a race of two, as a sentence begins with it. */
+  leader() {
+    const name = this.latest() ?? '';
+    return name === 'drafted' ? this.named[name].label : `With ${this.named[name].label}`;
+  }
+
+  /** @param {string | null} name */
+  trusted(name) {
+    return !this.disturbed(name).length;
+  }
+
+  get absent() {
+    if (this.live) return 'Waits for its turn.';
+    return this.source === 'stopped' ? 'Stopped before its turn.' : 'This trace has no events of this lane.';
+  }
+
+  /** Choose the lane whose text, window and numbers are shown. The playhead stays where it is. @param {string} name */
+  select(name) {
+    if (this.selected === name || this.views.lanes.columns) return;
+    this.follow = false;
+    this.selected = name;
+    if (this.player.stop >= 0) this.player.seek(this.player.t);
+    this.point();
+    this.redraw();
+    if (!this.player.playing) this.say();
+  }
+
+  point() {
+    const { lanes, window, rounds, score } = this.views;
+    const { selected } = this;
+    lanes.select(selected);
+    if (this.live) return;
+    const { drafted, vanilla } = this.pair(this.lanes);
+    this.player.stops = stopsOf(this.lanes, this.names, selected);
+    window.reset();
+    rounds.reset(drafted);
+    this.before = null;
+    const name = this.names.length > 2 && selected ? this.named[selected].label : '';
+    score.reset({ drafted, vanilla }, name, { drafted: selected ? this.named[selected]?.label : '', vanilla: this.baseline ? this.named[this.baseline]?.label : '' });
+  }
+
+  /** The selected lane, if it drafts, and the baseline. @template T @param {Record<string, T | null>} of @returns {{drafted: T | null, vanilla: T | null}} */
+  pair(of) {
+    const { selected, baseline } = this;
+    return { drafted: selected && selected !== baseline ? of[selected] ?? null : null, vanilla: baseline ? of[baseline] ?? null : null };
+  }
+
+  // ---- drawing ----
+
+  /** Stand on the verdict of a round of the selected lane. @param {number} round */
+  jump(round) {
+    const lane = this.selected ? this.lanes[this.selected] : null;
+    const index = this.player.stops.findIndex((stop) => {
+      const event = lane && stop.lane === this.selected ? lane.events[stop.n - 1] : null;
+      return Boolean(event && event.kind === 'Committed' && event.round === round);
+    });
+    if (index >= 0) this.act(() => this.player.stand(index));
+  }
+
+  /** Of the selected lane the round to show, its phase, and why it is an earlier one if it is. @param {State | null} state */
+  visible(state) {
+    const view = state && state.window;
+    if (!state || !view) return { view: null, phase: /** @type {const} */ ('draft'), older: '' };
+    if (!view.size && state.last) return { view: state.last, phase: /** @type {const} */ ('commit'), older: `the last with a draft; round ${view.round + 1} drafts nothing` };
+    const begun = view.passes.length || view.draft || view.scored;
+    if (!begun && state.last && this.player.stop < 0) return { view: state.last, phase: /** @type {const} */ ('commit'), older: '' };
+    const phase = view.committed ? 'commit' : view.verified ? 'verify' : view.scored || view.draft ? 'score' : 'draft';
+    return { view, phase: /** @type {import('./views/window.js').Phase} */ (phase), older: '' };
+  }
+
+  draw() {
+    if (!this.trace) return;
+    const { player, lanes, states, names, selected, baseline, views } = this;
+    for (const name of names) {
+      const lane = lanes[name];
+      if (lane) states[name] = stateAt(lane, passed(lane, name, player), states[name]);
+    }
+    const { drafted: lane } = this.pair(lanes);
+    const own = this.pair(states);
+    const scene = this.visible(own.drafted);
+    /** @type {Record<string, {seconds: number, rate: number | null, done: boolean} | null>} */
+    const clocks = {};
+    for (const [name, view] of views.lanes.views) {
+      const row = rowAt(lanes, states, name, baseline, player.t, this.total);
+      clocks[name] = row && row.clock;
+      if (row) view.draw(row, this.ends[name]);
+    }
+    views.lanes.slow(player.slow);
+    views.lanes.draw(states, scene.view);
+    this.drawWindow(lane, own.drafted, scene);
+    views.score.draw(own, this.pair(clocks), selected === baseline && this.names.length > 1);
+    views.bar.draw(player);
+    views.charts.offer({ names, named: this.named, states: { ...states }, clocks, duration: player.duration, total: this.total, selected, lane, state: own.drafted, view: scene.view });
+  }
+
+  /** @param {Lane | null} lane @param {State | null} state @param {ReturnType<App['visible']>} scene */
+  drawWindow(lane, state, { view, phase, older }) {
+    const { window: grid, rounds, lanes } = this.views;
+    if (!lane || !lane.header || !state) {
+      const vanilla = isVanilla(this.lanes[this.selected ?? '']);
+      const failed = lane && lane.failed ? `This lane has no window: ${lane.failed.message}` : this.absent;
+      grid.draw({ view: null, lane: null, sentence: vanilla ? NO_DRAFT : failed });
+      return;
+    }
+    const now = state.window;
+    const sentence = narrate(older ? now : view, (id) => piece(lane, id), lane.header.config.temperature === 0);
+    grid.draw({ view, lane, sentence, phase, older });
+    rounds.draw(state, older ? now : view);
+    const fresh = view && view.committed && this.before && this.before.round === view.round && !this.before.committed;
+    const body = this.views.lanes.views.get(this.selected ?? '')?.body;
+    if (fresh && view && body && !lanes.element.hidden) {
+      const { accepted } = /** @type {import('./state/events.d.ts').Verified} */ (view.verified);
+      const cells = grid.tests.map((test) => test.element);
+      commit([...cells.slice(0, accepted), ...cells.slice(-1)], body.lit, cells.slice(accepted, -1));
+    }
+    this.before = view && { round: view.round, committed: Boolean(view.committed) };
+  }
+
+  /** What was heard of a race that is measured. Its numbers follow when all lanes are done. */
+  drawLive() {
+    const { events, coming, lane: now, phase } = /** @type {NonNullable<App['measured']>} */ (this.live);
+    /** @type {App['lanes']} */
+    const lanes = {};
+    /** @type {App['states']} */
+    const states = {};
+    if (this.follow && now && now !== this.selected) {
+      this.selected = now;
+      this.views.lanes.select(now);
+    }
+    for (const name of coming) {
+      const view = this.views.lanes.views.get(name);
+      if (!view) continue;
+      const lane = events[name] ? buildLane(events[name]) : null;
+      if (!lane) {
+        view.mark(name === now ? '…' : '', name === now ? 'now' : 'waits');
+        view.say(name === now && phase === 'loading' ? 'made ready' : 'waits for its turn');
+        continue;
+      }
+      lanes[name] = lane;
+      states[name] = stateAt(lane, lane.events.length);
+      if (lane.header && !view.lane?.header) view.reset(lane, '', this.views.lanes.noSteps);
+      view.give(lane);
+      const total = Number(lane.header?.config.max_new_tokens ?? 1);
+      const row = rowAt(lanes, states, name, null, lane.duration, total);
+      if (row) view.draw(row, { place: null, short: false, done: false });
+      if (lane.failed) continue;
+      view.mark(lane.finished ? '✓' : '…', lane.finished ? 'measured' : 'now');
+    }
+    this.views.lanes.draw(states, null);
+  }
+
+  // ---- what the visitor does ----
+
+  /** Somebody changed the controls, or a link did: they and the stage must agree. @param {string} asked as a link holds it */
+  controls(asked) {
+    this.wanted = asked;
+    if (this.live || this.busy) return;
+    const match = asked === this.asked ? null : this.recordings.find((one) => one.asked === asked);
+    if (match && ['recording', ''].includes(this.source)) this.open({ url: match.url });
+    else this.compare();
+  }
+
+  /** Say whether what stands in the controls is what is on the stage. */
+  compare() {
+    const other = Boolean(this.trace && this.wanted && this.wanted !== this.asked && this.source !== 'measured' && this.source !== 'file');
+    this.views.source.differs(other ? NOT_RUN : '');
+  }
+
+  pressedRun() {
+    if (this.busy) return; // Gradio does not hear it either
+    this.views.card.hide();
+    this.waiting = true;
+    this.watchdog.heard();
+    this.views.status.show('Waiting for a free place…');
+    this.views.status.element.scrollIntoView({ block: 'nearest' });
+  }
+
+  /** Gradio writes the place in the queue into its own status; the player repeats it in words. @param {Element} element */
+  queued(element) {
+    const place = /queue:\s*(\d+)\s*\/\s*(\d+)/i.exec(element.textContent ?? '');
+    if (place && !this.waiting && !this.busy) this.pressedRun(); // started by a key
+    if (element.querySelector('.error')) {
+      if (this.live) this.finishLocally();
+      else if (this.waiting) this.giveUp();
+      return;
+    }
+    if (place && this.waiting) this.views.status.show(`One race runs at a time, to keep its clock undisturbed. Yours is number ${place[1]} of ${place[2]} in the queue.`);
+  }
+
+  /** Nothing runs for this visitor any more. */
+  giveUp() {
     this.waiting = false;
-    if (!this.root.classList.contains('sd-busy')) {
-      this.status.show('');
+    this.busy = false;
+    this.views.status.show('');
+  }
+
+  /** Stop was pressed. A run that waits in the queue leaves it; of one that is measured, what was heard is kept if no last frame comes. */
+  pressedStop() {
+    this.threads = null;
+    if (this.waiting || !this.busy) {
+      if (this.waiting) document.getElementById(`${this.prefix}-cancel`)?.click(); // Gradio drops the queued event
+      this.giveUp();
       return;
     }
     const run = this.live ? this.live.run : null;
-    this.status.show('Stopping…');
+    this.views.status.show('Stopping…');
     setTimeout(() => {
-      if (!this.root.classList.contains('sd-busy') || (this.live ? this.live.run : null) !== run) return;
+      if (!this.busy || (this.live ? this.live.run : null) !== run) return;
       const heard = Boolean(this.live && this.live.told);
       this.finishLocally();
-      if (heard) this.card.show({ title: 'The result did not come in time', message: 'The server was asked to stop and has not answered. What the page had heard is shown: texts and clocks, no draft windows.', hint: 'Run again.', field: '' });
+      if (heard) this.views.card.show({ title: 'The result did not come in time', message: 'The server was asked to stop and has not answered. What the page had heard is shown: texts and clocks, no draft windows.', hint: 'Run again.' });
     }, this.quiet);
   }
 
   /** The server does not answer any more: keep what was heard, and the controls. */
   lost() {
     const heard = Boolean(this.live && this.live.told);
-    this.waiting = false;
-    this.keepInAddress();
+    if (this.wanted && this.wanted.length < 8000) history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads the page when the server is back
     this.finishLocally();
-    document.getElementById(this.ids.stop)?.click(); // for Gradio the run goes on: it would not begin another
+    document.getElementById(`${this.prefix}-cancel`)?.click(); // for Gradio the run goes on: it would not begin another
     const kept = heard ? ' What the page had heard is shown: texts and clocks, no draft windows. Download it if you want to keep it.' : '';
-    this.card.show({ title: 'The connection was lost', message: `The server does not answer any more.${kept}`, hint: 'When it is back, the page reloads itself with your prompt and settings.', field: '' });
+    this.views.card.show({ title: 'The connection was lost', message: `The server does not answer any more.${kept}`, hint: 'When it is back, the page reloads itself with your prompt and settings.' });
   }
 
-  /** Gradio reloads the page when a lost server is back: what was asked for (app/scripts.py) stands in the address then. */
-  keepInAddress() {
-    const asked = window.specdiffAsked?.[this.ids.prefix];
-    if (asked && asked.length < 8000) history.replaceState(null, '', `${location.pathname}?${asked}`);
-  }
-
+  /** A race that ended without its last frame: show what was heard of it. */
   finishLocally() {
     const { live } = this;
     this.live = null;
-    this.busy(false);
-    this.status.show('');
+    this.giveUp();
     if (live && Object.values(live.events).some((events) => events.some((event) => event.kind === 'RunStarted'))) {
-      const lanes = live.coming ? Object.fromEntries(live.coming.map((name) => [name, live.events[name] || []])) : live.events;
-      this.show({ title: 'Stopped run', lanes, bytes: null }, 'stopped');
+      const lanes = Object.fromEntries(live.coming.map((name) => [name, live.events[name] || []]));
+      this.show({ title: 'Stopped run', lanes, bytes: null }, 'run');
     } else this.restage();
   }
 
-  busy(on) {
-    this.root.classList.toggle('sd-busy', on);
-    this.root.querySelector('.sd-main').setAttribute('aria-busy', String(on)); // not what speaks: the status line
-    guard();
-  }
-
+  /** @param {() => void} change */
   act(change) {
     change();
     this.redraw();
     if (!this.player.playing) this.say();
   }
 
+  /** @param {KeyboardEvent} event */
   keys(event) {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    const target = event.target;
+    const { target } = event;
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || this.asleep || !(target instanceof Element)) return;
     if (target.closest('textarea, select, [contenteditable], dialog, [role=tablist]:not([aria-orientation=vertical]), [role=listbox], input:not(.sd-scrub)')) return;
-    if (this.asleep) return;
     const grid = target.closest('.sd-gridwrap');
     if (grid && grid.scrollWidth > grid.clientWidth) return; // arrows scroll it
-    if (event.key === ' ' && !target.closest('button, a, summary')) this.act(() => this.player.toggle());
-    else if (event.key === 'ArrowRight') this.act(() => this.player.step(event.shiftKey ? 10 : 1));
-    else if (event.key === 'ArrowLeft') this.act(() => this.player.step(event.shiftKey ? -10 : -1));
+    const { toggle, step } = this.actions();
+    if (event.key === ' ' && !target.closest('button, a, summary, [role=tab]')) toggle();
+    else if (event.key === 'ArrowRight') step(event.shiftKey ? 10 : 1);
+    else if (event.key === 'ArrowLeft') step(event.shiftKey ? -10 : -1);
     else return;
     event.preventDefault();
   }
 
+  /** Hand the visitor the trace file: the server's own bytes, or the same format written here after a Stop. */
+  async save() {
+    if (!this.trace) return;
+    const bytes = this.trace.bytes || (await gzip(new TextEncoder().encode(serialise(this.trace))));
+    const address = URL.createObjectURL(new Blob([/** @type {BlobPart} */ (bytes)], { type: 'application/gzip' }));
+    const header = Object.values(this.lanes).find((lane) => lane && lane.header)?.header;
+    const stamp = header ? header.started_at.slice(0, 19).replace(/[^0-9]/g, '') : '';
+    h('a', { href: address, download: `specdiff-${stamp || 'trace'}.jsonl.gz` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 1000);
+  }
+
+  // ---- frames ----
+
   /** The tab of this player was opened or left: a hidden one draws nothing and does not move. */
   turn() {
-    this.asleep = !this.root.offsetParent;
+    this.asleep = !isShown(this.root);
     if (!this.asleep) this.wake();
   }
 
@@ -284,29 +596,25 @@ export class App {
 
   /** Ask for one animation frame. While nothing changes there are none: a browser on the same machine leaves the decode clock alone. */
   wake() {
-    if (!this.asked && !this.asleep) this.asked = requestAnimationFrame(this.frame);
-  }
-
-  /** The theme changed: charts carry their colours with them. */
-  repaint() {
-    this.redraw();
+    if (!this.frameAsked && !this.asleep) this.frameAsked = requestAnimationFrame(this.frame);
   }
 
   say() {
-    requestAnimationFrame(() => text(this.voice, this.window.say.textContent));
+    requestAnimationFrame(() => text(this.views.voice, this.views.window.say.textContent ?? ''));
   }
 
+  /** @param {number} now */
   frame(now) {
-    this.asked = 0;
+    this.frameAsked = 0;
     if (!this.root.isConnected) return;
     if (this.asleep) {
       this.last = 0;
       return;
     }
-    const passed = this.last ? Math.min(250, now - this.last) : 0;
+    const elapsed = this.last ? Math.min(250, now - this.last) : 0;
     this.last = now;
     const wasPlaying = this.player.playing;
-    if (!this.live && this.player.tick(passed)) this.dirty = true;
+    if (!this.live && this.player.tick(elapsed)) this.dirty = true;
     if (this.dirty && !document.hidden) {
       this.dirty = false;
       if (this.live) this.drawLive();
@@ -314,62 +622,53 @@ export class App {
       if (wasPlaying && !this.player.playing) this.say();
     }
     try {
-      this.charts.tick(now);
+      this.views.charts.tick(now);
     } catch (error) {
       console.error('a figure could not be drawn:', error); // the others, and the player, go on
     }
     const moving = this.player.playing && !this.live;
-    if (moving || this.dirty || this.charts.waiting) this.wake();
+    if (moving || this.dirty || this.views.charts.waiting) this.wake();
     else this.last = 0; // the next frame begins a new movement
-  }
-
-  /** How many events of a lane the playhead has passed. */
-  passed(name) {
-    const { player } = this;
-    const stop = player.stop >= 0 ? player.stops[player.stop] : null;
-    return stop && stop.lane === name ? stop.n : countAt(this.lanes[name], player.t);
-  }
-
-  /**
-   * While the drafter works on its first pass there is nothing new to see, so the last verdict stays on screen
-   * (`ahead`); stepping by hand shows the masks instead.
-   */
-  visibleWindow(state) {
-    if (!state || !state.window) return { view: null, ahead: false };
-    const empty = !state.window.steps.length && !state.window.draft && !state.window.scored;
-    if (empty && state.previous && this.player.stop < 0) return { view: state.previous, ahead: true };
-    return { view: state.window, ahead: false };
-  }
-
-  /** Hand the visitor the trace file: the server's own bytes, or the same format written here after a Stop. */
-  async save() {
-    if (!this.trace) return;
-    const bytes = this.trace.bytes || (await gzip(new TextEncoder().encode(serialise(this.trace))));
-    const address = URL.createObjectURL(new Blob([bytes], { type: 'application/gzip' }));
-    const lane = Object.values(this.lanes).find((one) => one && one.header);
-    const stamp = lane ? lane.header.started_at.slice(0, 19).replace(/[^0-9]/g, '') : '';
-    h('a', { href: address, download: `specdiff-${stamp || 'trace'}.jsonl.gz` }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 1000);
   }
 }
 
-/** Let a player hear its component: an equal value is a heartbeat, and fires nothing. */
-export function listen(app, props, watch, { late = false } = {}) {
-  let last = late && props.value && JSON.parse(props.value).card ? props.value : ''; // an old card says nothing any more
+/** Let a player hear its component: an equal value is a heartbeat, and fires nothing. @param {App} app @param {{value: string}} props @param {(name: string, callback: () => void) => void} watch */
+function listen(app, props, watch) {
+  const first = props.value ? JSON.parse(props.value) : {};
+  let last = first.card && first.source === 'file' ? props.value : ''; // it was shown where the visitor looked
   let turn = Promise.resolve(); // messages are shown in the order they came, though unpacking takes a moment
-  const tell = (text) => {
-    turn = turn.then(() => app.receive(JSON.parse(text))).catch((error) => {
-      app.card.show({ title: 'This trace cannot be shown', message: 'It was read, but its events do not fit together.', hint: 'Try another file, or run again.', field: '' });
+  const take = () => {
+    const { value } = props;
+    if (!value || value === last) return; // a heartbeat
+    last = value;
+    turn = turn.then(() => app.receive(JSON.parse(value))).catch((error) => {
+      app.views.card.show({ title: 'This trace cannot be shown', message: 'It was read, but its events do not fit together.', hint: 'Try another file, or run again.' });
       console.warn('trace could not be drawn:', error);
     });
   };
-  const take = () => {
-    const value = props.value;
-    if (!value || value === last) return; // a heartbeat
-    last = value;
-    tell(value);
-  };
-  if (props.recording) tell(props.recording);
   watch('value', take);
   take();
+}
+
+/** The visitor's choice of the Theme button (app/scripts.py), if there was one. */
+function restoreTheme() {
+  try {
+    const kept = localStorage.getItem('specdiff-theme');
+    if (kept) document.body.classList.toggle('dark', kept === 'dark');
+  } catch (error) {
+    console.info('no theme kept', error); // storage may be forbidden: the system's theme stays
+  }
+}
+
+/** Called by each player's component (app/page.py) once per page. @param {HTMLElement} element @param {any} props @param {any} watch @param {Options} options */
+export function mount(element, props, watch, options) {
+  if (options.kind === 'live') restoreTheme();
+  const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options);
+  register(options.kind, app); // which may open a race that was asked for
+  listen(app, props, watch);
+  const asked = (/** @type {any} */ (window).specdiffAsked)?.[options.kind] ?? '';
+  if (app.calls) app.wanted = asked;
+  else app.controls(asked);
+  const [opening] = options.recordings;
+  if (opening && !app.trace && !app.live && !app.calls) app.open(opening);
 }

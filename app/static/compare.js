@@ -1,14 +1,15 @@
 // The Compare tab: shows a recorded comparison or the visitor's own, and follows a measurement. Asks the server for
 // nothing but the recorded files; a bar opens its race by an event that the race player hears.
+// @ts-nocheck: it reads no event
 
-import { CardView, StatusView } from './draw_notes.js';
-import { Board, glyph } from './compare_board.js';
-import { MEAN, busyMachine, check, doubted, heat, marksOf, meanWords, origin, placeLabels, progressWords, raceOf, sourceWords, withoutRaces } from './compare_fold.js';
-import { acceptanceCurves, colours, costFigure, flavourBars } from './compare_charts.js';
-import { loadPlotly } from './charts.js';
-import { guard, pauseAll } from './measuring.js';
-import { Silence } from './silence.js';
-import { h, text } from './dom.js';
+import { CardView, StatusView } from './views/notes.js';
+import { Board, glyph } from './views/board.js';
+import { MEAN, busyMachine, check, degrees, doubted, marksOf, meanWords, origin, placeLabels, progressWords, raceOf, sourceWords, withoutRaces } from './state/comparison.js';
+import { acceptanceCurves, costFigure, flavourBars } from './views/comparison_charts.js';
+import { colours, loadPlotly } from './views/charts.js';
+import { guard, isShown, openRace, pauseAll, register } from './page.js';
+import { Watchdog } from './watchdog.js';
+import { h, text } from './views/dom.js';
 
 const FIRST_SHOWN = 6; // methods that the charts begin with
 const LABEL_PIXELS = 6.1; // of a character of a chart label
@@ -42,11 +43,11 @@ class Compare {
     this.flavour = MEAN;
     this.shown = new Set();
     this.addresses = []; // of races that were measured here
-    this.live = null; // while something is measured: {warming}; calm.js asks
+    this.live = null; // while something is measured: {warming}; frame_throttle.js asks
     this.waiting = false; // Measure was pressed, no frame has come
     this.heard = 0; // frames of the server, and presses of Measure
     this.counted = null; // the run that was last spoken of
-    this.silence = new Silence(() => this.root.classList.contains('sd-busy'), () => this.failed('The server does not answer any more.'));
+    this.watchdog = new Watchdog(() => this.busy, () => this.failed('The server does not answer any more.'));
     this.plotly = null;
     this.visible = new Set();
     this.build();
@@ -54,9 +55,9 @@ class Compare {
   }
 
   build() {
-    [this.card, this.status, this.board] = [new CardView(), new StatusView(), new Board((found) => this.openRace(found))];
+    [this.card, this.status, this.board] = [new CardView(), new StatusView(), new Board((found) => this.open(found))];
     this.sources = choice('Numbers', (value) => this.set({ source: value }));
-    this.heats = choice('Temperature', (value) => this.set({ temperature: value }));
+    this.temperatures = choice('Temperature', (value) => this.set({ temperature: value }));
     this.flavours = choice('Flavour', (value) => this.set({ flavour: value }));
     this.chip = h('span', { class: 'sd-chip' });
     this.words = h('span', { class: 'sd-source-words' });
@@ -74,7 +75,7 @@ class Compare {
     this.places = { cost, alpha, bars };
     this.full = h('div', { class: 'sd-cmp-full' },
       h('section', { class: 'sd-panel', 'aria-label': 'Leaderboard' },
-        h('header', {}, h('h2', {}, 'Leaderboard'), h('div', { class: 'sd-cmp-choices' }, this.sources.element, this.heats.element, this.flavours.element)),
+        h('header', {}, h('h2', {}, 'Leaderboard'), h('div', { class: 'sd-cmp-choices' }, this.sources.element, this.temperatures.element, this.flavours.element)),
         h('div', { class: 'sd-cmp-wrap' }, this.board.element)),
       this.legend,
       h('div', { class: 'sd-cmp-charts' }, costPanel, alphaPanel, barsPanel),
@@ -89,8 +90,8 @@ class Compare {
     new MutationObserver(() => this.redrawCharts()).observe(document.body, { attributeFilter: ['class'] }); // the theme
     document.addEventListener('click', ({ target }) => { // the drawer makes its buttons when it is opened
       if (!target.closest) return;
-      if (target.closest('#sd-cmp-run')) this.pressedRun();
-      if (target.closest('#sd-cmp-stop')) this.pressedStop();
+      if (target.closest('#compare-run')) this.pressedRun();
+      if (target.closest('#compare-stop')) this.pressedStop();
     });
     this.draw();
   }
@@ -112,7 +113,7 @@ class Compare {
       if (!answer.ok) throw new Error(`${answer.status}`);
       this.adopt('recorded', check(await answer.json()));
     } catch (error) {
-      this.card.show({ title: 'The recorded comparison could not be shown', message: 'The server did not send it whole, or it was written by another version.', hint: 'Reload the page, or measure here.', field: '' });
+      this.card.show({ title: 'The recorded comparison could not be shown', message: 'The server did not send it whole, or it was written by another version.', hint: 'Reload the page, or measure here.' });
       console.warn('comparison not shown:', error);
     }
   }
@@ -156,13 +157,13 @@ class Compare {
     const { table } = this;
     const live = comparison === this.comparisons.live;
     const known = [this.comparisons.recorded, this.comparisons.live].filter(Boolean); // a method keeps its mark in both
-    this.marks = marksOf(known.flatMap((one) => one.tables));
+    this.marks = marksOf(known.flatMap((one) => one.tables), this.options.methods);
     text(this.chip, live ? '● Measured here' : '◉ Recording');
     this.chip.dataset.kind = live ? 'run' : 'recording';
     text(this.words, sourceWords(table, live));
     const both = this.comparisons.recorded && this.comparisons.live;
     this.sources.draw(both ? [['recorded', 'Recorded', 'The comparison that ships with the page'], ['live', 'Measured here', 'Your own measurement']] : [], this.source);
-    this.heats.draw(comparison.tables.map((one) => [one.temperature, heat(one.temperature), one.temperature ? 'The target samples' : 'The target always takes its most probable token']), table.temperature);
+    this.temperatures.draw(comparison.tables.map((one) => [one.temperature, degrees(one.temperature), one.temperature ? 'The target samples' : 'The target always takes its most probable token']), table.temperature);
     this.flavours.draw([[MEAN, ...meanWords(table)], ...table.flavours.map((name) => [name, name, `${table.prompts[name]} prompts`])], this.flavour);
     this.board.draw(table, this.flavour, this.marks, doubted(table, this.options.crowded));
     this.drawLegend(comparison);
@@ -197,7 +198,7 @@ class Compare {
 
   /** Draw what is stale and on screen. Plotly is loaded when the first chart is seen. */
   charts() {
-    if (!this.comparison || !this.visible.size || !this.root.offsetParent) return;
+    if (!this.comparison || !this.visible.size || !isShown(this.root)) return;
     if (!this.plotly) {
       loadPlotly(this.options.plotly).then((plotly) => {
         this.plotly = plotly;
@@ -227,14 +228,14 @@ class Compare {
     const [, , , group, flavour, temperature] = point.customdata;
     const table = this.comparison.tables.find((one) => one.temperature === temperature);
     const found = raceOf(table, table.cells.find((cell) => cell.group === group), flavour);
-    if (found) this.openRace(found);
+    if (found) this.open(found);
   }
 
-  /** Tell the race player which recording to play. */
-  openRace({ race, lanes, labels, title }) {
+  /** Let the Race tab play a recording. */
+  open({ race, lanes, labels, title }) {
     const url = race.data ? this.addressOf(race) : new URL(this.options.recorded + race.file, document.baseURI).href;
     const source = race.data ? 'measured' : 'recording';
-    window.dispatchEvent(new CustomEvent('specdiff:open-race', { detail: { url, lanes, title, labels, source } }));
+    openRace({ url, lanes, title, labels, source });
   }
 
   /** Where the browser keeps a race that was measured here. */
@@ -254,31 +255,36 @@ class Compare {
   }
 
   pressedRun() {
-    if (this.root.classList.contains('sd-busy')) return; // Gradio does not hear it either
+    if (this.busy) return; // Gradio does not hear it either
     this.card.hide();
     this.waiting = true;
     this.heard += 1;
-    this.silence.broken();
-    this.busy(true);
+    this.watchdog.heard();
+    this.busy = true;
     pauseAll();
     this.tell('Waiting for a free place: one measurement or race runs at a time…');
     this.status.element.scrollIntoView({ block: 'nearest' });
   }
 
   pressedStop() {
-    if (!this.root.classList.contains('sd-busy')) return;
+    if (!this.busy) return;
     if (this.waiting) {
+      document.getElementById('compare-cancel')?.click(); // Gradio drops the queued event
       this.over();
       return;
     }
     const { run } = this;
     this.tell('Stopping; what was measured is added up…');
     setTimeout(() => {
-      if (this.root.classList.contains('sd-busy') && this.run === run) this.failed('The server was asked to stop and has not answered.');
+      if (this.busy && this.run === run) this.failed('The server was asked to stop and has not answered.');
     }, 1000 * this.options.patience + 500);
   }
 
-  busy(on) {
+  get busy() {
+    return this.root.classList.contains('sd-busy');
+  }
+
+  set busy(on) {
     this.root.classList.toggle('sd-busy', on);
     this.full.setAttribute('aria-busy', String(on));
     guard();
@@ -286,10 +292,10 @@ class Compare {
 
   over() {
     this.waiting = false;
-    this.busy(false);
+    this.busy = false;
     this.status.show('');
     this.live = null;
-    window.dispatchEvent(new Event('specdiff:measured')); // frees the frames (calm.js)
+    window.dispatchEvent(new Event('specdiff:measured')); // frees the frames (frame_throttle.js)
     guard();
   }
 
@@ -297,13 +303,13 @@ class Compare {
   ended() {
     const { heard } = this;
     setTimeout(() => {
-      if (this.root.classList.contains('sd-busy') && this.heard === heard) this.failed('The server refused it, or the connection was lost.');
+      if (this.busy && this.heard === heard) this.failed('The server refused it, or the connection was lost.');
     }, ENDED_MS);
   }
 
   failed(message) {
     this.over();
-    this.card.show({ title: 'The measurement ended without a result', message, hint: 'Measure again; if many people measure, wait a little.', field: '' });
+    this.card.show({ title: 'The measurement ended without a result', message, hint: 'Measure again; if many people measure, wait a little.' });
   }
 
   /** Show a line about what goes on; it is spoken only where `key` is another than the last time. */
@@ -317,10 +323,10 @@ class Compare {
   receive(message) {
     this.waiting = false;
     this.heard += 1;
-    this.silence.broken();
+    this.watchdog.heard();
     this.run = message.run;
     if (!message.finished && !message.card) {
-      this.busy(true);
+      this.busy = true;
       this.live = { warming: message.phase === 'loading' };
       if (!this.live.warming) pauseAll();
       this.tell(progressWords(message), `${message.phase} ${message.count}`);
@@ -331,7 +337,7 @@ class Compare {
       this.adopt('live', check(message.comparison));
       this.voice.textContent = 'Measured: the leaderboard shows it.';
     }
-    if (message.card) this.card.show({ ...message.card, field: '' });
+    if (message.card) this.card.show(message.card);
     else if (!message.comparison) this.tell('Stopped before one prompt was measured with every method: there is nothing to show yet.');
   }
 }
@@ -348,11 +354,11 @@ export function mount(element, props, watch, options) {
       compare.receive(JSON.parse(value));
     } catch (error) {
       compare.over();
-      compare.card.show({ title: 'This result cannot be shown', message: 'The server sent a comparison that does not fit together.', hint: 'Measure again.', field: '' });
+      compare.card.show({ title: 'This result cannot be shown', message: 'The server sent a comparison that does not fit together.', hint: 'Measure again.' });
       console.warn('comparison could not be drawn:', error);
     }
   };
   watch('value', take);
   take();
-  window.specdiffCompare = compare;
+  register('compare', compare);
 }

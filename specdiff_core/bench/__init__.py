@@ -1,1 +1,1 @@
-"""Measurements: prompts, sweeps that write rows, and reports that fold them."""
+"""Benchmarks: what is measured, its rows and results on disk, and the reports made from them."""

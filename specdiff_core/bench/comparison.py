@@ -1,27 +1,45 @@
-"""A sweep as one table for reading: the best cell of each method, and what a round costs. Folds stored results; knows
-no model, no file and no page. Everything is copied from :func:`specdiff_core.bench.report.report`, or is a quotient of
-two of its numbers that is said beside it.
+"""What the page's Compare tab reads: sweeps as tables with one row for each method, and the recorded race behind every
+bar, from the traces of those very runs.
+
+Everything is copied from a stored sweep, or is a quotient of two of its numbers. The names of the JSON are a contract
+with ``app/static``; they stay.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import gzip
+import json
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
 
-from specdiff_core.bench.cells import BASELINE, Cell
-from specdiff_core.bench.report import metrics_of
-from specdiff_core.bench.rows import Row
+import msgspec
+
+from specdiff_core.bench.report import whole_turns
+from specdiff_core.bench.settings import BASELINE, NAMED, BenchSetting
+from specdiff_core.bench.store import (
+    LEVEL,
+    Interval,
+    Row,
+    SettingResult,
+    Sweep,
+    Traces,
+    lane_of,
+    read_result,
+    read_rows,
+)
+from specdiff_core.decoding.pieces import Pieces, with_pieces
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.methods import METHODS, PLAIN, Method
-from specdiff_core.schema.metrics import Metrics
+from specdiff_core.schema.events import Committed, Event, PiecesSeen
+from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import find_pair
-from specdiff_core.schema.settings import Rule, Selection
+from specdiff_core.schema.settings import SETTINGS
+from specdiff_core.schema.summary import header_of
+from specdiff_core.schema.trace import dump_trace
 
-SCHEMA = 1
-KIND = "comparison"
 CHOICE = (
     "One row for each method: of a drafter used the same way (one window, a draft tree, K drafts) the settings with "
     "the highest mean speed-up."
@@ -30,96 +48,15 @@ MEDIAN = (
     "One recorded race for each flavour and temperature: the run in which the fastest method had its median speed-up "
     "(of an even number, the lower one of the two in the middle)."
 )
-SHAPES = {"window": "one window", "tree": "draft tree", "drafts": "K drafts"}
-
-Entry = Mapping[str, Any]
-
-
-def cell_of(entry: Entry) -> Cell:
-    """The cell that an entry of a report describes; fields that an older bench did not know keep their default."""
-    return Cell(**{item.name: entry[item.name] for item in dataclasses.fields(Cell) if item.name in entry})
+RESULTS = "results.json"
+RACES = "races"
+DIGITS = 7  # of seconds
+MOST_BYTES = 2_000_000  # of the whole folder
+MOST_BYTES_OF_A_FILE = 1_000_000
 
 
-def shape_of(settings: Mapping[str, Any]) -> str:
-    """How a drafter is used: ``window``, ``tree`` or ``drafts``. Reads entries of a report and settings of a method."""
-    if settings.get("nodes") or settings.get("tree_nodes"):
-        return "tree"
-    return "drafts" if _drafts(settings) > 1 else "window"
-
-
-def group_of(entry: Entry) -> str:
-    """What two cells share that are one method with other numbers: the drafter and how it is used."""
-    shape = shape_of(entry)
-    selection = f"/{_selection(entry)}" if shape == "drafts" else ""
-    return f"{entry['drafter']}/{shape}{selection}{'/auto' if entry.get('auto') else ''}"
-
-
-def _drafts(entry: Mapping[str, Any]) -> int:
-    return int(entry.get("drafts") or entry.get("num_drafts") or 1)
-
-
-def _selection(entry: Mapping[str, Any]) -> str:
-    return Selection(entry.get("selection") or PLAIN["selection"]).value
-
-
-NAMED = {group_of({**PLAIN, **method.settings}) for method in METHODS}
-"""The uses that a method of the literature stands for."""
-
-
-def names_of(entry: Entry, pair: str) -> tuple[str, str, str]:
-    """(name of the method or "", label, short label). A use that no paper names is named after its drafter."""
-    same = [method for method in METHODS if method.drafter == entry["drafter"]]
-    for method in same:
-        if group_of({**PLAIN, **method.settings}) == group_of(entry):
-            return method.name, method.label, _short(method)
-    if entry.get("auto"):
-        _, label, short = names_of({**entry, "auto": False}, pair)
-        chosen = "nodes" if shape_of(entry) == "tree" else "γ and T"
-        return "", f"{label}, {chosen} by controller", f"{short}, controller"
-    use = SHAPES[shape_of(entry)]
-    if shape_of(entry) == "drafts":
-        use = f"{_drafts(entry)} drafts, {_selection(entry).replace('_', '-')}"
-    if not same:
-        label = find_pair(pair).drafter(entry["drafter"]).label
-        return "", f"{label}, {use}", f"{entry['drafter']}, {use}"
-    return "", f"{same[0].label}, {use}", f"{_short(same[0])}, {use}"
-
-
-def _short(method: Method) -> str:
-    """A name that a chart has room for: the one in brackets at the end of a label, or what stands before an
-    explanation there."""
-    found = re.search(r"^(.*) \(([^()]+)\)$", method.label)
-    name = method.label if found is None else found[2] if found[2][0].isupper() else found[1]
-    return name.replace("autoregressive", "AR")
-
-
-def settings_words(entry: Entry, pair: str) -> str:
-    """``γ 9, T 1``, ``γ 9, B 16`` or ``γ 9, K 4``. T stands only where the drafter denoises, ``≤`` where a controller
-    chooses."""
-    if entry["drafter"] == "none":
-        return ""
-    shape, most = shape_of(entry), "≤ " if entry.get("auto") else ""
-    words = {
-        "tree": f"B {most}{entry.get('nodes')}",
-        "drafts": f"K {_drafts(entry)}",
-        "window": f"T {most}{entry['steps']}",
-    }
-    plain = shape == "window" and find_pair(pair).drafter(entry["drafter"]).drafting != "denoise"
-    return f"γ {most}{entry['gamma']}" + ("" if plain else f", {words[shape]}")
-
-
-def whole_turns(rows: Iterable[Row]) -> list[Row]:
-    """Rows of (prompt, repeat) pairs that every cell finished, without warm-up: what a report counts."""
-    counted = [row for row in rows if not row["warmup"]]
-    cells = {row["cell"] for row in counted}
-    seen: dict[tuple[str, int], set[str]] = defaultdict(set)
-    for row in counted:
-        seen[row["prompt"], row["repeat"]].add(row["cell"])
-    return [row for row in counted if seen[row["prompt"], row["repeat"]] == cells]
-
-
-def best_cells(cells: Sequence[Entry], extras: int | None = None) -> list[Entry]:
-    """The baseline, then the best cell of each method (:data:`CHOICE`), fastest first.
+def best_of_each(entries: Sequence[SettingResult], extras: int | None = None) -> list[SettingResult]:
+    """The baseline, then the best setting of each method (:data:`CHOICE`), fastest first.
 
     Args:
         extras: how many uses that no paper names may be among them, the fastest; None: all.
@@ -127,153 +64,97 @@ def best_cells(cells: Sequence[Entry], extras: int | None = None) -> list[Entry]
     Raises:
         ConfigError: the baseline is missing.
     """
-    baseline = [entry for entry in cells if entry["drafter"] == BASELINE.drafter]
-    if not baseline:
-        raise ConfigError("The sweep has no baseline.", field="from", hint="Measure it with the drafter none.")
-    best: dict[str, Entry] = {}
-    for entry in sorted(cells, key=lambda entry: -entry["speedup"]["mean"]):
-        if entry["drafter"] != BASELINE.drafter:
-            best.setdefault(group_of(entry), entry)
+    best: dict[str, SettingResult] = {}
+    for entry in sorted(entries, key=lambda entry: -entry.speedup.value):
+        best.setdefault(entry.group, entry)
+    baseline = best.pop(BASELINE.group, None)
+    if baseline is None:
+        raise ConfigError("The sweep has no baseline.", field="results", hint="Measure it with the drafter none.")
     unnamed = [group for group in best if group not in NAMED]
     dropped = set() if extras is None else set(unnamed[extras:])
-    return [baseline[0], *(entry for group, entry in best.items() if group not in dropped)]
+    return [baseline, *(entry for group, entry in best.items() if group not in dropped)]
 
 
-def table_of(result: Mapping[str, Any], rows: Sequence[Row] = (), extras: int | None = None) -> dict[str, Any]:
-    """One sweep as one table, in plain JSON values.
-
-    Args:
-        result: what ``bench --measure sweep`` stored.
-        rows: its rows; they add how often each window position was tested.
-        extras: as :func:`best_cells` takes it.
+def table_of(result: Sweep, extras: int | None = None) -> dict[str, Any]:
+    """One sweep as one table, in plain JSON values; ``extras`` as :func:`best_of_each` takes it.
 
     Raises:
-        ConfigError: it is no sweep, or has no baseline.
+        ConfigError: the baseline is missing.
     """
-    if result.get("kind") != "sweep":
-        raise ConfigError("Only sweeps can be compared.", field="from", hint="Name files of --measure sweep.")
-    settings, pair = result["settings"], result["settings"]["pair"]
-    flavours = list(result["prompts"])
-    chosen = best_cells(result["cells"], extras)
-    left_out = [entry for entry in best_cells(result["cells"]) if entry not in chosen]
-    counted = whole_turns(rows)
-    settled = settings["temperature"] == 0 or settings["rule"] == Rule.MATCH.value
-    waits = [entry["waiting"] for entry in result["cells"] if entry.get("waiting") is not None]
-    origin = result["provenance"]
+    settings, origin = result.settings, result.provenance
+    chosen = best_of_each(result.entries, extras)
+    left_out = [entry for entry in best_of_each(result.entries) if entry not in chosen]
+    facts = ("cpu", "cores", "gpu", "system", "versions", "date", "commit", "dirty", "command")
     return {
         "temperature": settings["temperature"],
         "rule": settings["rule"],
-        "lossless": Rule(settings["rule"]).lossless,
+        "lossless": SETTINGS["rule"].read(settings["rule"]).lossless,
         "settings": settings,
-        "prompts": result["prompts"],
-        "repeats": result["repeats"],
-        "measured": len(result["cells"]) - 1,  # cells besides the baseline
-        "left_out": [f"{names_of(entry, pair)[1]} ({entry['speedup']['mean']:.2f}×)" for entry in left_out],
-        "waiting": max(waits, default=None),
-        "target": result["target"],
-        "weights": result["weights"],
+        "prompts": result.prompts,
+        "repeats": result.repeats,
+        "measured": len(result.entries) - 1,  # besides the baseline
+        "left_out": [f"{entry.method[1]} ({entry.speedup.value:.2f}×)" for entry in left_out],
+        "waiting": max(result.waits, default=None),
+        "target": result.target,
+        "weights": result.weights,
         "origin": {
-            "device": result["device"],
-            "cpu": origin["cpu"],
-            "cores": origin["cores"],
-            "gpu": origin["gpu"],
-            "system": origin["system"],
-            "dtype": result["dtype"],
-            "threads": result["threads"],
-            "versions": origin["versions"],
-            "date": origin["date"],
-            "commit": origin["commit"],
-            "dirty": origin["dirty"],
-            "command": origin["command"],
-            "sittings": result.get("sessions", 1),
+            "device": result.device,
+            "dtype": result.dtype,
+            "threads": result.threads,
+            "sittings": result.sessions,
+            **{name: value for name, value in origin.items() if name in facts},
         },
-        "flavours": flavours,
-        "cells": [_cell(entry, chosen[0], result["prompts"], pair, settled, counted) for entry in chosen],
+        "flavours": list(result.prompts),
+        "cells": [_cell(entry, chosen[0], result) for entry in chosen],
     }
 
 
-def _cell(
-    entry: Entry, baseline: Entry, prompts: Mapping[str, int], pair: str, settled: bool, rows: Sequence[Row]
-) -> dict[str, Any]:
-    cell = cell_of(entry)
-    name, label, short = names_of(entry, pair)
-    rounds, tokens = entry["rounds"], entry["new_tokens"]
-    total = sum((metrics_of(row) for row in rows if row["cell"] == cell.key), Metrics())
-    speed = entry["speedup"]
-    drafted = entry["drafter"] != "none"
-    spread = drafted and all(count > 1 for count in prompts.values())
+COPIED = {
+    *(field.encode_name for field in msgspec.structs.fields(BenchSetting)),
+    *("tau", "alpha", "alpha_at", "tested_at", "tokens_per_second"),
+    *("peak_bytes", "waiting", "runs", "new_tokens", "rounds"),
+}
+"""Numbers of a setting that its row shows as they are."""
+
+
+def _cell(entry: SettingResult, baseline: SettingResult, result: Sweep) -> dict[str, Any]:
+    name, label, short = entry.method
+    pooled = entry.tokens_per_second / baseline.tokens_per_second
+    drafted = entry.drafter != BASELINE.drafter
+
+    def bounds(speed: Interval, resampled: bool) -> dict[str, float | None]:
+        known = drafted and resampled
+        return {"low": speed.low if known else None, "high": speed.high if known else None}
+
     return {
-        "key": cell.key,
-        "group": group_of(entry),
-        "shape": shape_of(entry),
+        "key": entry.key,
+        "group": entry.group,
+        "shape": entry.shape,
         "method": name,
         "label": label,
         "short": short,
-        "words": settings_words(entry, pair),
-        **dataclasses.asdict(cell),
-        "speedup": {
-            "value": speed["mean"],
-            "low": speed["low"] if spread else None,  # one prompt of a flavour: nothing to resample there
-            "high": speed["high"] if spread else None,
-            "level": speed["level"],
+        "words": entry.words,
+        **{name: value for name, value in msgspec.to_builtins(entry).items() if name in COPIED},
+        "speedup": {"value": entry.speedup.value, **bounds(entry.speedup, result.has_intervals), "level": LEVEL},
+        "pooled_speedup": pooled,
+        "cost": entry.tau / pooled,  # of a round, in rounds of vanilla, which are one token; prefill shared out
+        "by_flavour": {
+            flavour: {
+                "value": speed.value,
+                **bounds(speed, result.prompts[flavour] > 1),
+                "tau": entry.tau_by_flavour[flavour],
+                "alpha": entry.alpha_by_flavour[flavour],
+                "cost": entry.tau_by_flavour[flavour] / speed.value,
+            }
+            for flavour, speed in entry.speedup_by_flavour.items()
         },
-        "pooled_speedup": entry["tokens_per_second"] / baseline["tokens_per_second"],
-        "cost": cost_per_round(entry["tau"], entry["tokens_per_second"] / baseline["tokens_per_second"]),
-        "tau": entry["tau"],
-        "alpha": entry["alpha"],
-        "alpha_at": entry["alpha_at"],
-        "tested_at": list(total.tested_at),
-        "by_flavour": {flavour: _flavour(entry, flavour, drafted and count > 1) for flavour, count in prompts.items()},
-        "tokens_per_second": entry["tokens_per_second"],
-        "seconds_per_round": {part: value / rounds for part, value in entry["seconds_by"].items()},
-        "target_passes_per_token": entry["target_calls"] / tokens,
-        "drafter_passes_per_token": entry["draft_nfe"] / tokens,
-        "drafter_passes_per_round": entry["draft_nfe"] / rounds,
-        "peak_bytes": entry["peak_bytes"],
-        "waiting": entry.get("waiting"),
-        "runs": entry["runs"],
-        "new_tokens": tokens,
-        "rounds": rounds,
-        "texts": entry["prompts"],
-        "same_text_as_vanilla": entry["same_text_as_vanilla"] if settled else None,  # else two samples of one law
+        "seconds_per_round": {part: value / entry.rounds for part, value in entry.seconds_by.items()},
+        "target_passes_per_token": entry.target_calls / entry.new_tokens,
+        "drafter_passes_per_token": entry.draft_nfe / entry.new_tokens,
+        "drafter_passes_per_round": entry.draft_nfe / entry.rounds,
+        "texts": entry.prompts,
+        "same_text_as_vanilla": entry.same_text_as_vanilla if result.same_texts else None,
     }
-
-
-def _flavour(entry: Entry, flavour: str, spread: bool) -> dict[str, Any]:
-    speed, tau = entry["speedup_by_flavour"][flavour], entry["tau_by_flavour"][flavour]
-    return {
-        "value": speed["value"],
-        "low": speed["low"] if spread else None,
-        "high": speed["high"] if spread else None,
-        "tau": tau,
-        "alpha": entry["alpha_by_flavour"][flavour],
-        "cost": cost_per_round(tau, speed["value"]),
-    }
-
-
-def cost_per_round(tau: float | None, speedup: float) -> float | None:
-    """Decode seconds of one round over those of one vanilla token, prefill shared out over both: τ / speed-up, because
-    a round of vanilla is one token."""
-    return None if tau is None else tau / speedup
-
-
-def median_run(rows: Sequence[Row], flavour: str, key: str) -> tuple[str, int, float]:
-    """(prompt id, repeat, speed-up) of the run of ``flavour`` in which cell ``key`` has its median speed-up
-    (:data:`MEDIAN`).
-
-    Raises:
-        ConfigError: no run of that flavour was finished.
-    """
-    paces: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
-    for row in whole_turns(rows):
-        if row["flavour"] == flavour and row["cell"] in {BASELINE.key, key}:
-            sums = row["metrics"]
-            paces[row["prompt"], row["repeat"]][row["cell"]] = sums["seconds"] / sums["committed"]
-    speeds = sorted((pace[BASELINE.key] / pace[key], run) for run, pace in paces.items())
-    if not speeds:
-        raise ConfigError(f"No run of {flavour!r} was finished.", field="from", hint="Let the sweep go on.")
-    value, (prompt, repeat) = speeds[(len(speeds) - 1) // 2]
-    return prompt, repeat, value
 
 
 def comparison(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -283,11 +164,173 @@ def comparison(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
         ConfigError: there is none, or two have one temperature.
     """
     ordered = sorted(tables, key=lambda table: float(table["temperature"]))
-    heats = [table["temperature"] for table in ordered]
-    if not heats or len(set(heats)) < len(heats):
-        raise ConfigError(
-            "A comparison needs one sweep for each temperature.",
-            field="from",
-            hint=f"These were given: {', '.join(f'{heat:g}' for heat in heats) or 'none'}.",
-        )
-    return {"schema": SCHEMA, "kind": KIND, "choice": CHOICE, "median": MEDIAN, "tables": ordered}
+    temperatures = [table["temperature"] for table in ordered]
+    if not temperatures or len(set(temperatures)) < len(temperatures):
+        hint = f"These were given: {', '.join(f'{value:g}' for value in temperatures) or 'none'}."
+        raise ConfigError("A comparison needs one sweep for each temperature.", field="results", hint=hint)
+    return {"schema": 1, "kind": "comparison", "choice": CHOICE, "median": MEDIAN, "tables": ordered}
+
+
+# The races.
+
+
+class Vocabulary:
+    """The entries of a tokenizer file, for texts that were decoded elsewhere: needs neither torch nor transformers.
+
+    Args:
+        folder: holds ``tokenizer.json``.
+
+    Raises:
+        ConfigError: it does not, or the file is damaged.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        from tokenizers import Tokenizer
+
+        path = Path(folder) / "tokenizer.json"
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing more special
+            raise ConfigError(f"{path.name} cannot be read: {error}.", field="pair", hint="Fetch it again.") from error
+        added = self._tokenizer.get_added_tokens_decoder()
+        self.all_special_ids = [token for token, entry in added.items() if entry.special]
+
+    def convert_ids_to_tokens(self, ids: int) -> str | None:
+        """The entry of an id, None where there is none."""
+        found = self._tokenizer.id_to_token(ids)
+        return None if found is None else str(found)
+
+
+class Recorded(Protocol):
+    """Where the events of a sweep are: on disk (:class:`~specdiff_core.bench.store.Traces`) or still in memory."""
+
+    def events(self, prompt_id: str, repeat: int, setting: str) -> Sequence[Event]:
+        """The events of one run."""
+
+
+def median_run(rows: Sequence[Row], flavour: str, key: str) -> tuple[str, int, float]:
+    """(prompt id, repeat, speed-up) of the run of ``flavour`` in which setting ``key`` has its median speed-up
+    (:data:`MEDIAN`).
+
+    Raises:
+        ConfigError: no run of that flavour was finished.
+    """
+    paces: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    for row in whole_turns(rows):
+        if row.flavour == flavour:
+            paces[row.prompt, row.repeat][row.setting] = row.metrics.seconds / row.metrics.committed
+    speeds = sorted((pace[BASELINE.key] / pace[key], run) for run, pace in paces.items())
+    if not speeds:
+        raise ConfigError(f"No run of {flavour!r} was finished.", field="results", hint="Let the sweep go on.")
+    value, (prompt, repeat) = speeds[(len(speeds) - 1) // 2]
+    return prompt, repeat, value
+
+
+def make_race(
+    table: Mapping[str, Any], rows: Sequence[Row], recorded: Recorded, flavour: str, pieces: Pieces
+) -> tuple[dict[str, Any], bytes]:
+    """The recorded race of one flavour: what is said about it, and its trace, compressed.
+
+    All settings of ``table`` are lanes, as they were measured. The texts of the tokens are added from ``pieces`` where
+    the trace has none: a measured run says nothing that no metric needs.
+
+    Raises:
+        ConfigError: a trace is missing, or belongs to another run than the row.
+    """
+    keys = [cell["key"] for cell in table["cells"]]
+    fastest = keys[min(1, len(keys) - 1)]
+    prompt, repeat, speedup = median_run(rows, flavour, fastest)
+    measured = {row.setting: row.metrics.seconds for row in rows if (row.prompt, row.repeat) == (prompt, repeat)}
+    lanes: dict[str, list[Event]] = {}
+    for key in keys:
+        events: Sequence[Event] = recorded.events(prompt, repeat, key)
+        if not math.isclose(fold(events).seconds, measured[key], rel_tol=1e-9):
+            message = f"The trace of {key} for {prompt}, repeat {repeat}, is of another run than its row."
+            raise ConfigError(message, field="traces", hint="Measure again, rows and traces together.")
+        if not any(isinstance(event, PiecesSeen) for event in events):
+            events = list(with_pieces(events, pieces))
+        lanes[lane_of(key)] = [_short(event) for event in events]
+    header = header_of(lanes[lane_of(keys[0])])
+    beginning = " ".join(header.prompt.split())[:60] if header else ""
+    title = f"{flavour}, temperature {table['temperature']:g}: {beginning}"
+    about = {"prompt": prompt, "repeat": repeat, "speedup": speedup, "of": fastest}
+    about |= {"lanes": list(lanes), "title": title}
+    return about, gzip.compress(dump_trace(dict(lanes), title=title), 9, mtime=0)
+
+
+def _short(event: Event) -> Event:
+    """Times within a run to 0.1 µs, which no clock here resolves: their random last digits would be most of the file.
+    The run's own seconds stay as they are."""
+    if isinstance(event, Committed):
+        return msgspec.structs.replace(event, at=round(event.at, DIGITS))
+    span = getattr(event, "span", None)
+    if span is None:
+        return event
+    cut = msgspec.structs.replace(span, start=round(span.start, DIGITS), seconds=round(span.seconds, DIGITS))
+    return cast(Event, msgspec.structs.replace(cast(Any, event), span=cut))
+
+
+# What ships.
+
+StoredSweep = tuple[Sweep, list[Row], Recorded]
+
+
+def open_stored(path: Path) -> StoredSweep:
+    """A sweep that was measured with ``--json path`` and ``--traces``.
+
+    Raises:
+        ConfigError: it is no such sweep, or its rows cannot be read.
+    """
+    result = read_result(path, Sweep)
+    if not result.traces:
+        hint = "Measure it with --json and --traces."
+        raise ConfigError(f"{path.name} is no sweep with traces.", field="results", hint=hint)
+    return result, read_rows(path), Traces(path.parent / result.traces)
+
+
+def build_showcase(stored: Sequence[StoredSweep]) -> dict[str, bytes]:
+    """Path inside the folder -> its bytes: all methods of the literature, and as many other uses of their drafters, the
+    fastest first, as fit.
+
+    Args:
+        stored: the sweeps, one for each temperature.
+
+    Raises:
+        ConfigError: something is missing, does not belong together, or is too large to ship.
+    """
+    uses = max((len({entry.group for entry in result.entries} - NAMED.keys()) for result, *_ in stored), default=0)
+    for extras in range(uses, -1, -1):
+        files = _files(stored, extras)
+        total, largest = sum(map(len, files.values())), max(map(len, files.values()))
+        if total < MOST_BYTES and largest < MOST_BYTES_OF_A_FILE:
+            return files
+    message = f"The showcase is too large to ship: {total:,} bytes, the largest file {largest:,}."
+    hint = f"At most {MOST_BYTES:,} and {MOST_BYTES_OF_A_FILE:,} bytes: sweep fewer methods or fewer tokens."
+    raise ConfigError(message, field="out", hint=hint)
+
+
+def _files(stored: Sequence[StoredSweep], extras: int) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    tables = []
+    for result, rows, recorded in stored:
+        table = table_of(result, extras)
+        pieces = Vocabulary(find_pair(result.settings["pair"]).tokenizer)
+        table["races"] = {}
+        for flavour in table["flavours"]:
+            about, packed = make_race(table, rows, recorded, flavour, pieces)
+            name = f"{RACES}/{table['temperature']:g}-{re.sub('[^a-z0-9_-]', '_', flavour.lower())}.jsonl.gz"
+            files[name] = packed
+            table["races"][flavour] = {"file": name, **about}
+        tables.append(table)
+    text = json.dumps(comparison(tables), ensure_ascii=False, separators=(",", ":")) + "\n"
+    return {**files, RESULTS: text.encode("utf-8")}
+
+
+def write_showcase(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files; races of an earlier showcase in the same folder go."""
+    (folder / RACES).mkdir(parents=True, exist_ok=True)
+    for old in (folder / RACES).glob("*.jsonl.gz"):
+        if f"{RACES}/{old.name}" not in files:
+            old.unlink()
+    for name, raw in files.items():
+        (folder / name).write_bytes(raw)

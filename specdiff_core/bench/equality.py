@@ -1,23 +1,21 @@
-"""The grid of equal texts: ``match`` against vanilla at the same seed, vanilla against transformers' ``generate``.
-
-A mismatch is listed with the distance between the two best tokens at its first position: below :data:`TIE` it is a
-tie that the rounding of differently shaped passes may turn; above, it is a bug. Knows no reports.
-"""
+"""Which texts are equal: ``match`` and vanilla at the same seed, vanilla and transformers' ``generate``."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
-from specdiff_core.bench.cells import BASELINE, Cell
-from specdiff_core.bench.prompts import Prompt
-from specdiff_core.bench.rows import Row, RowLog
-from specdiff_core.bench.stock import generate
-from specdiff_core.bench.sweep import describe_run, header
+from specdiff_core.bench.prompts import Prompt, ranks
+from specdiff_core.bench.settings import BASELINE, BenchSetting
+from specdiff_core.bench.store import Measured, RowLog
+from specdiff_core.bench.sweep import header
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.maths.randomness import SharedGumbel
 from specdiff_core.schema.settings import DecodeConfig, Rule
@@ -27,14 +25,60 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 TIE = 1e-3
-"""In units of log p (plus noise). fp32 passes of different widths differ by about 1e-5; bf16 by far more."""
+"""Two best tokens that are less than this apart, in log p plus noise, may be turned by the rounding of differently
+shaped passes; anything else is a bug. fp32 passes of different widths differ by about 1e-5; bf16 by far more."""
+GENERATE = "generate"
+"""What stands for transformers in the place of a setting."""
 
 
-def new_ids(engine: Engine, prompt: str, config: DecodeConfig) -> tuple[int, ...]:
-    """The token ids of one run."""
-    last = final(engine.decode(prompt, config, detail=False, grain="total"))
-    assert last is not None, "a decode ends with Finished or raises"
-    return last.ids
+class Difference(TypedDict):
+    """Where two texts part."""
+
+    token: int
+    ours: list[int]  # the token there; none where a text has ended
+    theirs: list[int]
+    margin: float  # between the two best tokens
+    tie: bool
+
+
+class EqualityRow(Measured, kw_only=True):
+    """One prompt at one temperature, by every setting."""
+
+    temperature: float
+    compared: list[str]  # keys of settings, and GENERATE
+    tokens: int
+    differences: list[dict[str, Any]]  # cell, prompt, temperature, and where its text parts from vanilla's
+
+    @property
+    def key(self) -> tuple[str, float]:
+        return self.prompt, self.temperature
+
+
+@contextmanager
+def changed(model: Any, **values: Any) -> Iterator[None]:
+    """A model with other generation settings, for the length of the body; what a run writes there is forgotten too."""
+    kept = model.generation_config
+    model.generation_config = copy.deepcopy(kept)
+    for name, value in values.items():
+        setattr(model.generation_config, name, value)
+    try:
+        yield
+    finally:
+        model.generation_config = kept
+
+
+def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) -> tuple[int, ...]:
+    """Greedy new ids by transformers' own loop, as many as the context allows. The last one needs no place in it, as in
+    our loop."""
+    ids = engine.encode(prompt)
+    model: Any = engine.target.model
+    given = torch.tensor([ids], device=model.device)
+    count = min(config.max_new_tokens, engine.target.context - len(ids) + 1)
+    with changed(model, **({"eos_token_id": None, "pad_token_id": 0} if config.ignore_eos else {})):
+        out: torch.Tensor = model.generate(
+            given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=count, **options
+        )
+    return tuple(out[0, len(ids) :].tolist())
 
 
 @torch.inference_mode()
@@ -48,8 +92,8 @@ def top_two(engine: Engine, ids: Sequence[int], config: DecodeConfig) -> tuple[t
         ranked = logits.float().log_softmax(-1).clone()
         ranked[list(engine.target.suppress)] = -torch.inf
     else:
-        law = to_probs(logits, config.sampling, engine.target.suppress).cpu()
-        ranked = law.log() + SharedGumbel(config.seed).noise(len(ids), law.numel())
+        dist = to_probs(logits, config.sampling, engine.target.suppress).cpu()
+        ranked = dist.log() + SharedGumbel(config.seed).noise(len(ids), dist.numel())
     best = ranked.topk(2)
     first, second = best.indices.tolist()
     return (first, second), float(best.values[0] - best.values[1])
@@ -57,7 +101,7 @@ def top_two(engine: Engine, ids: Sequence[int], config: DecodeConfig) -> tuple[t
 
 def difference(
     engine: Engine, prompt: str, ours: Sequence[int], theirs: Sequence[int], config: DecodeConfig
-) -> Row | None:
+) -> Difference | None:
     """Where two texts part, and whether a tie explains it; None where they are equal."""
     if tuple(ours) == tuple(theirs):
         return None
@@ -72,92 +116,69 @@ def difference(
 def check_equality(
     engine: Engine,
     prompts: Sequence[Prompt],
-    cells: Sequence[Cell],
+    settings: Sequence[BenchSetting],
     base: DecodeConfig,
-    *,
     temperatures: Sequence[float],
+    *,
     generate_prompts: int,
     path: Path | None = None,
-) -> Iterator[tuple[int, int, RowLog]]:
-    """Compare every cell with vanilla on every prompt and temperature; the seed is the prompt's number.
+) -> Iterator[tuple[int, int, RowLog[EqualityRow]]]:
+    """Compare every setting with vanilla on every prompt and temperature; the seed is the prompt's number.
 
     Args:
-        cells: without the baseline.
-        generate_prompts: so many prompts are compared with ``generate(do_sample=False)`` as well.
+        settings: without the baseline.
+        generate_prompts: so many prompts, of all flavours, are compared with ``generate(do_sample=False)`` as well.
 
     Yields:
-        (prompts × temperatures done, in all, the log); a row holds the cells compared and the differences.
+        (prompts × temperatures done, in all, the log).
     """
     base = dataclasses.replace(base, rule=Rule.MATCH)
-    started = describe_run(engine, prompts[0].prompt, base)
+    with_generate = sorted(range(len(prompts)), key=ranks(prompts).__getitem__)[:generate_prompts]  # of every flavour
+
+    def one(number: int, prompt: Prompt, temperature: float) -> EqualityRow:
+        shared = dataclasses.replace(base, temperature=temperature, seed=number)
+        texts: dict[str, Sequence[int]] = {}
+        for setting in (BASELINE, *settings):
+            last = final(engine.decode(prompt.prompt, setting.config(shared), detail=False, grain="total"))
+            assert last is not None, "a decode ends with Finished or raises"
+            texts[setting.key] = last.ids
+        vanilla = texts.pop(BASELINE.key)
+        if temperature == 0 and number in with_generate:
+            suppress = list(engine.target.suppress)
+            options: dict[str, Any] = {"suppress_tokens": suppress} if suppress else {}
+            texts[GENERATE] = generate(engine, prompt.prompt, shared, **options)
+        where: dict[str, Any] = {"prompt": prompt.id, "temperature": temperature}
+        differences = [
+            {"cell": key, **where, **found}
+            for key, text in texts.items()
+            if (found := difference(engine, prompt.prompt, text, vanilla, shared))
+        ]
+        where |= {"flavour": prompt.flavour, "compared": list(texts), "tokens": len(vanilla)}
+        return EqualityRow(differences=differences, **where)
+
     others = {"temperatures": list(temperatures), "generate_prompts": generate_prompts}
-    log = RowLog(path, header("equality", prompts, base, started, cells, **others))
-    done = {(row["prompt"], row["temperature"]) for row in log.rows}
-    todo = [(n, p, t) for n, p in enumerate(prompts) for t in temperatures if (p.id, t) not in done]
-    total = len(done) + len(todo)
-    stock = min(generate_prompts, len(prompts))
-    with_generate = {i * len(prompts) // stock for i in range(stock)}  # of every flavour: they follow one another
-    yield len(done), total, log
-    for count, (number, prompt, temperature) in enumerate(todo, start=len(done) + 1):
-        settings = dataclasses.replace(base, temperature=temperature, seed=number)
-        vanilla = new_ids(engine, prompt.prompt, BASELINE.config(settings))
-        differences: list[Row] = []
-        for cell in cells:
-            config = cell.config(settings)
-            if found := difference(engine, prompt.prompt, new_ids(engine, prompt.prompt, config), vanilla, config):
-                differences.append({"cell": cell.key, **found})
-        with_stock = temperature == 0 and number in with_generate
-        if with_stock and (found := _against_generate(engine, prompt.prompt, vanilla, settings)):
-            differences.append({"cell": "generate", **found})
-        log.append(
-            {
-                "prompt": prompt.id,
-                "flavour": prompt.flavour,
-                "temperature": temperature,
-                "compared": [*(cell.key for cell in cells), *(["generate"] if with_stock else [])],
-                "tokens": len(vanilla),
-                "differences": differences,
-            }
-        )
-        yield count, total, log
+    log = RowLog(path, header("equality", engine, prompts, settings, base, **others), EqualityRow)
+    items = ((number, prompt, t) for number, prompt in enumerate(prompts) for t in temperatures)
+    todo = {(item[1].id, item[2]): functools.partial(one, *item) for item in items}
+    yield from log.fill(todo, lambda: ())
 
 
-def _against_generate(engine: Engine, prompt: str, vanilla: Sequence[int], settings: DecodeConfig) -> Row | None:
-    ids = engine.encode(prompt)
-    options: dict[str, Any] = {"suppress_tokens": list(engine.target.suppress)} if engine.target.suppress else {}
-    theirs = generate(engine, ids, settings.max_new_tokens, ignore_eos=settings.ignore_eos, **options)
-    return difference(engine, prompt, vanilla, theirs, settings)
-
-
-def fold_equality(rows: Sequence[Row]) -> dict[str, Any]:
-    """Comparisons, equal ones, ties and unexplained differences, by cell and temperature; every difference listed."""
+def aggregate(rows: Sequence[EqualityRow]) -> dict[str, Any]:
+    """Comparisons, equal ones, ties and unexplained differences, by setting and temperature; every difference
+    listed."""
+    outcomes = ("compared", "equal", "ties", "unexplained")
     table: dict[tuple[str, float], dict[str, Any]] = {}
-    listed: list[Row] = []
     for row in rows:
-        found = {item["cell"]: item for item in row["differences"]}
-        for cell in row["compared"]:
-            key = (cell, row["temperature"])
-            entry = table.setdefault(
-                key,
-                {
-                    "cell": cell,
-                    "temperature": row["temperature"],
-                    "compared": 0,
-                    "equal": 0,
-                    "ties": 0,
-                    "unexplained": 0,
-                },
-            )
+        ties = {item["cell"]: item["tie"] for item in row.differences}
+        for key in row.compared:
+            new = {"cell": key, "temperature": row.temperature, **dict.fromkeys(outcomes, 0)}
+            entry = table.setdefault((key, row.temperature), new)
             entry["compared"] += 1
-            outcome = "equal" if cell not in found else "ties" if found[cell]["tie"] else "unexplained"
-            entry[outcome] += 1
-        listed += [{"prompt": row["prompt"], "temperature": row["temperature"], **item} for item in row["differences"]]
-    cells = list(table.values())
-    sums = {name: sum(entry[name] for entry in cells) for name in ("compared", "equal", "ties", "unexplained")}
+            entry["equal" if key not in ties else "ties" if ties[key] else "unexplained"] += 1
     return {
-        **sums,
+        **{name: sum(entry[name] for entry in table.values()) for name in outcomes},
         "tie_below": TIE,
-        "tokens": sum(row["tokens"] for row in rows),
-        "cells": cells,
-        "differences": listed,
+        "tokens": sum(row.tokens for row in rows),
+        "cells": list(table.values()),
+        "differences": [item for row in rows for item in row.differences],
     }

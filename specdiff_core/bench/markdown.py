@@ -1,22 +1,41 @@
-"""Markdown tables, and how numbers and cells read in them. Knows no kind of result."""
+"""Results as Markdown: tables for the terminal, and BENCHMARKS.md, which has one section for each machine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import singledispatch
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
-Result = dict[str, Any]
+from specdiff_core.bench.report import STREAK
+from specdiff_core.bench.settings import BASELINE
+from specdiff_core.bench.store import Equality, Forwards, HfBaseline, Page, Result, SettingResult, Sweep
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.metrics import CROWDED
+
+TITLE = "# Benchmarks"
+INTRO = """\
+Written by `python -m specdiff_core bench report` from stored results; `bench suite` measures them. Every number was
+measured by the command below its table. Settings of one table were measured turn about on one machine, so their ratios
+hold; numbers of two tables or two machines do not compare.
+
+- Speed-up: vanilla's seconds per token over the setting's, on the decode clock, prefill included; the mean is over
+  flavours, the interval a bootstrap over prompts. τ: tokens per target pass. α: accepted of tested tokens.
+- γ: tokens in a window; T: denoising steps; B: nodes of a tree; K: drafts; ≤: a controller chooses, at most this.
+- draft, verify, prefill, other: share of the decode clock; verify is the target's pass and the tests. peak: memory, on
+  a CPU of the whole process so far, all models loaded."""
+MACHINES = ("machine", "instruction set", "system", "dtype", "threads", "versions", "measured", "commit")
+PARTS = ("draft", "verify", "prefill", "other")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table, aligned for reading as plain text too."""
-    cells = [list(head), *[list(row) for row in rows]]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
-    ]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(lines)
+    lines = [list(head), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = [[value.ljust(width) for value, width in zip(line, widths, strict=True)] for line in lines]
+    drawn = ["| " + " | ".join(line) + " |" for line in padded]
+    return "\n".join([drawn[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *drawn[1:]])
 
 
 def number(value: float | None, form: str = ".2f") -> str:
@@ -24,15 +43,317 @@ def number(value: float | None, form: str = ".2f") -> str:
     return "–" if value is None else format(value, form)
 
 
-def cell_name(entry: Result) -> str:
-    """``block γ=8 T=1``, with a tree ``block γ=8 B=32``, with several drafts ``block γ=8 K=4 self``; where γ is chosen
-    as it goes ``block γ≤16 auto``."""
-    if entry["drafter"] == "none":
-        return "vanilla"
-    auto = entry.get("auto")
-    last = f"B{'≤' if auto else '='}{entry['nodes']}" if entry.get("nodes") else f"T={entry['steps']}"
-    if entry.get("drafts", 1) > 1:  # neither stands in results from before trees and K
-        last = f"K={entry['drafts']} {entry['selection']}"
-    if auto:
-        last = "auto" if entry["steps"] == 1 and not entry.get("nodes") else f"{last} auto"
-    return f"{entry['drafter']} γ{'≤' if auto else '='}{entry['gamma']} {last}"
+def bounds(low: float, high: float, form: str = ".2f") -> str:
+    """An interval."""
+    return f"{low:{form}}–{high:{form}}"
+
+
+def counted(count: int, what: str) -> str:
+    """``1 turn`` or ``24 turns``."""
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def flavours_of(prompts: Mapping[str, int]) -> str:
+    """``code 10, dialogue 10``."""
+    return ", ".join(f"{flavour} {count}" for flavour, count in prompts.items())
+
+
+@singledispatch
+def body(result: Result) -> str:
+    """The tables of a result below a heading; one function for each kind."""
+    raise TypeError(f"no tables for {type(result).__name__}")
+
+
+@body.register
+def _sweep(result: Sweep) -> str:
+    entries, settings, flavours = result.entries, result.settings, list(result.prompts)
+    main, detail = [], []
+    for entry in entries:
+        speed = entry.speedup
+        interval = bounds(speed.low, speed.high) if result.has_intervals else "–"
+        row = [entry.name, f"{speed.value:.2f}×", "baseline" if entry.drafter == BASELINE.drafter else interval]
+        row += [f"{entry.speedup_by_flavour[flavour].value:.2f}×" for flavour in flavours]
+        row += [number(entry.tau), number(entry.alpha), number(entry.tokens_per_second, ".0f")]
+        main.append([*row, f"{entry.same_text_as_vanilla}/{entry.prompts}" if result.same_texts else "–"])
+        row = [entry.name, *(number(entry.tau_by_flavour[flavour]) for flavour in flavours)]
+        row += [" ".join(map(number, entry.alpha_at)) or "–"]
+        row += [f"{100 * entry.seconds_by[part] / entry.seconds:.0f} %" for part in PARTS]
+        detail.append([*row, f"{entry.peak_bytes / 1e6:.0f} MB"])
+    drafter = settings.get("draft_temperature")
+    temperature = f"{settings['temperature']:g}" + ("" if drafter is None else f" (drafter {drafter:g})")
+    names = ", ".join(dict.fromkeys(entry.drafter for entry in entries if entry.drafter != BASELINE.drafter))
+    parts = [
+        f"### Temperature {temperature}, rule {settings['rule']}, {settings['max_new_tokens']} tokens: {names}",
+        f"Prompts: {flavours_of(result.prompts)}; {counted(result.repeats, 'repeat')} each, interleaved; reveal order "
+        f"{settings['order']}; end of text {'ignored' if settings['ignore_eos'] else 'ends a run'}.{_waiting(result)}",
+        table(["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s", "vanilla's text"], main),
+        table(["setting", *(f"τ {name}" for name in flavours), "α by position", *PARTS, "peak"], detail),
+    ]
+    if result.ratios:
+        rows = []
+        for ratio in result.ratios:
+            row = [ratio.what, ratio.ours, ratio.theirs]
+            for one in (ratio.speed, ratio.tau):
+                row.append(f"{one.value:.2f}×" + (f" ({bounds(one.low, one.high)})" if result.has_intervals else ""))
+            rows.append(row)
+        parts += [
+            "Settings against each other: ratios of speed and of τ in this sweep, means of the flavours, with 95 % "
+            f"intervals over prompts. The best of many is also the luckiest.{_one_and_several(result)}",
+            table(["what", "setting", "over", "speed", "τ"], rows),
+        ]
+    if settings["temperature"] == 0 and (curves := list(paper_curves(entries))):
+        parts += [
+            "Curves of the papers (read off their figures) and of this sweep. Their models are a thousand times larger "
+            "and their hardware another; what can be compared is the shape.",
+            table(["curve", "paper", "here"], curves),
+        ]
+    return "\n\n".join(parts)
+
+
+def _waiting(result: Sweep) -> str:
+    """How many threads had to wait for a processor; nothing where that was not measured."""
+    if not result.waits:
+        return ""
+    low, high = min(result.waits), max(result.waits)
+    words = f" Threads waiting for a processor, on average: {bounds(low, high, '.3f')}, by setting."
+    return words + (" **The machine was busy: do not trust these speed-ups.**" if high >= CROWDED else "")
+
+
+def _one_and_several(result: Sweep) -> str:
+    """What differs between one draft and several, besides K."""
+    settings = result.settings
+    if all(entry.num_drafts == 1 for entry in result.entries):
+        return ""
+    if settings["temperature"] == 0 and settings.get("draft_temperature") is None:
+        return " One draft takes its most probable tokens, several are drawn."
+    if settings["temperature"] > 0 and settings["rule"] == "ratio":
+        return " One draft is tested with p/q, a selected one as a point mass, which accepts less."
+    return " One draft and several are drawn and tested alike."
+
+
+def paper_curves(entries: Sequence[SettingResult]) -> Iterator[list[str]]:
+    """(curve, the paper's figures, ours) of windows at temperature 0, for what a paper's figure shows."""
+    windows = [e for e in entries if e.family == "diffusion" and e.shape == "window" and not e.auto]
+
+    def series(values: Iterable[tuple[int, float]], form: str = ".2f") -> str:
+        return ", ".join(f"{name}: {value:{form}}" for name, value in values)
+
+    for drafter in dict.fromkeys(entry.drafter for entry in windows):
+        own = sorted((e for e in windows if e.drafter == drafter), key=lambda e: (e.gamma, e.steps))
+        gamma = max(own, key=lambda e: (e.steps, e.gamma == 8)).gamma
+        by_steps = [e for e in own if e.gamma == gamma]
+        if len(by_steps) > 1:
+            paper = "SpecDiff, T = 3, 4, 6, 8, 10: 6.8, 7.0, 7.4, 7.45, 7.05"
+            yield [f"τ by T ({drafter}, γ {gamma})", paper, series((e.steps, e.tau) for e in by_steps)]
+            paper = "SpecDiff, T = 3, 4, 6, 8, 10: 30.1, 29.5, 27.7, 25.7, 23.5"
+            rates = series(((e.steps, e.tokens_per_second) for e in by_steps), ".0f")
+            yield [f"tokens/s by T ({drafter}, γ {gamma})", paper, rates]
+        speeds = [(e.gamma, e.speedup.value) for e in own if e.steps == 1]
+        if len(speeds) > 2:
+            paper = "SpecDiff, best at γ 10–20, smaller slightly better"
+            yield [f"speed-up by γ ({drafter}, T 1)", paper, series(speeds)]
+    alphas = {(e.drafter, e.gamma): e.alpha_at for e in windows if e.steps == 1}
+    if common := [gamma for drafter, gamma in alphas if drafter == STREAK[0] and (STREAK[1], gamma) in alphas]:
+        runs = [list(accumulate((a or 0.0 for a in alphas[name, max(common)]), mul)) for name in STREAK]
+        reached = [series((j, run[j - 1]) for j in (1, 2, 4, 8) if j <= min(map(len, runs))) for run in runs]
+        yield [
+            f"chance that the first j tokens are all accepted (γ {max(common)}, T 1)",
+            "SpecDiff-2, α_j at j = 1, 8, 16, 32: .55, .06, .03, .025; with streak .62, .26, .17, .155",
+            f"{STREAK[0]} {reached[0]}; {STREAK[1]} {reached[1]}",
+        ]
+
+
+@body.register
+def _hf_baseline(result: HfBaseline) -> str:
+    numbers = result.result
+    lanes = {entry["lane"]: entry for entry in numbers["lanes"]}
+    rows = []
+    for theirs in (lane for lane in lanes.values() if lane["theirs"]):
+        sides = [lanes[theirs["ours"]], theirs]
+        row = [text for lane in sides for text in (lane["lane"], f"{lane['tokens_per_second']:.1f}")]
+        interval = bounds(theirs["low"], theirs["high"]) if numbers["prompts"] > 1 else "–"
+        same = ", ".join(f"{lane['equal']}/{lane['compared']}" for lane in sides)
+        rows.append([*row, f"{theirs['ratio']:.2f}×", interval, f"{theirs['ratio_wall']:.2f}×", same])
+    met = {row[0] for row in rows} | {row[2] for row in rows}
+    alone = [f"{name} {lane['tokens_per_second']:.1f}" for name, lane in lanes.items() if name not in met]
+    parts = [
+        "### Our lanes and transformers' own",
+        f"Greedy, {result.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
+        f"{flavours_of(result.prompts)}; {counted(numbers['turns'], 'turn')}, in each every lane once, on the same "
+        "loaded weights. Ours by its decode clock, prefill included, `generate` from call to return; by wall clock "
+        "both are. The ratio pools all turns, its interval is a bootstrap over prompts. `assistant_model` is our small "
+        "drafter: with our γ and no confidence threshold, with our γ and transformers' default threshold, and with all "
+        "of its defaults; `dflash` is transformers' loop with our block drafter. Same text as our vanilla lane (ours, "
+        f"theirs): **{numbers['equal']} of {numbers['compared']}, {numbers['ties']} parted at a tie** (two best tokens "
+        f"less than {numbers['tie_below']:g} apart in log p). `generate` gets no processor, which would slow it, so it "
+        "might say ids that our lanes suppress: the texts show whether it did.",
+        table(
+            ["ours", "tokens/s", "transformers", "tokens/s", "ratio", "95 % interval", "by wall clock", "same text"],
+            rows,
+        ),
+        f"Lanes without a counterpart, tokens/s: {', '.join(alone)}." if alone else "",
+        f"Left out: {' '.join(result.left_out)}" if result.left_out else "",
+        _parted((item["lane"], item) for item in numbers["differences"]),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _parted(differences: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+    """The texts that are not vanilla's; nothing where there is none."""
+    lines = [
+        f"- {name}, {item['prompt']}, token {item['token']}: the two best tokens are {item['margin']:.1e} apart, "
+        + ("a tie" if item["tie"] else "UNEXPLAINED")
+        for name, item in differences
+    ]
+    return "\n".join(["Texts that parted:\n", *lines]) if lines else ""
+
+
+@body.register
+def _forwards(result: Forwards) -> str:
+    rows = []
+    for entry in result.entries:
+        times = (entry.target_one, entry.target_verify, entry.draft_network, entry.draft)
+        shares, limit = ["–"] * 3, entry.efficiency
+        if limit:
+            reached = [f"{100 * limit[name]:.0f} %" for name in ("of_speedup", "of_tokens")]
+            shares = [f"{limit['limit_speedup']:.2f}×", *reached]
+        rows.append([entry.name, *(f"{1000 * seconds:.2f}" for seconds in times), *shares])
+    return "\n\n".join(
+        [
+            "### How close the loop is to its own limit",
+            f"Medians behind a context of {result.entries[0].context} tokens, in milliseconds: one target pass of "
+            "width 1 (t₁) and of width γ+1 (t_verify), and a draft: its network alone (t_draft) and with the reveal of "
+            "tokens. The limit is τ·t₁/(t_draft + t_verify). Reached: measured speed-up over that limit, and measured "
+            "tokens/s of rounds over τ/(t_draft + t_verify). More than 100 %: the machine was slower while bare passes "
+            "were timed than during the sweep.",
+            table(["setting", "t₁", "t_verify", "t_draft", "with reveal", "limit", "of speed-up", "of tokens/s"], rows),
+        ]
+    )
+
+
+@body.register
+def _equality(result: Equality) -> str:
+    numbers = result.result
+    temperatures = sorted({entry["temperature"] for entry in numbers["cells"]})
+    found = {
+        (entry["cell"], entry["temperature"]): f"{entry['equal']}/{entry['compared']}" for entry in numbers["cells"]
+    }
+    rows = [
+        ["vanilla and generate()" if key == "generate" else key, *(found.get((key, t), "–") for t in temperatures)]
+        for key in dict.fromkeys(entry["cell"] for entry in numbers["cells"])
+    ]
+    parts = [
+        "### The same text, token for token",
+        f"Rule `match` against vanilla at the same seed ({result.dtype}), and vanilla against "
+        f"`generate(do_sample=False)`: {numbers['compared']} comparisons over {numbers['tokens']} vanilla tokens, "
+        f"**{numbers['equal']} equal, {numbers['ties']} parted at a tie, {numbers['unexplained']} unexplained**. A "
+        f"tie: the two best tokens were less than {numbers['tie_below']:g} apart (log p plus noise). Equal texts by "
+        "temperature:",
+        table(["drafter/γ/T/B/K/selection", *(f"{temperature:g}" for temperature in temperatures)], rows),
+        _parted((f"{item['cell']} at temperature {item['temperature']:g}", item) for item in numbers["differences"]),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+@body.register
+def _page(result: Page) -> str:
+    first, settings = result.first_event_seconds, result.settings
+    waits = [
+        [wait, str(count), f"{value['median']:.2f} s", f"{bounds(value['low'], value['high'])} s"]
+        for wait, count, value in (
+            ("from the command to a page that plays its recording", result.starts, result.usable_seconds),
+            ("from Run to the first event on the page, pressed at once", result.starts, first["first"]),
+            ("the same, models loaded", result.turns, first["later"]),
+        )
+    ]
+    costs = [
+        [
+            *(lane, f"{value['median']:.3f}×", bounds(value["interval"][0], value["interval"][1], ".3f")),
+            bounds(value["low"], value["high"], ".3f"),
+            *(number(result.waiting[lane][side], ".3f") for side in ("attached", "alone")),
+        ]
+        for lane, value in result.attached.items()
+    ]
+    return "\n\n".join(
+        [
+            "### The page",
+            "A real server and a real browser on the same machine, which had read the files before.",
+            table(["wait", "times", "median", "lowest–highest"], waits),
+            "Decode clock with the page attached (every event sent, the browser drawing) over the undisturbed clock of "
+            "the same decode with no page open (the interval is a bootstrap over starts and their turns), and how many "
+            f"threads had to wait for a processor (medians); for each of the {result.turns} turns of both it is a "
+            f"page's second run; {settings['max_new_tokens']} tokens, {settings['drafter']} γ {settings['gamma']}, "
+            f"T {settings['steps']}:",
+            table(["lane", "median", "95 % interval", "lowest–highest", "threads waiting, attached", "alone"], costs),
+        ]
+    )
+
+
+def section(result: Result) -> str:
+    """One result: its tables, and the facts and the command that make it repeatable.
+
+    Raises:
+        ConfigError: the result is not whole.
+    """
+    origin = result.provenance
+    again = result.reaggregated if isinstance(result, Sweep) else ""
+    facts = [
+        f"Measured on {machine(result)}, {counted(result.threads, 'thread')}, {result.dtype}, target {result.target}",
+        origin["date"] + (f" in {result.sessions} sittings" if result.sessions > 1 else ""),
+        f"commit {_commit(result)}" + (f", aggregated again from its traces by commit {again}" if again else ""),
+    ]
+    try:
+        return f"{body(result)}\n\n{'; '.join(facts)}.\n\n```\n{origin['command']}\n```"
+    except (LookupError, TypeError, ValueError) as error:
+        message = f"The result of {origin['command']!r} is not whole ({type(error).__name__}: {error})."
+        raise ConfigError(message, field="results", hint="Measure it again.") from error
+
+
+def machine(result: Result) -> str:
+    """What computed a result: results of one machine share a section."""
+    origin = result.provenance
+    return origin["gpu"] if result.device.startswith("cuda") else f"{origin['cpu']}, {origin['cores']} cores"
+
+
+def _commit(result: Result) -> str:
+    origin = result.provenance
+    return (origin["commit"] or "no repository") + (" with local changes" if origin["dirty"] else "")
+
+
+def _machine_line(results: Sequence[Result]) -> list[str]:
+    """A line of the table of machines."""
+    origins = [result.provenance for result in results]
+    columns: list[Iterable[str]] = [
+        (origin.get("instruction_set", "–") for origin in origins),
+        (origin["system"] for origin in origins),
+        (result.dtype for result in results),
+        (str(result.threads) for result in results),
+        (f"{package} {release}" for origin in origins for package, release in origin["versions"].items() if release),
+        (origin["date"][:10] for origin in origins),
+        map(_commit, results),
+    ]
+    return [machine(results[0]), *(", ".join(sorted(set(column))) for column in columns)]
+
+
+def benchmarks(results: Sequence[Result], existing: str = "") -> str:
+    """The whole BENCHMARKS.md: the machines of ``results`` anew, every other section of ``existing`` as it is.
+
+    Args:
+        results: in the order in which a machine's section shows them.
+        existing: what the file holds so far.
+
+    Raises:
+        ConfigError: ``existing`` is another kind of file, or a result is not whole.
+    """
+    if existing and not existing.startswith(TITLE):
+        raise ConfigError(f"That file does not begin with {TITLE!r}.", field="out", hint="Choose another file name.")
+    head, *sections = existing.rstrip().split("\n## ")
+    lines = [[value.strip() for value in line.strip("|").split("|")] for line in head.split("\n") if line[:1] == "|"]
+    known = {line[0]: line for line in lines[2:]}
+    parts = dict(text.split("\n", 1) for text in sections)
+    for name in dict.fromkeys(map(machine, results)):
+        own = [result for result in results if machine(result) == name]
+        known[name] = _machine_line(own)
+        parts[name] = "\n\n".join(map(section, own))
+    written = [f"## {name}\n\n{text.strip()}" for name, text in parts.items()]
+    return "\n\n".join([TITLE, INTRO, table(MACHINES, list(known.values())), *written]) + "\n"

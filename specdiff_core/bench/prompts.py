@@ -1,79 +1,125 @@
-"""Prompts of a benchmark: JSON lines ``{"id", "flavour", "prompt"}``. Knows files and text, no model.
-
-They are written by hand, or cut from the validation documents of a corpus.
-"""
+"""The prompts of a benchmark: this project's own, those of a file, or beginnings of a corpus' validation documents."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
 
 from specdiff_core.schema.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdiff_core.train.corpus import Corpus
 
-FORM = 'Every line must be a JSON object {"id": "…", "flavour": "…", "prompt": "…"}.'
+Text = Annotated[str, msgspec.Meta(pattern=r"\S")]  # not empty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
-    """One text to continue. ``id`` is unique in its file; ``flavour`` groups the report."""
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """One text to continue. ``id`` is unique in its file; ``flavour`` is the kind of text, by which results are
+    grouped."""
 
-    id: str
-    flavour: str
-    prompt: str
+    id: Text
+    flavour: Text
+    prompt: Text
+
+
+OWN_TEXTS: dict[str, tuple[str, ...]] = {
+    "dialogue": (
+        "User: Hello, I need a taxi from the station to the museum at half past nine.\nAssistant:",
+        "User: Can you find me a cheap restaurant in the centre of town?\nAssistant: Sure. What kind of "
+        "food do you like?\nUser:",
+        "User: I want to watch a film tonight. Is there anything funny on?\nAssistant:",
+        "User: Please book a room for two people, from Friday to Sunday.\nAssistant: Which city will you be staying in?"
+        "\nUser:",
+        "User: What will the weather be like in Lisbon tomorrow?\nAssistant:",
+    ),
+    "stories": (
+        "Once upon a time, a small grey mouse lived under the floor of an old library. Every night,",
+        "Mia and her little brother wanted to build the tallest tower in the garden. First they",
+        "The lighthouse keeper had not seen a ship for many weeks. Then one cold morning,",
+        "There was once a young fox who was afraid of the dark. His mother told him",
+        "On the last day of summer, Ben found a strange silver key on the beach. He",
+    ),
+    "math": (
+        "Question: A farmer has 24 hens. Each hen lays 2 eggs a day. How many eggs does he collect in 5 days?\nAnswer:",
+        "Question: Tom saves 15 dollars every week. A bicycle costs 180 dollars. How many weeks must he save?\nAnswer:",
+        "Question: A train travels 60 miles in one hour. How far does it travel in 3 hours and 30 minutes?\nAnswer:",
+        "Question: Anna bakes 48 cookies and puts 6 into each bag. She sells each bag for 4 dollars. How much "
+        "money does she make?\nAnswer:",
+        "Question: There are 120 pages in a book. Leo reads 18 pages a day for 4 days. How many are left?\nAnswer:",
+    ),
+    "code": (
+        'def is_prime(number: int) -> bool:\n    """\n    Return True if number is a prime.\n    """\n',
+        "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n",
+        'def reverse_words(sentence: str) -> str:\n    """\n    Reverse the order of the words.\n',
+        "def binary_search(values, target):\n    low = 0\n    high = len(values) - 1\n    while",
+        "import math\n\n\nclass Circle:\n    def __init__(self, radius):\n        self.radius = radius\n\n    def "
+        "area(self):\n",
+    ),
+}
+"""Written for this project, five of each flavour that the embedded target knows. They ship, so the page measures on
+them, and so do the recorded races of its comparison."""
+
+
+def own_prompts(per_flavour: int = 5) -> tuple[Prompt, ...]:
+    """The first ``per_flavour`` own prompts of each flavour. The first of all flavours come before the second of any,
+    so that a measurement that ends early has met every flavour."""
+    return tuple(
+        Prompt(id=f"own-{flavour}-{number + 1}", flavour=flavour, prompt=texts[number])
+        for number in range(per_flavour)
+        for flavour, texts in OWN_TEXTS.items()
+    )
+
+
+def ranks(prompts: Sequence[Prompt]) -> list[int]:
+    """How many prompts of the same flavour come before each."""
+    flavours = [prompt.flavour for prompt in prompts]
+    return [flavours[:number].count(flavour) for number, flavour in enumerate(flavours)]
+
+
+def first_of_each(prompts: Sequence[Prompt], count: int) -> tuple[Prompt, ...]:
+    """The first ``count`` prompts of every flavour.
+
+    Raises:
+        ConfigError: none is left.
+    """
+    if count < 1:
+        raise ConfigError("--first leaves no prompt.", field="first", hint="Give at least 1.")
+    return tuple(prompt for prompt, rank in zip(prompts, ranks(prompts), strict=True) if rank < count)
 
 
 def read_prompts(path: Path) -> tuple[Prompt, ...]:
-    """Read a file.
+    """Read JSON lines ``{"id", "flavour", "prompt"}``.
 
     Raises:
-        ConfigError: it is missing, empty, or a line is wrong; the message names the line.
+        ConfigError: the file is missing or empty, or a line is wrong; the message names the line.
     """
+    hint = 'Give a text file; every line is a JSON object {"id": "…", "flavour": "…", "prompt": "…"}.'
+    prompts: dict[str, Prompt] = {}
+    where = path.name
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # JSON strings may hold other line separators
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"The prompts {path.name} cannot be read: {error}.", field="prompts", hint="Give --prompts a text file."
-        ) from error
-    prompts: list[Prompt] = []
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            prompts.append(_parse(line, f"{path.name}, line {number}"))
+        for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+            where = f"{path.name}, line {number}"
+            if line.strip():
+                prompt = msgspec.json.decode(line, type=Prompt)
+                if prompt.id in prompts:
+                    raise ValueError(f"the id {prompt.id!r} stands there twice")
+                prompts[prompt.id] = prompt
+    except (OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{where}: {error}.", field="prompts", hint=hint) from error
     if not prompts:
-        raise ConfigError(f"{path.name} holds no prompt.", field="prompts", hint=FORM)
-    ids = [prompt.id for prompt in prompts]
-    if twice := sorted({name for name in ids if ids.count(name) > 1}):
-        raise ConfigError(f"{path.name} has the id {twice[0]!r} twice.", field="prompts", hint="Give each its own id.")
-    return tuple(prompts)
-
-
-def _parse(line: str, where: str) -> Prompt:
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where}: this is not JSON ({error}).", field="prompts", hint=FORM) from error
-    if not isinstance(values, dict):
-        raise ConfigError(f"{where}: this is not a JSON object.", field="prompts", hint=FORM)
-    for name in ("id", "flavour", "prompt"):
-        if not isinstance(values.get(name), str) or not values[name].strip():
-            raise ConfigError(f"{where}: {name!r} must be a text that is not empty.", field="prompts", hint=FORM)
-        if any("\ud800" <= char <= "\udfff" for char in values[name]):  # half a UTF-16 pair: no file can hold it
-            raise ConfigError(f"{where}: {name!r} holds characters that are no text.", field="prompts", hint=FORM)
-    return Prompt(id=values["id"], flavour=values["flavour"], prompt=values["prompt"])
+        raise ConfigError(f"{path.name} holds no prompt.", field="prompts", hint=hint)
+    return tuple(prompts.values())
 
 
 def write_prompts(path: Path, prompts: Sequence[Prompt]) -> None:
     """Write a file that :func:`read_prompts` reads."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(dataclasses.asdict(prompt), ensure_ascii=False) for prompt in prompts]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_bytes(b"".join(msgspec.json.encode(prompt) + b"\n" for prompt in prompts))
 
 
 def make_prompts(corpus: Corpus, *, per_flavour: int = 10, characters: int = 200) -> tuple[Prompt, ...]:
@@ -107,5 +153,5 @@ def cut(text: str, characters: int) -> str:
 
 def digest(prompts: Sequence[Prompt]) -> str:
     """A short hash: two results with the same digest were measured on the same prompts."""
-    facts = json.dumps([dataclasses.astuple(prompt) for prompt in prompts])
+    facts = json.dumps([msgspec.structs.astuple(prompt) for prompt in prompts])
     return hashlib.sha256(facts.encode()).hexdigest()[:12]

@@ -1,163 +1,188 @@
-"""Folds a sweep's rows into numbers with intervals. Pure: knows rows and arithmetic, no model, no clock and no file.
+"""The numbers of a sweep: its rows aggregated to speed-ups with intervals, and settings held against each other.
 
-Speed-up of a cell: the baseline's seconds per token over the cell's, over all repeats of the same prompts of the same
-run, on the decode clock, prefill included. At equal lengths that is the ratio of total decode seconds.
+Speed-up of a setting: vanilla's seconds per token over its own, over all repeats of the same prompts of the same sweep,
+on the decode clock, prefill included. At equal lengths that is the ratio of total decode seconds.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from specdiff_core.bench.cells import BASELINE, Cell
-from specdiff_core.bench.rows import Row
+from specdiff_core.bench.settings import BASELINE, BenchSetting
+from specdiff_core.bench.store import LEVEL, Interval, Ratio, Row, RowLog, SettingResult, Sweep, Traces, check_same
+from specdiff_core.provenance import Provenance, git_state
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import Metrics
 
 RESAMPLES = 2000
-LEVEL = 0.95
+STREAK = ("mdlm", "mdlm_streak")
+"""One drafter before and after streak-distillation (SpecDiff-2, arXiv 2511.00606)."""
 
-Costs = Mapping[str, tuple[float, int]]  # prompt -> (seconds, tokens), repeats added up
-
-
-def metrics_of(row: Row) -> Metrics:
-    """The sums that :func:`specdiff_core.bench.sweep.measure` stored."""
-    values = {**row["metrics"]}
-    for name in ("tested_at", "accepted_at"):
-        values[name] = tuple(values[name])
-    return Metrics(**{item.name: values[item.name] for item in dataclasses.fields(Metrics)})
-
-
-def ratio(baseline: Costs, cell: Costs, prompts: Sequence[str]) -> float:
-    """Speed-up over ``prompts`` (with repetition, where they were resampled)."""
-    slow = sum(baseline[name][0] for name in prompts) / sum(baseline[name][1] for name in prompts)
-    fast = sum(cell[name][0] for name in prompts) / sum(cell[name][1] for name in prompts)
-    return slow / fast
+Costs = Mapping[str, tuple[float, int]]  # prompt -> (seconds or rounds, tokens), repeats added up
 
 
 def interval(
-    baseline: Costs, cell: Costs, groups: Mapping[str, Sequence[str]], *, seed: int = 0
-) -> dict[str, tuple[float, float, float]]:
-    """Speed-up with a percentile bootstrap interval, by flavour and as ``mean`` (of the flavours).
-
-    Prompts are resampled within their flavour; repeats of a prompt stay together.
-
-    Returns:
-        name -> (value, low, high) at :data:`LEVEL`.
-    """
+    baseline: Costs, other: Costs, groups: Mapping[str, Sequence[str]], *, seed: int = 0
+) -> dict[str, Interval]:
+    """The baseline's cost per token over the other's, by group of prompts and as ``mean`` of the groups, each with a
+    percentile bootstrap interval: prompts are resampled within their group, repeats of a prompt stay together."""
     rng = np.random.default_rng(seed)
-    values = {name: ratio(baseline, cell, prompts) for name, prompts in groups.items()}
-    draws: dict[str, np.ndarray] = {}
-    for name, prompts in groups.items():
-        costs = np.array([[*baseline[p], *cell[p]] for p in prompts], dtype=np.float64)  # [n, 4]
+    values: list[Any] = []
+    draws: list[Any] = []
+    for prompts in groups.values():
+        costs = np.array([[*baseline[prompt], *other[prompt]] for prompt in prompts], dtype=np.float64)  # [prompts, 4]
         chosen = rng.integers(0, len(prompts), size=(RESAMPLES, len(prompts)))
-        slow, slow_tokens, fast, fast_tokens = costs[chosen].sum(1).T
-        draws[name] = (slow / slow_tokens) / (fast / fast_tokens)
-    values["mean"] = sum(values.values()) / len(groups)
-    draws["mean"] = np.mean([draws[name] for name in groups], axis=0)
-    tail = 50 * (1 - LEVEL)
+        for found, sums in ((values, costs.sum(0)), (draws, costs[chosen].sum(1))):
+            cost, tokens, other_cost, other_tokens = sums.T
+            found.append((cost / tokens) / (other_cost / other_tokens))
+    values.append(np.mean(values))
+    draws.append(np.mean(draws, axis=0))
+    bounds = np.percentile(draws, (50 * (1 - LEVEL), 50 * (1 + LEVEL)), axis=1).T
     return {
-        name: (value, float(np.percentile(draws[name], tail)), float(np.percentile(draws[name], 100 - tail)))
-        for name, value in values.items()
+        name: Interval(float(value), float(low), float(high))
+        for name, value, (low, high) in zip([*groups, "mean"], values, bounds, strict=True)
     }
 
 
-def report(rows: Sequence[Row], *, seed: int = 0) -> list[dict[str, Any]]:
-    """One entry per cell, the baseline first. Warm-up rows do not count.
+def whole_turns(rows: Sequence[Row]) -> list[Row]:
+    """Rows of the (prompt, repeat) pairs that every setting finished, without warm-ups: a row without its baseline
+    would tilt a ratio."""
+    counted = [row for row in rows if row.repeat >= 0]
+    settings = {row.setting for row in counted}
+    seen: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for row in counted:
+        seen[row.prompt, row.repeat].add(row.setting)
+    return [row for row in counted if seen[row.prompt, row.repeat] == settings]
 
-    Only (prompt, repeat) pairs that every cell finished are used, so a sweep that is still running can be reported.
+
+def sweep_result(log: RowLog[Row], provenance: Provenance, *, traces: str = "") -> Sweep:
+    """A sweep as it is stored; one that still runs counts as far as all settings have finished a prompt.
 
     Raises:
         ConfigError: nothing was finished, or the baseline is missing.
     """
-    counted = [row for row in rows if not row["warmup"]]
-    names = list(dict.fromkeys(row["cell"] for row in counted))
-    by_turn: dict[tuple[str, int], set[str]] = defaultdict(set)
-    for row in counted:
-        by_turn[row["prompt"], row["repeat"]].add(row["cell"])
-    complete = [row for row in counted if len(by_turn[row["prompt"], row["repeat"]]) == len(names)]
-    if not complete or BASELINE.key not in names:
-        raise ConfigError("No prompt was measured in every cell yet.", field="json", hint="Let the sweep go on.")
-    flavours: dict[str, list[str]] = {}
-    for row in complete:
-        prompts = flavours.setdefault(row["flavour"], [])
-        if row["prompt"] not in prompts:
-            prompts.append(row["prompt"])
-    costs = {name: _costs([row for row in complete if row["cell"] == name]) for name in names}
-    names.sort(key=lambda name: name != BASELINE.key)
-    texts = _texts(complete, BASELINE.key)
-    return [
-        _entry(
-            name,
-            [row for row in complete if row["cell"] == name],
-            interval(costs[BASELINE.key], costs[name], flavours, seed=seed),
-            texts,
-        )
-        for name in names
+    rows = whole_turns(log.rows)
+    entries, ratios = aggregate(rows)
+    prompts = Counter({row.prompt: row.flavour for row in rows}.values())
+    return log.result(Sweep, provenance=provenance, prompts=prompts, cells=entries, ratios=ratios, traces=traces)
+
+
+def aggregate(rows: Sequence[Row]) -> tuple[list[SettingResult], list[Ratio]]:
+    """One result for each setting, the baseline first, and settings held against each other."""
+    by_setting: dict[str, list[Row]] = {BASELINE.key: []}
+    flavours: dict[str, dict[str, None]] = defaultdict(dict)  # in their order
+    for row in rows:
+        by_setting.setdefault(row.setting, []).append(row)
+        flavours[row.flavour][row.prompt] = None
+    if not by_setting[BASELINE.key]:
+        raise ConfigError("No prompt was measured in every setting yet.", field="json", hint="Let the sweep go on.")
+    groups = {flavour: list(prompts) for flavour, prompts in flavours.items()}
+
+    def against(baseline: str, other: str, cost: str = "seconds") -> dict[str, Interval]:
+        return interval(_costs(by_setting[baseline], cost), _costs(by_setting[other], cost), groups)
+
+    vanilla = _texts(by_setting[BASELINE.key])
+    entries = [
+        _result(BenchSetting.parse(key), own, against(BASELINE.key, key), vanilla) for key, own in by_setting.items()
     ]
+    ratios = []
+    for what, ours, theirs in rivals(entries):
+        speed, tau = (against(theirs.key, ours.key, cost)["mean"] for cost in ("seconds", "rounds"))
+        ratios.append(Ratio(what, ours.name, theirs.name, speed, tau))
+    return entries, ratios
 
 
-def _costs(rows: Sequence[Row]) -> dict[str, tuple[float, int]]:
+def _costs(rows: Sequence[Row], cost: str) -> Costs:
     sums: dict[str, tuple[float, int]] = {}
     for row in rows:
-        seconds, tokens = sums.get(row["prompt"], (0.0, 0))
-        sums[row["prompt"]] = (seconds + row["metrics"]["seconds"], tokens + row["metrics"]["committed"])
+        spent, tokens = sums.get(row.prompt, (0.0, 0))
+        sums[row.prompt] = (spent + getattr(row.metrics, cost), tokens + row.metrics.committed)
     return sums
 
 
-def _texts(rows: Sequence[Row], cell: str) -> dict[str, tuple[str, ...]]:
+def _texts(rows: Sequence[Row]) -> dict[str, list[str]]:
     """Prompt -> its text in every repeat."""
-    texts: dict[str, tuple[str, ...]] = {}
-    for row in sorted(rows, key=lambda row: int(row["repeat"])):
-        if row["cell"] == cell:
-            texts[row["prompt"]] = (*texts.get(row["prompt"], ()), row["text"])
+    texts: dict[str, list[str]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.repeat):
+        texts[row.prompt].append(row.text)
     return texts
 
 
-def _entry(
-    name: str,
-    rows: Sequence[Row],
-    speed: Mapping[str, tuple[float, float, float]],
-    baseline_texts: Mapping[str, tuple[str, ...]],
-) -> dict[str, Any]:
-    """A cell's numbers, as JSON."""
-    total = sum((metrics_of(row) for row in rows), Metrics())
-    by = total.seconds_by
-    parts = {"draft": by.get("draft", 0.0), "verify": by.get("score", 0.0) + by.get("verify", 0.0)}
-    parts |= {"prefill": by.get("prefill", 0.0), "other": total.seconds - sum(parts.values()) - by.get("prefill", 0.0)}
-    flavours = list(dict.fromkeys(row["flavour"] for row in rows))
-    by_flavour = {
-        flavour: sum((metrics_of(row) for row in rows if row["flavour"] == flavour), Metrics()) for flavour in flavours
-    }
-    texts = _texts(rows, name)
-    same = sum(texts[prompt] == baseline_texts[prompt] for prompt in texts)
-    value, low, high = speed["mean"]
-    return {
-        **dataclasses.asdict(Cell.of(name)),
-        "speedup": {"mean": value, "low": low, "high": high, "level": LEVEL},
-        "speedup_by_flavour": {
-            flavour: dict(zip(("value", "low", "high"), speed[flavour], strict=True)) for flavour in flavours
-        },
-        "tokens_per_second": total.tokens_per_second,
-        "tau": total.tau,
-        "tau_by_flavour": {flavour: part.tau for flavour, part in by_flavour.items()},
-        "alpha": total.alpha,
-        "alpha_by_flavour": {flavour: part.alpha for flavour, part in by_flavour.items()},
-        "alpha_at": list(total.alpha_at),
-        "seconds": total.seconds,
-        "seconds_by": parts,  # verify: the target's pass and the tests
-        "seconds_fine": dict(by),
-        "rounds": total.rounds,
-        "new_tokens": total.committed,
-        "draft_nfe": total.nfe,
-        "target_calls": total.target_calls,
-        "peak_bytes": total.peak_bytes,
-        "waiting": total.waiting,
-        "prompts": len(texts),
-        "runs": len(rows),
-        "same_text_as_vanilla": same,
-    }
+def _result(
+    setting: BenchSetting, rows: Sequence[Row], speed: Mapping[str, Interval], vanilla: Mapping[str, list[str]]
+) -> SettingResult:
+    by_flavour: dict[str, Metrics] = {}
+    for row in rows:
+        by_flavour[row.flavour] = by_flavour.get(row.flavour, Metrics()) + row.metrics
+    total, texts = sum(by_flavour.values(), Metrics()), _texts(rows)
+    draft, score, verify, prefill = (total.seconds_by.get(of, 0.0) for of in ("draft", "score", "verify", "prefill"))
+    parts = {"draft": draft, "verify": score + verify, "prefill": prefill}
+    parts["other"] = total.seconds - sum(parts.values())
+    return SettingResult(
+        **msgspec.structs.asdict(setting),
+        speedup=speed["mean"],
+        speedup_by_flavour={flavour: speed[flavour] for flavour in by_flavour},
+        tokens_per_second=total.tokens_per_second or 0.0,
+        tau=total.tau or 0.0,
+        tau_by_flavour={flavour: part.tau or 0.0 for flavour, part in by_flavour.items()},
+        alpha=total.alpha,
+        alpha_by_flavour={flavour: part.alpha for flavour, part in by_flavour.items()},
+        alpha_at=total.alpha_at,
+        tested_at=total.tested_at,
+        seconds=total.seconds,
+        seconds_by=parts,
+        rounds=total.rounds,
+        new_tokens=total.committed,
+        draft_nfe=total.nfe,
+        target_calls=total.target_calls,
+        peak_bytes=total.peak_bytes,
+        waiting=total.waiting,
+        prompts=len(texts),
+        runs=len(rows),
+        same_text_as_vanilla=sum(own == vanilla[prompt] for prompt, own in texts.items()),
+    )
+
+
+def rivals(entries: Sequence[SettingResult]) -> Iterator[tuple[str, SettingResult, SettingResult]]:
+    """(what, ours, theirs) of all that is held against each other: the fastest settings of two families, the faster one
+    over the other; the drafter after streak-distillation over the same one before; K drafts over one."""
+    drafted = [entry for entry in entries if entry.drafter != BASELINE.drafter]
+    families: dict[str, list[SettingResult]] = defaultdict(list)
+    for entry in sorted(drafted, key=lambda entry: -entry.speedup.value):
+        families[entry.family].append(entry)
+    for (one, ours), (other, theirs) in itertools.combinations(families.items(), 2):
+        yield f"{one} (best of {len(ours)}) over {other} (best of {len(theirs)})", ours[0], theirs[0]
+    windows = {(e.drafter, e.gamma): e for e in drafted if e.shape == "window" and e.steps == 1 and not e.auto}
+    before, after = STREAK
+    if common := [gamma for drafter, gamma in windows if drafter == before and (after, gamma) in windows]:
+        yield "streak-distilled over not", windows[after, max(common)], windows[before, max(common)]
+    for entry in drafted:
+        if entry.num_drafts > 1 and (one_draft := windows.get((entry.drafter, entry.gamma))):
+            yield f"{entry.num_drafts} drafts over one", entry, one_draft
+
+
+def reaggregate(result: Sweep, traces: Traces) -> Sweep:
+    """``result`` with its numbers aggregated again from ``traces``: an old run, today's metrics.
+
+    Raises:
+        ConfigError: the traces are of another sweep.
+        TraceError: one is missing or damaged; the message names it.
+    """
+    about, facts = traces.about(), msgspec.to_builtins(result)
+    both = (about.keys() & facts.keys()) - {"cells", "prompts"}  # which a result says in another form
+    held, asked = ({key: one[key] for key in both} for one in (about, facts))
+    check_same(held, asked, traces.folder.name, field="traces")
+    rows = [
+        Row.of_run(traces.events(prompt, repeat, key), prompt, flavour, repeat, key)
+        for prompt, flavour in about["flavours"].items()
+        for repeat in range(about["repeats"])
+        for key in about["cells"]
+    ]
+    entries, ratios = aggregate(rows)
+    return msgspec.structs.replace(result, entries=entries, ratios=ratios, reaggregated=git_state()["commit"])

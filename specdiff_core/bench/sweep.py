@@ -1,65 +1,61 @@
-"""Measures cells against vanilla, interleaved, row by row. Knows how to run, not how to report.
+"""Measures settings against vanilla, interleaved, row by row.
 
-For every prompt and every repeat the baseline and all cells run one after the other, in an order that turns by one
-each time: slow drift of the machine falls on all of them alike.
+For every prompt and every repeat vanilla and all settings run one after the other, in an order that turns by one each
+time: slow drift of the machine falls on all of them alike.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from specdiff_core.bench.cells import BASELINE, SWEPT, Cell
 from specdiff_core.bench.prompts import Prompt, digest
-from specdiff_core.bench.rows import Row, RowLog
+from specdiff_core.bench.settings import BASELINE, SWEPT, BenchSetting
+from specdiff_core.bench.store import Row, RowLog, Traces
 from specdiff_core.provenance import git_state
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.events import Event, RunStarted
-from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.events import Event
 from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.settings import DecodeConfig
-from specdiff_core.schema.summary import final
+from specdiff_core.schema.summary import header_of
 
-if TYPE_CHECKING:
-    from specdiff_core.bench.traces import Traces
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One decode of a sweep."""
-
-    prompt: Prompt
-    repeat: int
-    cell: Cell
-    turn: int  # counts (prompt, repeat) pairs
+WARM_UP = 24
+"""Tokens of a warm-up at most: first passes allocate memory and are slow."""
 
 
-def plan(prompts: Sequence[Prompt], cells: Sequence[Cell], repeats: int) -> Iterator[Run]:
-    """All measurements in their order: prompt, repeat, and the cells turned by one each time."""
-    turn = 0
-    for prompt in prompts:
-        for repeat in range(repeats):
-            first = turn % len(cells)
-            for cell in (*cells[first:], *cells[:first]):
-                yield Run(prompt, repeat, cell, turn)
-            turn += 1
+def plan(
+    prompts: Sequence[Prompt], settings: Sequence[BenchSetting], repeats: int
+) -> Iterator[tuple[int, Prompt, int, BenchSetting]]:
+    """(turn, prompt, repeat, setting) of all measurements in their order; a turn is one prompt and repeat."""
+    turns = [(prompt, repeat) for prompt in prompts for repeat in range(repeats)]
+    for turn, (prompt, repeat) in enumerate(turns):
+        first = turn % len(settings)
+        for setting in (*settings[first:], *settings[:first]):
+            yield turn, prompt, repeat, setting
 
 
 def header(
-    kind: str, prompts: Sequence[Prompt], base: DecodeConfig, started: RunStarted, cells: Sequence[Cell], **others: Any
-) -> Row:
+    kind: str,
+    engine: Decoder,
+    prompts: Sequence[Prompt],
+    settings: Sequence[BenchSetting],
+    base: DecodeConfig,
+    **others: Any,
+) -> dict[str, Any]:
     """What must not change while rows are collected."""
-    settings = {k: v for k, v in base.to_dict().items() if k not in SWEPT}
+    short = BASELINE.config(dataclasses.replace(base, max_new_tokens=1))
+    started = header_of(engine.decode(prompts[0].prompt, short, detail=False))
+    assert started is not None, "a run begins with its header"
     return {
         "kind": kind,
         "prompts": digest(prompts),
-        "cells": [cell.key for cell in cells],
-        "settings": settings,
+        "cells": [setting.key for setting in settings],
+        "settings": {name: value for name, value in base.to_dict().items() if name not in SWEPT},
         "device": started.device,
         "dtype": started.dtype,
         "threads": started.threads,
@@ -82,91 +78,60 @@ def weights_digest(pair: str) -> str:
     return found.hexdigest()[:12]
 
 
-def warm_up(engine: Decoder, prompt: str, cells: Sequence[Cell], base: DecodeConfig) -> list[Row]:
-    """Run every cell once, briefly: first passes allocate memory and are slow. The rows are marked ``warmup``."""
-    short = dataclasses.replace(base, max_new_tokens=min(24, base.max_new_tokens))
-    return [{"warmup": True, **row_of(cell, run(engine, prompt, cell, short))} for cell in cells]
-
-
-def describe_run(engine: Decoder, prompt: str, base: DecodeConfig) -> RunStarted:
-    """The header that the engine's runs carry: device, dtype, threads, versions."""
-    events = engine.decode(prompt, BASELINE.config(dataclasses.replace(base, max_new_tokens=1)), detail=False)
-    for event in events:
-        if isinstance(event, RunStarted):
-            return event
-    raise ConfigError("The engine did not say what it runs on.", hint="Report this: a run must begin with its header.")
-
-
-def run(engine: Decoder, prompt: str, cell: Cell, base: DecodeConfig) -> list[Event]:
-    """One decode, undisturbed: no narration."""
-    return list(engine.decode(prompt, cell.config(base), detail=False))
-
-
-def row_of(cell: Cell, events: Sequence[Event]) -> Row:
-    """What a row keeps of a run: its sums, how it ended, and a hash of its text."""
-    last = final(events)
-    assert last is not None, "a decode ends with Finished or raises"
-    return {
-        "cell": cell.key,
-        "metrics": dataclasses.asdict(fold(events)),
-        "reason": last.reason,
-        "text": text_hash(last.ids),
-    }
-
-
-def text_hash(ids: Sequence[int]) -> str:
-    """Equal for equal texts."""
-    return hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()[:16]
+def run(engine: Decoder, prompt: str, setting: BenchSetting, base: DecodeConfig) -> list[Event]:
+    """One decode, without the events that only a viewer needs."""
+    return list(engine.decode(prompt, setting.config(base), detail=False))
 
 
 def sweep(
     engine: Decoder,
     prompts: Sequence[Prompt],
-    cells: Sequence[Cell],
+    settings: Sequence[BenchSetting],
     base: DecodeConfig,
     *,
     repeats: int,
     path: Path | None = None,
     traces: Traces | None = None,
-) -> Iterator[tuple[int, int, RowLog]]:
+) -> Iterator[tuple[int, int, RowLog[Row]]]:
     """Measure everything that is not measured yet.
 
-    All cells of a turn share one seed, ``base.seed`` + turn: with one seed for all prompts the same draws would decide
-    every text, and an interval over prompts would be far too narrow.
+    All settings of a turn share one seed, ``base.seed`` + turn: with one seed for all prompts the same draws would
+    decide every text, and an interval over prompts would be far too narrow.
 
     Args:
-        base: the settings that all cells share.
-        path: where rows are kept; an interrupted sweep with the same path goes on.
-        traces: where the events of every measured run are kept, each after its run.
+        settings: the baseline first.
+        base: what all of them share.
+        path: where rows are written; an interrupted sweep with the same path goes on.
+        traces: where the events of every measured run are written, each after its run.
 
     Yields:
         (rows done, rows in all, the log) after each row, once at the start as well.
 
     Raises:
-        ConfigError: ``path`` or ``traces`` holds another sweep, or ``path`` has rows whose events were not kept.
+        ConfigError: ``path`` or ``traces`` holds another sweep, or ``path`` has rows whose events were not written.
     """
-    started = describe_run(engine, prompts[0].prompt, base)
-    log = RowLog(path, header("sweep", prompts, base, started, cells, repeats=repeats, seeds="seed + turn"))
-    done = {(row["prompt"], row["repeat"], row["cell"]) for row in log.rows if not row["warmup"]}
+
+    def one(turn: int, prompt: Prompt, repeat: int, setting: BenchSetting) -> Row:
+        events = run(engine, prompt.prompt, setting, dataclasses.replace(base, seed=base.seed + turn))
+        if traces is not None:  # before its row: a run that has a row has its trace
+            traces.write(prompt.id, repeat, setting.key, events)
+        return Row.of_run(events, prompt.id, prompt.flavour, repeat, setting.key)
+
+    def warm_up() -> Iterator[Row]:
+        short = dataclasses.replace(base, max_new_tokens=min(WARM_UP, base.max_new_tokens))
+        first = prompts[0]
+        for setting in settings:
+            yield Row.of_run(run(engine, first.prompt, setting, short), first.id, first.flavour, -1, setting.key)
+
+    about = header("sweep", engine, prompts, settings, base, repeats=repeats, seeds="seed + turn")
+    log = RowLog(path, about, Row)
     if traces is not None:
         traces.claim(log.header, {prompt.id: prompt.flavour for prompt in prompts})
-        if lost := sorted(key for key in done if not traces.holds(*key)):
-            raise ConfigError(
-                f"{len(lost)} runs were measured earlier and their events not kept there, first {lost[0][0]!r}.",
-                field="traces",
-                hint="Leave --traces out, or delete the rows to measure everything again.",
-            )
-    todo = [one for one in plan(prompts, cells, repeats) if (one.prompt.id, one.repeat, one.cell.key) not in done]
-    total = len(done) + len(todo)
-    yield len(done), total, log
-    if todo:
-        for row in warm_up(engine, prompts[0].prompt, cells, base):
-            log.append({"prompt": prompts[0].id, "flavour": prompts[0].flavour, "repeat": -1, **row})
-    for count, item in enumerate(todo, start=len(done) + 1):
-        prompt, settings = item.prompt, dataclasses.replace(base, seed=base.seed + item.turn)
-        events = run(engine, prompt.prompt, item.cell, settings)
-        if traces is not None:  # before its row: a run whose row is kept has its trace
-            traces.write(prompt.id, item.repeat, item.cell.key, events)
-        facts = {"prompt": prompt.id, "flavour": prompt.flavour, "repeat": item.repeat, "warmup": False}
-        log.append({**facts, **row_of(item.cell, events)})
-        yield count, total, log
+        done = [row.key for row in log.rows if row.repeat >= 0]
+        if lost := [key for key in done if not traces.path(*key).is_file()]:
+            message = f"{len(lost)} runs were measured earlier and their events not written there."
+            hint = "Leave --traces out, or delete the rows to measure everything again."
+            raise ConfigError(message, field="traces", hint=hint)
+    items = plan(prompts, settings, repeats)
+    todo = {(item[1].id, item[2], item[3].key): functools.partial(one, *item) for item in items}
+    yield from log.fill(todo, warm_up)

@@ -1,289 +1,329 @@
-"""``python -m specdiff_core bench``: flags in, tables and JSON out. Knows which measurement needs what, no arithmetic.
-
-The measurements themselves are imported only when one runs, so that the command line's help stays quick.
-"""
+"""``bench``: measure settings against vanilla and transformers, write reports, and feed the page's Compare tab."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
-from collections.abc import Iterable
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from specdiff_core.bench.cells import SWEPT, Cell, grid, listed
-from specdiff_core.bench.reading import count_flavours, first_of_each, numbers, read_result
+from specdiff_core.bench.settings import SWEPT, BenchSetting, grid, listed
 from specdiff_core.cli import options
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
-from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.pairs import ASSETS, find_pair
 
 if TYPE_CHECKING:
-    from specdiff_core.bench.rows import RowLog
+    from specdiff_core.bench.prompts import Prompt
+    from specdiff_core.bench.store import Result, RowLog
+    from specdiff_core.engine import Engine
+    from specdiff_core.provenance import Provenance
     from specdiff_core.schema.settings import DecodeConfig
 
-MEASURES = {
-    "sweep": "speed-up of every drafter × γ × T over vanilla",
-    "referee": "our lanes against transformers' own generate(): plain, assisted, prompt lookup, DFlash",
-    "forwards": "bare passes, and how close the loop of --sweep FILE is to its limit",
-    "equality": "match against vanilla, token for token, and vanilla against generate()",
-}
+T = TypeVar("T")
+L = TypeVar("L", bound="RowLog[Any]")
 
 
 def add_command(commands: Any) -> None:
-    """Add the ``bench`` command to a parser's subcommands."""
-    about = "Measure speed-ups and equality; write tables and JSON. An interrupted run goes on where it stopped."
-    parser = commands.add_parser("bench", help=about, description=about)
-    parser.set_defaults(run=run_bench)
-    add = parser.add_argument
-    add("--measure", choices=list(MEASURES), default="sweep", help="; ".join(f"{k}: {v}" for k, v in MEASURES.items()))
-    add(
-        "--prompts",
-        type=Path,
-        metavar="FILE",
-        help='JSON lines {"id", "flavour", "prompt"} [default: this project\'s own, five of each flavour]',
-    )
+    """Add ``bench`` and its subcommands to a parser."""
+    about = "Measure speed-ups and equal texts; write tables and JSON. An interrupted run goes on where it stopped."
+    bench = commands.add_parser("bench", help=about, description=about)
+    kinds = bench.add_subparsers(title="what to do", required=True, metavar="WHAT")
+
+    def parser(name: str, run: Callable[[argparse.Namespace], None], about: str) -> Callable[..., Any]:
+        return options.add_parser(kinds, name, run, about).add_argument
+
+    add = parser("sweep", run_sweep, "Speed-up of settings over vanilla.")
+    _add_measuring(add, grid=True, repeats=True)
+    add("--traces", type=Path, metavar="DIR", help="write the events of every measured run there")
+
+    add = parser("equality", run_equality, "Rule match against vanilla, token for token; vanilla against generate().")
+    _add_measuring(add, grid=True)
+    add("--temperatures", default="0,0.7,1", metavar="LIST", help="[default 0,0.7,1]")
+    add("--generate-prompts", type=int, default=100, metavar="N", help="prompts for generate() [default 100]")
+
+    add = parser("hf-baseline", run_hf_baseline, "Our lanes against transformers' own loops, on the same weights.")
+    _add_measuring(add, repeats=True)
+
+    add = parser("forwards", run_forwards, "Bare passes, and how close the loop of a sweep is to its limit.")
+    _add_measuring(add, grid=True)
+    add("--sweep", type=Path, metavar="FILE", help="the sweep whose speed-ups are held against the limit")
+
+    for kind in kinds.choices.values():
+        options.add_settings(kind, leave=SWEPT)
+        options.add_placement(kind)
+
+    add = parser("report", run_report, "Write results into BENCHMARKS.md; sections of other machines stay.")
+    add("results", type=Path, nargs="+", metavar="FILE", help="results, in their order")
+    add("--out", type=Path, default=Path("BENCHMARKS.md"), metavar="FILE", help="[default BENCHMARKS.md]")
+    add("--reaggregate", action="store_true", help="aggregate sweeps again from their traces")
+    add("--traces", type=Path, metavar="DIR", help="where those traces are [default: where the sweep wrote them]")
+
+    add = parser("showcase", run_showcase, "Write what the Compare tab shows, from one sweep for each temperature.")
+    add("results", type=Path, nargs="+", metavar="FILE", help="sweeps, each measured with --json and --traces")
+    add("--out", type=Path, required=True, metavar="DIR", help="usually assets/compare")
+
+    add = parser("prompts", run_prompts, "Cut prompts from a corpus' validation documents.")
+    add("--corpus", type=Path, default=Path("corpus"), metavar="DIR", help="[default corpus]")
+    add("--per-flavour", type=int, default=10, metavar="N", help="[default 10]")
+    add("--out", type=Path, required=True, metavar="FILE", help="JSON lines")
+
+    add = parser("suite", run_suite, "Measure everything in BENCHMARKS.md and on the Compare tab; finished files stay.")
+    add("--corpus", type=Path, required=True, metavar="DIR", help="prompts are cut from its validation text")
+    add("--out", type=Path, default=Path("runs/bench"), metavar="DIR", help="[default runs/bench]")
+    add("--report", type=Path, default=Path("BENCHMARKS.md"), metavar="FILE", help="[default BENCHMARKS.md]")
+    compare = ASSETS / "compare"
+    add("--showcase", type=Path, default=compare, metavar="DIR", help="for the Compare tab [default assets/compare]")
+    options.add_placement(kinds.choices["suite"])
+
+
+def _add_measuring(add: Callable[..., Any], *, grid: bool = False, repeats: bool = False) -> None:
+    """What the measurements share."""
+    own = "this project's own, five of each flavour"
+    add("--prompts", type=Path, metavar="FILE", help=f'JSON lines {{"id", "flavour", "prompt"}} [default: {own}]')
     add("--first", type=int, metavar="N", help="use only the first N prompts of each flavour")
-    add("--drafters", default="none,mdlm,block", metavar="LIST", help="[default none,mdlm,block]")
-    add("--gamma", dest="gammas", default="4,8,16", metavar="LIST", help="draft windows [default 4,8,16]")
-    add(
-        "--steps",
-        dest="step_counts",
-        default="1,2,4",
-        metavar="LIST",
-        help="denoising steps; T larger than γ is left out [default 1,2,4]",
-    )
-    add("--nodes", default="0", metavar="LIST", help="nodes of draft trees; 0 is a window [default 0]")
-    add("--drafts", default="1", metavar="LIST", help="K, drafts of a denoiser per round; 1 is one window [default 1]")
-    add(
-        "--selection",
-        dest="selections",
-        default="self",
-        metavar="LIST",
-        help="what becomes of K > 1 drafts: self, trie, multi_round [default self]",
-    )
-    add(
-        "--cells",
-        default="",
-        metavar="LIST",
-        help="cells one by one instead of a grid: drafter/γ/T, for a tree /nodes, for K drafts /0/K/selection, with "
-        "/auto at the end γ and T, or a tree's nodes, are chosen as it goes; as block/9/1,block/9/1/12,block/16/1/auto",
-    )
-    add("--repeats", type=int, default=3, metavar="N", help="[default 3]")
     add("--json", type=Path, metavar="OUT", help="write the result there, and its rows beside it (.rows.jsonl)")
-    add("--traces", type=Path, metavar="DIR", help="of --measure sweep: keep the events of every measured run there")
+    if repeats:
+        add("--repeats", type=int, default=3, metavar="N", help="[default 3]")
+    for name, default, about in (
+        ("drafters", "none,mdlm,block", "drafters"),
+        ("gamma", "4,8,16", "draft windows"),
+        ("steps", "1,2,4", "denoising steps; T larger than γ is left out"),
+        ("tree-nodes", "0", "nodes of draft trees; 0 is a window"),
+        ("num-drafts", "1", "K, drafts of a denoiser per round; 1 is one window"),
+        ("selection", "self", "what becomes of K > 1 drafts: self, trie, multi_round"),
+    ) if grid else ():  # fmt: skip
+        dest = f"each_{name.replace('-', '_')}"  # a list, not the setting of that name
+        add(f"--{name}", dest=dest, default=default, metavar="LIST", help=f"{about} [default {default}]")
     add(
-        "--lanes",
+        "--settings",
         default="",
-        metavar="NAME=γ,…",
-        help="of --measure referee: our drafters with their γ, beside vanilla [default, as far as the pair has them: "
-        "autoregressive=4,prompt_lookup=9,block=9]",
+        metavar="LIST",
+        help=("one by one instead of a grid" if grid else "beside vanilla [default: those that transformers has too]")
+        + ": drafter/γ/T, for a tree /nodes, for K drafts /0/K/selection, with /auto at the end γ and T, or a tree's "
+        "nodes, are chosen as it goes; as block/9/1,block/9/1/12,block/16/1/auto",
     )
-    add("--temperatures", default="0,0.7,1", metavar="LIST", help="of --measure equality [default 0,0.7,1]")
-    add("--generate-prompts", type=int, default=100, metavar="N", help="of --measure equality [default 100]")
-    add("--sweep", type=Path, metavar="FILE", help="of --measure forwards: the sweep whose cells are compared")
-    add("--report", type=Path, metavar="FILE", help="write BENCHMARKS.md from the results given by --from")
-    add("--from", type=Path, nargs="+", dest="results", default=[], metavar="FILE", help="results, in their order")
-    add(
-        "--refold",
-        type=Path,
-        nargs="?",
-        const=Path(),
-        metavar="DIR",
-        help="of --report: fold sweeps again from their traces, found where they were written, or in DIR",
-    )
-    add(
-        "--showcase",
-        type=Path,
-        metavar="DIR",
-        help="write what the page's Compare tab ships from the sweeps given by --from, one for each temperature, each "
-        "measured with --json and --traces",
-    )
-    add("--make-prompts", type=Path, metavar="FILE", help="cut prompts from the validation documents of --corpus")
-    add("--corpus", type=Path, default=Path("corpus"), metavar="DIR", help="of --make-prompts [default corpus]")
-    add("--per-flavour", type=int, default=10, metavar="N", help="of --make-prompts [default 10]")
-    options.add_settings(parser, leave=SWEPT)
-    options.add_placement(parser)
 
 
-def run_bench(args: argparse.Namespace) -> None:
-    """Make prompts, write a report or a showcase, or measure.
+def _values(text: str, kind: Callable[[str], T], name: str) -> list[T]:
+    """``"4,8,16"`` -> ``[4, 8, 16]``.
 
     Raises:
-        SpecDiffError: a file or a setting is wrong.
+        ConfigError: one of them is not a ``kind``.
     """
-    if args.make_prompts is not None:
-        from specdiff_core.bench.prompts import make_prompts, write_prompts
-        from specdiff_core.train.corpus import Corpus
-
-        prompts = make_prompts(Corpus.open(args.corpus), per_flavour=args.per_flavour)
-        write_prompts(args.make_prompts, prompts)
-        print(f"{len(prompts)} prompts: {args.make_prompts}")
-        return
-    if args.showcase is not None:
-        from specdiff_core.bench.showcase import build_showcase, open_stored, write_showcase
-
-        files = build_showcase([open_stored(path) for path in args.results])
-        write_showcase(args.showcase, files)
-        print(f"{len(files)} files, {sum(map(len, files.values())):,} bytes: {args.showcase}")
-        return
-    from specdiff_core.bench.goals import goals_section
-    from specdiff_core.bench.rivals import rivals_section, shapes_section
-    from specdiff_core.bench.tables import benchmarks, section
-
-    options.check_target(args.report, "report")
-    if args.report is not None:
-        results = [stored(path, args.refold) for path in args.results]
-        if not results:
-            raise ConfigError("--report needs results.", field="report", hint="Name them: --from sweep.json …")
-        try:
-            told = (section(results) for section in (goals_section, rivals_section, shapes_section))
-            text = benchmarks(results, "\n\n".join(filter(None, told)))
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            names = ", ".join(str(path) for path in args.results)
-            raise ConfigError(
-                f"One of {names} does not hold what bench writes ({type(error).__name__}: {error}).",
-                field="from",
-                hint="Measure it again.",
-            ) from error
-        args.report.write_text(text, encoding="utf-8")
-        print(args.report)
-        return
-    result = measure(args)
-    print(section(result))
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    try:
+        values = [kind(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError:
+        values = []
+    if not values:
+        raise ConfigError(f"--{name} {text[:40]!r} is not a list.", field=name, hint="Separate values by commas.")
+    return values
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Run one measurement to its end and return its result."""
-    from specdiff_core.bench.own_prompts import OWN_PROMPTS
-    from specdiff_core.bench.prompts import read_prompts
-    from specdiff_core.bench.report import report
-    from specdiff_core.bench.sweep import sweep
-    from specdiff_core.bench.traces import Traces
+def _settings(args: argparse.Namespace, base: DecodeConfig) -> tuple[BenchSetting, ...]:
+    """The baseline and what the flags ask for."""
+    if args.settings:
+        return listed(_values(args.settings, str, "settings"), base)
+    selections = _values(args.each_selection, str, "selection")
+    for name in selections:
+        BenchSetting("none", 1, 1, selection=name).config(base)  # a misspelt one is refused even where K is 1
+    return grid(
+        base,
+        _values(args.each_drafters, str, "drafters"),
+        _values(args.each_gamma, int, "gamma"),
+        _values(args.each_steps, int, "steps"),
+        _values(args.each_tree_nodes, int, "tree-nodes"),
+        _values(args.each_num_drafts, int, "num-drafts"),
+        selections,
+    )
+
+
+def _prepare(
+    args: argparse.Namespace, base: DecodeConfig, settings: Sequence[BenchSetting]
+) -> tuple[Engine, tuple[Prompt, ...], Provenance, Path | None]:
+    """The engine, the prompts, the provenance and the file of the rows. What is wrong is found before anything is
+    measured.
+
+    Raises:
+        SpecDiffError: a flag or a prompt cannot be used.
+    """
+    from specdiff_core.bench.prompts import first_of_each, own_prompts, read_prompts
+    from specdiff_core.bench.store import rows_path
     from specdiff_core.provenance import provenance
 
-    if args.traces is not None and args.measure != "sweep":
-        raise ConfigError("Only --measure sweep keeps traces.", field="traces", hint="Leave --traces out.")
-    if args.repeats < 1:
+    if getattr(args, "repeats", 1) < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.json, "json")
-    base = options.read_settings(args)
-    cells = cells_of(args, base)
-    drafters = [cell.drafter for cell in cells]
-    for cell in cells:
-        cell.config(base)  # out of range is told before anything is loaded
-    temperatures = numbers(args.temperatures, float, "temperatures")
-    for temperature in temperatures:
-        dataclasses.replace(base, temperature=temperature)
-    if args.generate_prompts < 0:
-        raise ConfigError("--generate-prompts must not be negative.", field="generate_prompts", hint="0 leaves it out.")
-    prompts = first_of_each(OWN_PROMPTS if args.prompts is None else read_prompts(args.prompts), args.first)
+    prompts = own_prompts() if args.prompts is None else read_prompts(args.prompts)
+    prompts = prompts if args.first is None else first_of_each(prompts, args.first)
     facts = provenance(args.argv)  # of the code that measures, not of what the repository holds later
-    engine = options.open_engine(args, base.pair, drafters)
+    engine = options.open_engine(args, base.pair, [setting.drafter for setting in settings])
     for prompt in prompts:
         try:
             engine.encode(prompt.prompt)
         except SpecDiffError as error:
             raise ConfigError(f"{prompt.id}: {error}", field="prompts", hint=error.hint) from error
-    path = args.json.with_suffix(".rows.jsonl") if args.json is not None else None
-    if path is not None and path.exists():
-        options.say(f"{path.name} holds earlier rows: only missing ones are measured. Delete it to measure all again.")
-    if args.measure == "sweep":
-        traces = None if args.traces is None else Traces(args.traces, engine.pair.tokenizer)
-        log = follow(sweep(engine, prompts, cells, base, repeats=args.repeats, path=path, traces=traces))
-        body: dict[str, Any] = {"cells": report(log.rows), "repeats": args.repeats}
-        if traces is not None:
-            body["traces"] = os.path.relpath(args.traces, args.json.parent if args.json is not None else Path())
-    elif args.measure == "referee":
-        from specdiff_core.bench.referee import fold_referee, referee
-
-        log = follow(referee(engine, prompts, cells, base, repeats=args.repeats, path=path))
-        body = {"result": fold_referee(log.rows, log.header["lanes"]), "repeats": args.repeats}
-    elif args.measure == "equality":
-        from specdiff_core.bench.equality import check_equality, fold_equality
-
-        chosen = [cell for cell in cells if cell.drafter != "none"]
-        steps = check_equality(
-            engine, prompts, chosen, base, generate_prompts=args.generate_prompts, path=path, temperatures=temperatures
-        )
-        log = follow(steps)
-        body = {"result": fold_equality(log.rows)}
-    else:
-        from specdiff_core.bench.forwards import measure_forwards
-
-        return {**measure_forwards(engine, prompts, cells[1:], base, args.sweep), "schema": 1, "provenance": facts}
-    return {
-        **log.header,
-        "schema": 1,
-        "provenance": facts,
-        "sessions": 1 + max((row["session"] for row in log.rows), default=0),
-        "prompts": count_flavours(prompts),
-        **body,
-    }
+    rows = None if args.json is None else rows_path(args.json)
+    if rows is not None and rows.exists():
+        options.say(f"{rows.name} holds earlier rows: only missing ones are measured. Delete it to measure all again.")
+    return engine, prompts, facts, rows
 
 
-def stored(path: Path, traces: Path | None) -> dict[str, Any]:
-    """A result that ``bench`` wrote; where ``traces`` is given, a sweep that kept its events is folded again from them.
-
-    Args:
-        traces: the folder; an empty path: where the sweep wrote them, seen from its result.
-
-    Raises:
-        SpecDiffError: it is no result, or its traces are missing, damaged or another sweep's.
-    """
-    result = read_result(path)
-    if traces is None or result["kind"] != "sweep":
-        return result
-    kept = result.get("traces")
-    if not isinstance(kept, str):
-        options.say(f"{path.name} was measured without --traces: it is told as it was folded then.")
-        return result
-    from specdiff_core.bench.refold import refold
-    from specdiff_core.bench.traces import Traces
-
-    return refold(result, Traces(path.parent / kept if traces == Path() else traces))
-
-
-def cells_of(args: argparse.Namespace, base: DecodeConfig) -> tuple[Cell, ...]:
-    """The baseline and what the flags of the grid span; of the referee, our lanes.
-
-    Raises:
-        ConfigError: a list holds no numbers, or they span nothing.
-    """
-    if args.measure == "referee":
-        from specdiff_core.bench.referee import own_cells
-
-        lanes = numbers(args.lanes, lane, "lanes") if args.lanes else []
-        return own_cells(find_pair(base.pair), lanes)
-    if args.cells:
-        return listed(numbers(args.cells, str, "cells"), base)
-    drafters = numbers(args.drafters, str, "drafters")
-    gammas, steps = numbers(args.gammas, int, "gamma"), numbers(args.step_counts, int, "steps")
-    nodes, drafts = numbers(args.nodes, int, "nodes"), numbers(args.drafts, int, "drafts")
-    selections = numbers(args.selections, str, "selection")
-    for name in selections:
-        dataclasses.replace(base, selection=name)  # a misspelt one is told even where K is 1
-    return grid(drafters, gammas, steps, base.pair, nodes, drafts, selections)
-
-
-def lane(text: str) -> tuple[str, int]:
-    """``"block=9"`` -> its drafter and γ."""
-    name, _, gamma = text.partition("=")
-    return name.strip(), int(gamma)
-
-
-def follow(steps: Iterable[tuple[int, int, RowLog]]) -> RowLog:
+def _follow(steps: Iterable[tuple[int, int, L]]) -> L:
     """Draw a progress bar until the measurement ends; returns its rows."""
     from tqdm.auto import tqdm
 
-    logs = []
     with tqdm(unit="run", dynamic_ncols=True) as bar:
-        for done, total, log in steps:
-            logs = [log]
-            bar.total, bar.n = total, done
+        for step in steps:
+            bar.n, bar.total, log = step
             bar.refresh()
-    return logs[0]
+    return log
+
+
+def _finish(args: argparse.Namespace, result: Result) -> None:
+    """Print the tables; write the JSON."""
+    from specdiff_core.bench.markdown import section
+    from specdiff_core.bench.store import write_result
+
+    print(section(result))
+    if args.json is not None:
+        write_result(args.json, result)
+
+
+def run_sweep(args: argparse.Namespace) -> None:
+    """``bench sweep``."""
+    from specdiff_core.bench.report import sweep_result
+    from specdiff_core.bench.store import Traces
+    from specdiff_core.bench.sweep import sweep
+
+    base = options.read_settings(args)
+    settings = _settings(args, base)
+    engine, prompts, facts, path = _prepare(args, base, settings)
+    tokenizer: Any = engine.pair.tokenizer
+    traces = None if args.traces is None else Traces(args.traces, tokenizer)
+    log = _follow(sweep(engine, prompts, settings, base, repeats=args.repeats, path=path, traces=traces))
+    where = os.path.relpath(args.traces, args.json.parent if args.json else Path()) if args.traces else ""
+    _finish(args, sweep_result(log, facts, traces=where))
+
+
+def run_equality(args: argparse.Namespace) -> None:
+    """``bench equality``."""
+    from specdiff_core.bench.equality import aggregate, check_equality
+    from specdiff_core.bench.store import Equality
+
+    base = options.read_settings(args)
+    temperatures = _values(args.temperatures, float, "temperatures")
+    for temperature in temperatures:
+        dataclasses.replace(base, temperature=temperature)
+    if (count := args.generate_prompts) < 0:
+        raise ConfigError("--generate-prompts must not be negative.", field="generate_prompts", hint="0 leaves it out.")
+    settings = _settings(args, base)[1:]
+    engine, prompts, facts, path = _prepare(args, base, settings)
+    log = _follow(check_equality(engine, prompts, settings, base, temperatures, generate_prompts=count, path=path))
+    _finish(args, log.result(Equality, provenance=facts, result=aggregate(log.rows)))
+
+
+def run_hf_baseline(args: argparse.Namespace) -> None:
+    """``bench hf-baseline``."""
+    from specdiff_core.bench.hf_baseline import aggregate, hf_baseline, usual_settings
+    from specdiff_core.bench.store import HfBaseline
+
+    base = options.read_settings(args)
+    usual = usual_settings(find_pair(base.pair))
+    settings = listed(_values(args.settings, str, "settings") if args.settings else usual, base)
+    engine, prompts, facts, path = _prepare(args, base, settings)
+    log = _follow(hf_baseline(engine, prompts, settings, base, repeats=args.repeats, path=path))
+    counts, numbers = Counter(prompt.flavour for prompt in prompts), aggregate(log.rows, log.header["lanes"])
+    _finish(args, log.result(HfBaseline, provenance=facts, prompts=counts, result=numbers))
+
+
+def run_forwards(args: argparse.Namespace) -> None:
+    """``bench forwards``."""
+    from specdiff_core.bench.forwards import forwards
+    from specdiff_core.bench.store import Sweep, read_result
+
+    base = options.read_settings(args)
+    settings = _settings(args, base)[1:]
+    stored = None if args.sweep is None else read_result(args.sweep, Sweep)
+    engine, prompts, facts, _ = _prepare(args, base, settings)
+    _finish(args, forwards(engine, prompts, settings, base, stored, facts))
+
+
+def run_report(args: argparse.Namespace) -> None:
+    """``bench report``."""
+    from specdiff_core.bench.report import reaggregate
+    from specdiff_core.bench.store import Result, Sweep, Traces, read_result
+
+    results = []
+    for path in args.results:
+        result = read_result(path, Result)
+        if args.reaggregate and isinstance(result, Sweep) and result.traces:
+            result = reaggregate(result, Traces(args.traces or path.parent / result.traces))
+        elif args.reaggregate and isinstance(result, Sweep):
+            options.say(f"{path.name} was measured without --traces: it is reported as it was aggregated then.")
+        results.append(result)
+    _write_report(results, args.out)
+
+
+def _write_report(results: Sequence[Result], out: Path) -> None:
+    from specdiff_core.bench.markdown import benchmarks
+
+    options.check_target(out, "out")
+    text = benchmarks(results, out.read_text(encoding="utf-8") if out.exists() else "")
+    out.write_text(text, encoding="utf-8")
+    print(out)
+
+
+def run_showcase(args: argparse.Namespace) -> None:
+    """``bench showcase``."""
+    _write_showcase(args.results, args.out)
+
+
+def _write_showcase(sweeps: Sequence[Path], out: Path) -> None:
+    from specdiff_core.bench.comparison import build_showcase, open_stored, write_showcase
+
+    files = build_showcase([open_stored(path) for path in sweeps])
+    write_showcase(out, files)
+    print(f"{len(files)} files, {sum(map(len, files.values())):,} bytes: {out}")
+
+
+def run_prompts(args: argparse.Namespace) -> None:
+    """``bench prompts``."""
+    from specdiff_core.bench.prompts import make_prompts, write_prompts
+    from specdiff_core.train.corpus import Corpus
+
+    prompts = make_prompts(Corpus.open(args.corpus), per_flavour=args.per_flavour)
+    write_prompts(args.out, prompts)
+    print(f"{len(prompts)} prompts: {args.out}")
+
+
+def run_suite(args: argparse.Namespace) -> None:
+    """``bench suite``: each command in a process of its own, so that no measurement finds what another left in
+    memory."""
+    from specdiff_core.bench.store import Result, read_result
+    from specdiff_core.bench.suite import OPTIONAL, commands
+
+    machine = ["--device", args.device, "--dtype", args.dtype]
+    machine += ["--threads", str(args.threads)] if args.threads else []
+    todo = commands(args.corpus, args.out, machine)
+    for number, (file, words) in enumerate(todo.items(), start=1):
+        name = f"{number} of {len(todo)}, {file.name}"
+        if file.exists():
+            options.say(f"{name}: is there already; delete it to measure it again")
+            continue
+        options.say(name)
+        if status := subprocess.run([sys.executable, "-m", *words], check=False).returncode:
+            if file.name != OPTIONAL:
+                hint = "Run the suite again: it goes on there."
+                raise ConfigError(f"{name}: the command ended with status {status}.", field="suite", hint=hint)
+            options.say(f"{name}: left out, its command ended with status {status}")
+    results = [file for file in todo if file.suffix == ".json" and file.exists()]
+    shown = [file for file in results if file.name.startswith("shown-")]
+    _write_report([read_result(file, Result) for file in results if file not in shown], args.report)
+    _write_showcase(shown, args.showcase)
+    shutil.copy(args.out / "selection.json", args.showcase)

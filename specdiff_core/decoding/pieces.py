@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from specdiff_core.schema.events import DenoiseStep, DraftReady, Event, PiecesSeen, RunStarted, TargetScored, Verified
 
@@ -16,7 +16,7 @@ class Pieces(Protocol):
     def all_special_ids(self) -> list[int]:
         """Ids that are no text."""
 
-    def convert_ids_to_tokens(self, ids: int) -> str | None:
+    def convert_ids_to_tokens(self, ids: int) -> Any:
         """The entry of an id, None where there is none."""
 
 

@@ -81,7 +81,8 @@ def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, p
         TokenizerMismatch: it has other ids than the target.
     """
     folder = resolve(spec.source, spec.revision)
-    model = load_causal(folder, placement.dtype, role=f"drafter {spec.name!r}").to(placement.device)
+    model = load_causal(folder, placement.dtype, role=f"drafter {spec.name!r}")
+    model.to(placement.device)  # type: ignore[arg-type]
     if int(model.config.vocab_size) != int(target.config.vocab_size):
         raise TokenizerMismatch(
             f"The drafter {spec.name!r} has {model.config.vocab_size} ids, the target {target.config.vocab_size}.",

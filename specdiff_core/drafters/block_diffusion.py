@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.cache import Rooms
+from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.dflash import DFlashDraftModel, Rope, from_folder
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.markov import Successors
@@ -72,7 +73,8 @@ class BlockSession:
         self._observed = 0  # tokens that the target has read
         self._cached = 0  # of them, those whose keys and values are in the cache
         network = drafter.network
-        shape = (1, network.config.num_key_value_heads, 0, network.config.head_dim)
+        attention = network.layers[0].self_attn
+        shape = (1, attention.kv_heads, 0, attention.head_dim)
         empty = torch.empty(shape, dtype=network.dtype, device=network.device)
         self._rooms = Rooms(2 * len(network.layers))
         self._keys = [empty] * len(network.layers)  # per layer [1, Hkv, room, D]
@@ -198,7 +200,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, p
     """
     network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device).prepare()
     config, theirs = network.config, target.config
-    embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings()
+    embedding, head = vocabulary(target)
     if (
         config.hidden_size != embedding.shape[1]
         or getattr(config, "num_target_layers", theirs.num_hidden_layers) != theirs.num_hidden_layers
@@ -209,4 +211,4 @@ def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, p
             f"The drafter {spec.name!r} was made for another target than {pair.label}.",
             hint="Its width, its feature layers and its mask id must exist in the target.",
         )
-    return BlockDrafter(spec.name, network, embedding.detach(), head, forbidden=pair.suppress)
+    return BlockDrafter(spec.name, network, embedding, head, forbidden=pair.suppress)

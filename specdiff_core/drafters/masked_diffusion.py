@@ -98,7 +98,8 @@ class MaskedDiffusionDrafter:
     def logits(self, ids: Tensor, gamma: int) -> Tensor:
         """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device."""
         first = len(ids) - gamma - self._shift
-        return self.model(ids[None], first=first)[0, :gamma, : self._vocab_size]
+        logits: Tensor = self.model(ids[None], first=first)
+        return logits[0, :gamma, : self._vocab_size]
 
 
 def build(

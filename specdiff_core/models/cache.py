@@ -45,7 +45,7 @@ class Rooms:
         return longer
 
 
-class RoomyLayer(DynamicLayer):
+class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """A ``DynamicLayer`` that appends by writing behind what it holds, where that one copies everything it holds.
 
     ``keys`` and ``values`` are views of the buffers' beginnings, so transformers' own ``crop`` and
@@ -57,7 +57,7 @@ class RoomyLayer(DynamicLayer):
     _layer_type = None  # a subclass that names a type replaces transformers' own layer everywhere
 
     def __init__(self, rooms: Rooms) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._rooms = rooms
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
@@ -88,7 +88,8 @@ def move_to_front(cache: DynamicCache, scored: int, rows: Sequence[int]) -> None
     are, to be cropped."""
     index = torch.tensor(list(rows))
     for layer in cache.layers:
-        index = index.to(layer.keys.device)  # once, unless the layers are spread over devices
-        for held in (layer.keys, layer.values):
+        pair: list[Tensor] = [layer.keys, layer.values]  # type: ignore[union-attr,list-item]
+        index = index.to(pair[0].device)  # once, unless the layers are spread over devices
+        for held in pair:
             last = held[:, :, held.shape[2] - scored :]
             last[:, :, : len(rows)] = last.index_select(2, index)  # a copy

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor, nn
 
 from specdiff_core.models.files import check_files
 from specdiff_core.models.folders import AGAIN, read_config, shown
@@ -36,8 +37,10 @@ def load_causal(
 
     read_config(folder)
     check_files(folder)
+    model: PreTrainedModel
+    report: dict[str, Any]
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(
+        model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
             folder,
             dtype=dtype,
             device_map=device_map,
@@ -61,6 +64,12 @@ def load_causal(
                 f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}.",
                 hint=AGAIN,
             )
-    model.eval().requires_grad_(False)
+    model.train(False).requires_grad_(False)
     lay_out(model)
     return model
+
+
+def vocabulary(model: PreTrainedModel) -> tuple[Tensor, nn.Linear]:
+    """The embedding ``[V, W]`` of a model, and its output head."""
+    head: nn.Linear = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    return model.get_input_embeddings().weight.detach(), head  # type: ignore[operator]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +68,18 @@ def set_threads(threads: int | None) -> None:
     if not 1 <= threads <= 1024:
         raise ConfigError(f"{threads} threads are not possible.", field="threads", hint="Use at least 1.")
     torch.set_num_threads(threads)
+
+
+@contextmanager
+def cpu_threads(threads: int | None) -> Iterator[None]:
+    """Let torch use so many CPU threads for a while; None leaves them as they are."""
+    before = torch.get_num_threads()
+    set_threads(threads)
+    try:
+        yield
+    finally:
+        if threads is not None:
+            torch.set_num_threads(before)
 
 
 def device_name(device: torch.device) -> str:

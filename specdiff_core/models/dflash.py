@@ -1,24 +1,27 @@
 """The DFlash network (arXiv 2602.06036): Qwen3-style layers denoise a block, reading a target's hidden states.
 
-It knows parameters, their released names and the forward pass (also the one that transformers' own DFlash candidate
-generator calls). It refuses to know masks to draw, embeddings, heads, caches and training.
+Its files have the released names: ``config.json`` with Qwen3's fields, ``block_size`` (anchor included),
+``num_target_layers`` and ``dflash_config``. Its forward pass is the one that transformers' own DFlash candidate
+generator calls. Embedding and output head are the target's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import torch
 import torch.nn.functional as F
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from transformers import Qwen3Config  # transformers >= 4.51 brought Qwen3
 from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
 from specdiff_core.models import files, folders
-from specdiff_core.models.dflash_config import read_config
+from specdiff_core.models.folders import RELEASED, Id, Size, as_config
 from specdiff_core.models.layout import laid_out, lay_out
 from specdiff_core.models.markov import MarkovHead
 from specdiff_core.schema.errors import WeightsError
@@ -26,6 +29,103 @@ from specdiff_core.schema.errors import WeightsError
 Rope = tuple[Tensor, Tensor]  # cos, and sin with its first half negated: [B or 1, 1, n, head_dim]
 # (layer, q [B, H, n, D], k [B, Hkv, n, D], v [B, Hkv, n, D] of the block) -> [B, H, n, D]
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+
+
+class _Special(msgspec.Struct):
+    """The part of a released ``config.json`` under ``dflash_config``; ``markov_width`` is this project's own."""
+
+    mask_token_id: Id
+    target_layer_ids: Annotated[list[Id], msgspec.Meta(min_length=1)]
+    markov_width: Annotated[int, msgspec.Meta(ge=0, le=2**20)] = 0
+
+
+class _Released(msgspec.Struct):
+    """What is checked of a released ``config.json``; Qwen3's other fields are its own business."""
+
+    dflash_config: _Special
+    hidden_size: Size
+    intermediate_size: Size
+    num_hidden_layers: Size
+    num_attention_heads: Size
+    block_size: Annotated[int, msgspec.Meta(ge=2, le=2**16)] = 16  # an anchor and at least one mask
+    head_dim: Size | None = None
+    num_key_value_heads: Size | None = None
+    sliding_window: Size | None = None
+
+
+def read_released(values: dict[str, Any]) -> Qwen3Config:
+    """A released ``config.json`` -> Qwen3 config with ``block_size``, ``mask_token_id``, ``target_layer_ids`` and
+    ``markov_width`` on top.
+
+    Raises:
+        WeightsError: it is not the config of a DFlash drafter.
+    """
+    known = as_config(values, _Released, "config.json")
+    try:
+        config = Qwen3Config(**values)
+        config.layer_types = list(config.layer_types or ["full_attention"] * config.num_hidden_layers)
+    except (TypeError, ValueError, KeyError, StrictDataclassError) as error:
+        why = str(error).splitlines()[0][:120]
+        raise WeightsError(f"config.json is not the config of a DFlash drafter: {why}", hint=RELEASED) from error
+    if "sliding_attention" in config.layer_types:
+        config.sliding_window = known.sliding_window  # Qwen3Config drops it unless use_sliding_window is set
+    config.block_size = known.block_size
+    for name, value in msgspec.structs.asdict(known.dflash_config).items():
+        setattr(config, name, value)
+    return config
+
+
+def resized(values: dict[str, Any], layers: list[int], intermediate: int, markov: int) -> dict[str, Any]:
+    """The ``config.json`` of a drafter that reads the target's ``layers``, has MLPs of width ``intermediate`` and a
+    Markov head of width ``markov`` (0: none), and is ``values``' otherwise."""
+    special = {**values["dflash_config"], "target_layer_ids": list(layers)}
+    if markov:
+        special["markov_width"] = markov
+    return {**values, "intermediate_size": intermediate, "dflash_config": special}
+
+
+def make_config(
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    intermediate: int,
+    vocab_size: int,
+    context: int,
+    block_size: int,
+    mask_token_id: int,
+    target_layer_ids: list[int],
+    num_target_layers: int,
+    rope_theta: float = 10_000.0,
+) -> dict[str, Any]:
+    """The ``config.json`` of a new drafter, in the released format."""
+    return {
+        "architectures": ["DFlashDraftModel"],
+        "model_type": "qwen3",
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "block_size": block_size,
+        "dflash_config": {"mask_token_id": mask_token_id, "target_layer_ids": target_layer_ids},
+        "dtype": "bfloat16",
+        "head_dim": width // heads,
+        "hidden_act": "silu",
+        "hidden_size": width,
+        "initializer_range": 0.02,
+        "intermediate_size": intermediate,
+        "layer_types": ["full_attention"] * layers,
+        "max_position_embeddings": context,
+        "num_attention_heads": heads,
+        "num_hidden_layers": layers,
+        "num_key_value_heads": heads,
+        "num_target_layers": num_target_layers,
+        "rms_norm_eps": 1e-6,
+        "rope_scaling": None,
+        "rope_theta": rope_theta,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+        "use_sliding_window": False,
+        "vocab_size": vocab_size,
+    }
 
 
 class RMSNorm(nn.RMSNorm):
@@ -73,15 +173,17 @@ class DFlashAttention(nn.Module):
 
     def __init__(self, config: Qwen3Config, index: int) -> None:
         super().__init__()
-        width, self.head_dim = config.hidden_size, config.head_dim
-        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        width, self.heads = config.hidden_size, config.num_attention_heads
+        self.head_dim = int(config.head_dim or width // self.heads)
+        self.kv_heads = int(config.num_key_value_heads or self.heads)
         self.q_proj = nn.Linear(width, self.heads * self.head_dim, bias=config.attention_bias)
         self.k_proj = nn.Linear(width, self.kv_heads * self.head_dim, bias=config.attention_bias)
         self.v_proj = nn.Linear(width, self.kv_heads * self.head_dim, bias=config.attention_bias)
         self.o_proj = nn.Linear(self.heads * self.head_dim, width, bias=config.attention_bias)
         self.q_norm = RMSNorm(self.head_dim, eps=config.rms_norm_eps)
         self.k_norm = RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-        self.window = config.sliding_window if config.layer_types[index] == "sliding_attention" else None
+        kinds = config.layer_types or []
+        self.window = config.sliding_window if kinds[index] == "sliding_attention" else None
         self._joined: Joined | None = None
 
     def join(self) -> None:
@@ -91,7 +193,7 @@ class DFlashAttention(nn.Module):
         """
         parts = (self.q_proj, self.k_proj, self.v_proj)
         self._joined = Joined.of(parts, (self.q_norm, self.k_norm))
-        rows_of = self._joined.projection.weight.split([part.out_features for part in parts])
+        rows_of = torch.split(self._joined.projection.weight, [part.out_features for part in parts])
         for part, rows in zip(parts, rows_of, strict=True):
             part.weight = nn.Parameter(rows, requires_grad=False)
 
@@ -121,7 +223,7 @@ class DFlashLayer(nn.Module):
         super().__init__()
         self.index = index
         self.self_attn = DFlashAttention(config, index)
-        self.mlp = Qwen3MLP(config)
+        self.mlp = Qwen3MLP(config)  # type: ignore[no-untyped-call]
         self.input_layernorm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
@@ -129,7 +231,8 @@ class DFlashLayer(nn.Module):
         normed = self.input_layernorm(hidden)
         mixed = attend(self.index, *self.self_attn.project(normed, rope))
         hidden = hidden + self.self_attn.o_proj(mixed.transpose(1, 2).flatten(2))
-        return hidden + self.mlp(self.post_attention_layernorm(hidden))
+        out: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
+        return out
 
 
 class DFlashDraftModel(nn.Module):
@@ -141,14 +244,17 @@ class DFlashDraftModel(nn.Module):
             shall depend on the one before it.
     """
 
+    layers: Sequence[DFlashLayer]
+
     def __init__(self, released: dict[str, Any]) -> None:
         super().__init__()
         self.released = dict(released)
-        self.config = config = read_config(released)
+        self.config = config = read_released(released)
         features = len(config.target_layer_ids) * config.hidden_size
         self.fc = nn.Linear(features, config.hidden_size, bias=False)
         self.hidden_norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.layers = nn.ModuleList(DFlashLayer(config, index) for index in range(config.num_hidden_layers))
+        layers = (DFlashLayer(config, index) for index in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
         self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.rotary_emb = Qwen3RotaryEmbedding(config=config)
         self.markov = MarkovHead(config.hidden_size, config.markov_width) if config.markov_width else None
@@ -172,7 +278,8 @@ class DFlashDraftModel(nn.Module):
 
     def read_features(self, features: Tensor) -> Tensor:
         """``features [B, n, F·W]``, the target's layers side by side -> what every layer reads ``[B, n, W]``."""
-        return self.hidden_norm(self.fc(features))
+        read: Tensor = self.hidden_norm(self.fc(features))
+        return read
 
     def rope(self, positions: Tensor, dtype: torch.dtype | None = None) -> Rope:
         """cos and signed sin at absolute ``positions [B, n]``, for all heads."""
@@ -208,7 +315,8 @@ class DFlashDraftModel(nn.Module):
         hidden = embeddings
         for layer in self.layers:
             hidden = layer(hidden, rope, attend)
-        return self.norm(hidden)
+        out: Tensor = self.norm(hidden)
+        return out
 
     def window_mask(self, layer: int, queries: Tensor, keys: Tensor) -> Tensor | None:
         """For sliding layers, True where ``|query - key| < window``; positions ``[n]`` and ``[m]`` -> ``[n, m]``."""

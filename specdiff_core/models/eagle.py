@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.files import check_shapes, read_tensors, write_folder
 from specdiff_core.models.folders import read_config, shown
 from specdiff_core.models.layout import lay_out
@@ -41,9 +43,8 @@ class EagleHead(nn.Module):
         self.config = config
         self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=bias)
         self.body = LlamaModel(config)
-        self.body.embed_tokens = nn.Identity()
-        self.body.norm = nn.Identity()
-        self.body.layers[0].input_layernorm = nn.Identity()
+        for name in ("embed_tokens", "norm", "layers.0.input_layernorm"):
+            self.body.set_submodule(name, nn.Identity())
 
     def forward(self, embeddings: Tensor, features: Tensor, **others: Any) -> Tensor:
         """``embeddings [B, n, W]`` of tokens t + 1 and ``features [B, n, W]`` of tokens t -> features of tokens t + 1.
@@ -61,7 +62,7 @@ class EagleReader:
 
     def __init__(self, head: EagleHead, target: PreTrainedModel) -> None:
         self.head, self.config = head, head.config
-        self._embedding, self._output = target.get_input_embeddings(), target.get_output_embeddings()
+        self._embedding, self._output = vocabulary(target)
         self.dtype, self.device = target.dtype, target.device
 
     def __call__(
@@ -74,10 +75,10 @@ class EagleReader:
     ) -> CausalLMOutputWithPast:
         """Logits ``[1, n, V]`` of token t + 2 behind each token t + 1 of ``input_ids [1, n]``, and as hidden state 1
         the features ``[1, n, W]`` that they were read off."""
-        hidden = self.head(self._embedding(input_ids), features, **others)
+        hidden = self.head(F.embedding(input_ids, self._embedding), features, **others)
         return CausalLMOutputWithPast(
             logits=self._output(hidden[:, -logits_to_keep:]),
-            hidden_states=(None, hidden) if output_hidden_states else None,
+            hidden_states=(hidden, hidden) if output_hidden_states else None,  # of the layer; nobody asks for the first
         )
 
 

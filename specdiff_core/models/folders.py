@@ -1,4 +1,4 @@
-"""Finds model folders, local or from the hub, and reads their JSON. Knows no tensor, so it needs no torch.
+"""Finds model folders, local or from the hub, and reads their JSON. It needs no torch.
 
 No code from a repository is ever run; a damaged file is named in the error.
 """
@@ -6,10 +6,19 @@ No code from a repository is ever run; a damaged file is named in the error.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from specdiff_core.schema.errors import PairUnavailable, WeightsError
+
+C = TypeVar("C", bound=msgspec.Struct)
+Size = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
+"""No size of a network that fits into a machine is larger."""
+Id = Annotated[int, msgspec.Meta(ge=0)]
+"""A token, or a layer."""
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -66,13 +75,35 @@ def resolve(source: str | Path, revision: str = "") -> Path:
         ) from error
 
 
+RELEASED = "Restore the config.json that was saved with this model."
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """``config.json`` of a folder.
 
     Raises:
-        WeightsError: it is missing or not a JSON object.
+        WeightsError: it is missing, not a JSON object, or has a base of rotary positions that is no positive number.
     """
-    return _read_json(folder / "config.json")
+    values = _read_json(folder / "config.json")
+    nested = values.get("rope_parameters")
+    for place in (values, nested if isinstance(nested, dict) else {}):
+        base = place.get("rope_theta", 1.0)
+        if isinstance(base, bool) or not isinstance(base, int | float) or not 0 < base < math.inf:
+            path = shown(folder / "config.json")
+            raise WeightsError(f"{path}: rope_theta must be a positive number, not {str(base)[:40]}.", hint=RELEASED)
+    return values
+
+
+def as_config(values: dict[str, Any], kind: type[C], path: Path | str) -> C:
+    """Values of a ``config.json`` as a struct; keys that it does not name are left alone.
+
+    Raises:
+        WeightsError: a field is missing, of another type, or no possible size.
+    """
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise WeightsError(f"{shown(path)}: {error}.", hint=RELEASED) from None
 
 
 def _read_json(path: Path) -> dict[str, Any]:

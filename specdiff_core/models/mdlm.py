@@ -7,19 +7,71 @@ Written from the released checkpoint's layout; attention is SDPA, so it runs on 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdiff_core.models.files import check_shapes, read_tensors, write_folder
-from specdiff_core.models.folders import read_config, resolve
-from specdiff_core.models.mdlm_config import MdlmConfig
+from specdiff_core.models.folders import RELEASED, Id, Size, as_config, read_config, resolve, shown
+from specdiff_core.schema.errors import WeightsError
 
 FREQUENCIES = 256  # width of the timestep embedding
 UNUSED = ("backbone.rotary_emb.inv_freq",)  # a buffer some releases carry; it follows from the head size
+
+
+class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of the released ``config.json``, by their own names.
+
+    ``dropout`` is recorded only: this network never drops. ``mask_token_id`` is ours (the released model's mask is
+    the last id, which is the default).
+    """
+
+    vocab_size: Size
+    model_length: Size
+    hidden_dim: Size
+    cond_dim: Size
+    n_blocks: Size
+    n_heads: Size
+    dropout: float = 0.1
+    time_conditioning: bool = False
+    mask_token_id: Id | None = None
+
+    @property
+    def mask_id(self) -> int:
+        return self.vocab_size - 1 if self.mask_token_id is None else self.mask_token_id
+
+    @property
+    def head_dim(self) -> int:
+        return self.hidden_dim // self.n_heads
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any], path: Path) -> MdlmConfig:
+        """Read a ``config.json``; keys of other libraries are left alone.
+
+        Raises:
+            WeightsError: a field is missing, no possible size, or asks for what this network cannot do.
+        """
+        config = as_config(values, cls, path)
+        wrong = ""
+        if config.time_conditioning:
+            wrong = "this checkpoint is conditioned on diffusion time, which drafting does not use"
+        elif config.hidden_dim % config.n_heads or config.head_dim % 2:
+            wrong = f"{config.hidden_dim} channels do not split into {config.n_heads} heads of even size"
+        elif config.mask_id >= config.vocab_size:
+            wrong = f"mask_token_id {config.mask_id} is outside the vocabulary of {config.vocab_size}"
+        if wrong:
+            raise WeightsError(f"{shown(path)}: {wrong}.", hint=RELEASED)
+        return config
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of ``config.json``."""
+        values = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+        return {"architectures": ["MDLM"], "model_type": "mdlm", **values, "torch_dtype": "bfloat16"}
 
 
 class Modulation(NamedTuple):
@@ -75,7 +127,8 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
     if not (q.requires_grad and q.device.type == "cpu"):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=None if bias is None else bias.to(q.dtype))
     scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
-    return (scores if bias is None else scores + bias).softmax(-1).to(v.dtype) @ v
+    mixed: Tensor = (scores if bias is None else scores + bias).softmax(-1).to(v.dtype) @ v
+    return mixed
 
 
 class _Embedding(nn.Module):
@@ -119,12 +172,13 @@ class _Block(nn.Module):
         h = _norm(x, m.weight_attn, m.bias_attn, dtype)
         if first:
             queries = F.linear(h[:, first:], self.attn_qkv.weight[:width])
-            keys, values = F.linear(h, self.attn_qkv.weight[width:]).unflatten(-1, (2, self.heads, -1)).unbind(2)
-            q = _rotate(queries.unflatten(-1, (self.heads, -1)), cos[first:], sin[first:])
+            both = F.linear(h, self.attn_qkv.weight[width:])
+            keys, values = both.view(*both.shape[:-1], 2, self.heads, -1).unbind(2)
+            q = _rotate(queries.view(*queries.shape[:-1], self.heads, -1), cos[first:], sin[first:])
             k = _rotate(keys, cos, sin)
             x = x[:, first:]
         else:
-            qkv = self.attn_qkv(h).unflatten(-1, (3 * self.heads, -1))
+            qkv = self.attn_qkv(h).view(*h.shape[:-1], 3 * self.heads, -1)
             q, k = _rotate(qkv[:, :, : 2 * self.heads], cos, sin).chunk(2, 2)
             values = qkv[:, :, 2 * self.heads :]
         mixed = _attend(q.transpose(1, 2), k.transpose(1, 2), values.transpose(1, 2), bias)  # [B, H, Q, d]
@@ -146,11 +200,13 @@ class _Head(nn.Module):
 
 
 class _Backbone(nn.Module):
+    blocks: Sequence[_Block]
+
     def __init__(self, config: MdlmConfig) -> None:
         super().__init__()
         self.vocab_embed = _Embedding(config)
         self.sigma_map = _SigmaMap(config)
-        self.blocks = nn.ModuleList(_Block(config) for _ in range(config.n_blocks))
+        self.blocks = nn.ModuleList(_Block(config) for _ in range(config.n_blocks))  # type: ignore[assignment]
         self.output_layer = _Head(config)
 
 
@@ -216,7 +272,8 @@ class Mdlm(nn.Module):
         for index, (block, modulation) in enumerate(zip(self.backbone.blocks, known.blocks, strict=True)):
             x = block(x, modulation, cos, sin, bias, first if index == last else 0)
         head = self.backbone.output_layer.linear
-        return head(_norm(x, known.final_weight, known.final_bias, head.weight.dtype))
+        logits: Tensor = head(_norm(x, known.final_weight, known.final_bias, head.weight.dtype))
+        return logits
 
 
 def load_mdlm(source: str | Path, revision: str = "") -> Mdlm:

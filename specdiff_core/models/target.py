@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,9 +16,6 @@ from specdiff_core.maths.trees import visible
 from specdiff_core.models.cache import move_to_front, new_cache
 from specdiff_core.schema.errors import ConfigError, ContextOverflow
 from specdiff_core.schema.events import depths
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +26,25 @@ class Scores:
     features: Tensor | None  # [n, F] hidden states of the asked layers, concatenated
 
 
+class CausalModel(Protocol):
+    """What is asked of a causal language model here; those of transformers offer it."""
+
+    @property
+    def config(self) -> Any: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def __call__(self, *args: Any, **values: Any) -> Any: ...
+
+
 class Target:
     """Shared weights of a causal language model from transformers, or of one that is called like it."""
 
-    def __init__(self, model: PreTrainedModel, *, context: int, suppress: Sequence[int] = ()) -> None:
+    def __init__(self, model: CausalModel, *, context: int, suppress: Sequence[int] = ()) -> None:
         self.model = model
         self.context = context
         self.suppress = tuple(suppress)
@@ -147,7 +159,7 @@ class TargetSession:
         self._length += len(ids)
         if not self._layers:
             return Scores(out.logits[0], None)
-        # hidden_states[0] is the embedding, so the output of layer i is at i + 1 (papers.md §5.1).
+        # hidden_states[0] is the embedding, so the output of layer i is at i + 1 (docs/theory.md, The block drafter).
         return Scores(out.logits[0], torch.cat([out.hidden_states[i + 1][0] for i in self._layers], -1))
 
     def _places(self, parents: Sequence[int], new: int) -> Tensor:

@@ -28,10 +28,15 @@ class Decoder(Protocol):
         grain: str = "step",
         stop: Stop | None = None,
         warm_up: float | None = None,
+        threads: int | None = None,
     ) -> Iterator[Event]:
         """Yield the events of one decode: RunStarted, the loop's, Finished.
 
         Args:
-            warm_up: behind RunStarted the first tokens are decoded off the clock, once, and again until so many seconds
+            detail: emit every denoising step and the candidates behind each number, or only what metrics need.
+            grain: how finely the clock synchronises with a device: ``step`` or ``total``.
+            stop: when set, the run ends with reason ``stopped`` before its next pass.
+            warm_up: after RunStarted the first tokens are decoded off the clock, once, and again until so many seconds
                 have passed; None: not at all.
+            threads: CPU threads of this decode; None leaves them as they are.
         """

@@ -309,7 +309,7 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         exact=_WALK,
         formulas=(
             Formula(
-                r"\mathrm{Tree} = \underset{x_{1 \dots m},\, B}{\arg\max} \sum_{j \le m} \log q_j(x_j)",
+                r"\mathrm{Tree} = \underset{x_{1 \dots m},\, B}{\text{arg max}} \sum_{j \le m} \log q_j(x_j)",
                 "The tree is the B prefixes x 1 to m with the largest sums over j up to m of log q j of x j.",
             ),
         ),
@@ -365,7 +365,7 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         exact=_WALK,
         formulas=(
             Formula(
-                r"\mathrm{Tree} = \underset{x_{1 \dots m},\, B}{\arg\max} \sum_{j \le m} \log q_j(x_j \mid x_{j-1})",
+                r"\mathrm{Tree} = \underset{x_{1 \dots m},\, B}{\text{arg max}} \sum_{j \le m} \log q_j(x_j | x_{j-1})",
                 "The tree is the B prefixes x 1 to m with the largest sums over j up to m of log q j of x j given the "
                 "token before it.",
             ),

@@ -247,6 +247,11 @@ def find_pair(name: str) -> PairSpec:
     return PAIRS[name]
 
 
+def drafter_names() -> list[str]:
+    """The drafters of all pairs, each once."""
+    return list(dict.fromkeys(drafter.name for pair in PAIRS.values() for drafter in pair.drafters))
+
+
 def _register_installed() -> None:
     """Add the drafters of installed packages: each entry point is a :class:`DrafterSpec`, or (spec, names of pairs)."""
     for entry in entry_points(group=ENTRY_POINTS):

@@ -1,0 +1,1 @@
+"""Trains every part of a model pair: tokenizer, target and drafters."""

@@ -1,26 +1,53 @@
-"""Trains the small autoregressive drafter: a stock Llama that learns its target's distributions (DistillSpec).
-
-Knows the new network and its loss (arXiv 2310.08461, forward KL); decoding is far away.
-"""
+"""``train autoregressive``: a small model of the target's kind that drafts one token after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
-from specdiff_core.train.corpus import Corpus
-from specdiff_core.train.loop import Plan, TrainEvent, train
-from specdiff_core.train.losses import soft_cross_entropy
-from specdiff_core.train.sequential import SequentialTask
-from specdiff_core.train.target import new_target
+from specdiff_core.train.cards import Words
+from specdiff_core.train.causal_target import export_causal, new_target
+from specdiff_core.train.jobs import DrafterJob, DrafterSettings, load_llama, option
 
 if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import LlamaForCausalLM
+
+    from specdiff_core.train.loop import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoregressiveSettings(DrafterSettings):
+    layers: int = option(2, "layers of a new drafter", low=1)
+
+
+class AutoregressiveJob(DrafterJob[AutoregressiveSettings]):
+    """The small autoregressive drafter."""
+
+    name, settings_type = "autoregressive", AutoregressiveSettings
+    about = "Train a small drafter of the target's kind, token by token."
+    words = Words(
+        kind="autoregressive",
+        summary="A small autoregressive drafter, as in standard speculative sampling (arXiv 2211.17192, 2302.01318): a "
+        "stock `LlamaForCausalLM` that learned the target's distributions (arXiv 2310.08461), mostly on text the "
+        "target wrote.",
+        scores="tokens_per_round/",
+        setting="γ = 4",
+    )
+    model: LlamaForCausalLM
+
+    def begin(self) -> LlamaForCausalLM:
+        if self.settings.start:
+            return load_llama(self.settings.start, self.device, self.name).requires_grad_(True)
+        return new_autoregressive(self.target, layers=self.settings.layers)
+
+    def task(self) -> Task:
+        from specdiff_core.train.next_token_task import AutoregressiveTask, attention_for
+
+        self.model.set_attn_implementation(attention_for(self.device, self.settings.length))
+        return AutoregressiveTask(self.model, self.target, self.data, self.settings, written=self.written)
+
+    def export(self) -> None:
+        export_causal(self.model, self.out)
 
 
 def new_autoregressive(target: LlamaForCausalLM, *, layers: int = 2) -> LlamaForCausalLM:
@@ -29,56 +56,6 @@ def new_autoregressive(target: LlamaForCausalLM, *, layers: int = 2) -> LlamaFor
     model = new_target(
         config.vocab_size, layers=layers, width=config.hidden_size, context=config.max_position_embeddings
     )
-    with torch.no_grad():
-        model.model.embed_tokens.weight.copy_(target.get_input_embeddings().weight)
-        model.model.norm.weight.copy_(target.model.norm.weight)
+    model.model.embed_tokens.weight.data.copy_(target.get_input_embeddings().weight)
+    model.model.norm.weight.data.copy_(target.model.norm.weight)
     return model
-
-
-class AutoregressiveTask(SequentialTask):
-    """Soft cross-entropy on the frozen target's next-token distributions; see :class:`SequentialTask`."""
-
-    model: LlamaForCausalLM
-
-    def __init__(
-        self,
-        model: LlamaForCausalLM,
-        target: LlamaForCausalLM,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerFast,
-        cache: Path,
-        **options: Any,
-    ) -> None:
-        super().__init__(model, target, corpus, tokenizer, cache, **options)
-        attention = "eager" if model.device.type == "cpu" and self._length < 512 else "sdpa"  # train/target.py
-        model.set_attn_implementation(attention)
-
-    def nats(self, ids: Tensor, *chance: Tensor) -> Tensor:
-        with torch.autocast(ids.device.type, torch.bfloat16):
-            with torch.no_grad():
-                told = self.told(self._target.model(input_ids=ids, use_cache=False).last_hidden_state)
-            hidden = self.model.model(input_ids=ids, use_cache=False).last_hidden_state
-            logits = F.linear(hidden, self.model.lm_head.weight)
-        return soft_cross_entropy(logits, told).mean()
-
-    def soft_ce(self, ids: Tensor) -> Tensor:
-        return self.nats(ids)
-
-    def next_logits(self, ids: Tensor, first: Tensor, ends: Tensor) -> Tensor:
-        every = torch.arange(len(ids), device=ids.device)
-        hidden = self.model.model(input_ids=ids, use_cache=False).last_hidden_state
-        logits: Tensor = self.model.lm_head(hidden[every, ends - 1])
-        return logits
-
-
-def train_autoregressive(
-    model: LlamaForCausalLM,
-    target: LlamaForCausalLM,
-    corpus: Corpus,
-    tokenizer: PreTrainedTokenizerFast,
-    cache: Path,
-    plan: Plan,
-    **options: Any,
-) -> Iterator[TrainEvent]:
-    """Train ``model`` to say what ``target`` would; ``options`` are those of :class:`SequentialTask`."""
-    yield from train(AutoregressiveTask(model, target, corpus, tokenizer, cache, **options), plan)

@@ -1,176 +1,94 @@
-"""Gathers the facts of a trained model for its card: full held-out scores, samples, provenance. Knows no page.
-
-Scores are measured when the card is written, on the exported weights, over the whole validation split.
-"""
+"""Writes a model's card: what it is, what it was trained on, how well it does, and the commands that made it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-import numpy as np
-import torch
-from torch import nn
+from specdiff_core.schema.history import HISTORY, Training, write_history
 
-from specdiff_core.schema.history import Training
-from specdiff_core.train.card import FAMILY, Card, write_card
-from specdiff_core.train.corpus import Corpus, encode_split
-from specdiff_core.train.target import held_out_loss
+FAMILY = "Llama-Tales"
 
-if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+OWN_CORPUS = "a48bc272a7d6"
+"""Fingerprint of the text that this project's own models learned from; the credits below belong to no other text."""
 
+CREDITS = """\
+- **stories** (MIT; samples of TinyStories under CDLA-Sharing-1.0; picture-book texts under CC-BY 4.0):
+  klusai/tinyfabulist, erikhyrkas/snakes; TinyStories samples in mines-opt-ml/decoding-gpt, ToonTalk/jlens-tinystories,
+  yuninxia/moe-routing-bench, s-ajaykumar/smallGPT, Niklas6/Mini_GPT; global-asp/pb-source, global-asp/asp-source,
+  bookdash/bookdash-books
+- **dialogue** (CC-BY-SA 4.0; a part CC-BY 4.0): google-research-datasets/dstc8-schema-guided-dialogue and
+  google-research-datasets/Taskmaster (TM-4)
+- **math** (MIT): openai/grade-school-math, training split and numeric variants of it
+- **code** (MIT; a part CC-BY-SA 4.0): TheAlgorithms/Python, doocs/leetcode, walkccc/LeetCode, neetcode-gh/leetcode,
+  keon/algorithms, exercism/python, trekhleb/learn-python, kamyu104/LeetCode-Solutions"""
 
-def held_out_tokens(
-    corpus: Corpus, tokenizer: PreTrainedTokenizerFast, cache: Path
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Validation tokens and document starts by flavour."""
-    return encode_split(corpus, "valid", tokenizer.backend_tokenizer, tokenizer.eos_token_id, cache)
+NOTICE = """\
+**Built with Llama.** A large part of the stories is output of Llama 3.1 that its authors published under MIT; hence the
+leading `Llama-` in the name. Story, dialogue and code sources ask for attribution (CC-BY), and parts for sharing alike
+(CC-BY-SA, CDLA-Sharing): keep this card with the weights. The text itself is not distributed. A toy of its size: it
+invents facts, and must not be used for advice of any kind."""
 
-
-def with_mean(scores: dict[str, float]) -> dict[str, float]:
-    """The scores and their plain mean over flavours."""
-    return {**scores, "mean": sum(scores.values()) / len(scores)}
-
-
-@torch.inference_mode()
-def samples(
-    target: LlamaForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    held_out: dict[str, tuple[np.ndarray, np.ndarray]],
-    *,
-    prompt: int = 24,
-    length: int = 72,
-) -> dict[str, str]:
-    """A greedy continuation of the first ``prompt`` tokens of each flavour's first long validation document."""
-    texts = {}
-    for name, (tokens, starts) in held_out.items():
-        ends = [*starts[1:], len(tokens)]
-        first = next((s for s, e in zip(starts, ends, strict=True) if e - s > prompt), starts[0])
-        ids = torch.from_numpy(tokens[first : first + prompt].astype(np.int64))[None].to(target.device)
-        out = target.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=length,
-            do_sample=False,
-            suppress_tokens=[tokenizer.mask_token_id],
-        )[0]
-        cut = tokenizer.decode(out[prompt:], skip_special_tokens=True)
-        texts[name] = f"{tokenizer.decode(out[1:prompt])}⟶{cut}"
-    return texts
+OTHER_CREDITS = "Trained on a corpus of your own. Before you share these weights, name its sources and licences here."
 
 
-def last_scores(phases: Sequence[Path], prefix: str) -> dict[str, float]:
-    """The scores of a run's last evaluation whose names begin with ``prefix``, without it."""
-    found: dict[str, float] = {}
-    for phase in phases:
-        for line in map(json.loads, (phase / "metrics.jsonl").read_text().splitlines()):
-            if line["kind"] == "EvalStep":
-                found = {k.removeprefix(prefix): v for k, v in line["scores"].items() if k.startswith(prefix)} or found
-    return found
+class Words(NamedTuple):
+    """What the card of one kind of drafter says."""
+
+    kind: str  # part of the model's name
+    summary: str
+    scores: str  # in its run's log, the names of its scores begin so
+    setting: str  # in which they were measured
 
 
-def card_of_target(
-    target: LlamaForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    corpus: Corpus,
-    cache: Path,
-    *,
-    history: Sequence[Training],
-    folder: Path,
-) -> Path:
-    """Measure and write the target's card."""
-    held_out = held_out_tokens(corpus, tokenizer, cache)
-    config = target.config
-    size = sum(p.numel() for p in target.parameters())
-    summary = (
-        f"A small, deep causal language model of {len(held_out)} flavours of text ({', '.join(held_out)}): the target "
-        "of a pair for SpecDiff Lab."
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The facts of one trained model."""
+
+    name: str
+    summary: str
+    shape: str
+    history: Sequence[Training]  # every run since the first weights, in order
+    scores: Mapping[str, float]
+    score_name: str
+    samples: Mapping[str, str] = field(default_factory=dict)  # flavour -> text, prompt included
+    tags: tuple[str, ...] = ()
+
+
+def _describe(run: Training) -> str:
+    return (
+        f"- {run.steps:,} steps, {run.tokens:,} tokens, {run.seconds / 60:.0f} minutes of training on {run.hardware}; "
+        f"seed {run.seed}, corpus fingerprint `{run.corpus}`, commit `{run.commit}`:\n  `{run.command}`"
     )
-    shape = (
-        f"A stock `LlamaForCausalLM`: {config.num_hidden_layers} layers × {config.hidden_size}, "
-        f"{config.num_attention_heads} heads, {size / 1e6:.1f} M parameters, vocabulary {config.vocab_size}, "
-        f"context {config.max_position_embeddings}, tied embedding; stored in bf16."
-    )
-    card = Card(
-        name=f"{FAMILY}-{size / 1e6:.0f}M",
-        summary=summary,
-        shape=shape,
-        history=history,
-        scores=with_mean({name: held_out_loss(target, tokens) for name, (tokens, _) in held_out.items()}),
-        score_name="Held-out loss (nats per token, whole validation split, windows of 512)",
-        samples=samples(target, tokenizer, held_out),
-        tags=("llama",),
-    )
-    return write_card(card, folder)
 
 
-def card_of_drafter(
-    kind: str, model: nn.Module, *, phases: Sequence[Path], history: Sequence[Training], folder: Path
-) -> Path:
-    """Write the card of a drafter of a ``kind`` in :data:`DRAFTERS`; scores are those of its run's last evaluation."""
-    size = sum(p.numel() for p in model.parameters())
-    summary, prefix, rounds = DRAFTERS[kind]
-    card = Card(
-        name=f"{FAMILY}-{kind}-{size / 1e6:.1f}M",
-        summary=summary,
-        shape=f"{size / 1e6:.1f} M parameters, stored in bf16; see config.json.",
-        history=history,
-        scores=last_scores(phases, prefix),
-        score_name=f"Simulated greedy tokens per round, {rounds}, on text the target wrote after held-out prompts",
-        samples={},
-    )
-    return write_card(card, folder)
+def render_card(card: Card) -> str:
+    """The card as Markdown with hub front matter; this project's credits stand on it only if the text was its own."""
+    own = all(run.corpus == OWN_CORPUS for run in card.history)
+    tokens = sum(run.tokens for run in card.history)
+    tags = "\n".join(f"- {tag}" for tag in ("specdiff", "speculative-decoding", *card.tags))
+    table = "\n".join(f"| {name} | {value:.3f} |" for name, value in card.scores.items())
+    parts = [
+        f"---\nlicense: other\nlicense_name: mixed-see-card\nlanguage: en\ntags:\n{tags}\n---",
+        f"# {card.name if own else card.name.replace(FAMILY, 'Own')}\n\n{card.summary}"
+        + (f"\n\n{NOTICE}" if own else ""),
+        f"## Shape and training\n\n{card.shape}\n\n"
+        f"{tokens:,} tokens of text seen, in this order (a later run begins with the weights of the one before):\n\n"
+        + "\n".join(map(_describe, card.history)),
+        f"## {card.score_name}\n\n| flavour | value |\n|---|---|\n{table}",
+        f"## Data and credits\n\n{CREDITS if own else OTHER_CREDITS}",
+    ]
+    if card.samples:
+        samples = "\n\n".join(f"**{name}**\n\n```text\n{text}\n```" for name, text in card.samples.items())
+        parts.append(f"## Samples (greedy, unseen prompts)\n\n{samples}")
+    return "\n\n".join(parts) + "\n"
 
 
-DRAFTERS = {
-    "mdlm": (
-        "A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for its target as in SpecDiff "
-        "(arXiv 2408.05636): trained with the SUBS objective, then on windows of masks with the target's own "
-        "distribution as labels, many of them in text that the target wrote. Format of "
-        "`kuleshov-group/mdlm-owt`.",
-        "tokens_per_round/",
-        "γ = 8, T = 1",
-    ),
-    "mdlm_streak": (
-        "The masked discrete diffusion drafter aligned with its target by streak-distillation (SpecDiff-2, arXiv "
-        "2511.00606): fully masked windows of text that the target wrote, weighted by the probability that all tokens "
-        "to the left are accepted. Format of `kuleshov-group/mdlm-owt`.",
-        "tokens_per_round/",
-        "γ = 8, T = 1",
-    ),
-    "autoregressive": (
-        "A small autoregressive drafter, as in standard speculative sampling (arXiv 2211.17192, 2302.01318): a stock "
-        "`LlamaForCausalLM` that learned the target's distributions (arXiv 2310.08461), mostly on text the target "
-        "wrote.",
-        "tokens_per_round/",
-        "γ = 4",
-    ),
-    "eagle": (
-        "EAGLE's head (arXiv 2401.15077, and with a dynamic tree EAGLE-2, 2406.16858): one decoder layer that "
-        "continues its target's last hidden states, between the target's own embedding and head; trained on its "
-        "distributions and features over three readings of each row, mostly on text the target wrote. Names and "
-        "shapes of the released EAGLE checkpoints.",
-        "tokens_per_round/",
-        "γ = 4",
-    ),
-    "block": (
-        "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036): it reads its "
-        "target's hidden states and uses its embedding and head. Trained on random anchors and mask ratios with the "
-        "target's own distribution as labels, mostly on text the target wrote. Format of the released DFlash "
-        "checkpoints.",
-        "tau8/",
-        "γ = 8, T = 1",
-    ),
-    "block_markov": (
-        "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036) with a Markov head: a token of its "
-        "block depends on the one before it (as in DSpark, arXiv 2607.05147; here the head moves the hidden state and "
-        "the target's own head reads it). Begun from the drafter without it, trained in the same way. Format of the "
-        "released DFlash checkpoints, with three matrices more and `markov_width` in `dflash_config`.",
-        "tau8/",
-        "γ = 8, T = 1",
-    ),
-}
-"""Drafter -> what it is; how its held-out tokens per round are called in its metrics, and what they are of."""
+def write_card(card: Card, folder: Path) -> Path:
+    """Put the card, and the history of the runs on it, beside the weights."""
+    write_history(folder / HISTORY, card.history)
+    path = folder / "README.md"
+    path.write_text(render_card(card), encoding="utf-8")
+    return path

@@ -1,15 +1,17 @@
-"""Knows how training text is stored on disk and turned into token streams; knows nothing about models.
+"""Reads training text from a folder, encodes it once, and serves it as endless token rows.
 
-A corpus is a folder of ``NAME.train.txt[.xz]`` and ``NAME.valid.txt[.xz]`` pairs (one pair per flavour), UTF-8,
-documents separated by a line ``<|endoftext|>``. Encoded documents are cached as ``uint16`` arrays beside the run.
+A corpus is a folder of ``NAME.train.txt[.xz]`` and ``NAME.valid.txt[.xz]`` pairs, one pair per flavour: UTF-8, with a
+line ``<|endoftext|>`` between documents.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import lzma
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,54 +22,65 @@ from tqdm.auto import tqdm
 from specdiff_core.schema.errors import CorpusError
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
 
 SEPARATOR = "<|endoftext|>"
+NAMES = re.compile(r"(.+)\.(train|valid)\.txt(\.xz)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Corpus:
-    """The documents of one folder, read lazily, by flavour and split."""
+    """The documents of one folder, read when asked for, by flavour and split (``train`` or ``valid``)."""
 
     root: Path
-    flavours: tuple[str, ...]
+    files: dict[tuple[str, str], Path]
 
     @classmethod
     def open(cls, root: Path | str) -> Corpus:
-        """Find the flavours in ``root``.
+        """Find the files in ``root``.
 
         Raises:
-            CorpusError: no ``NAME.train.txt[.xz]`` with its ``NAME.valid.txt[.xz]`` is there.
+            CorpusError: there is no ``NAME.train.txt[.xz]``, or one without its ``NAME.valid.txt[.xz]``.
         """
         root = Path(root)
-        names = sorted({p.name.split(".")[0] for p in root.glob("*.train.txt*")}) if root.is_dir() else []
-        if not names:
+        names = [(path, NAMES.fullmatch(path.name)) for path in (sorted(root.iterdir()) if root.is_dir() else ())]
+        files = {(name[1], name[2]): path for path, name in reversed(names) if name}  # .txt goes before .txt.xz
+        if not any(split == "train" for _, split in files):
             raise CorpusError(
                 f"No training text found in {root}.",
                 hint="Give --corpus a folder that holds NAME.train.txt[.xz] and NAME.valid.txt[.xz] for each flavour.",
             )
-        corpus = cls(root=root, flavours=tuple(names))
-        for name in names:
-            corpus._file(name, "valid")
+        corpus = cls(root, files)
+        for flavour in corpus.flavours:
+            if (flavour, "valid") not in files:
+                hint = "Every flavour needs both a train and a valid file; put about 1 % of its documents into valid."
+                raise CorpusError(f"{flavour}.valid.txt is missing in {root}.", hint=hint)
         return corpus
 
-    def _file(self, flavour: str, split: str) -> Path:
-        for suffix in (".txt", ".txt.xz"):
-            path = self.root / f"{flavour}.{split}{suffix}"
-            if path.exists():
-                return path
-        raise CorpusError(
-            f"{flavour}.{split}.txt is missing in {self.root}.",
-            hint="Every flavour needs both a train and a valid file; put about 1 % of its documents into valid.",
-        )
+    @property
+    def flavours(self) -> tuple[str, ...]:
+        """The kinds of text, by name."""
+        return tuple(sorted(flavour for flavour, split in self.files if split == "train"))
 
     def documents(self, flavour: str, split: str) -> Iterator[str]:
-        """Yield the stripped, non-empty documents of one flavour (``split``: ``train`` or ``valid``)."""
-        path = self._file(flavour, split)
-        raw = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-        for document in raw.decode("utf-8").split(SEPARATOR):
-            if text := document.strip():
-                yield text
+        """Yield the documents of one flavour, without surrounding space; empty ones are left out.
+
+        Raises:
+            CorpusError: the file cannot be read, is not UTF-8 text, or holds no document.
+        """
+        path = self.files[flavour, split]
+        hint = "Mend the file, or take its flavour out of the folder."
+        try:
+            raw = path.read_bytes()
+            text = (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"{path.name} is not UTF-8 text: see byte {error.start}.", hint=hint) from error
+        except (OSError, lzma.LZMAError) as error:
+            raise CorpusError(f"{path.name} cannot be read: {error.args[-1]}.", hint=hint) from error
+        found = [document.strip() for document in text.split(SEPARATOR)]
+        if not any(found):
+            raise CorpusError(f"{path.name} holds no document.", hint=hint)
+        yield from filter(None, found)
 
     def fingerprint(self) -> str:
         """A short hash of the file names and sizes, recorded in every model card."""
@@ -75,85 +88,88 @@ class Corpus:
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
 
-def encode_documents(
-    corpus: Corpus, flavour: str, split: str, tokenizer: Tokenizer, end: int, cache: Path
-) -> tuple[np.ndarray, np.ndarray]:
-    """Encode one flavour once and cache it.
+Documents = tuple[np.ndarray, np.ndarray]
+"""Encoded documents of one flavour: tokens ``[N]`` uint16, and where each document starts, ``[documents]`` int64. Each
+starts with the end-of-text id, so a document read from its start looks as a prompt does when decoding."""
 
-    Returns:
-        ``(tokens [N] uint16, starts [documents] int64)``; every document begins at ``starts[i]`` with the separator
-        id ``end``, so a document read from its start looks like a prompt does at inference.
-    """
-    key = hashlib.sha256((tokenizer.to_str() + corpus.fingerprint()).encode()).hexdigest()[:12]
-    path = cache / f"{flavour}.{split}.{key}.npz"
-    if path.exists():
-        stored = np.load(path)
-        return stored["tokens"], stored["starts"]
-    pieces: list[np.ndarray] = []
-    texts = list(corpus.documents(flavour, split))
-    if not texts:
-        raise CorpusError(f"{flavour}.{split} holds no document.", hint="Remove the flavour or add text to it.")
-    for first in tqdm(range(0, len(texts), 512), desc=f"encoding {flavour}.{split}", unit="×512 documents"):
-        for encoded in tokenizer.encode_batch(texts[first : first + 512], add_special_tokens=False):
-            pieces.append(np.asarray([end, *encoded.ids], dtype=np.uint16))
-    tokens = np.concatenate(pieces)
-    starts = np.cumsum([0, *(len(p) for p in pieces[:-1])])
-    cache.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")  # renamed when it is whole: an interrupt leaves no half file
+
+@dataclass(frozen=True, slots=True)
+class EncodedCorpus:
+    """A corpus in the ids of one tokenizer; encoded once, then kept in the folder ``cache``."""
+
+    corpus: Corpus
+    tokenizer: PreTrainedTokenizerFast
+    cache: Path
+
+    @property
+    def end(self) -> int:
+        """The end-of-text id, which separates documents."""
+        return int(self.tokenizer.eos_token_id)
+
+    @property
+    def mask(self) -> int:
+        """The mask id, which no text holds."""
+        return int(self.tokenizer.mask_token_id)
+
+    def split(self, name: str) -> dict[str, Documents]:
+        """``train`` or ``valid``, by flavour.
+
+        Raises:
+            CorpusError: a file cannot be read, or holds no document.
+        """
+        return {flavour: self._encode(flavour, name) for flavour in self.corpus.flavours}
+
+    def held_out(self) -> dict[str, np.ndarray]:
+        """The tokens ``[N]`` of the valid split, by flavour."""
+        return {flavour: tokens for flavour, (tokens, _) in self.split("valid").items()}
+
+    def _encode(self, flavour: str, split: str) -> Documents:
+        coder = self.tokenizer.backend_tokenizer
+        key = hashlib.sha256((coder.to_str() + self.corpus.fingerprint()).encode()).hexdigest()[:12]
+        path = self.cache / f"{flavour}.{split}.{key}.npz"
+        if path.exists():
+            stored = np.load(path)
+            return stored["tokens"], stored["starts"]
+        texts = list(self.corpus.documents(flavour, split))
+        pieces: list[np.ndarray] = []
+        for first in tqdm(range(0, len(texts), 512), desc=f"encoding {flavour}.{split}", unit="×512 documents"):
+            for encoded in coder.encode_batch(texts[first : first + 512], add_special_tokens=False):
+                pieces.append(np.asarray([self.end, *encoded.ids], dtype=np.uint16))
+        tokens = np.concatenate(pieces)
+        starts = np.cumsum([0, *(len(p) for p in pieces[:-1])])
+        save_arrays(path, tokens=tokens, starts=starts)
+        return tokens, starts
+
+
+def save_arrays(path: Path, **arrays: np.ndarray) -> None:
+    """Write an ``.npz`` file under another name, then rename it: an interrupt never leaves half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
-        np.savez(file, tokens=tokens, starts=starts)
+        np.savez(file, allow_pickle=False, **arrays)
     partial.replace(path)
-    return tokens, starts
 
 
-def encode_split(
-    corpus: Corpus, split: str, tokenizer: Tokenizer, end: int, cache: Path
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """:func:`encode_documents` for all flavours: name -> ``(tokens, starts)``."""
-    return {name: encode_documents(corpus, name, split, tokenizer, end, cache) for name in corpus.flavours}
+def batches(documents: dict[str, Documents], seed: int, *, rows: int, length: int) -> Iterator[np.ndarray]:
+    """Endless batches ``[rows, length]`` int64; the n-th depends on the seed and n only.
+
+    A flavour's documents are shuffled anew every epoch and packed end to end. Its weight is the root of its size: small
+    flavours are seen more often than by size alone.
+    """
+    streams = {name: _packed(found, (seed, index), length) for index, (name, found) in enumerate(documents.items())}
+    roots = np.array([len(documents[name][0]) ** 0.5 for name in sorted(documents)])
+    rng = np.random.default_rng([seed, 0x5EED])
+    while True:
+        chosen = rng.choice(sorted(documents), size=rows, p=roots / roots.sum())
+        yield np.stack([next(streams[name]) for name in chosen]).astype(np.int64)
 
 
-class Stream:
-    """An endless, seeded stream of token rows from one flavour: documents reshuffled every epoch, packed end to end."""
-
-    def __init__(self, tokens: np.ndarray, starts: np.ndarray, seed: Sequence[int]) -> None:
-        self._documents = np.split(tokens, starts[1:])
-        self._seed = tuple(seed)
-        self._epoch = -1
-        self._packed = np.empty(0, dtype=np.uint16)
-        self._position = 0
-
-    def _turn(self) -> None:
-        self._epoch += 1
-        order = np.random.default_rng([*self._seed, self._epoch]).permutation(len(self._documents))
-        self._packed = np.concatenate([self._packed[self._position :], *(self._documents[i] for i in order)])
-        self._position = 0
-
-    def row(self, length: int) -> np.ndarray:
-        """The next ``length`` tokens, ``[length]`` uint16."""
-        while self._position + length > len(self._packed):
-            self._turn()
-        row = self._packed[self._position : self._position + length]
-        self._position += length
-        return row
-
-
-class Mixture:
-    """Batches whose rows are drawn from several flavours by fixed weights; the n-th batch depends on (seed, n) only."""
-
-    def __init__(self, streams: dict[str, Stream], weights: dict[str, float], seed: int) -> None:
-        self._names = sorted(streams)
-        self._streams = streams
-        total = sum(weights[n] for n in self._names)
-        self._weights = [weights[n] / total for n in self._names]
-        self._rng = np.random.default_rng([seed, 0x5EED])
-
-    def batch(self, rows: int, length: int) -> np.ndarray:
-        """``[rows, length]`` int64."""
-        chosen = self._rng.choice(self._names, size=rows, p=self._weights)
-        return np.stack([self._streams[name].row(length) for name in chosen]).astype(np.int64)
-
-
-def balanced_weights(sizes: dict[str, int]) -> dict[str, float]:
-    """Weight each flavour by the square root of its size: small flavours are seen more often than by size alone."""
-    return {name: size**0.5 for name, size in sizes.items()}
+def _packed(documents: Documents, seed: tuple[int, int], length: int) -> Iterator[np.ndarray]:
+    tokens, starts = documents
+    pieces, left = np.split(tokens, starts[1:]), tokens[:0]
+    for epoch in itertools.count():
+        order = np.random.default_rng([*seed, epoch]).permutation(len(pieces))
+        packed = np.concatenate([left, *(pieces[i] for i in order)])
+        end = len(packed) // length * length
+        yield from packed[:end].reshape(-1, length)
+        left = packed[end:]

@@ -1,44 +1,77 @@
-"""The evaluation curve of a run: read from its ``metrics.jsonl``, drawn as it grows, kept beside the weights.
+"""Reads the log of a training run: its totals, its scores, and its evaluation curve, which it draws as ``curve.svg``.
 
-``python -m specdiff_core.train.curve RUN… --into FOLDER`` adds it to weights that were exported without it.
-Knows logs and files; needs no torch.
+A run has one or more phases; each keeps a ``metrics.jsonl`` in a folder of its own. Needs no torch.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
+import io
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from specdiff_core.schema.figure import Axis, Line, draw, round_ticks
-from specdiff_core.schema.errors import SpecDiffError, WeightsError
-from specdiff_core.schema.history import HISTORY, Curve, read_history, rounds_of, write_history
+from specdiff_core.schema.errors import WeightsError
+from specdiff_core.schema.history import HISTORY, Curve, read_history, simulated_tau, write_history
+
+METRICS = "metrics.jsonl"
 
 MOST = 40
-"""Points that are kept at most: the first, the last, and some between."""
+"""A curve keeps at most this many points: the first, the last, and some between."""
 
 
-def curve_of(*phases: Path) -> Curve:
-    """Steps done and mean scores at each evaluation of a run's phases; a phase counts on from the one before.
+def read_metrics(phase: Path) -> Iterator[dict[str, Any]]:
+    """The events in a phase's log, in order; a line that was cut off in the middle is left out."""
+    path = phase / METRICS
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue
 
-    Where a step was evaluated twice (a resumed run, or weights that were averaged at the end) the last one holds.
+
+def totals(phases: Sequence[Path]) -> tuple[int, int, float]:
+    """Steps, tokens and seconds of all phases together.
+
+    Only what the last checkpoint holds counts: steps after it were lost if the run was cut off.
+    """
+    steps = tokens = seconds = 0
+    for phase in phases:
+        last = saved = {"step": 0, "tokens": 0, "seconds": 0}
+        for event in read_metrics(phase):
+            last = event if event["kind"] == "TrainStep" else last
+            saved = last if event["kind"] == "Saved" else saved
+        steps, tokens, seconds = steps + saved["step"], tokens + saved["tokens"], seconds + saved["seconds"]
+    return steps, tokens, seconds
+
+
+def last_scores(phases: Sequence[Path], prefix: str) -> dict[str, float]:
+    """The scores of a run's last evaluation whose names begin with ``prefix``, by the rest of their names."""
+    found: dict[str, float] = {}
+    for phase in phases:
+        for event in read_metrics(phase):
+            scores = event["scores"] if event["kind"] == "EvalStep" else {}
+            found = {k.removeprefix(prefix): v for k, v in scores.items() if k.startswith(prefix)} or found
+    return found
+
+
+def curve_of(phases: Sequence[Path]) -> Curve:
+    """Steps done and mean scores at every evaluation; the steps of a phase count on from the phase before.
+
+    Where a step was evaluated twice (a resumed run, or weights that were averaged at the end) the last result holds.
     """
     found: dict[int, dict[str, float]] = {}
     before = 0
     for phase in phases:
         last = 0
-        log = phase / "metrics.jsonl"
-        for text in log.read_text(encoding="utf-8").splitlines() if log.is_file() else ():
-            line = json.loads(text)
-            if line["kind"] == "TrainStep":
-                last = line["step"]
-            elif line["kind"] == "EvalStep":
-                scores = {name: round(value, 4) for name, value in line["scores"].items() if name.endswith("mean")}
-                if scores:
-                    found[before + line["step"]] = scores
+        for event in read_metrics(phase):
+            if event["kind"] == "TrainStep":
+                last = event["step"]
+            elif event["kind"] == "EvalStep":
+                means = {name: round(value, 4) for name, value in event["scores"].items() if name.endswith("mean")}
+                if means:
+                    found[before + event["step"]] = means
         before += last
     points = sorted(found.items())
     if len(points) > MOST:
@@ -46,78 +79,70 @@ def curve_of(*phases: Path) -> Curve:
     return tuple(points)
 
 
-def picture(curve: Curve, name: str) -> str:
-    """The curve as SVG text: τ where it was measured, else the first score; empty before the first evaluation."""
-    points = rounds_of(curve)
-    score = "τ, tokens per round"
-    if not points and curve:
+def draw_curve(curve: Curve, name: str) -> str:
+    """A curve of at least one evaluation as SVG text, always the same: τ where it was measured, else the first score.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    points, score = simulated_tau(curve), "τ, tokens per round"
+    if not points:
         score = next(iter(curve[-1][1]))
         points = [(step, scores[score]) for step, scores in curve if score in scores]
-    if not points:
-        return ""
-    values = [value for _, value in points]
-    steps = round_ticks(0, points[-1][0])
-    label = f"{values[-1]:.2f}"
-    return draw(
-        [Line(label=label, points=points, strong=True)],
-        title=f"{name}: {score} on held-out prompts",
-        about=f"From {values[0]:.2f} to {label} in {points[-1][0]:,} steps.",
-        x=Axis(title="optimiser steps", ticks=steps),
-        y=Axis(title=f"{name}: {score} (held-out prompts, mean)", ticks=round_ticks(min(values), max(values))),
-        width=520,
-        height=320,
-        right=52,
-        alone=True,
-    )
+    steps, values = zip(*points, strict=True)
+    with rc_context({"svg.hashsalt": "specdiff", "svg.fonttype": "none"}):
+        figure = Figure(figsize=(6.0, 3.6), layout="constrained")
+        axes = figure.subplots()
+        axes.plot(steps, values, marker="o", markersize=4)
+        axes.annotate(f"{values[-1]:.2f}", points[-1], xytext=(6, 0), textcoords="offset points", va="center")
+        axes.set_title(f"{name}: {score} (mean over held-out prompts)", fontsize="medium")
+        axes.set_xlabel("optimiser steps")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.margins(x=0.08)
+        axes.grid(alpha=0.3)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    return text.getvalue()
 
 
 def redraw(run: Path, phases: Sequence[Path], name: str) -> Path | None:
-    """Replace ``curve.svg`` in a run's folder; None before its first evaluation."""
-    text = picture(curve_of(*phases), name)
-    if not text:
+    """Replace ``curve.svg`` in a run's folder; None before the first evaluation.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    curve = curve_of(phases)
+    if not curve:
         return None
     path = run / "curve.svg"
     partial = path.with_suffix(".partial")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_text(draw_curve(curve, name), encoding="utf-8")
     partial.replace(path)
     return path
 
 
-def attach(phases: Sequence[Path], folder: Path) -> int:
-    """Give a run told in a model's folder its curve: the last one of as many steps; returns the number of points.
+def attach_curve(phases: Sequence[Path], folder: Path) -> int:
+    """Add the curve of a run to the history in a model's folder, which was exported without it.
+
+    It goes to the last run in the history that has as many steps. Returns the number of points.
 
     Raises:
-        WeightsError: no run told there has as many steps as these logs.
+        WeightsError: no run in the history has as many steps as these logs.
     """
     runs = list(read_history(folder / HISTORY))
-    curve = curve_of(*phases)
+    curve = curve_of(phases)
     end = curve[-1][0] if curve else 0
     found = [index for index, run in enumerate(runs) if run.steps == end]
     if not found:
-        told = ", ".join(str(run.steps) for run in runs) or "none"
+        known = ", ".join(str(run.steps) for run in runs) or "none"
         raise WeightsError(
-            f"These logs end at step {end}; the runs told in {folder / HISTORY} have other numbers of steps: {told}.",
+            f"These logs end at step {end}; the runs in {folder / HISTORY} have other numbers of steps: {known}.",
             hint="Give every phase of one run behind these weights, in order.",
         )
     runs[found[-1]] = dataclasses.replace(runs[found[-1]], curve=curve)
     write_history(folder / HISTORY, runs)
     return len(curve)
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    """The command of the module's docstring; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m specdiff_core.train.curve", description=main.__doc__)
-    parser.add_argument("phases", nargs="+", type=Path, metavar="RUN", help="folders that hold a metrics.jsonl")
-    parser.add_argument("--into", type=Path, required=True, metavar="FOLDER", help="the exported weights")
-    args = parser.parse_args(words)
-    try:
-        points = attach(args.phases, args.into)
-    except SpecDiffError as error:
-        sys.stderr.write(f"{error} {error.hint}\n")
-        return 2
-    sys.stdout.write(f"{args.into / HISTORY}: a curve of {points} points\n")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,6 +1,6 @@
-"""The one training loop: takes a task, yields what happened. It knows optimisers and checkpoints, no model by name.
+"""The training loop: takes a task, does the steps, and yields what happened.
 
-Everything it yields is also written to ``metrics.jsonl`` in the run folder, so that a run can be charted later.
+Everything it yields is also written to ``metrics.jsonl`` in the run's folder, from which the curve is drawn.
 """
 
 from __future__ import annotations
@@ -8,44 +8,32 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.train.curve import METRICS
+
+if TYPE_CHECKING:
+    from specdiff_core.train.jobs import ModelSettings
 
 MATRIX_LR, OTHER_LR = 0.02, 3e-3
 """Usual peak learning rates: Muon's, for hidden matrices; AdamW's, for embeddings, heads, norms."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How long and how fast to train. Learning rates follow warm-up, constant, linear decay to zero."""
-
-    steps: int
-    run: Path
-    matrix_lr: float = MATRIX_LR
-    other_lr: float = OTHER_LR
-    warmup: int = 50
-    decay_from: float = 0.5  # fraction of the steps after which the rates fall
-    clip: float = 1.0
-    eval_every: int = 200
-    save_every: int = 100
-    resume: bool = False
-    score_first: bool = (
-        False  # evaluate before the first step too: a run that begins with weights says how good they are
-    )
-    average: float = 0.0  # at the end, the share of the weights that the run began with (arXiv 2109.01903, eq. 1)
+Inputs = ParamSpec("Inputs")
+Output = TypeVar("Output")
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainStep:
     step: int
-    loss: float  # of the task: nats per token, where it says nothing else
+    loss: float  # in nats per token, unless the task says otherwise
     rate: float  # fraction of the peak learning rates
     tokens: int  # seen so far
     tokens_per_second: float
@@ -69,9 +57,11 @@ TrainEvent = TrainStep | EvalStep | Saved
 
 
 class Task(Protocol):
-    """What a model must offer to be trained by :func:`train`."""
+    """What :func:`train` needs: a model, a loss for each step, and scores."""
 
-    tokens_per_step: int
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens that a step's loss is computed from."""
 
     @property
     def model(self) -> nn.Module:
@@ -81,20 +71,41 @@ class Task(Protocol):
         """Draw the next batch and return its scalar loss (nats per token)."""
 
     def skip(self) -> None:
-        """Draw the next batch and drop it: a resumed run goes on with the data it has not seen."""
+        """Draw the next batch and drop it, so that a resumed run continues with unseen data."""
 
     def evaluate(self) -> dict[str, float]:
-        """Scores on held-out text."""
+        """Scores on held-out text, named ``score/flavour``, with a mean of each (:func:`with_means`)."""
 
 
-def rate_at(step: int, plan: Plan) -> float:
+def with_means(scores: dict[str, float]) -> dict[str, float]:
+    """The scores, and for each kind its plain mean over flavours: ``tau8/math``, … -> also ``tau8/mean``."""
+    kinds: dict[str, list[float]] = {}
+    for name, value in scores.items():
+        kind, slash, _ = name.rpartition("/")
+        kinds.setdefault(kind + slash, []).append(value)
+    return {**scores, **{f"{kind}mean": sum(values) / len(values) for kind, values in kinds.items()}}
+
+
+def frozen(model: Network) -> Network:
+    """``model`` in evaluation mode, its parameters without gradients."""
+    model.train(False)
+    model.requires_grad_(False)
+    return model
+
+
+def compiled(function: Callable[Inputs, Output], wanted: bool) -> Callable[Inputs, Output]:
+    """``function``, compiled for inputs whose shapes never change if that is ``wanted``."""
+    return torch.compile(function, dynamic=False) if wanted else function
+
+
+def rate_at(step: int, settings: ModelSettings) -> float:
     """Learning-rate factor in [0, 1] at ``step``: linear warm-up, constant, linear decay over the last part."""
-    begin = plan.decay_from * plan.steps
-    decay = min(1.0, (plan.steps - step) / max(1.0, plan.steps - begin))
-    return max(0.0, min(1.0, (step + 1) / max(1, plan.warmup), decay))
+    begin = settings.decay_from * settings.steps
+    decay = min(1.0, (settings.steps - step) / max(1.0, settings.steps - begin))
+    return max(0.0, min(1.0, (step + 1) / settings.warmup, decay))
 
 
-def build_optimizers(model: nn.Module, plan: Plan) -> list[torch.optim.Optimizer]:
+def build_optimizers(model: nn.Module, rate: float) -> list[torch.optim.Optimizer]:
     """Muon for the 2-D matrices between embedding and head, AdamW for everything else.
 
     Raises:
@@ -105,33 +116,44 @@ def build_optimizers(model: nn.Module, plan: Plan) -> list[torch.optim.Optimizer
             f"Training needs torch 2.9 or newer; this is {torch.__version__}.",
             hint="Install a newer torch. Decoding and the page work with torch 2.8.",
         )
-    matrices, others = [], []
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        outer = "embed" in name or "head" in name or "output_layer" in name
-        (others if outer or parameter.ndim != 2 else matrices).append(parameter)
+        if parameter.requires_grad:
+            outer = "embed" in name or "head" in name or "output_layer" in name
+            (others if outer or parameter.ndim != 2 else matrices).append(parameter)
     return [
-        torch.optim.Muon(matrices, lr=plan.matrix_lr, weight_decay=0.01, momentum=0.95, nesterov=True),
-        torch.optim.AdamW(others, lr=plan.other_lr, betas=(0.9, 0.95), weight_decay=0.0),
+        torch.optim.Muon(matrices, lr=MATRIX_LR * rate, weight_decay=0.01, momentum=0.95, nesterov=True),
+        torch.optim.AdamW(others, lr=OTHER_LR * rate, betas=(0.9, 0.95), weight_decay=0.0),
     ]
 
 
-def train(task: Task, plan: Plan) -> Iterator[TrainEvent]:
-    """Run ``plan.steps`` optimiser steps of ``task``.
+def train(task: Task, settings: ModelSettings, run: Path) -> Iterator[TrainEvent]:
+    """Run ``settings.steps`` optimiser steps of ``task``, with checkpoints and a log in the folder ``run``.
 
     Yields:
-        a :class:`TrainStep` per step, an :class:`EvalStep` every ``eval_every`` steps and at the end (and before the
-        first, where the plan asks for it), and a :class:`Saved` whenever ``checkpoint.pt`` was replaced (written beside
-        it and renamed, never half a file).
+        a :class:`TrainStep` per step; an :class:`EvalStep` every ``eval_every`` steps and at the end, and where the run
+        begins with trained weights, before the first step too; a :class:`Saved` whenever ``checkpoint.pt`` was replaced
+        (written under another name and renamed, so never half a file).
+
+    Raises:
+        SpecDiffError: the loss became NaN.
     """
-    plan.run.mkdir(parents=True, exist_ok=True)
-    checkpoint = plan.run / "checkpoint.pt"
-    optimizers = build_optimizers(task.model, plan)
+    run.mkdir(parents=True, exist_ok=True)
+    with (run / METRICS).open("a", encoding="utf-8") as log:
+        for event in _steps(task, settings, run / "checkpoint.pt"):
+            log.write(json.dumps({"kind": type(event).__name__, **dataclasses.asdict(event)}) + "\n")
+            log.flush()
+            yield event
+
+
+def _steps(task: Task, settings: ModelSettings, checkpoint: Path) -> Iterator[TrainEvent]:
+    optimizers = build_optimizers(task.model, settings.rate)
+    peaks = [group["lr"] for optimizer in optimizers for group in optimizer.param_groups]
     parameters = [p for p in task.model.parameters() if p.requires_grad]
-    begun = [p.detach().clone() for p in parameters] if plan.average else []
-    start, seconds, tokens = 0, 0.0, 0
-    if plan.resume and checkpoint.exists():
+    first_weights = [p.detach().clone() for p in parameters] if settings.average else []
+    start, seconds, tokens, total = 0, 0.0, 0, settings.steps
+    if settings.resume and checkpoint.exists():
         state = torch.load(checkpoint, map_location="cpu", weights_only=True)
         task.model.load_state_dict(state["model"])
         for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
@@ -139,73 +161,48 @@ def train(task: Task, plan: Plan) -> Iterator[TrainEvent]:
         start, seconds, tokens = state["step"], state["seconds"], state["tokens"]
         for _ in range(start):
             task.skip()
-    peaks = [[group["lr"] for group in o.param_groups] for o in build_optimizers(task.model, plan)]
 
-    def save(step: int) -> Saved:
-        partial = checkpoint.with_suffix(".partial")
-        state = {
-            "model": task.model.state_dict(),
-            "optimizers": [o.state_dict() for o in optimizers],
-            "step": step,
-            "seconds": seconds,
-            "tokens": tokens,
-        }
-        torch.save(state, partial)
-        partial.replace(checkpoint)
-        return Saved(step=step, path=str(checkpoint))
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
 
-    with (plan.run / "metrics.jsonl").open("a") as log:
+    def evaluate(step: int) -> EvalStep:
+        task.model.eval()
+        with torch.no_grad():
+            return EvalStep(step=step, scores=task.evaluate(), seconds=seconds)
 
-        def record(event: TrainEvent) -> TrainEvent:
-            log.write(json.dumps({"kind": type(event).__name__, **dataclasses.asdict(event)}) + "\n")
-            log.flush()
-            return event
-
-        if plan.score_first and not start:
-            task.model.eval()
-            with torch.no_grad():
-                yield record(EvalStep(step=0, scores=task.evaluate(), seconds=0.0))
-        for step in range(start, plan.steps):
-            began = time.perf_counter()
-            rate = rate_at(step, plan)
-            for optimizer, groups in zip(optimizers, peaks, strict=True):
-                for group, peak in zip(optimizer.param_groups, groups, strict=True):
-                    group["lr"] = peak * rate
-            task.model.train()
-            loss = task.loss()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(parameters, plan.clip)
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=False)
-            value = float(loss.detach())
-            if value != value:
-                raise SpecDiffError(
-                    f"The loss became NaN at step {step}.",
-                    hint="Begin again with a longer --warmup; --start DIR begins with weights that are good.",
-                )
-            took = time.perf_counter() - began
-            seconds += took
-            tokens += task.tokens_per_step
-            yield record(
-                TrainStep(
-                    step=step + 1,
-                    loss=value,
-                    rate=rate,
-                    tokens=tokens,
-                    tokens_per_second=task.tokens_per_step / took,
-                    seconds=seconds,
-                )
+    if settings.start is not None and not start:
+        yield evaluate(0)
+    for step in range(start, total):
+        began = time.perf_counter()
+        rate = rate_at(step, settings)
+        for group, peak in zip(groups, peaks, strict=True):
+            group["lr"] = peak * rate
+        task.model.train()
+        loss = task.loss()
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(parameters, settings.clip)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+        value = float(loss.detach())
+        if value != value:
+            raise SpecDiffError(
+                f"The loss became NaN at step {step}.",
+                hint="Begin again with a longer --warmup; --start DIR begins with weights that are good.",
             )
-            if (step + 1) % plan.save_every == 0 or step + 1 == plan.steps:
-                yield record(save(step + 1))
-            if (step + 1) % plan.eval_every == 0 or step + 1 == plan.steps:
-                task.model.eval()
-                with torch.no_grad():
-                    yield record(EvalStep(step=step + 1, scores=task.evaluate(), seconds=seconds))
-        if plan.average:  # behind the last checkpoint: a longer run goes on from what was trained
-            task.model.eval()
-            with torch.no_grad():
-                for parameter, first in zip(parameters, begun, strict=True):
-                    parameter.lerp_(first, plan.average)
-                yield record(EvalStep(step=plan.steps, scores=task.evaluate(), seconds=seconds))
+        took, done = time.perf_counter() - began, step + 1
+        seconds, tokens = seconds + took, tokens + task.tokens_per_step
+        speed = task.tokens_per_step / took
+        yield TrainStep(step=done, loss=value, rate=rate, tokens=tokens, tokens_per_second=speed, seconds=seconds)
+        if done % settings.save_every == 0 or done == total:
+            state = {"model": task.model.state_dict(), "optimizers": [o.state_dict() for o in optimizers]}
+            partial = checkpoint.with_suffix(".partial")
+            torch.save({**state, "step": done, "seconds": seconds, "tokens": tokens}, partial)
+            partial.replace(checkpoint)
+            yield Saved(step=done, path=str(checkpoint))
+        if done % settings.eval_every == 0 or done == total:
+            yield evaluate(done)
+    if settings.average:  # after the last checkpoint: a longer run continues from the weights that were trained
+        with torch.no_grad():
+            for parameter, first in zip(parameters, first_weights, strict=True):
+                parameter.lerp_(first, settings.average)
+        yield evaluate(total)

@@ -1,58 +1,131 @@
-"""Trains the independent masked-diffusion drafter: first as a denoiser of text (SUBS), then to draft for its target.
+"""``train mdlm``: the independent masked-diffusion drafter; it learns to denoise text, then to draft for its target.
 
-Knows the new network and the order of its two tasks; decoding and the page are far away. σ = 0 makes the network's
-condition constant, so its modulation is trained through the biases alone and ``sigma_map`` stays as initialised.
+Decoding keeps σ = 0, which makes the network's condition constant; so its modulation is trained through the biases
+alone, and ``sigma_map`` stays as initialised.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-
-from specdiff_core.models.mdlm import Mdlm, save_mdlm
-from specdiff_core.models.mdlm_config import MdlmConfig
-from specdiff_core.train.corpus import Corpus
-from specdiff_core.train.loop import Plan, TrainEvent, train
-from specdiff_core.train.mdlm_tasks import DraftTask, SubsTask
+from specdiff_core.train.cards import Words
+from specdiff_core.train.causal_target import heads_of
+from specdiff_core.train.jobs import DrafterJob, DrafterSettings, fraction, option
 
 if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import LlamaForCausalLM
+
+    from specdiff_core.models.mdlm import Mdlm
+    from specdiff_core.train.loop import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class MdlmSettings(DrafterSettings):
+    whole: float = fraction(0.5, "fraction of the windows that are fully masked, as with T = 1")
+    streak: float = option(0.0, "weight of streak distillation, on whole windows (arXiv 2511.00606)", low=0)
+    layers: int = option(4, "layers of a new drafter", low=1)
+    width: int = option(256, "width of a new drafter", low=1)
+    length: int = option(256, "tokens per row that the target reads", low=32)
+    parts: int = option(100, "not used: commands on older cards name it", hidden=True)
+
+    subs_fraction: float = 0.12  # of the steps that go to denoising text, for a new drafter
+
+    @property
+    def rows(self) -> int:
+        """That the target reads per step; many windows are cut from each."""
+        return 8
+
+
+class MdlmJob(DrafterJob[MdlmSettings]):
+    """Two phases, each a run of its own in ``subs`` and ``draft``; a trained drafter goes straight to drafting."""
+
+    name, settings_type = "mdlm", MdlmSettings
+    about = "Train the independent masked-diffusion drafter (SpecDiff; with --streak, SpecDiff-2)."
+    plain_words = Words(
+        kind="mdlm",
+        summary="A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for its target as in SpecDiff "
+        "(arXiv 2408.05636): trained with the SUBS objective, then on windows of masks with the target's own "
+        "distribution as labels, many of them in text that the target wrote. Format of `kuleshov-group/mdlm-owt`.",
+        scores="tokens_per_round/",
+        setting="γ = 8, T = 1",
+    )
+    streak_words = plain_words._replace(
+        kind="mdlm_streak",
+        summary="The masked discrete diffusion drafter aligned with its target by streak-distillation (SpecDiff-2, "
+        "arXiv 2511.00606): fully masked windows of text that the target wrote, weighted by the probability that all "
+        "tokens to the left are accepted. Format of `kuleshov-group/mdlm-owt`.",
+    )
+    model: Mdlm
+
+    def begin(self) -> Mdlm:
+        from specdiff_core.models.mdlm import load_mdlm
+
+        settings = self.settings
+        if settings.start:
+            return freeze_constants(load_mdlm(settings.start).float())
+        vocabulary, mask = len(self.data.tokenizer), self.data.mask
+        return new_mdlm(vocabulary, mask, layers=settings.layers, width=settings.width, target=self.target)
+
+    @property
+    def subs_steps(self) -> int:
+        """Steps of the first phase."""
+        return 0 if self.settings.start else round(self.settings.steps * self.settings.subs_fraction)
+
+    @property
+    def phases(self) -> tuple[Path, ...]:
+        both = (self.run_folder / "subs", self.run_folder / "draft")
+        return both if self.subs_steps else both[1:]
+
+    @property
+    def words(self) -> Words:
+        return self.streak_words if self.settings.streak else self.plain_words
+
+    def events(self) -> Iterator[Any]:
+        from specdiff_core.train.loop import train
+        from specdiff_core.train.mdlm_task import SubsTask
+
+        settings, first = self.settings, self.subs_steps
+        drafting = self.task()  # made first: a text that is too short is reported before the long first phase
+        if first:
+            subs = SubsTask(self.model, self.data, settings)
+            yield from train(subs, dataclasses.replace(settings, steps=first, decay_from=1.0), self.phases[0])
+        yield from train(drafting, dataclasses.replace(settings, steps=settings.steps - first), self.phases[-1])
+
+    def task(self) -> Task:
+        from specdiff_core.train.mdlm_task import DraftTask
+
+        return DraftTask(self.model, self.target, self.data, self.settings, written=self.written)
+
+    def export(self) -> None:
+        from specdiff_core.models.mdlm import save_mdlm
+
+        save_mdlm(self.model, self.out)
 
 
 def new_mdlm(
     vocab_size: int,
     mask_id: int,
     *,
-    blocks: int = 4,
+    layers: int = 4,
     width: int = 256,
     context: int = 64,
     cond_dim: int = 32,
     target: LlamaForCausalLM | None = None,
 ) -> Mdlm:
-    """An untrained drafter; every block starts as the identity, with open gates.
+    """An untrained drafter; every block starts as the identity, with open gates. If ``target`` is as wide, the drafter
+    starts with its embedding and its head (with the final norm's weight)."""
+    import torch
 
-    Args:
-        target: where its width is ``width`` too, its embedding and its head (with the final norm's weight) are the
-            starting point of the drafter's own.
-    """
-    model = Mdlm(
-        MdlmConfig(
-            vocab_size=vocab_size,
-            model_length=context,
-            hidden_dim=width,
-            cond_dim=cond_dim,
-            n_blocks=blocks,
-            n_heads=max(1, width // 64),
-            dropout=0.0,
-            mask_token_id=mask_id,
-        )
-    )
-    body = model.backbone
+    from specdiff_core.models.mdlm import Mdlm, MdlmConfig
+
+    sizes: Any = {"hidden_dim": width, "cond_dim": cond_dim, "n_blocks": layers, "n_heads": heads_of(width)}
+    config = MdlmConfig(vocab_size=vocab_size, model_length=context, **sizes, dropout=0.0, mask_token_id=mask_id)
+    model = Mdlm(config)
+    body: Any = model.backbone  # the layers of a ModuleList have no type
     with torch.no_grad():
         for block in body.blocks:
             for zeroed in (block.attn_out.weight, block.mlp[2].weight, block.mlp[2].bias):
@@ -67,7 +140,7 @@ def new_mdlm(
         if target is not None and target.config.hidden_size == width:
             body.vocab_embed.embedding.copy_(target.get_input_embeddings().weight)
             body.vocab_embed.embedding[mask_id].normal_(std=0.02)  # a masked slot must not begin by predicting itself
-            body.output_layer.linear.weight.copy_(target.get_output_embeddings().weight * target.model.norm.weight)
+            body.output_layer.linear.weight.copy_(target.lm_head.weight * target.model.norm.weight)
     return freeze_constants(model)
 
 
@@ -75,62 +148,8 @@ def freeze_constants(model: Mdlm) -> Mdlm:
     """Leave only the biases of the modulation trainable (see the module docstring)."""
     model.requires_grad_(True)
     model.backbone.sigma_map.requires_grad_(False)
-    for layer in (*model.backbone.blocks, model.backbone.output_layer):
-        layer.adaLN_modulation.weight.requires_grad_(False)
+    layers = model.backbone
+    modulations = [*(block.adaLN_modulation for block in layers.blocks), layers.output_layer.adaLN_modulation]
+    for modulation in modulations:
+        modulation.weight.requires_grad_(False)
     return model
-
-
-def train_mdlm(
-    model: Mdlm,
-    target: LlamaForCausalLM,
-    corpus: Corpus,
-    tokenizer: PreTrainedTokenizerFast,
-    cache: Path,
-    plan: Plan,
-    *,
-    subs_fraction: float = 0.12,
-    written: Sequence[np.ndarray] = (),
-    tokens: int = 4096,
-    rows: int = 8,
-    row_length: int = 256,
-    share: float = 0.5,
-    whole: float = 0.5,
-    streak: float = 0.0,
-    prompts: int = 8,
-    seed: int = 0,
-    compile: bool = True,
-) -> Iterator[TrainEvent]:
-    """Both phases, each a run of :func:`specdiff_core.train.loop.train` in ``plan.run``/``subs`` and ``draft``.
-
-    Args:
-        plan: ``steps`` counts both phases; ``subs_fraction`` of them go to the first, without decay. With
-            ``resume`` a finished first phase is only loaded.
-        written: token arrays that the target wrote; ``share``, ``whole``, ``streak``: see :class:`DraftTask`.
-    """
-    first = round(plan.steps * subs_fraction)
-    if first:
-        subs = SubsTask(model, corpus, tokenizer, cache, tokens=tokens, seed=seed, compile=compile)
-        yield from train(subs, dataclasses.replace(plan, steps=first, run=plan.run / "subs", decay_from=1.0))
-    drafting = DraftTask(
-        model,
-        target,
-        corpus,
-        tokenizer,
-        cache,
-        written=written,
-        tokens=tokens,
-        rows=rows,
-        row_length=row_length,
-        share=share,
-        whole=whole,
-        streak=streak,
-        prompts=prompts,
-        seed=seed,
-        compile=compile,
-    )
-    yield from train(drafting, dataclasses.replace(plan, steps=plan.steps - first, run=plan.run / "draft"))
-
-
-def export(model: Mdlm, out: Path | str) -> Path:
-    """Write the trained drafter in the released format (bf16 shards below 9 MB) and return its folder."""
-    return save_mdlm(model, out)

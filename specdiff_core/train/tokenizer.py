@@ -1,14 +1,39 @@
-"""Trains the byte-level BPE that target and drafters share; knows text, not models."""
+"""``train tokenizer``: the byte-level BPE that the target and its drafters share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from specdiff_core.train.corpus import Corpus
+from specdiff_core.train.jobs import SHIPPED, Job, Settings, option
+
+if TYPE_CHECKING:
+    from specdiff_core.train.corpus import Corpus
 
 END_OF_TEXT = "<|endoftext|>"
 MASK = "<|mask|>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerSettings(Settings):
+    vocabulary: int = option(4096, "entries of the tokenizer; tokens are stored in 16 bits", low=1, high=2**16)
+    out: Path = option(SHIPPED / "tokenizer", "where the result goes")
+
+
+class TokenizerJob(Job[TokenizerSettings]):
+    """One call, without steps."""
+
+    name, settings_type = "tokenizer", TokenizerSettings
+    about = "Train the byte-level BPE that the target and its drafters share."
+    total = 1
+
+    def events(self) -> Iterator[Any]:
+        return iter(())
+
+    def finish(self) -> Path:
+        return train_tokenizer(self.corpus, self.settings.out, vocab_size=self.settings.vocabulary)
 
 
 def train_tokenizer(corpus: Corpus, out: Path, *, vocab_size: int = 4096) -> Path:
@@ -31,13 +56,9 @@ def train_tokenizer(corpus: Corpus, out: Path, *, vocab_size: int = 4096) -> Pat
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=True,
     )
-
-    def texts() -> Iterator[str]:
-        for flavour in corpus.flavours:
-            yield from corpus.documents(flavour, "train")
-
-    tokenizer.train_from_iterator(texts(), trainer)
-    fast = PreTrainedTokenizerFast(
+    texts = (text for flavour in corpus.flavours for text in corpus.documents(flavour, "train"))
+    tokenizer.train_from_iterator(texts, trainer)
+    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # untyped in transformers
         tokenizer_object=tokenizer,
         bos_token=END_OF_TEXT,
         eos_token=END_OF_TEXT,

@@ -1,0 +1,111 @@
+"""The cards of the methods: words, formula, papers, and what training cost, from the history beside the weights."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlencode
+
+from latex2mathml.converter import convert
+
+from app.content.html import element
+from specdiff_core.schema.errors import WeightsError
+from specdiff_core.schema.history import HISTORY, read_history
+from specdiff_core.schema.methods import BASELINE, Formula, Method, Paper, methods_of
+from specdiff_core.schema.pairs import DrafterSpec, find_pair
+from specdiff_core.schema.settings import DecodeConfig
+
+
+def cost(spec: DrafterSpec) -> str:
+    """What the training of a drafter took, from the history beside its weights: all runs, also those of the weights
+    that it began with."""
+    if not spec.source:
+        return "No training: it has no weights." if spec.drafting == "copy" else "No training: nothing drafts."
+    path = Path(spec.source) / HISTORY
+    try:
+        runs = read_history(path)
+    except WeightsError:
+        return f"Not known: the {HISTORY} beside the weights cannot be read."
+    if not runs:
+        return f"Not known: there is no {HISTORY} beside the weights."
+    steps, tokens, seconds = (sum(getattr(run, name) for run in runs) for name in ("steps", "tokens", "seconds"))
+    machines = " and ".join(dict.fromkeys(_machine(run.hardware) for run in runs))
+    count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
+    return f"{steps:,} steps, {tokens / 1e6:.1f} M tokens, {duration(seconds)} in {count} on {machines}."
+
+
+def _machine(hardware: str) -> str:
+    return re.sub(r"^1 threads", "1 thread", hardware.replace("(R)", ""))
+
+
+def duration(seconds: float) -> str:
+    """Minutes below two hours, else hours."""
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+def link(method: Method) -> str:
+    """The address of the Live tab with this method's settings: a share link without a prompt."""
+    base = DecodeConfig()
+    chosen = method.config(base).to_dict()
+    return "?" + urlencode(
+        {name: value for name, value in chosen.items() if name == "drafter" or value != base.to_dict()[name]}
+    )
+
+
+def formula(told: Formula) -> str:
+    """A formula as MathML, with its words where it is not read."""
+    words = element("math", alttext=told.words, aria_label=told.words, display="block")
+    opening = words[: words.index(">") + 1]
+    return re.sub(r"^<math[^>]*>", lambda found: opening, convert(told.latex, display="block"))
+
+
+def card(method: Method, pair: str) -> str:
+    """One method of a pair."""
+    spec = find_pair(pair).drafter(method.drafter)
+    use = element("a", text="Use in Live", href=link(method), class_="sd-use", aria_label=f"Use {method.label} in Live")
+    formulas = element(
+        "figure",
+        *map(formula, method.formulas),
+        element("figcaption", text=method.letters),
+        class_="sd-formula",
+        tabindex="0",
+    )
+    facts = element(
+        "dl",
+        *(element("dt", text="Why it is exact"), element("dd", text=method.exact)),
+        *(element("dt", text="What it cost to train"), element("dd", text=cost(spec))),
+    )
+    return element(
+        "article",
+        element("header", element("h3", text=method.label), *([] if method.name == BASELINE else [use])),
+        element("p", "; ".join(map(_paper, method.papers)), class_="sd-papers"),
+        element("p", text=" ".join(method.sentences)),
+        formulas,
+        facts,
+        class_="sd-lesson sd-method",
+        id=f"method-{method.name}",
+    )
+
+
+def _paper(paper: Paper) -> str:
+    if not paper.arxiv:
+        return element("span", text=paper.title)
+    address = f"https://arxiv.org/abs/{paper.arxiv}"
+    place = element("a", text=f"arXiv {paper.arxiv}", href=address, rel="noreferrer", target="_blank")
+    return element("span", place, text=f"{paper.title}, ")
+
+
+def section(pair: str = "embedded") -> str:
+    """All methods of a pair."""
+    lead = (
+        "Each is a setting of one loop, on the same target. E, tokens per round, is what a drafter can earn; a round’s "
+        "passes are what it costs."
+    )
+    return element(
+        "section",
+        element("h2", text="Methods", id="sd-methods"),
+        element("p", text=lead, class_="sd-lead"),
+        element("div", *(card(method, pair) for method in methods_of(pair)), class_="sd-methods"),
+        class_="sd-chapter",
+        aria_labelledby="sd-methods",
+    )

@@ -1,0 +1,138 @@
+"""Races for programs: the functions behind the API's endpoints and the MCP tools of the same names. Their parameters,
+ranges and choices are those of the settings and the methods themselves."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+
+from app.content.errors import card, new_run_id
+from app.controls import LONGEST_PROMPT
+from app.tabs import live, race
+from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.events import Event
+from specdiff_core.schema.methods import BASELINE, METHODS
+from specdiff_core.schema.pairs import PAIRS, drafter_names
+from specdiff_core.schema.settings import SETTINGS
+from specdiff_core.schema.summary import pair_summary, race_summary
+from specdiff_core.schema.trace import event_to_dict
+
+Results = Callable[[str, dict[str, Any], str], Iterator[dict[str, Any]]]
+"""(prompt, values, tab) to what :func:`app.run.session.results` yields."""
+Summary = Callable[[dict[str, Any]], dict[str, Any]]
+
+RACE = """Race speculative diffusion decoding against vanilla decoding of the same target model, and measure both.
+
+The lanes run one after the other. Returns the text, the measured speed-up, whether the rule is lossless, and for each
+lane: tokens, seconds of decode time, tokens per second, rounds, block efficiency tau, acceptance rate alpha, target
+passes, drafter passes, and how many threads had to wait for a processor. ``quiet`` false means that other programs kept
+the machine so busy that the speed-up cannot be trusted."""
+RACE_METHODS = """Race methods of speculative decoding, and vanilla decoding, on one target model, and measure all.
+
+The lanes run one after the other, vanilla first. Returns for each lane its text, whether it is lossless, whether its
+text is vanilla's, the measured speed-up over vanilla, and the numbers of its run. A lane that cannot run says why under
+``failed``, has no speed-up, and the others go on. ``quiet`` false means that other programs kept the machine so busy
+that the speed-ups cannot be trusted."""
+
+
+def endpoints(results: Results) -> list[Callable[..., Iterator[dict[str, Any]]]]:
+    """``race`` and ``race_methods``."""
+    methods = inspect.Parameter("methods", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=list[str])
+    names = ", ".join(method.name for method in METHODS if method.name != BASELINE)
+    about = f"{race.FEWEST} to {race.MOST} of {names}; vanilla always runs, first."
+    shared = tuple(name for name in SETTINGS if name in race.SETTINGS)
+    return [
+        _endpoint("race", RACE, live.TAB, tuple(SETTINGS), results, _pair),
+        _endpoint("race_methods", RACE_METHODS, race.TAB, shared, results, dict, own={"methods": (methods, about)}),
+    ]
+
+
+def _endpoint(
+    name: str,
+    about: str,
+    tab: str,
+    settings: Sequence[str],
+    results: Results,
+    summary: Summary,
+    own: Mapping[str, tuple[inspect.Parameter, str]] | None = None,
+) -> Callable[..., Iterator[dict[str, Any]]]:
+    """A generator function with a typed, documented signature, as Gradio reads it.
+
+    Args:
+        summary: from a ``race_summary`` to the answer.
+        own: name -> a parameter that is no setting, and its words.
+    """
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter("prompt", kind, annotation=str)]
+    words = {"prompt": f"The text to continue, 1 to {LONGEST_PROMPT:,} characters."}
+    for parameter, what in (own or {}).values():
+        parameters.append(parameter)
+        words[parameter.name] = what
+    for setting in map(SETTINGS.__getitem__, settings):
+        default = getattr(setting.default, "value", setting.default)
+        plain: Any = setting.kind if setting.kind in (bool, int, float) else str
+        parameters.append(
+            inspect.Parameter(
+                setting.name, kind, default=default, annotation=plain | None if setting.optional else plain
+            )
+        )
+        words[setting.name] = f"{setting.help} {_values(setting.name, tab)}."
+    parameters.append(inspect.Parameter("include_events", kind, default=False, annotation=bool))
+    words["include_events"] = "Add every event of all lanes to the result (large)."
+    signature = inspect.Signature(parameters, return_annotation=Iterator[dict])
+
+    def endpoint(*args: Any, **named: Any) -> Iterator[dict[str, Any]]:
+        bound = signature.bind(*args, **named)
+        bound.apply_defaults()
+        values = bound.arguments
+        prompt, with_events = values.pop("prompt"), values.pop("include_events")
+        try:
+            for result in results(prompt, values, tab):
+                yield _answer(result["lanes"], summary, with_events) if result["finished"] else result
+        except Exception as error:
+            shown = card(error, new_run_id())  # the log gets the traceback
+            message = f"{shown['message']} {shown['hint']}".strip()
+            raise gr.Error(message, print_exception=False, title=shown["title"]) from None
+
+    arguments = "\n".join(f"    {name}: {what}" for name, what in words.items())  # one line each: Gradio reads no more
+    endpoint.__name__ = endpoint.__qualname__ = name
+    endpoint.__doc__ = f"{about}\n\nArgs:\n{arguments}\n"
+    endpoint.__annotations__ = {item.name: item.annotation for item in parameters} | {"return": Iterator[dict]}
+    endpoint.__signature__ = signature  # type: ignore[attr-defined]
+    return endpoint
+
+
+def _values(name: str, tab: str) -> str:
+    """What a setting can be, in words."""
+    if tab == race.TAB and name == "rule":
+        return ", ".join(race.RULES)
+    named = {"pair": list(PAIRS), "drafter": drafter_names()}
+    words = ", ".join(named.get(name, [])) or SETTINGS[name].range
+    return f"{words}, or null for the target's" if SETTINGS[name].optional else words
+
+
+def _answer(lanes: Mapping[str, Sequence[Event]], summary: Summary, with_events: bool) -> dict[str, Any]:
+    """One JSON object for a race; every number is measured or counted."""
+    numbers = summary(race_summary({lane: [run] for lane, run in lanes.items()}))
+    return {"finished": True, **numbers, "events": _plain(lanes) if with_events else None}
+
+
+def _pair(race: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of ``/race``, which compares two lanes or fails.
+
+    Raises:
+        SpecDiffError: a lane did not come to its end.
+    """
+    for lane in race["lanes"].values():
+        if lane["failed"]:
+            raise SpecDiffError(lane["failed"])
+    return pair_summary(race)
+
+
+def _plain(lanes: Mapping[str, Sequence[Event]]) -> dict[str, list[Any]]:
+    """Events as JSON holds them: what carries the answer takes no numbers for keys."""
+    return {lane: [json.loads(json.dumps(event_to_dict(event))) for event in run] for lane, run in lanes.items()}

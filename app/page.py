@@ -1,0 +1,267 @@
+"""The whole page: places the tabs and wires what they share. No torch is imported before somebody runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import plotly
+
+from app import controls, scripts
+from app.content import lessons
+from app.content.errors import card, new_run_id
+from app.content.examples import PRESETS
+from app.content.html import element, json_for_script
+from app.content.palette import css
+from app.controls import NO_STEPS, QUIET, Card
+from app.endpoints import Results, endpoints
+from app.recordings import INDEX, TRACES
+from app.run import session
+from app.run.engines import Engines, Factory, unavailable
+from app.run.gpu import on_gpu
+from app.run.worker import Planner
+from app.tabs import live, race
+from app.tabs.compare import COMPARE, compare_options, compare_tab
+from specdiff_core.schema.methods import METHODS
+from specdiff_core.schema.metrics import CROWDED
+from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.settings import SETTINGS
+
+STATIC = Path(__file__).resolve().parent / "static"
+PLOTLY = Path(plotly.__file__).resolve().parent / "package_data" / "plotly.min.js"
+TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
+EMPTY = {
+    "live": "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
+    "race": "No race yet. Choose one to five methods and press Run race: they answer the same prompt with the same "
+    "target model, one after the other, each on an undisturbed clock; then all lanes are replayed on one axis of "
+    "decode time.",
+}
+TABS = {live.TAB: live, race.TAB: race}
+
+
+def served(path: Path) -> str:
+    """The address of a static file, relative to the page, so that it works below any root path."""
+    return f"gradio_api/file={path.as_posix()}"
+
+
+def head() -> str:
+    """Palette and style sheet, for ``launch(head=)``."""
+    return f"<style>{css()}\n{(STATIC / 'style.css').read_text(encoding='utf-8')}</style>"
+
+
+def known_methods() -> dict[str, dict[str, str]]:
+    """Method name -> how it is called and marked, for the players: traces name lanes only."""
+    return {
+        method.name: {
+            "label": method.label,
+            "short": method.short,
+            "about": "; ".join(f"{paper.title} {paper.arxiv}".strip() for paper in method.papers),
+            "colour": method.colour,
+            "mark": method.mark,
+        }
+        for method in METHODS
+    }
+
+
+def recordings(folder: Path) -> list[dict[str, Any]]:
+    """The recordings of a folder that its index describes: title, address, and what was asked for."""
+    index = folder / INDEX
+    known = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
+    return [{**known[name], "url": served(folder / name)} for name in known if (folder / name).is_file()]
+
+
+def mount(script: str, options: dict[str, Any]) -> str:
+    """What a component runs when it appears: import a module, mount it once."""
+    shared = {"plotly": served(PLOTLY), "methods": known_methods()}
+    return (
+        f"import(new URL({json_for_script(served(STATIC / script))}, document.baseURI))"
+        f".then((module) => module.mount(element, props, watch, {json_for_script({**shared, **options})}));"
+    )
+
+
+def player_options(tab: str, folder: Path) -> dict[str, Any]:
+    """What the player of a tab needs to know."""
+    return {
+        "kind": tab,
+        "prefix": tab,
+        "crowded": CROWDED,
+        "noSteps": NO_STEPS,
+        "patience": session.PATIENCE,
+        "recordings": recordings(folder),
+        "empty": EMPTY[tab],
+    }
+
+
+def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path = COMPARE) -> gr.Blocks:
+    """The whole page.
+
+    Args:
+        factory: makes decoders; by default the project's model pairs, loaded at the first run.
+        traces: folder of recorded traces; the page opens on the first of them, and the Race tab on the first in
+            ``race`` below it.
+        compared: folder of the recorded comparison; without it the tab offers to measure.
+    """
+    decoders = factory or Engines()
+    stops = session.Stops()
+    gr.set_static_paths([STATIC, PLOTLY.parent, traces, compared])
+
+    with gr.Blocks(title="SpecDiff Lab", analytics_enabled=False, fill_width=True) as page:
+        with gr.Row(elem_id="sd-top"):
+            gr.HTML(lessons.brand(), elem_id="sd-brand", apply_default_css=False)
+            upload = gr.UploadButton("Open trace", size="sm", scale=0, min_width=96, elem_id="sd-open")
+            share = gr.Button("Share link", size="sm", scale=0, min_width=96, elem_id="sd-share")
+            theme = gr.Button("Theme", size="sm", scale=0, min_width=72, elem_id="sd-theme")
+        cards: dict[str, Card] = {}
+        players: dict[str, gr.HTML] = {}
+        with gr.Tabs(elem_id="sd-tabs") as tabs:
+            for tab, folder in ((live.TAB, traces), (race.TAB, traces / "race")):
+                with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]):
+                    cards[tab] = TABS[tab].place()
+                    players[tab] = gr.HTML(
+                        "",
+                        html_template=TEMPLATE,
+                        js_on_load=mount("app.js", player_options(tab, folder)),
+                        apply_default_css=False,
+                        elem_id=f"{tab}-player",
+                        elem_classes=["sd-player"],
+                    )
+            with gr.Tab("Compare", id="compare"):
+                compare_tab(decoders, mount("compare.js", compare_options(compared, served)))
+            with gr.Tab("Learn", id="learn"):
+                gr.HTML(lessons.learn(), apply_default_css=False, js_on_load=mount("figures.js", {}))
+            with gr.Tab("API & MCP", id="api"):
+                gr.HTML(lessons.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
+
+        for tab, own in cards.items():
+            run, stop = _runs(decoders, stops, own, TABS[tab].plan)
+            controls.wire(own, run, stop, players[tab])
+            pair = own.settings["pair"]
+            own.drawer.expand(pairs_here, pair, [pair, own.missing], **QUIET)
+        upload.upload(
+            show_file,
+            upload,
+            [*players.values(), tabs],
+            show_progress="hidden",
+            concurrency_limit=1,  # a large file takes seconds of a core
+            api_visibility="private",
+        )
+        share.click(None, None, None, js=scripts.SHARE)
+        theme.click(None, None, None, js=scripts.THEME)
+        filled = [component for own in cards.values() for component in own.inputs]
+
+        def opened(request: gr.Request) -> Sequence[Any]:
+            return from_link(cards, dict(request.query_params))
+
+        page.load(opened, None, [*filled, cards["live"].beside, *players.values(), tabs], **QUIET).then(
+            None,
+            filled,
+            None,
+            js=_all_controls(cards),
+            show_progress="hidden",
+            api_visibility="private",
+        )
+        for endpoint in endpoints(_results(decoders)):
+            gr.api(endpoint, api_name=endpoint.__name__, concurrency_id="decode", concurrency_limit=1)
+    return page
+
+
+def _runs(
+    decoders: Factory, stops: session.Stops, own: Card, plan: Planner
+) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:
+    """What starts and what stops a tab's race. One tab of a visitor cannot stop the other's."""
+
+    @on_gpu
+    def decode(prompt: str, values: dict[str, Any], visitor: str, threads: int | None) -> Iterator[str]:
+        yield from session.stream(decoders, prompt, values, plan, stops=stops, name=visitor, threads=threads)
+
+    def name(request: gr.Request) -> str:
+        return f"{request.session_hash}/{own.tab}" if request.session_hash else ""
+
+    def run(request: gr.Request, prompt: str, *values: Any) -> Iterator[str]:
+        *settings, threads = values
+        asked = dict(zip(own.settings, settings, strict=True))
+        yield from decode(prompt, asked, name(request), 1 if threads == "1" else None)
+
+    def stop(request: gr.Request) -> None:
+        stops.stop(name(request))
+
+    return run, stop
+
+
+def _results(decoders: Factory) -> Results:
+    """Races for programs."""
+
+    @on_gpu
+    def results(prompt: str, values: dict[str, Any], tab: str) -> Iterator[dict[str, Any]]:
+        yield from session.results(decoders, prompt, values, TABS[tab].plan)
+
+    return results
+
+
+def _all_controls(cards: dict[str, Card]) -> str:
+    """Tell each player what its controls hold, once the page is loaded."""
+    calls, first = [], 0
+    for own in cards.values():
+        calls.append(f"({scripts.controls(own.tab, own.names)})(...all.slice({first}, {first + len(own.inputs)}));")
+        first += len(own.inputs)
+    return f"(...all) => {{ {' '.join(calls)} }}"
+
+
+def show_file(path: str | None) -> list[Any]:
+    """A visitor's file for the players of Live and Race, and the tab to open; a card goes to whichever is on screen."""
+    frame, tab = session.open_trace(path)
+    if not tab:
+        return [frame, frame, gr.skip()]
+    return [*(frame if name == tab else gr.skip() for name in TABS), gr.Tabs(selected=tab)]
+
+
+def from_link(cards: dict[str, Card], query: dict[str, str]) -> Sequence[Any]:
+    """What a link puts on the page: the controls of its tab, Live's preset, a card, and the tab to open. A link that
+    does not work leaves everything as it is, but for its prompt and a card."""
+    filled: dict[str, list[Any]] = {tab: [gr.skip()] * len(own.inputs) for tab, own in cards.items()}
+    frames: dict[str, Any] = dict.fromkeys(cards, gr.skip())
+    preset = gr.skip()
+    tab = race.TAB if "methods" in query else live.TAB
+    try:
+        if (found := TABS[tab].from_query(query)) is not None:
+            filled[tab] = found
+            preset = _preset_of(query) if tab == live.TAB and SETTINGS.keys() & query.keys() else gr.skip()
+    except Exception as error:  # shown as a card, logged by content/errors.py
+        frames[tab] = session.refusal(error)
+        filled[tab][0] = query.get("prompt") or gr.skip()
+    selected = gr.Tabs(selected=tab) if tab != live.TAB else gr.skip()
+    return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), selected]
+
+
+def _preset_of(query: dict[str, str]) -> str:
+    """The preset whose settings a link holds, or none."""
+    config = controls.check_settings({name: query[name] for name in SETTINGS if name in query})
+    chosen = {name: controls.shown(value) for name, value in config.to_dict().items()}
+    for number, item in enumerate(PRESETS):
+        values = controls.preset_values(item)
+        if all(chosen[name] == value for name, value in values.items()):
+            return str(number)
+    return controls.CUSTOM
+
+
+def missing_pairs(look: Callable[[], dict[str, str]] = unavailable) -> dict[str, str]:
+    """Pair name -> why it cannot be used here."""
+    try:
+        return look()
+    except Exception as error:  # the page works without the answer; the log has the cause
+        shown = card(error, new_run_id())
+        return {name: shown["message"] for name in PAIRS if name != "embedded"}
+
+
+def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
+    """Which pairs can be chosen here, and a line with the reason for each that cannot. What is ``chosen`` stays: a pair
+    that is loaded leaves too little memory for itself."""
+    missing = {name: reason for name, reason in missing_pairs(look).items() if name != chosen}
+    lines = [
+        element("p", element("b", text=PAIRS[name].label), element("small", text=f" Not available here: {reason}"))
+        for name, reason in missing.items()
+    ]
+    return gr.update(choices=controls.pair_choices(missing)), element("div", *lines, class_="sd-pairs") if lines else ""

@@ -1,0 +1,271 @@
+"""Decodes in a process of its own, so that serving the page and measuring never share an interpreter.
+
+While the page is being built the other process already loads; while it decodes, nothing the server does can hold its
+interpreter; and if it dies, the page lives on and the next run starts another.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import math
+import multiprocessing
+import pickle
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from app.run.engines import Engines, Loader, Progress, load_engine
+from specdiff_core.schema.decoder import Decoder, Stop
+from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.events import Event, RunStarted
+from specdiff_core.schema.settings import DecodeConfig
+
+STOP = "stop"
+"""Ends the call under way; where none is, nothing happens."""
+GLANCE = 0.2
+"""Seconds between looks at the visitor's stop event."""
+PATIENCE = 20.0
+"""Seconds that a stopped call may take to end (its pass of the model ends first); then its process is killed."""
+PACE = 0.5
+"""Seconds between parcels of events: each wakes the server, which needs a core that the decode may be using."""
+
+
+if TYPE_CHECKING:
+    Pipe = Connection[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What the server asks for: a loaded pair, or (with a prompt) the events of one decode."""
+
+    pair: str
+    prompt: str = ""
+    config: DecodeConfig | None = None
+    detail: bool = True
+    grain: str = "step"
+    warm_up: float | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a call ended that did not end well."""
+
+    error: Exception
+    details: str  # the other process's traceback; empty where the error's own words say all
+
+
+class RemoteTraceback(Exception):
+    """Carries the traceback of the other process into the log of this one."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class Remote:
+    """A process that holds loaded pairs and serves one call at a time. It starts when first asked to load.
+
+    Args:
+        load: loads pairs over there; must be importable by name.
+    """
+
+    def __init__(self, load: Loader = load_engine) -> None:
+        self._load = load
+        self._turn = threading.Lock()
+        self._context = multiprocessing.get_context("spawn")  # a fork would inherit the server's threads and sockets
+        self._process: Any = None
+        self._pipe: Pipe | None = None
+        self._over = False
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._over = True
+        self.close()
+
+    def alive(self) -> bool:
+        """Whether the process, and all that it loaded, is there."""
+        return self._pipe is not None and self._process.is_alive()
+
+    def close(self) -> None:
+        """End the process, and a decode in it at its next pass; the next :meth:`load` starts another."""
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.close()
+            self._process.join(2)
+            self._process.kill()  # what does not end by itself does not listen either
+
+    def load(self, pair: str, progress: Progress) -> Decoder:
+        """Load ``pair`` over there: a :class:`~app.engines.Loader`."""
+        pipe = self._pipe if self.alive() else self._start()
+        for message in self._ask(Call(pair), pipe):
+            progress(message)
+        return RemoteDecoder(self, pipe, pair)
+
+    def decode(self, call: Call, pipe: Pipe, stop: Stop | None) -> Iterator[Event]:
+        """The events of a call, in parcels; ``stop`` ends it at its next pass."""
+        for parcel in self._ask(call, pipe, stop):
+            yield from parcel
+
+    def _start(self) -> Pipe:
+        self.close()
+        self._pipe, theirs = self._context.Pipe()
+        self._process = self._context.Process(target=_serve, args=(theirs, self._load), name="decode", daemon=True)
+        self._process.start()
+        theirs.close()  # so that its death ends our reading
+        return self._pipe
+
+    def _ask(self, call: Call, pipe: Pipe, stop: Stop | None = None) -> Iterator[Any]:
+        """Send ``call`` through ``pipe`` and yield what comes back.
+
+        Raises:
+            Exception: whatever ended the call over there, with its traceback as the cause.
+            SpecDiffError: the process at the other end has died.
+        """
+        with self._turn:
+            answer: Any = None
+            try:
+                pipe.send(call)
+                answer = ()
+                while not _is_last(answer := self._next(pipe, stop)):
+                    yield answer
+            except (EOFError, OSError) as error:
+                answer = None
+                if pipe is self._pipe:
+                    self.close()
+                raise SpecDiffError(
+                    "The server is shutting down."
+                    if self._over
+                    else "The process that decodes ended without a word; often the system was short of memory.",
+                    hint="Reload the page when it is back." if self._over else "Run again: a new one starts.",
+                ) from error
+            finally:
+                if not _is_last(answer):  # whoever listened has gone
+                    self._drain(pipe)
+        if answer is not None:
+            raise answer.error from (RemoteTraceback(answer.details) if answer.details else None)
+
+    def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
+        """The next answer, with an eye on the visitor's stop event."""
+        asked = math.inf
+        while not pipe.poll(GLANCE):
+            if asked == math.inf and stop is not None and stop.is_set():
+                pipe.send(STOP)
+                asked = time.monotonic()
+            if time.monotonic() - asked > PATIENCE:
+                raise EOFError("it does not stop")
+        return pipe.recv()
+
+    def _drain(self, pipe: Pipe) -> None:
+        """Stop the call under way and hear it out, so that the next one hears its own answers."""
+        with contextlib.suppress(EOFError, OSError):  # dead: the next call finds out
+            pipe.send(STOP)
+            while pipe.poll(PATIENCE):
+                if _is_last(pipe.recv()):
+                    return
+        self.close()
+
+
+class RemoteDecoder:
+    """A pair in the other process; a :class:`~specdiff_core.schema.decoder.Decoder`."""
+
+    def __init__(self, remote: Remote, pipe: Pipe, pair: str) -> None:
+        self._remote, self._pipe, self._pair = remote, pipe, pair
+
+    def decode(
+        self,
+        prompt: str,
+        config: DecodeConfig,
+        *,
+        detail: bool = True,
+        grain: str = "step",
+        stop: Stop | None = None,
+        warm_up: float | None = None,
+        threads: int | None = None,
+    ) -> Iterator[Event]:
+        """Yield the events of one decode."""
+        return self._remote.decode(Call(self._pair, prompt, config, detail, grain, warm_up, threads), self._pipe, stop)
+
+
+def engines_elsewhere(load: Loader = load_engine) -> Engines:
+    """The default factory with its pairs in another process; if that dies, the next run loads and warms up again."""
+    remote = Remote(load)
+    return Engines(remote.load, alive=remote.alive)
+
+
+def _is_last(answer: Any) -> bool:
+    return answer is None or isinstance(answer, Failure)
+
+
+def _serve(connection: Pipe, load: Loader) -> None:
+    """The other process: answer calls until the server is gone. Each ends with None or a :class:`Failure`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, and its end ends this
+    calls: SimpleQueue[Any] = SimpleQueue()
+    stop = threading.Event()
+    threading.Thread(target=_listen, args=(connection, calls, stop), name="listen", daemon=True).start()
+    loaded: dict[str, Decoder] = {}
+    with contextlib.suppress(OSError):  # nobody reads any more
+        while (call := calls.get()) is not None:
+            last: Failure | None = None
+            try:
+                _answer(call, connection, stop, load, loaded)
+            except Exception as error:  # raised again over there
+                foreseen = isinstance(error, SpecDiffError) and error.__cause__ is None
+                last = Failure(_portable(error), "" if foreseen else traceback.format_exc())
+            connection.send(last)
+
+
+def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) -> None:
+    """Hear calls, and :data:`STOP` while one is answered; the order in the pipe says which call it means."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            heard = connection.recv()
+            if heard == STOP:
+                stop.set()
+            else:
+                stop.clear()
+                calls.put(heard)
+    stop.set()
+    calls.put(None)
+
+
+def _answer(call: Any, connection: Pipe, stop: threading.Event, load: Loader, loaded: dict[str, Decoder]) -> None:
+    """Messages while a pair loads, or the events of a decode, in parcels."""
+    if call.config is None:
+        loaded[call.pair] = load(call.pair, connection.send)
+        return
+    parcel: list[Event] = []
+    sent = -math.inf
+    engine = loaded[call.pair]
+    events = engine.decode(
+        call.prompt,
+        call.config,
+        detail=call.detail,
+        grain=call.grain,
+        stop=stop,
+        warm_up=call.warm_up,
+        threads=call.threads,
+    )
+    try:
+        for event in events:
+            parcel.append(event)
+            if isinstance(event, RunStarted) or time.monotonic() - sent >= PACE:  # who waits hears the start at once
+                connection.send(parcel)
+                parcel, sent = [], time.monotonic()
+    finally:
+        connection.send(parcel)  # nothing that was measured is lost, whatever ended it
+
+
+def _portable(error: Exception) -> Exception:
+    """``error`` without what no pipe can carry."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception as reason:  # an exception may refuse in any way it likes
+        return RuntimeError(f"{error!r} (not passed on: {reason})")
+    return error

@@ -1,0 +1,199 @@
+"""A race for the page: frames from a race that runs in a thread. And the stop events of every visitor.
+
+The quoted clock must not be disturbed, so the page hears at most one frame per second while a lane is measured; the
+whole trace follows in the last frame, and the browser replays it. A closed tab or Stop ends the decode at its next
+step, because every path out of the generator sets the stop event.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from app.content.errors import card, new_run_id
+from app.controls import check_prompt
+from app.run.engines import Factory
+from app.run.worker import Planner, RaceJob, warm_up_of
+from specdiff_core.schema.errors import TraceError
+from specdiff_core.schema.events import Event
+from specdiff_core.schema.methods import BASELINE
+from specdiff_core.schema.trace import dump_trace, event_to_dict, read_trace
+
+BEAT = 0.75
+"""Seconds between heartbeats: a generator that never yields never hears that its tab was closed. Each takes some
+milliseconds of a core from the decode."""
+PACE = 1.0
+"""Seconds between frames that carry something, while a clock is running."""
+PATIENCE = 6.0
+"""Seconds that a stopped race gets for its last frame: its pass ends first, then its trace is packed."""
+
+
+class Job(Protocol):
+    """What can be stopped: a race, or a comparison."""
+
+    stop: threading.Event
+    told: threading.Event
+
+
+class Stops:
+    """The jobs under way, by visitor and tab: one visitor can never stop another, and one tab not the other's."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[str, Job] = {}
+
+    def add(self, name: str, job: Job) -> None:
+        """Remember a job; an older one of the same name is stopped. Without a name nothing is remembered."""
+        if not name:
+            return
+        with self._lock:
+            older, self._jobs[name] = self._jobs.get(name), job
+        if older is not None:
+            older.stop.set()
+
+    def remove(self, name: str, job: Job) -> None:
+        """Forget a job that ended."""
+        with self._lock:
+            if self._jobs.get(name) is job:
+                del self._jobs[name]
+
+    def stop(self, name: str, patience: float = PATIENCE) -> None:
+        """Ask a job to end, and wait for its last frame to leave."""
+        with self._lock:
+            job = self._jobs.get(name)
+        if job is not None:
+            job.stop.set()
+            job.told.wait(patience)
+
+
+def pack(lanes: Mapping[str, Sequence[Event]], title: str) -> str:
+    """A trace file (.jsonl.gz) as base64, exactly the bytes a visitor may download."""
+    return base64.b64encode(gzip.compress(dump_trace(dict(lanes), title=title), 6, mtime=0)).decode("ascii")
+
+
+def frame(run: str, seq: int, **content: Any) -> str:
+    """One message for the player. ``seq`` makes equal contents different: an equal value would fire nothing."""
+    return json.dumps({"run": run, "seq": seq, **content}, ensure_ascii=False, separators=(",", ":"))
+
+
+def refusal(error: BaseException, run: str = "", **more: str) -> str:
+    """A single frame with a card; what the player shows otherwise stays."""
+    run = run or new_run_id()
+    return frame(run, 0, phase="failed", card=card(error, run), **more)
+
+
+def stream(
+    factory: Factory,
+    prompt: object,
+    values: Mapping[str, Any],
+    planner: Planner,
+    *,
+    stops: Stops | None = None,
+    name: str = "",
+    threads: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[str]:
+    """Run one race and yield the player's frames: waiting words, slim news, and at last the whole trace or a card.
+
+    Args:
+        planner: from untrusted ``values`` to the lanes of the race.
+        name: of the visitor and the tab, for :class:`Stops`.
+    """
+    run, seq = new_run_id(), 0
+    try:
+        text, plan = check_prompt(prompt), planner(values)
+    except Exception as error:  # shown as a card, logged by content/errors.py
+        yield refusal(error, run)
+        return
+    job = RaceJob(factory, text, plan, run=run, watched=True, threads=threads)
+    coming = list(plan)
+    if stops is not None:
+        stops.add(name, job)
+    last = frame(run, seq, phase="loading", message="Preparing the run", lanes=coming)
+    try:
+        yield last
+        job.start()
+        told = float("-inf")
+        while job.wait(BEAT):
+            phase = job.phase
+            if job.news and (phase != "measuring" or clock() - told >= PACE):
+                seq, told = seq + 1, clock() if job.lanes else told
+                last = frame(run, seq, lanes=coming, **_news(phase, job.lane, job.drain()))
+            yield last  # an equal frame is a heartbeat: the browser does nothing with it
+        yield _last_frame(run, seq + 1, job)
+    finally:
+        job.stop.set()
+        job.told.set()
+        if stops is not None:
+            stops.remove(name, job)
+
+
+def _news(phase: str, lane: str, news: Sequence[tuple[str, str | Event]]) -> dict[str, Any]:
+    events = [{**event_to_dict(what), "lane": lane} for lane, what in news if not isinstance(what, str)]
+    words = [what for _, what in news if isinstance(what, str)]
+    content: dict[str, Any] = {"phase": phase, "lane": lane, "events": events}
+    if phase == "warming":
+        content["settle"] = warm_up_of(lane)
+    return content | ({"message": words[-1]} if words else {})
+
+
+def _last_frame(run: str, seq: int, job: RaceJob) -> str:
+    """The whole trace; nothing that was measured is lost, whatever ended the race."""
+    content: dict[str, Any] = {"phase": "finished", "finished": True}
+    lanes = {lane: job.lanes.get(lane, []) for lane in job.plan}
+    if job.error is not None:
+        content |= {"phase": "failed", "card": card(job.error, run)}
+    elif any(lanes.values()):
+        title = "Stopped run" if job.stop.is_set() else "Live run"
+        content |= {"source": "run", "trace": pack(lanes, title)}
+        if job.failures and all(lane in job.failures for lane in lanes if lane != BASELINE):
+            content |= {"phase": "failed", "source": "failed", "card": next(iter(job.failures.values()))}
+    else:
+        content["phase"] = "stopped"
+    return frame(run, seq, **content)
+
+
+def results(factory: Factory, prompt: object, values: Mapping[str, Any], planner: Planner) -> Iterator[dict[str, Any]]:
+    """Run one race for a program: progress objects while it lasts, then the lanes under ``lanes``.
+
+    Raises:
+        Exception: whatever ended the run; the caller translates it.
+    """
+    job = RaceJob(factory, check_prompt(prompt), planner(values), run=new_run_id())
+    job.start()
+    try:
+        while not job.done.wait(BEAT):
+            yield {"finished": False, "events_so_far": {lane: len(events) for lane, events in list(job.lanes.items())}}
+    finally:
+        job.stop.set()
+    if job.error is not None:
+        raise job.error
+    yield {"finished": True, "lanes": dict(job.lanes)}
+
+
+class Opened(NamedTuple):
+    """A visitor's file as a frame, and the tab that it is for: "live", "race", or "" for a card."""
+
+    frame: str
+    tab: str
+
+
+def open_trace(path: str | None) -> Opened:
+    """A visitor's file: its trace, or a card that says why it is none. Vanilla and one more lane are Live's."""
+    run = new_run_id()
+    try:
+        if path is None:
+            raise TraceError("No file arrived.", hint="Choose a .jsonl or .jsonl.gz file.")
+        trace = read_trace(path)
+        named = {lane for lane, events in trace.lanes.items() if events}
+        if not named:
+            raise TraceError("This trace holds no events of a race.", hint="Choose one in which something was decoded.")
+        told = frame(run, 1, phase="finished", finished=True, source="file", trace=pack(trace.lanes, trace.title))
+        return Opened(told, "live" if named <= {BASELINE, "drafted"} else "race")
+    except Exception as error:  # shown as a card, logged by content/errors.py
+        return Opened(refusal(error, run, source="file"), "")

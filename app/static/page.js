@@ -1,0 +1,60 @@
+// The players of the page, and what they must agree on: whether something is measured, which tab is open, and who plays
+// a race that another tab asks for.
+// @ts-check
+
+/** @typedef {'live' | 'race' | 'compare'} Kind of player, by its tab */
+/** @typedef {{url: string, lanes?: string[] | null, title?: string, labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded race */
+/** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void}, open?: (race: Asked) => void}} Player */
+
+/** @type {{players: Partial<Record<Kind, Player>>, openRace: typeof openRace}} */
+const page = (/** @type {any} */ (window).specdiff = { players: {}, openRace });
+/** @type {Asked | null} a race that was asked for before the Race tab's player was made */
+let wanted = null;
+
+/** @param {Kind} kind @param {Player} player */
+export function register(kind, player) {
+  page.players[kind] = player;
+  if (kind !== 'race' || !wanted || !player.open) return;
+  player.open(wanted);
+  wanted = null;
+}
+
+/** Open the Race tab on a recorded race. @param {Asked} race */
+export function openRace(race) {
+  const player = page.players.race;
+  openTab('race');
+  if (player && player.open) player.open(race);
+  else wanted = race;
+}
+
+/** Open the tab of a player. @param {Kind} kind */
+export function openTab(kind) {
+  const button = [...document.querySelectorAll('#sd-tabs [role=tab]')].find((one) => one.textContent?.trim().toLowerCase() === kind);
+  if (button instanceof HTMLElement) button.click();
+}
+
+/** @param {Kind} kind @returns {boolean} whether the tab of a player is open */
+export const isOpen = (kind) => isShown(page.players[kind]?.root);
+
+/** Whether a player is on the screen, not in a tab that is closed. Asked of what has a box on every screen: on a phone the
+ *  player's own frame has none. @param {HTMLElement | undefined} root */
+export const isShown = (root) => Boolean(/** @type {HTMLElement | null | undefined} */ (root?.querySelector('.sd-voice'))?.offsetParent);
+
+/** Whether the server works for this page, or the visitor waits for it: what is drawn meanwhile disturbs the clock. */
+export const measuring = () => Object.values(page.players).some((one) => Boolean(one.live) || one.busy);
+
+/** A replay would take its share of the processor. */
+export function pauseAll() {
+  for (const { player } of Object.values(page.players)) if (player) player.pause();
+}
+
+/** “Open trace” cannot be pressed meanwhile: its file would be drawn beside the clock. Called where that changes. */
+export function guard() {
+  const open = document.querySelector('#sd-open');
+  if (open instanceof HTMLElement) open.inert = measuring();
+}
+
+/** What a player says instead of a recording or a file. */
+export const REFUSAL = {
+  title: 'Something is being measured', message: 'This was not opened: drawing it would disturb the clock.', hint: 'Open it again when the measurement is over, or press Stop.',
+};

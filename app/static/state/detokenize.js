@@ -1,0 +1,71 @@
+// Token ids -> words as people read them, as specdiff_core/schema/events.py (spell) does. Pure.
+// @ts-check
+
+/** @typedef {import('./lane.js').Lane} Lane */
+
+/** The text of an id, as the trace holds it. @param {Lane} lane @param {number} id */
+export function piece(lane, id) {
+  const known = lane.pieces[id];
+  return known === undefined ? `<${id}>` : known;
+}
+
+const RAW_BYTE = /\\x([89a-f][0-9a-f])/gi;
+
+/**
+ * Pieces as people read them. A character whose bytes are spread over tokens appears at the token that completes it;
+ * bytes that never complete one stay written as \xNN. @param {string[]} pieces
+ */
+export function joinPieces(pieces) {
+  const shown = pieces.slice();
+  const decode = (/** @type {number[]} */ bytes) => new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(new Uint8Array(bytes));
+  let i = 0;
+  while (i < pieces.length) {
+    if (!pieces[i].match(RAW_BYTE)) { i += 1; continue; }
+    /** @type {number[]} */
+    let bytes = [];
+    let done = false;
+    for (let j = i; j < Math.min(i + 4, pieces.length) && !done; j += 1) {
+      bytes = bytes.concat(rawBytes(pieces[j]));
+      try {
+        shown[j] = decode(bytes);
+        for (let k = i; k < j; k += 1) shown[k] = '';
+        i = j;
+        done = true;
+      } catch (error) {
+        if (!(error instanceof TypeError)) throw error; // TypeError: the character is not complete yet
+      }
+    }
+    i += 1;
+  }
+  return shown;
+}
+
+/** @param {string} source */
+function rawBytes(source) {
+  /** @type {number[]} */
+  const bytes = [];
+  let from = 0;
+  for (const match of source.matchAll(RAW_BYTE)) {
+    bytes.push(...new TextEncoder().encode(source.slice(from, match.index)), parseInt(match[1], 16));
+    from = match.index + match[0].length;
+  }
+  return bytes.concat(...new TextEncoder().encode(source.slice(from)));
+}
+
+/** Words for the ids of a lane; `wordless` where the trace has none. @param {Lane} lane */
+export function spell(lane) {
+  lane.wordless = lane.ids.length > 0 && !lane.ids.some((id) => lane.pieces[id] !== undefined);
+  lane.shown = joinPieces(lane.ids.map((id) => piece(lane, id)));
+}
+
+/** Lanes of one target share its tokenizer: a piece that one lane holds, the others may use. @param {Lane[]} lanes */
+export function sharePieces(lanes) {
+  const known = new Map(); // target -> pieces
+  const targets = lanes.map((lane) => (lane.header && lane.header.models.target) || '');
+  lanes.forEach((lane, i) => known.set(targets[i], Object.assign(known.get(targets[i]) || {}, lane.pieces)));
+  lanes.forEach((lane, i) => {
+    if (!targets[i]) return;
+    lane.pieces = known.get(targets[i]);
+    spell(lane);
+  });
+}

@@ -1,0 +1,188 @@
+// Numbers and sentences. Pure: strings in, strings out; never markup.
+// @ts-check
+
+/** @typedef {import('./lane.js').Window} Window */
+/** @typedef {import('./lane.js').Token} Token */
+/** @typedef {import('./events.d.ts').Test} Test */
+
+export const dash = '–';
+
+/** @param {number} value */
+export const seconds = (value) => (value < 9.995 ? value.toFixed(3) : value.toFixed(2));
+
+/** @param {number} value seconds */
+export function milliseconds(value) {
+  const ms = value * 1000;
+  return `${ms >= 100 ? ms.toFixed(0) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
+}
+
+/** @param {number | null} value */
+export function rate(value) {
+  if (value === null) return dash;
+  return value >= 100 ? value.toFixed(0) : value.toFixed(1);
+}
+
+export const times = (/** @type {number | null} */ value) => (value === null ? dash : `${value.toFixed(2)}×`);
+export const percent = (/** @type {number | null} */ value) => (value === null ? dash : `${(100 * value).toFixed(1)} %`);
+export const ratio = (/** @type {number | null} */ value) => (value === null ? dash : value.toFixed(2));
+
+/** A probability with all the digits the trace holds. @param {number | null | undefined} value */
+export const exact = (value) => (value === null || value === undefined ? dash : String(Number(value.toPrecision(7))));
+
+/** A probability where there is little room: .07, 0, 1. @param {number} value */
+export const short = (value) => (value >= 0.9995 ? '1' : value < 0.0005 ? '0' : value.toFixed(2).replace(/^0/, ''));
+
+/** @param {number} slow wall seconds per decode second */
+export function slowWords(slow) {
+  if (slow === 1) return 'real time';
+  return slow > 1 ? `${slow}× slower` : `${Number((1 / slow).toPrecision(2))}× faster`;
+}
+
+/** @param {number} count @param {string} word */
+export const plural = (count, word) => `${count} ${word}${count === 1 ? '' : word.endsWith('s') ? 'es' : 's'}`;
+
+export const END_OF_TEXT = '<|endoftext|>';
+
+/** A token in a cell: spaces and line ends become visible marks. @param {string} piece */
+export function cell(piece) {
+  if (piece === END_OF_TEXT) return '∎';
+  const marked = piece.replace(/\r?\n/g, '↵').replace(/\t/g, '⇥');
+  if (/^ +$/.test(marked)) return '␣'.repeat(Math.min(4, marked.length));
+  return marked.replace(/^ /, '');
+}
+
+/** A token inside a sentence. @param {string} piece */
+export const quoted = (piece) => (piece === END_OF_TEXT ? 'the end of the text' : `“${cell(piece).slice(0, 32)}”`);
+
+/** What to say about a race whose threads had to wait for a processor. @param {[string, number | null][]} waits lane and threads waiting */
+export function busyWords(waits) {
+  const parts = waits.map(([name, wait]) => `${name} ${wait === null ? 'unknown' : wait.toFixed(2)}`).join(', ');
+  return `⚠ Busy machine: other programs held the processor, so this speed-up may be many times too large or too small. Threads that had to wait, on average: ${parts}. On a quiet machine it is 0.`;
+}
+
+/** @type {Record<string, {glyph: string, words: string}>} */
+export const SOURCES = {
+  draft: { glyph: '✓', words: 'accepted draft' },
+  residual: { glyph: '↻', words: 'corrected by the target' },
+  bonus: { glyph: '+', words: 'bonus token' },
+  target: { glyph: '↻', words: 'the target’s own token' },
+};
+
+/** @type {Record<string, string>} */
+const REASONS = { end_of_text: 'end of text', length: 'length reached', context_full: 'context full', stopped: 'stopped' };
+export const reasonWords = (/** @type {string} */ reason) => (Object.hasOwn(REASONS, reason) ? REASONS[reason] : reason);
+
+/**
+ * The settings of a run in a few words: `block · γ 8 · T 4 · ratio`. `noSteps`: drafters that denoise nothing.
+ * @param {Record<string, any>} config @param {Set<string>} noSteps
+ */
+export function settingsWords(config, noSteps) {
+  const { drafter, gamma, steps, rule, auto, tree_nodes: nodes, num_drafts: drafts, selection } = config;
+  if (drafter === 'none') return 'one target pass per token';
+  const most = auto ? '≤ ' : '';
+  const how = nodes ? [`B ${most}${nodes}`]
+    : drafts > 1 ? [`K ${drafts}`, String(selection).replace('_', '-')]
+      : noSteps.has(drafter) || (auto && steps === 1) ? [] : [`T ${most}${steps}`];
+  return [drafter, `γ ${most}${gamma}`, ...how, ...(auto ? ['auto'] : []), rule].join(' · ');
+}
+
+/** Title of a token of the text. @param {Token} token @param {boolean} vanilla @param {boolean} greedy */
+export function tokenTitle(token, vanilla, greedy) {
+  if (vanilla) return `pass ${token.round + 1} of the target`;
+  const source = SOURCES[token.source] || { words: token.source };
+  const where = `round ${token.round + 1}: ${source.words}`;
+  return token.test && token.source === 'draft' ? `${where}; ${testWords(token.test, greedy)}` : where;
+}
+
+/** p, q and u of one test, exactly. At temperature 0 there is no lottery: the target has one token. @param {Test} test @param {boolean} greedy */
+export function testWords(test, greedy) {
+  const numbers = `p = ${exact(test.p)}, q = ${exact(test.q)}`;
+  if (test.kind === 'match') return `${numbers}; shared noise: accepted if the target draws the same token`;
+  if (test.kind === 'tree') return `the branches here have p = ${exact(test.threshold)} together; the target drew ${test.accepted ? 'one of them' : 'another token'}`;
+  if (greedy) return test.accepted ? 'temperature 0: the target’s most probable token is the same' : 'temperature 0: the target’s most probable token is another';
+  const bound = test.kind === 'ratio' ? 'min(1, p/q)' : 'p';
+  return `${numbers}, ${bound} = ${exact(test.threshold)}, drawn u = ${exact(test.draw)}`;
+}
+
+/** The numbers of one test where there is little room. @param {Test} test @param {boolean} greedy */
+export function testFigures(test, greedy) {
+  if (test.kind === 'tree' && !greedy) return `Σp ${short(test.threshold)}`;
+  if (greedy || test.kind === 'match' || test.draw === null) return test.accepted ? 'same' : 'differs';
+  return `u ${short(test.draw)} ${test.accepted ? '<' : '≥'} ${short(test.threshold)}`;
+}
+
+/**
+ * What a controller decided for a round, and whether the draft was then cut.
+ * @param {import('./events.d.ts').Decided} decided @param {import('./events.d.ts').DraftReady | null} draft
+ * @param {string} last the piece that the draft ends with
+ */
+export function decisionWords(decided, draft, last) {
+  const row = `(${milliseconds(decided.row_seconds)} at ${rate(decided.rate)} tokens/s)`;
+  if (draft && draft.parents.length) {
+    const worth = decided.row_seconds * decided.rate;
+    const nodes = plural(draft.ids.length, 'node');
+    return worth > 0
+      ? `Auto: a tree of ${nodes}; a node with a probability below ${exact(worth)} is not worth its row ${row}.`
+      : `Auto: a tree of ${nodes}, as large as may be, to see what it costs.`;
+  }
+  const { gamma, steps, best_gamma: best } = decided;
+  if (!best && decided.row_seconds > 0 && !decided.seconds) return 'Auto: the tree will hold the nodes that are worth their rows.';
+  const why = decided.seconds > 0
+    ? `a whole window pays best at γ ${best || gamma}, ${decided.tokens.toFixed(1)} tokens expected in ${milliseconds(decided.seconds)}`
+    : 'to see what it costs';
+  const room = best && gamma > best ? `; up to ${gamma} while the drafter is confident` : '';
+  const cut = draft && draft.ids.length < gamma && last !== END_OF_TEXT
+    ? `. The draft ends after ${draft.ids.length}: with the drafter’s confidence, the next position is not worth its row ${row}`
+    : '';
+  return `Auto, T ${steps}: ${why}${room}${cut}.`;
+}
+
+const list = (/** @type {number[]} */ numbers) =>
+  numbers.length < 2 ? String(numbers[0]) : `${numbers.slice(0, -1).join(', ')} and ${numbers[numbers.length - 1]}`;
+
+/** One sentence about the window. @param {Window | null} view @param {(id: number) => string} word @param {boolean} greedy */
+export function narrate(view, word, greedy) {
+  if (!view) return 'The target reads the prompt.';
+  const name = `Round ${view.round + 1}`;
+  const { draft } = view;
+  if (view.verified) return `${name}: ${verdict(view, view.verified, word, greedy)}`;
+  if (draft && draft.nfe && !view.drafted) return `${name}: stopped while drafting.`;
+  if (view.size === 0) return `${name}: one target pass for one token.`;
+  if (view.scored) return `${name}: the target has read the ${plural(draft ? draft.ids.length : view.drafted, 'drafted token')} in one pass.`;
+  if (draft && draft.branches.length) return `${name}: ${draft.branches.length} drafts are drawn from one drafter pass, ${plural(draft.ids.length, 'node')} in all.`;
+  if (view.tree && draft) return `${name}: ${draft.nfe > 1 ? `${draft.nfe} drafter passes have` : 'one drafter pass has'} grown a tree of ${plural(draft.ids.length, 'node')}.`;
+  if (view.copied) {
+    const what = plural(view.drafted, 'token');
+    return `${name}: ${draft ? `${what} ${view.drafted === 1 ? 'is' : 'are'} copied` : `${what} to copy`}, because the text last went on like that.`;
+  }
+  if (view.unrecorded && draft) return `${name}: ${plural(view.drafted, 'token')} drafted in ${plural(draft.nfe, 'pass')} of the drafter.`;
+  const step = view.passes[view.passes.length - 1];
+  if (step) {
+    const where = list([...step.revealed].sort((a, b) => a - b).map((position) => position + 1));
+    const what = step.revealed.length > 5 ? `${step.revealed.length} positions` : `position${step.revealed.length > 1 ? 's' : ''} ${where}`;
+    return `${name}: denoising step ${step.step + 1} of ${view.steps || view.passes.length} reveals ${what}.`;
+  }
+  return `${name}: the drafter faces ${plural(view.size, 'mask')} after ${quoted(word(view.anchor))}.`;
+}
+
+/** @param {Window} view @param {import('./events.d.ts').Verified} verified @param {(id: number) => string} word @param {boolean} greedy */
+function verdict(view, verified, word, greedy) {
+  const { drafted: size, draft } = view;
+  const extra = quoted(word(verified.extra));
+  if (size === 0) return `the target writes ${extra}.`;
+  const last = verified.tests[verified.tests.length - 1];
+  if (last && last.kind === 'tree') {
+    const walked = `the target’s draws follow the tree of ${plural(draft ? draft.ids.length : 0, 'node')} for ${plural(verified.accepted, 'token')}`;
+    if (!view.extra) return `${walked}, and the text ends there.`;
+    return verified.source === 'bonus' ? `${walked}, to the end of a branch; it adds a bonus token, ${extra}.` : `${walked}, then leave it with ${extra}.`;
+  }
+  if (!last || last.accepted) { // nothing was refused
+    const rest = verified.accepted < size ? 'of a shorter draft ' : '';
+    const all = verified.accepted === 1 ? `the drafted token ${rest}passes` : `all ${verified.accepted} drafted tokens ${rest}pass`;
+    return view.extra ? `${all}; the target adds a bonus token, ${extra}.` : `${all}, and the text ends there.`;
+  }
+  const kept = verified.accepted === 0 ? 'the target keeps none' : `the target keeps ${verified.accepted} of ${size}`;
+  if (greedy) return `${kept}; instead of ${quoted(word(last.id))} it says ${extra}.`;
+  const why = last.kind === 'match' || last.draw === null ? 'its own draw differs' : `u = ${last.draw.toFixed(2)} ≥ ${last.threshold.toFixed(2)}`;
+  return `${kept}, refuses ${quoted(word(last.id))} (${why}) and writes ${extra}.`;
+}

@@ -1,0 +1,57 @@
+// The numbers of a race, with the definitions of specdiff_core/schema/metrics.py; a test compares the two on every trace.
+// @ts-check
+
+import { stateAt } from './lane.js';
+
+/** @typedef {import('./lane.js').Lane} Lane */
+/** @typedef {import('./lane.js').State} State */
+
+export const ratioOf = (/** @type {number} */ above, /** @type {number} */ below) => (below ? above / below : null);
+
+/** τ, tokens per round. @param {State} state */
+export const tau = ({ sums }) => ratioOf(sums.committed, sums.rounds);
+
+/** α, accepted of tested. @param {State} state */
+export const alpha = ({ sums }) => ratioOf(sums.accepted, sums.tested);
+
+/**
+ * A lane's decode clock at race time t: seconds, tokens per second so far (null before the first token), and whether it
+ * is over. @param {Lane} lane @param {State} state @param {number} t
+ */
+export function clockOf(lane, state, t) {
+  const seconds = Math.min(t, lane.duration);
+  const { length } = state.tokens;
+  return { seconds, rate: length && seconds > 0 ? length / seconds : null, done: state.ended };
+}
+
+/** Tokens per second over those of the baseline. @param {{rate: number | null} | null} fast @param {{rate: number | null} | null} slow */
+export const speedUp = (fast, slow) => (fast && slow && fast.rate && slow.rate ? fast.rate / slow.rate : null);
+
+/** Threads that waited for a processor, on average over a finished lane; null if that was not measured. @param {Lane | null} lane */
+export function waiting(lane) {
+  const finished = lane && lane.finished;
+  return finished && finished.waited_seconds !== null && finished.seconds > 0 ? finished.waited_seconds / finished.seconds : null;
+}
+
+/**
+ * τ / (v + c · NFE per round): what τ would give if only passes cost time, at what they cost in these runs. A prediction,
+ * never shown as a measurement; null where it is not defined. @param {Lane | null} drafted @param {Lane | null} vanilla
+ */
+export function predicted(drafted, vanilla) {
+  if (!drafted || !vanilla || !drafted.finished || !vanilla.finished) return null;
+  const [by, base] = [drafted.finished.seconds_by, vanilla.finished.seconds_by];
+  const own = stateAt(drafted, drafted.events.length);
+  const calls = stateAt(vanilla, vanilla.events.length).sums.calls;
+  const { sums } = own;
+  if (!sums.rounds || !sums.nfe || !sums.calls || !calls || !base.score || !by.draft || !by.score) return null;
+  const pass = base.score / calls;
+  const [cost, verify] = [by.draft / sums.nfe / pass, by.score / sums.calls / pass];
+  return { cost, verify, value: sums.committed / sums.rounds / (verify + (cost * sums.nfe) / sums.rounds) };
+}
+
+/** Compare two token lists. @param {number[]} one @param {number[]} other @returns {number} the first difference, or −1 */
+export function firstDifference(one, other) {
+  const length = Math.min(one.length, other.length);
+  for (let i = 0; i < length; i += 1) if (one[i] !== other[i]) return i;
+  return one.length === other.length ? -1 : length;
+}

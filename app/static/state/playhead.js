@@ -1,0 +1,77 @@
+// The playhead: play, pause, step, seek, speed. Pure: someone else calls tick() and draws.
+// @ts-check
+
+const NICE = [0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 300, 500, 1000];
+export const RACE_SECONDS = 12;
+
+/** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds. @param {number} duration */
+export function autoSlow(duration) {
+  if (!(duration > 0)) return 1;
+  const wanted = RACE_SECONDS / duration;
+  return NICE.reduce((best, value) => (Math.abs(Math.log(value / wanted)) < Math.abs(Math.log(best / wanted)) ? value : best));
+}
+
+export class Playhead {
+  /** @param {{duration: number, stops: import('./race.js').Stop[]}} race */
+  constructor({ duration, stops }) {
+    this.duration = duration;
+    this.stops = stops;
+    this.t = 0;
+    this.stop = -1; // index of the stop we stand on, or -1 between stops
+    this.playing = false;
+    this.slow = autoSlow(duration);
+  }
+
+  play() {
+    if (this.t >= this.duration) this.seek(0);
+    this.playing = this.duration > 0;
+    this.stop = -1;
+  }
+
+  pause() {
+    this.playing = false;
+  }
+
+  toggle() {
+    if (this.playing) this.pause();
+    else this.play();
+  }
+
+  /** Wall milliseconds passed. Returns whether the playhead moved. @param {number} milliseconds */
+  tick(milliseconds) {
+    if (!this.playing) return false;
+    this.t = Math.min(this.duration, this.t + milliseconds / 1000 / this.slow);
+    this.stop = -1;
+    if (this.t >= this.duration) this.playing = false;
+    return true;
+  }
+
+  /** @param {number} t */
+  seek(t) {
+    this.t = Math.max(0, Math.min(this.duration, t));
+    this.stop = -1;
+  }
+
+  /** Stand exactly on a stop, even where several share one time. @param {number} index */
+  stand(index) {
+    if (!this.stops.length) return;
+    this.playing = false;
+    this.stop = Math.max(0, Math.min(this.stops.length - 1, index));
+    this.t = this.stops[this.stop].t;
+  }
+
+  /** Go `count` stops forward (negative: back) from here. @param {number} count */
+  step(count) {
+    if (this.stop >= 0) {
+      this.stand(this.stop + count);
+      return;
+    }
+    const passed = this.stops.filter((stop) => stop.t <= this.t + 1e-9).length; // stops at or before the playhead
+    this.stand(count > 0 ? passed - 1 + count : passed - 1 + count + (this.onTime(passed - 1) ? 0 : 1));
+  }
+
+  /** @param {number} index */
+  onTime(index) {
+    return index >= 0 && Math.abs(this.stops[index].t - this.t) < 1e-9;
+  }
+}

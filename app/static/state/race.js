@@ -1,0 +1,109 @@
+// A race of any number of lanes: who is in it, how it ends, and where stepping stops. Pure.
+// @ts-check
+
+import { countAt, isVanilla } from './lane.js';
+import { clockOf, speedUp, tau } from './metrics.js';
+
+/** @typedef {import('./lane.js').Lane} Lane */
+/** @typedef {import('./lane.js').State} State */
+/** @typedef {Record<string, Lane | null>} Lanes */
+/** @typedef {{t: number, lane: string, n: number}} Stop */
+
+export const MOST_LANES = 8; // of a foreign trace: more could not be told apart
+const EPSILON = 1e-9;
+
+/**
+ * The lanes of a trace to show: those wanted, in that order, or all; at most MOST_LANES.
+ * @param {Record<string, unknown>} lanes @param {string[] | null} [wanted] @returns {{names: string[], left: number}}
+ */
+export function choose(lanes, wanted = null) {
+  const there = wanted ? wanted.filter((name) => Object.hasOwn(lanes, name)) : Object.keys(lanes);
+  return { names: there.slice(0, MOST_LANES), left: Math.max(0, there.length - MOST_LANES) };
+}
+
+/** The lane that speed-ups refer to: vanilla, or whichever has no drafter. @param {Lanes} lanes @param {string[]} names @returns {string | null} */
+export function baselineOf(lanes, names) {
+  return names.includes('vanilla') ? 'vanilla' : names.find((name) => isVanilla(lanes[name])) ?? null;
+}
+
+/** @param {Lane | null} lane @returns {boolean} whether it wrote all it was asked for: neither stopped nor failed */
+export const complete = (lane) => Boolean(lane && lane.finished && lane.finished.reason !== 'stopped');
+
+/**
+ * How the race ends, by lane. Places go by the clock at the end, among the lanes that wrote as many tokens as the longest
+ * of those that came in; equal clocks share a place. `short`: it came in with fewer tokens, so its clock cannot be held
+ * against theirs and it has no place.
+ * @param {Lanes} lanes @param {string[]} names @returns {Record<string, {place: number | null, tokens: number, short: boolean, done: boolean}>}
+ */
+export function standings(lanes, names) {
+  const length = (/** @type {string} */ name) => lanes[name]?.shown.length ?? 0;
+  const duration = (/** @type {string} */ name) => lanes[name]?.duration ?? 0;
+  const done = names.filter((name) => complete(lanes[name]));
+  const most = Math.max(0, ...done.map(length));
+  const full = done.filter((name) => length(name) === most);
+  return Object.fromEntries(names.map((name) => {
+    const ahead = full.filter((other) => duration(other) < duration(name) - EPSILON).length;
+    const came = done.includes(name);
+    return [name, { place: full.includes(name) ? ahead + 1 : null, tokens: length(name), short: came && length(name) < most, done: came }];
+  }));
+}
+
+/**
+ * What a lane shows at time t: clock, tokens, share of the longest text, speed-up over the baseline, τ.
+ * @param {Lanes} lanes @param {Record<string, State | null>} states @param {string} name @param {string | null} baseline
+ * @param {number} t @param {number} total
+ */
+export function rowAt(lanes, states, name, baseline, t, total) {
+  const [lane, state] = [lanes[name], states[name]];
+  if (!lane || !state) return null;
+  const clock = clockOf(lane, state, t);
+  const [slow, slowState] = baseline ? [lanes[baseline], states[baseline]] : [null, null];
+  return {
+    clock,
+    tokens: state.tokens.length,
+    share: total ? Math.min(1, state.tokens.length / total) : 0,
+    speedup: lane.failed && clock.done ? null : speedUp(clock, slow && slowState ? clockOf(slow, slowState, t) : null),
+    tau: tau(state),
+  };
+}
+
+/**
+ * Where stepping stops: every step of the selected lane, and then what the others still have to say: where each ends, or,
+ * if it is the only other lane, each of its commits. @param {Lanes} lanes @param {string[]} names @param {string | null} selected @returns {Stop[]}
+ */
+export function stopsOf(lanes, names, selected) {
+  const own = selected ? lanes[selected] : null;
+  /** @type {Stop[]} */
+  const stops = own && selected ? own.stops.map((index) => ({ t: own.times[index], lane: selected, n: index + 1 })) : [];
+  const after = own ? own.duration : -1;
+  const others = names.filter((name) => name !== selected && lanes[name] && /** @type {Lane} */ (lanes[name]).duration > after);
+  /** @type {Stop[]} */
+  const later = others.flatMap((name) => {
+    const lane = /** @type {Lane} */ (lanes[name]);
+    if (others.length > 1) return [{ t: lane.duration, lane: name, n: lane.events.length }];
+    return lane.stops.filter((index) => lane.events[index].kind === 'Committed' && lane.times[index] > after).map((index) => ({ t: lane.times[index], lane: name, n: index + 1 }));
+  });
+  return [...stops, ...later.sort((a, b) => a.t - b.t)];
+}
+
+/** How many events of a lane the playhead has passed. @param {Lane} lane @param {string} name @param {import('./playhead.js').Playhead} playhead */
+export function passed(lane, name, playhead) {
+  const stop = playhead.stop >= 0 ? playhead.stops[playhead.stop] : null;
+  return stop && stop.lane === name ? stop.n : countAt(lane, playhead.t);
+}
+
+/**
+ * Heights of the labels of lines that end at `ends`, in units of y, on an axis up to `most`. Lines under way keep their
+ * own height, pushed apart by `gap`; those that came in are stacked above the field, the first highest, so that no leader
+ * crosses a label. @param {{x: number, y: number, done: boolean}[]} ends @param {number} most @param {number} gap
+ */
+export function labelHeights(ends, most, gap) {
+  const heights = ends.map((end) => end.y);
+  const running = ends.map((_, i) => i).filter((i) => !ends[i].done).sort((a, b) => ends[a].y - ends[b].y);
+  running.forEach((i, k) => { if (k) heights[i] = Math.max(heights[i], heights[running[k - 1]] + gap); });
+  const over = running.length ? heights[running[running.length - 1]] - most : 0;
+  if (over > 0) for (const i of running) heights[i] -= over; // what was pushed up comes down again, all together
+  const finished = ends.map((_, i) => i).filter((i) => ends[i].done).sort((a, b) => ends[a].x - ends[b].x || a - b);
+  finished.forEach((i, k) => { heights[i] = most + gap * (finished.length - k); });
+  return heights;
+}

@@ -1,0 +1,60 @@
+// Reads and writes the trace format of specdiff_core/schema/trace.py: JSON lines, header first.
+// @ts-check
+
+/** @typedef {import('./events.d.ts').Event} Event */
+/** @typedef {{title: string, lanes: Record<string, Event[]>, bytes?: Uint8Array | null}} Trace */
+
+const SCHEMA = 2;
+
+/** @param {string} text */
+export function fromBase64(text) {
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i += 1) bytes[i] = binary.charCodeAt(i);
+  return bytes;
+}
+
+/** @param {Uint8Array} bytes @param {CompressionStream | DecompressionStream} stream */
+async function through(bytes, stream) {
+  return new Uint8Array(await new Response(new Blob([/** @type {BlobPart} */ (bytes)]).stream().pipeThrough(stream)).arrayBuffer());
+}
+
+/** @param {Uint8Array} bytes */
+export const gzip = (bytes) => through(bytes, new CompressionStream('gzip'));
+/** @param {Uint8Array} bytes */
+export const gunzip = (bytes) => through(bytes, new DecompressionStream('gzip'));
+
+/** The trace in the text of a file. Throws an Error on anything that is no trace. @param {string} source @returns {Trace} */
+export function parse(source) {
+  const lines = source.split('\n').filter((line) => line.trim()).map((line) => JSON.parse(line));
+  const header = lines.shift();
+  if (!header || header.kind !== 'Trace' || header.schema !== SCHEMA || !Array.isArray(header.lanes)) throw new Error('not a trace');
+  const lanes = Object.fromEntries(header.lanes.map((/** @type {string} */ name) => [name, []]));
+  for (const { lane, ...event } of lines) {
+    if (!Object.hasOwn(lanes, lane)) throw new Error('an event of an unknown lane');
+    lanes[lane].push(event);
+  }
+  return { title: header.title || '', lanes };
+}
+
+/** The same lines that Python writes. @param {Trace} trace */
+export function serialise({ title, lanes }) {
+  const header = { schema: SCHEMA, kind: 'Trace', title, lanes: Object.keys(lanes) };
+  const lines = Object.entries(lanes).flatMap(([lane, events]) => events.map((event) => ({ ...event, lane })));
+  return [header, ...lines].map((line) => JSON.stringify(line) + '\n').join('');
+}
+
+/** base64 of a .jsonl.gz file -> the parsed trace with its bytes, kept for the download. @param {string} base64 */
+export const unpack = (base64) => unzip(fromBase64(base64));
+
+/** The bytes of a .jsonl.gz file -> the same. @param {Uint8Array} bytes @returns {Promise<Trace>} */
+export async function unzip(bytes) {
+  return { ...parse(new TextDecoder().decode(await gunzip(bytes))), bytes };
+}
+
+/** A recording that the server offers as a file. @param {string} url @returns {Promise<Trace>} */
+export async function fetchTrace(url) {
+  const answer = await fetch(new URL(url, document.baseURI));
+  if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
+  return unzip(new Uint8Array(await answer.arrayBuffer()));
+}

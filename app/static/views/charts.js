@@ -1,0 +1,224 @@
+// Live Plotly charts: the latest state only, at most 12 updates a second, drawn only while visible. Keeps its own
+// reference to Plotly, because other components may replace the global one.
+// @ts-check
+
+import { h, text } from './dom.js';
+import { labelHeights } from '../state/race.js';
+import { piece } from '../state/detokenize.js';
+import { cell, exact } from '../state/format.js';
+
+/** @typedef {import('../state/lane.js').Lane} Lane */
+/** @typedef {import('../state/lane.js').State} State */
+/** @typedef {Record<string, string>} Colours by role of the palette */
+/** @typedef {{data: object[], layout: object} | string} Figure or a sentence that says why there is nothing to draw */
+/**
+ * @typedef {object} Scene
+ * @property {string[]} names of the lanes
+ * @property {Record<string, {label: string, colour: string, mark: string, dash: string}>} named
+ * @property {Record<string, State | null>} states
+ * @property {Record<string, {seconds: number, done: boolean} | null>} clocks
+ * @property {number} duration
+ * @property {number} total tokens of the longest text
+ * @property {string | null} selected
+ * @property {Lane | null} lane the selected one, if it drafts
+ * @property {State | null} state of it
+ * @property {import('../state/lane.js').Window | null} view the window on screen
+ */
+
+const LEAST_MS = 1000 / 12;
+const SHARE = 5; // at most a fifth of the time goes into charts
+/** @type {Promise<any> | null} */
+let library = null;
+
+/** Load Plotly once, from this server. @param {string} address */
+export function loadPlotly(address) {
+  library ??= new Promise((resolve, reject) => {
+    const script = document.createElement('script');
+    script.src = address;
+    script.onload = () => resolve(/** @type {any} */ (window).Plotly);
+    script.onerror = () => reject(new Error('Plotly could not be loaded'));
+    document.head.append(script);
+  });
+  return library;
+}
+
+/** Colours of the page by role, from the palette's custom properties. @param {Element} element @returns {Colours} */
+export function colours(element) {
+  const style = getComputedStyle(element);
+  return new Proxy({}, { get: (_, role) => style.getPropertyValue(`--sd-${String(role)}`).trim() });
+}
+
+export const axis = (/** @type {Colours} */ c, /** @type {string} */ title, more = {}) => ({
+  title: { text: title, font: { size: 11.5, color: c.muted }, standoff: 6 }, gridcolor: c.line, linecolor: c.line, zeroline: false,
+  tickfont: { size: 11, color: c.muted }, automargin: true, fixedrange: true, ...more,
+});
+
+export const layout = (/** @type {Colours} */ c, /** @type {object} */ x, /** @type {object} */ y) => ({
+  margin: { l: 44, r: 10, t: 8, b: 38 }, showlegend: false, paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',
+  font: { family: 'system-ui, sans-serif', size: 12, color: c.ink }, xaxis: x, yaxis: y, uirevision: 'keep',
+  hoverlabel: { bgcolor: c.card, bordercolor: c.edge, font: { color: c.ink, size: 12 } }, bargap: 0.35, dragmode: false,
+});
+
+/** Plotly reads a little markup in labels; a lane's name may come from a foreign trace. @param {string} words */
+const escaped = (words) => words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
+
+/** Tokens over decode time of all lanes, up to now: colour, dash, mark and a label on each line. @param {Scene} scene @param {Colours} c @returns {Figure} */
+export function tokensFigure({ names, named, states, clocks, duration, total, selected }, c) {
+  const most = Math.max(1, total);
+  const gap = most * 0.075;
+  const drawn = names.flatMap((name) => { // none that failed before it began
+    const [state, clock] = [states[name], clocks[name]];
+    return state && clock && named[name] && (state.tokens.length || !clock.done) ? [{ name, own: named[name], points: state.points, clock }] : [];
+  });
+  if (!drawn.length) return 'A line for each lane, as soon as it has tokens.';
+  const data = drawn.map(({ name, own, points, clock }) => {
+    const x = [...points.map((point) => point.t), clock.seconds];
+    const y = [...points.map((point) => point.total), points[points.length - 1].total];
+    return { x, y, name: own.label, type: 'scatter', mode: 'lines+markers', marker: { symbol: own.mark, size: 8, opacity: x.map((_, i) => Number(i === x.length - 1)), color: c[own.colour] },
+      line: { shape: 'hv', width: name === selected ? 3 : 1.8, color: c[own.colour], dash: own.dash }, hovertemplate: `${escaped(own.label)}: %{y} tokens at %{x:.4f} s<extra></extra>` };
+  });
+  const ends = drawn.map(({ points, clock }) => ({ x: clock.seconds, y: points[points.length - 1].total, done: clock.done }));
+  const heights = labelHeights(ends, most, gap);
+  const annotations = drawn.map(({ own }, i) => {
+    const late = ends[i].x > 0.55 * duration;
+    return { x: ends[i].x, y: ends[i].y, ax: ends[i].x, ay: heights[i], axref: 'x', ayref: 'y', text: escaped(own.label), showarrow: true, arrowhead: 0, arrowwidth: 1,
+      arrowcolor: c[own.colour], font: { size: 11.5, color: c[own.colour] }, bgcolor: c.card, borderpad: 1, xanchor: late ? 'right' : 'left', xshift: 0 };
+  });
+  const y = axis(c, 'tokens', { range: [0, most + gap * (names.length + 1)], tickvals: ticks(most) });
+  return { data, layout: { ...layout(c, axis(c, 'decode time, s', { range: [0, duration * 1.04 || 1] }), y), annotations } };
+}
+
+/** Round steps up to the longest text: the labels' own room above it has no ticks. @param {number} most */
+function ticks(most) {
+  const step = [1, 2, 5, 10, 20, 25, 50, 100, 200].find((value) => most / value <= 6) || 100;
+  return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
+}
+
+/** Share accepted at each position so far, and the tests of the round on screen. @param {Scene} scene @param {Colours} c @returns {Figure} */
+export function acceptanceFigure({ lane, state, view }, c) {
+  if (!lane || !state) return 'Vanilla drafts nothing, so nothing is tested.';
+  const { testedAt, acceptedAt } = state.sums;
+  const tests = view && view.verified ? view.verified.tests : [];
+  if (!testedAt.length && !tests.length) return 'No draft has been tested yet.';
+  const word = (/** @type {number} */ id) => cell(piece(lane, id));
+  const details = tests.map((t) => [word(t.id), exact(t.p), exact(t.q), exact(t.threshold), t.draw === null ? 'none (shared noise)' : exact(t.draw), t.accepted ? 'accepted' : 'refused']);
+  const template = '“%{customdata[0]}” %{customdata[5]}<br>p = %{customdata[1]}<br>q = %{customdata[2]}<br>threshold = %{customdata[3]}<br>u = %{customdata[4]}<extra>position %{x}</extra>';
+  const greedy = lane.header?.config.temperature === 0; // then u decides nothing
+  const drawn = greedy ? [] : tests.filter((t) => t.draw !== null);
+  const data = [
+    { type: 'bar', x: testedAt.map((_, i) => i + 1), y: testedAt.map((n, i) => acceptedAt[i] / n), customdata: testedAt.map((n, i) => [acceptedAt[i], n]),
+      marker: { color: c['draft-tint'], line: { color: c.draft, width: 1 } }, hovertemplate: 'position %{x}: %{customdata[0]} of %{customdata[1]} tests accepted so far<extra></extra>' },
+    { type: 'scatter', mode: 'markers', x: tests.map((t) => t.position + 1), y: tests.map((t) => t.threshold), customdata: details,
+      marker: { size: 10, symbol: tests.map((t) => (t.accepted ? 'circle' : 'x')), color: tests.map((t) => (t.accepted ? c.draft : c.residual)), line: { color: c.card, width: 1 } }, hovertemplate: template },
+    { type: 'scatter', mode: 'markers', x: drawn.map((t) => t.position + 1), y: drawn.map((t) => t.draw), customdata: details.filter((_, i) => drawn.includes(tests[i])),
+      marker: { size: 15, symbol: 'line-ew', line: { color: c.ink, width: 2 } }, hovertemplate: template },
+  ];
+  const width = Math.max(1, ...lane.rounds.map((round) => round.size));
+  return { data, layout: layout(c, axis(c, 'position in the window', { range: [0.4, width + 0.6], dtick: width > 16 ? 4 : 1, showgrid: false }), axis(c, 'acceptance probability', { range: [-0.04, 1.06], dtick: 0.25 })) };
+}
+
+/** Confidence of each denoising step at each position of the round on screen. @param {Scene} scene @param {Colours} c @returns {Figure} */
+export function confidenceFigure({ lane, view }, c) {
+  if (!lane) return 'Vanilla has no drafter.';
+  if (!view || !view.passes.length) return view && view.copied ? 'A copy has no confidence: it makes no drafter pass.' : 'No drafter pass of this round has been recorded yet.';
+  const steps = view.passes;
+  const total = Math.max(view.steps, steps.length, 1);
+  const x = Array.from({ length: view.size }, (_, i) => i + 1);
+  const rows = Array.from({ length: total }, (_, s) => s);
+  const z = rows.map((s) => (steps[s] ? steps[s].confidence : x.map(() => null)));
+  const words = rows.map((s) => x.map((_, i) => {
+    const id = steps[s] ? steps[s].ids[i] : null;
+    return id === null || id === undefined ? 'masked' : `“${cell(piece(lane, id))}”`;
+  }));
+  const data = [{ type: 'heatmap', x, y: rows.map((s) => s + 1), z, text: words, zmin: 0, zmax: 1, xgap: 2, ygap: 2,
+    colorscale: [[0, c.raised], [0.02, c['draft-tint']], [1, c.draft]], hovertemplate: 'position %{x}, step %{y}<br>%{text}<br>confidence %{z:.7~g}<extra></extra>',
+    colorbar: { thickness: 8, len: 1, outlinewidth: 0, tickfont: { size: 10.5, color: c.muted }, tickvals: [0, 0.5, 1] } }];
+  return { data, layout: layout(c, axis(c, 'position in the window', { dtick: view.size > 16 ? 4 : 1, showgrid: false, range: [0.5, view.size + 0.5] }), axis(c, 'denoising step', { autorange: 'reversed', dtick: total > 12 ? 4 : 1, showgrid: false })) };
+}
+
+/** A panel with room for a figure: [the room, the panel]. @param {string} title @param {string} hint @returns {[HTMLElement, HTMLElement]} */
+export function chart(title, hint) {
+  const place = h('div', { class: 'sd-plot' });
+  return [place, h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint)), place)];
+}
+
+export class Charts {
+  /**
+   * @param {Record<string, HTMLElement>} places figure name -> element
+   * @param {Record<string, (scene: any, c: Colours) => Figure>} figures @param {string} address of Plotly
+   * @param {() => void} wake asks for animation frames again
+   */
+  constructor(places, figures, address, wake) {
+    this.places = places;
+    this.figures = figures;
+    /** @type {Set<string>} */
+    this.visible = new Set();
+    this.last = 0;
+    this.pause = LEAST_MS;
+    /** @type {any} */
+    this.scene = null;
+    /** @type {Set<string>} */
+    this.dirty = new Set();
+    /** @type {any} */
+    this.plotly = null;
+    const watcher = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) {
+        const name = /** @type {HTMLElement} */ (target).dataset.figure ?? '';
+        if (isIntersecting) this.visible.add(name);
+        else this.visible.delete(name);
+      }
+      this.last = 0;
+      wake();
+    });
+    for (const [name, element] of Object.entries(places)) {
+      element.dataset.figure = name;
+      watcher.observe(element);
+    }
+    loadPlotly(address).then((plotly) => { this.plotly = plotly; wake(); }, (error) => {
+      console.warn('no charts:', error);
+      for (const element of Object.values(places)) element.textContent = 'The chart library could not be loaded; all numbers above are complete without it.';
+    });
+  }
+
+  /** Remember the newest scene; older ones that were not drawn are dropped. @param {any} scene */
+  offer(scene) {
+    this.scene = scene;
+    for (const name of Object.keys(this.places)) this.dirty.add(name); // keeps the order of those already waiting
+  }
+
+  /** Nothing is known yet: a sentence in every place. @param {string} words */
+  blank(words) {
+    this.dirty.clear();
+    for (const element of Object.values(this.places)) this.say(element, words);
+  }
+
+  /** @param {HTMLElement} element @param {string} words */
+  say(element, words) {
+    if (this.plotly && element.classList.contains('js-plotly-plot')) this.plotly.purge(element);
+    element.dataset.empty = 'true';
+    text(element, words);
+  }
+
+  /** The figure that waited longest among those on screen, if one has something new. */
+  get waiting() {
+    return this.plotly && this.scene ? [...this.dirty].find((one) => this.visible.has(one)) : undefined;
+  }
+
+  /** Called in animation frames, as long as one is waiting. @param {number} now */
+  tick(now) {
+    const name = this.waiting;
+    if (!name || now - this.last < this.pause) return;
+    this.dirty.delete(name);
+    const element = this.places[name];
+    const began = performance.now();
+    const figure = this.figures[name](this.scene, colours(element));
+    if (typeof figure === 'string') this.say(element, figure);
+    else {
+      if (element.dataset.empty) element.textContent = '';
+      delete element.dataset.empty;
+      this.plotly.react(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
+    }
+    this.last = now;
+    this.pause = Math.max(LEAST_MS, SHARE * (performance.now() - began)); // a slow machine gets fewer, never a backlog
+  }
+}

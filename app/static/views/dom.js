@@ -1,0 +1,48 @@
+// Makes elements. Text always becomes a text node, so a token can never become markup.
+// @ts-check
+
+/**
+ * h('p', {class: 'x', title: 'y'}, 'text', child)
+ * @param {string} tag @param {Record<string, any>} [attributes] @param {(Node | string | null | undefined)[]} children @returns {any}
+ */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? '' : String(value));
+  }
+  for (const child of children) if (child !== null && child !== undefined) element.append(child);
+  return element;
+}
+
+/** Set text only when it changed: no layout for equal frames. @param {Element} element @param {string} value */
+export function text(element, value) {
+  if (element.textContent !== value) element.textContent = value;
+}
+
+/** Set an attribute only when it changed. @param {Element} element @param {string} name @param {string} value */
+export function attribute(element, name, value) {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+/** @type {Record<string, string>} */
+const PATHS = {
+  play: 'M5 3.2v9.6c0 .6.7 1 1.2.6l7-4.8c.4-.3.4-.9 0-1.2l-7-4.8C5.7 2.3 5 2.6 5 3.2z',
+  pause: 'M4.5 3h2v10h-2zM9.5 3h2v10h-2z',
+  start: 'M3.5 3h1.6v10H3.5zM12.5 3.6v8.8c0 .5-.6.8-1 .5L6 8.5a.6.6 0 0 1 0-1l5.500-4.400c.4-.3 1 0 1 .5z',
+  back: 'M10.200 3.500 5.700 8l4.500 4.500-1 1L3.700 8l5.500-5.500z',
+  next: 'M5.800 3.500 10.300 8l-4.500 4.500 1 1L12.300 8 6.800 2.500z',
+  save: 'M7.300 2h1.400v6.300l2.200-2.200 1 1L8 11 4.100 7.100l1-1 2.200 2.200zM3 12.500h10V14H3z',
+};
+
+/** A drawing that needs no icon font; decorative, so hidden from assistive technology. @param {string} name */
+export function icon(name) {
+  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+  for (const [key, value] of Object.entries({ viewBox: '0 0 16 16', width: '16', height: '16', 'aria-hidden': 'true', focusable: 'false' })) svg.setAttribute(key, value);
+  const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
+  path.setAttribute('d', PATHS[name]);
+  path.setAttribute('fill', 'currentColor');
+  svg.append(path);
+  return svg;
+}

@@ -1,0 +1,183 @@
+// Speed-up and the numbers behind it, each with symbol, unit and definition. Measured unless it says predicted.
+// @ts-check
+
+import { attribute, h, text } from './dom.js';
+import { alpha, firstDifference, predicted, speedUp, tau, waiting } from '../state/metrics.js';
+import { busyWords, dash, percent, plural, rate, ratio, seconds, times } from '../state/format.js';
+
+/** @typedef {import('../state/lane.js').Lane} Lane */
+/** @typedef {import('../state/lane.js').State} State */
+/** @typedef {{seconds: number, rate: number | null, done: boolean}} Clock */
+/**
+ * @template T
+ * @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the baseline
+ */
+
+/** @type {[string, string, string, string, string][]} */
+const NUMBERS = [
+  ['tau', 'τ', 'block efficiency', 'tokens/round', 'Tokens committed per round, the target’s own token included: between 1 and γ + 1.'],
+  ['alpha', 'α', 'acceptance rate', '', 'Accepted tokens divided by positions that the verifier reached.'],
+  ['calls', 'N', 'target passes', '', 'Passes of the target model after the prompt was read: this lane, then vanilla.'],
+  ['nfe', 'NFE', 'drafter passes', 'passes', 'Drafter passes (for a denoiser, denoising steps), all rounds together.'],
+];
+
+const PREDICTED = 'v: seconds of one verifying pass of the target over those of one vanilla pass. c: seconds of one drafter pass over those '
+  + 'of one vanilla pass. Both are means of this race. What a round costs besides is left out, so it is a bound, not a result.';
+
+const BUSY = 'A pass ends when its last thread does, so threads that wait for a processor slow every pass, and the lane with more '
+  + 'passes loses more: beside one busy program the speed-up can be several times off.';
+
+export class ScoreView {
+  /**
+   * @param {{crowded: number, prefix: string, quietly: () => void}} options `crowded`: threads waiting for a processor,
+   *   on average, from which a time cannot be trusted; `prefix` begins the ids of this player; `quietly` measures again on one thread
+   */
+  constructor({ crowded, prefix, quietly }) {
+    this.crowded = crowded;
+    this.name = h('h2', { class: 'sd-hero-name' });
+    this.speed = h('span', { class: 'sd-speed' }, dash);
+    this.words = h('span', { class: 'sd-speed-words' });
+    this.needle = h('i', { class: 'sd-needle' });
+    this.far = h('span', { class: 'sd-far' });
+    this.scale = h('div', { class: 'sd-scale', 'aria-hidden': 'true' }, h('u', { class: 'sd-scale-one', title: 'vanilla: 1×' }), this.needle);
+    this.same = h('p', { class: 'sd-same' });
+    this.claim = h('p', { class: 'sd-law' });
+    this.busy = h('p', { class: 'sd-busy-machine', role: 'status', title: BUSY });
+    this.again = h('button', { type: 'button', class: 'sd-link sd-quietly', hidden: true, onclick: quietly, title: 'One thread does not wait for another: the clock can be trusted beside other programs' }, 'Measure again on one thread');
+    this.hero = h('section', { class: 'sd-panel sd-hero', 'aria-label': 'Speed-up' },
+      this.name, h('div', { class: 'sd-big' }, this.speed, this.words), h('div', { class: 'sd-gauge' }, this.scale, this.far), this.same, this.claim, this.busy, this.again);
+    /** @type {Record<string, HTMLElement>} */
+    this.values = {};
+    /** @type {Record<string, HTMLElement>} */
+    this.units = {};
+    const list = h('dl', { class: 'sd-numbers' });
+    for (const [key, symbol, name, unit, definition] of NUMBERS) {
+      this.values[key] = h('span', {}, dash);
+      this.units[key] = h('small', {}, unit);
+      const tip = h('span', { class: 'sd-tip', role: 'tooltip', id: `${prefix}-def-${key}` }, definition);
+      list.append(h('div', { tabindex: '0', 'aria-describedby': `${prefix}-def-${key}` },
+        h('dt', {}, h('b', { class: 'sd-symbol' }, symbol), ` ${name}`), h('dd', {}, this.values[key], ' ', this.units[key]), tip));
+    }
+    this.predicted = h('p', { class: 'sd-predicted', title: PREDICTED });
+    this.numbers = h('section', { class: 'sd-panel sd-score', 'aria-label': 'Numbers' }, list, this.predicted);
+    /** @type {Pair<Lane>} */
+    this.lanes = { drafted: null, vanilla: null };
+    this.trusted = true;
+    /** @type {number | null} */
+    this.final = null;
+  }
+
+  /** @param {Pair<Lane>} lanes @param {string} name of the selected lane, where there is a choice @param {Record<string, string>} short lane names */
+  reset(lanes, name, short) {
+    this.lanes = lanes;
+    const { drafted, vanilla } = lanes;
+    const header = (drafted || vanilla)?.header;
+    const lossless = header ? header.lossless : true;
+    text(this.name, name);
+    this.hero.classList.toggle('sd-lossy', !lossless);
+    text(this.claim, !header ? '' : lossless ? '✓ Lossless rule: the text follows the target’s own distribution.'
+      : '⚠ lossless: false. With several steps this rule can change the distribution of the text; it is here to be studied.');
+    const compared = drafted && vanilla && drafted.finished && vanilla.finished;
+    /** @type {[string, number | null][]} */
+    const waits = [[short.drafted, waiting(drafted)], [short.vanilla, waiting(vanilla)]];
+    this.trusted = !(compared && waits.some(([, wait]) => (wait ?? 0) >= this.crowded));
+    this.hero.classList.toggle('sd-crowded', !this.trusted);
+    text(this.busy, this.trusted ? '' : busyWords(waits));
+    this.again.hidden = this.trusted;
+    this.final = compared ? speedUp({ rate: drafted.shown.length / drafted.duration }, { rate: vanilla.shown.length / vanilla.duration }) : null;
+    const guess = this.trusted ? predicted(drafted, vanilla) : null;
+    text(this.predicted, guess ? `Predicted, not measured: τ / (v + c·NFE/round) = ${times(guess.value)} with v = ${ratio(guess.verify)}, c = ${ratio(guess.cost)}: what a verifying pass and a drafter pass cost here, in vanilla passes.` : '');
+  }
+
+  /** Nothing of the race before stays while another is measured. */
+  blank() {
+    this.reset({ drafted: null, vanilla: null }, '', {});
+    for (const element of [this.speed, ...Object.values(this.values)]) text(element, dash);
+    text(this.words, 'speed-up, when all lanes are measured');
+    for (const element of [this.same, this.far]) text(element, '');
+    text(this.units.calls, '');
+    this.scale.hidden = true;
+  }
+
+  /** @param {Pair<State>} states @param {Pair<Clock>} clocks @param {boolean} baseline whether the selected lane is the baseline */
+  draw(states, clocks, baseline) {
+    const { drafted, vanilla } = states;
+    const sums = drafted ? drafted.sums : null;
+    this.headline(states, clocks, baseline);
+    this.sameText(states, clocks);
+    text(this.values.tau, drafted ? ratio(tau(drafted)) : dash);
+    text(this.values.alpha, drafted ? percent(alpha(drafted)) : dash);
+    text(this.values.calls, `${(sums || vanilla?.sums)?.calls ?? dash}`);
+    text(this.units.calls, sums && vanilla ? `vs ${vanilla.sums.calls}` : '');
+    text(this.values.nfe, sums ? String(sums.nfe) : dash);
+  }
+
+  /** The final speed-up, large and fixed; what it is so far, as a needle. @param {Pair<State>} states @param {Pair<Clock>} clocks @param {boolean} baseline */
+  headline(states, clocks, baseline) {
+    const { lanes, final } = this;
+    const far = speedUp(clocks.drafted, clocks.vanilla);
+    const running = !(clocks.drafted?.done && clocks.vanilla?.done);
+    this.scale.hidden = final === null || !this.trusted || baseline;
+    if (baseline || !lanes.drafted) {
+      text(this.speed, baseline ? '1.00×' : dash);
+      text(this.words, baseline ? 'the baseline: every speed-up of this race is over its tokens per second' : 'no drafter: only vanilla ran');
+      text(this.far, '');
+      return;
+    }
+    if (!this.trusted && states.drafted && states.vanilla) { // counted passes stand where the clock cannot be trusted
+      const [own, base] = [lanes.drafted, lanes.vanilla].map((lane) => (lane ? lane.rounds.length : 0));
+      text(this.speed, `${own} : ${base}`);
+      text(this.words, 'target passes, instead of vanilla’s: counted, because the clock was disturbed');
+      text(this.far, '');
+      return;
+    }
+    text(this.speed, times(final ?? far));
+    text(this.words, final === null ? (far === null ? 'speed-up, when both lanes have tokens' : 'vanilla’s tokens per second, so far') : this.finalWords());
+    text(this.far, running && far !== null && final !== null ? `so far ${times(far)}` : '');
+    if (this.scale.hidden) return;
+    const end = Math.max(2, Math.ceil((/** @type {number} */ (final)) * 1.25));
+    this.scale.style.setProperty('--one', `${100 / end}%`);
+    this.scale.style.setProperty('--final', `${(100 * (/** @type {number} */ (final))) / end}%`);
+    this.needle.style.left = `${Math.min(100, (100 * (far ?? 0)) / end).toFixed(2)}%`;
+    attribute(this.needle, 'data-running', String(running));
+  }
+
+  /** Seconds compare only where both lanes have as many tokens; otherwise the ratio is one of tokens per second. */
+  finalWords() {
+    const [drafted, vanilla] = [/** @type {Lane} */ (this.lanes.drafted), /** @type {Lane} */ (this.lanes.vanilla)];
+    if (drafted.shown.length === vanilla.shown.length) return `as fast as vanilla, measured: ${seconds(drafted.duration)} s against ${seconds(vanilla.duration)} s`;
+    const cut = [drafted, vanilla].some((lane) => lane.finished?.reason === 'stopped');
+    return `vanilla’s tokens per second, measured${cut ? ' on the part that ran' : ''}: ${rate(drafted.shown.length / drafted.duration)} against ${rate(vanilla.shown.length / vanilla.duration)}`;
+  }
+
+  /** @param {Pair<State>} states @param {Pair<Clock>} clocks */
+  sameText({ drafted, vanilla }, clocks) {
+    if (!drafted || !vanilla) {
+      text(this.same, '');
+      return;
+    }
+    const [one, other] = [drafted, vanilla].map((state) => state.tokens.map((token) => token.id));
+    const length = Math.min(one.length, other.length);
+    const first = firstDifference(one.slice(0, length), other.slice(0, length));
+    const over = clocks.drafted?.done && clocks.vanilla?.done;
+    const header = this.lanes.drafted?.header;
+    if (!length) text(this.same, '');
+    else if (first < 0 && over && one.length === other.length) text(this.same, `= The same ${length} tokens in both lanes.`);
+    else if (first < 0) text(this.same, `= The same first ${length} tokens in both lanes.`);
+    else if (header && Number(header.config.temperature) > 0 && header.config.rule !== 'match') text(this.same, `≠ Another draw${header.lossless ? ' from the same distribution' : ''}: the texts part at token ${first + 1}.`);
+    else text(this.same, `≠ The texts part at token ${first + 1}.`);
+  }
+}
+
+/**
+ * What happened, in one sentence for people, with the measured number in it.
+ * @param {Lane | null} drafted @param {Lane | null} vanilla @param {string} who drafts @param {boolean} trusted whether the clock is
+ */
+export function leadWords(drafted, vanilla, who, trusted) {
+  if (!drafted || !vanilla || !drafted.finished || !vanilla.finished || !vanilla.shown.length) return '';
+  const same = firstDifference(drafted.ids, vanilla.ids) < 0;
+  const speed = speedUp({ rate: drafted.shown.length / drafted.duration }, { rate: vanilla.shown.length / vanilla.duration });
+  const fast = trusted && speed !== null ? `: ${times(speed)} as fast` : '';
+  const equal = drafted.shown.length === vanilla.shown.length;
+  return `${who}, the target model writes ${equal && same ? 'the same ' : ''}${plural(drafted.shown.length, 'token')} in ${plural(drafted.rounds.length, 'pass')}${equal ? ` instead of ${vanilla.rounds.length}` : ''}${fast}.`;
+}

@@ -1,0 +1,102 @@
+"""The Race tab: two to six methods on one prompt. Vanilla is the baseline of every race: it always runs, first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gradio as gr
+
+from app import controls
+from app.content.html import element
+from app.controls import QUIET, Card
+from app.gradio_patches import unjudged
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.methods import BASELINE, methods_of, race_lanes
+from specdiff_core.schema.settings import DecodeConfig, Rule
+
+TAB = "race"
+FEWEST, MOST = 1, 5
+"""Methods of a race, besides vanilla."""
+DEFAULT = ("autoregressive", "eagle", "specdiff", "dflash", "ddtree")
+"""What the opening recording raced."""
+RULES = tuple(rule.value for rule in Rule if rule.lossless)
+"""Rules that keep the target's distribution for every method."""
+SETTINGS = ("temperature", "rule", "max_new_tokens", "seed", "pair")
+"""What a visitor chooses for all lanes alike, in the order of the widgets."""
+
+
+def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
+    """The lanes of a race of several methods, each named by its method: a :data:`~app.run.worker.Planner`.
+
+    Raises:
+        ConfigError: too few or too many methods, one that the pair has not, or a setting that does not work.
+    """
+    base = controls.check_settings({name: values[name] for name in SETTINGS if name in values} | {"drafter": "none"})
+    if base.rule.value not in RULES:
+        hint = f"Choose one of: {', '.join(RULES)}."
+        raise ConfigError(f"A race does not take the rule {base.rule.value!r}.", field="rule", hint=hint)
+    asked = values.get("methods")
+    count = f"{FEWEST} to {MOST} methods besides vanilla"
+    if not isinstance(asked, (list, tuple)) or not all(isinstance(name, str) for name in asked):
+        raise ConfigError("The methods must be a list of names.", field="methods", hint=f"Name {count}.")
+    lanes = race_lanes(base, asked)
+    if not FEWEST < len(lanes) <= MOST + 1:
+        raise ConfigError(
+            f"A race takes {count}; {len(lanes) - 1} {'is' if len(lanes) == 2 else 'are'} chosen.",
+            field="methods",
+            hint="Choose a method." if len(lanes) < 2 else f"Leave out {len(lanes) - 1 - MOST}.",
+        )
+    return lanes
+
+
+def place() -> Card:
+    """Place the controls, and wire what stays between them."""
+    card = controls.place(TAB, SETTINGS, run="Run race", drawer="Methods and settings", first={"methods": _methods})
+    rule, pair, methods = card.settings["rule"], card.settings["pair"], card.settings["methods"]
+    rule.choices = [item for item in rule.choices if item[1] in RULES]
+    pair.change(methods_here, [pair, methods], methods, **QUIET)
+    return card
+
+
+def _methods() -> gr.components.Component:
+    words = element("span", text="Vanilla always runs, and is measured first: it is the baseline of every speed-up.")
+    gr.HTML(element("p", element("b", text="✓ Vanilla "), words, class_="race-baseline"), apply_default_css=False)
+    return unjudged(
+        gr.CheckboxGroup(
+            choices=choices("embedded"),
+            value=list(DEFAULT),
+            label=f"Methods that race against vanilla, {FEWEST} to {MOST}",
+            elem_id="race-methods",
+        )
+    )
+
+
+def choices(pair: str) -> list[tuple[str, str]]:
+    """(label, name) of what may race against vanilla."""
+    return [(method.label, method.name) for method in methods_of(pair) if method.name != BASELINE]
+
+
+def methods_here(pair: str, chosen: list[str]) -> Any:
+    """The list of methods for another pair; what it has of the choice stays."""
+    offered = choices(pair)
+    kept = [name for _, name in offered if name in chosen]
+    return gr.update(choices=offered, value=kept or [name for _, name in offered][:FEWEST])
+
+
+def from_query(query: Mapping[str, str]) -> list[Any] | None:
+    """What a link to a race puts into the prompt, the methods and the settings; None for any other link.
+
+    Raises:
+        ConfigError: the link asks for a race that does not work.
+    """
+    if "methods" not in query:
+        return None
+    values = {name: query[name] for name in SETTINGS if name in query}
+    lanes = plan({**values, "methods": [name for name in query["methods"].split(",") if name]})
+    config = lanes[BASELINE].to_dict()
+    return [
+        query.get("prompt", gr.skip()),
+        gr.update(choices=choices(config["pair"]), value=[name for name in lanes if name != BASELINE]),
+        *(controls.shown(config[name]) for name in SETTINGS),
+    ]

@@ -1,0 +1,34 @@
+"""The settings of a run in a few words: the same on the page, in reports and on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from specdiff_core.schema.pairs import PAIRS
+
+
+def denoises(drafter: str) -> bool:
+    """Whether T means anything to the drafter of this name. A drafter that no pair has here is taken to denoise."""
+    kinds = {spec.drafting for pair in PAIRS.values() for spec in pair.drafters if spec.name == drafter}
+    return "denoise" in kinds or not kinds
+
+
+def settings_words(config: Mapping[str, Any]) -> str:
+    """``γ 9, T 1``; of a tree ``γ 9, B 16``, of several drafts ``γ 9, K 4 self``. ``≤`` stands where a controller
+    chooses, T only where the drafter denoises, and vanilla has no words.
+
+    Args:
+        config: fields of :class:`~specdiff_core.schema.settings.DecodeConfig`; an older trace may lack some.
+    """
+    if config["drafter"] == "none":
+        return ""
+    most = "≤ " if config.get("auto") else ""
+    words = [f"γ {most}{config['gamma']}"]
+    if nodes := config.get("tree_nodes"):
+        words.append(f"B {most}{nodes}")
+    elif (drafts := config.get("num_drafts") or 1) > 1:
+        words.append(f"K {drafts} {config['selection'].replace('_', '-')}")
+    elif denoises(config["drafter"]) and (config["steps"] > 1 or not most):
+        words.append(f"T {most}{config['steps']}")
+    return ", ".join(words)

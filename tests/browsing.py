@@ -1,0 +1,200 @@
+"""What browser tests share: a server of the scripted page, a Chromium, visitors, and what they do."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+MARKS = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found on the PATH"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.browser,
+]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE = 60_000  # milliseconds: the machine may be busy
+SERVER = Path(__file__).resolve().parent / "browser_server.py"
+TIMES = "window.specdiffTimes = { quiet: 700, patience: 2000, again: 200 };"
+"""How long a player waits for a server that says nothing, in milliseconds; a visitor's waits seconds."""
+SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
+
+
+def app(tab: str) -> str:
+    """The player of a tab, in JavaScript."""
+    return f"window.specdiff.players.{tab}"
+
+
+def ready(tab: str) -> str:
+    """Whether a player shows a trace and has drawn it."""
+    return f"window.specdiff?.players.{tab}?.trace && !{app(tab)}.live && !{app(tab)}.dirty"
+
+
+def clock_runs(tab: str) -> str:
+    """Whether a lane is being measured, and the page heard of it."""
+    return f"{app(tab)}.live && {app(tab)}.live.told && !{app(tab)}.live.warming"
+
+
+@contextmanager
+def serving(folder: Path, *words: str, port: int | None = None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A server that answers: its address, and its process."""
+    if port is None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+    command = [sys.executable, str(SERVER), str(port), str(folder), *words]
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    url = f"http://127.0.0.1:{port}/"
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(url, timeout=5).close()
+                break
+            except OSError:
+                assert server.poll() is None, (folder / "server.log").read_text(encoding="utf-8")
+                time.sleep(0.1)
+        yield url, server
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+@contextmanager
+def visit(
+    browser: Any,
+    url: str,
+    *,
+    size: str = "desktop",
+    dark: bool = False,
+    motion: bool = False,
+    before: str = "",
+    until: str = "",
+) -> Iterator[Any]:
+    """A fresh visitor, by default on the Live tab with the recording shown; ``before`` runs ahead of the page's own
+    scripts, and ``until`` is what to wait for where a link opens another tab.
+
+    Fails on console errors and on any outside request.
+    """
+    width, height = SIZES.get(size) or map(int, size.split("x"))
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light",
+        reduced_motion="no-preference" if motion else "reduce",
+        accept_downloads=True,
+    )
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.add_init_script(TIMES + before)
+    troubles: list[str] = []
+    page.on("console", lambda m: troubles.append(f"console {m.type}: {m.text}") if m.type == "error" else None)
+    page.on("pageerror", lambda error: troubles.append(f"page error: {error}"))
+    own = urlparse(url).netloc
+
+    def asked(request: Any) -> None:
+        if urlparse(request.url).netloc not in {own, ""}:
+            troubles.append(f"outside request: {request.url}")
+
+    page.on("request", asked)
+    page.goto(url)
+    page.wait_for_function(until or ready("live"))
+    try:
+        yield page
+        assert not troubles, troubles
+    finally:
+        context.close()
+
+
+def open_tab(page: Any, tab: str) -> None:
+    """Open a tab, and wait for what it shows."""
+    page.click(f"#sd-tabs [role=tab]:has-text('{tab.upper() if tab == 'api' else tab.capitalize()}')")
+    seen = {"compare": ".sd-cmp-bar, .sd-cmp-empty:not([hidden])", "learn": ".sd-method", "api": ".sd-parameters"}
+    if tab in seen:
+        page.wait_for_selector(seen[tab])
+    else:
+        page.wait_for_function(f"window.specdiff.players.{tab} && !{app(tab)}.asleep")
+
+
+def open_drawer(page: Any, tab: str) -> None:
+    """Open all settings of a tab: what is in a closed drawer does not exist."""
+    page.click(f"#{tab}-drawer > button")
+    page.wait_for_selector(f"#{tab}-seed input" if tab != "compare" else "#compare-run")
+
+
+def number(page: Any, tab: str, name: str, value: object) -> None:
+    """Type a number into a setting."""
+    box = page.locator(f"#{tab}-{name} input[type=number]")
+    box.fill(str(value))
+    box.press("Tab")
+
+
+def start(page: Any, tab: str, prompt: str) -> None:
+    """Press Run on a prompt."""
+    page.fill(f"#{tab}-prompt textarea", prompt)
+    page.click(f"#{tab}-run")
+
+
+def run(page: Any, tab: str, prompt: str) -> None:
+    """Run a prompt to its end."""
+    start(page, tab, prompt)
+    page.wait_for_function(
+        f"(prompt) => {ready(tab)} && Object.values({app(tab)}.lanes)[0].header.prompt === prompt", arg=prompt
+    )
+
+
+def stand(page: Any, kind: str, which: int = 0, tab: str = "live") -> None:
+    """Put the playhead on the n-th stop of a kind of event of the selected lane."""
+    page.evaluate(
+        f"([kind, which]) => {{ const app = {app(tab)}; const stops = app.player.stops;"
+        " const found = stops.map((s, i) => [s, i]).filter(([s]) => s.lane === app.selected"
+        " && app.lanes[s.lane].events[s.n - 1].kind === kind);"
+        " app.act(() => app.player.stand(found[which][1])); }",
+        [kind, which],
+    )
+    page.wait_for_function(ready(tab))
+
+
+def playhead(page: Any, tab: str = "live") -> dict[str, Any]:
+    return page.evaluate(
+        f"(({{t, stop, playing, slow, duration}}) => ({{t, stop, playing, slow, duration}}))({app(tab)}.player)"
+    )
+
+
+def lanes(page: Any, tab: str, part: str) -> list[str]:
+    """A part of the head of each lane."""
+    return page.locator(f"#{tab}-player .sd-lane .sd-lane-{part}").all_text_contents()
+
+
+def serious(page: Any) -> list[tuple[str, list[str]]]:
+    """What axe-core finds that is serious."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    return [
+        (item["id"], [node["html"][:160] for node in item["nodes"]])
+        for item in Axe().run(page).response["violations"]
+        if item["impact"] in {"serious", "critical"}
+    ]
+
+
+def overflows(page: Any) -> bool:
+    """Whether the page scrolls sideways."""
+    return page.evaluate("document.documentElement.scrollWidth > window.innerWidth")

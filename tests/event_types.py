@@ -1,0 +1,53 @@
+"""TypeScript declarations of the events, made from the Python classes: the player's scripts are checked against them.
+
+``python -m tests.event_types`` writes ``app/static/state/events.d.ts`` anew.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from specdiff_core.schema import events
+
+FILE = Path(__file__).resolve().parent.parent / "app" / "static" / "state" / "events.d.ts"
+PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", type(None): "null"}
+
+
+def _type(hint: Any) -> str:
+    """A Python annotation as TypeScript."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _type(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(dict.fromkeys(map(_type, arguments)))
+    if origin is tuple:
+        inner = _type(arguments[0])
+        return f"({inner})[]" if "|" in inner else f"{inner}[]"
+    if origin is dict:
+        return f"Record<{_type(arguments[0])}, {_type(arguments[1])}>"
+    return PLAIN.get(hint) or str(hint.__name__)
+
+
+def declarations() -> str:
+    """The text of ``events.d.ts``."""
+    members = typing.get_args(events.Event)
+    others = [events.Span, events.Candidate, events.Test]
+    lines = ["// Made from specdiff_core/schema/events.py by `python -m tests.event_types`; a test compares the two."]
+    for struct in (*others, *members):
+        lines.append(f"export interface {struct.__name__} {{")
+        if struct in members:
+            lines.append(f"  kind: '{struct.__name__}';")
+        hints = typing.get_type_hints(struct, include_extras=True)
+        lines += [f"  {item.name}: {_type(hints[item.name])};" for item in msgspec.structs.fields(struct)]
+        lines.append("}")
+    lines.append(f"export type Event = {' | '.join(member.__name__ for member in members)};")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(declarations(), encoding="utf-8")

@@ -1,0 +1,35 @@
+// Words of ids. That they are Python's is checked on random pieces by tests/test_js.py.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { make, trace } from './fixture.mjs';
+import { buildLane } from '../../app/static/state/lane.js';
+import { joinPieces, piece, sharePieces } from '../../app/static/state/detokenize.js';
+
+test('characters spread over tokens appear at the token that completes them; literal text is untouched', () => {
+  assert.deepEqual(joinPieces(['\\xe2\\x9c', '\\x93', ' ok']), ['', '✓', ' ok']);
+  assert.deepEqual(joinPieces([' a\\xc3', '\\xa9b']), ['', ' aéb']);
+  assert.deepEqual(joinPieces(['\\x41', 'x']), ['\\x41', 'x']); // an ASCII escape is text that a program wrote
+  assert.deepEqual(joinPieces(['\\xff', 'x']), ['\\xff', 'x']); // never completes: stays as it was written
+  assert.deepEqual(joinPieces(['\\xef\\xbb', '\\xbf', 'x']), ['', '\ufeff', 'x']); // a byte order mark is a character like any other
+});
+
+test('lanes of one target share their words; without any, ids stay', () => {
+  const silent = trace.lanes.drafted.filter((event) => !['PiecesSeen', 'DenoiseStep'].includes(event.kind));
+  const lane = buildLane(silent);
+  assert.ok(lane.wordless);
+  assert.equal(lane.shown[0], `<${lane.ids[0]}>`);
+  const speaker = buildLane(trace.lanes.vanilla);
+  sharePieces([speaker, lane]);
+  assert.ok(!lane.wordless);
+  assert.equal(lane.shown.join(''), lane.finished.text);
+  const stranger = buildLane(silent.map((event) => (event.kind === 'RunStarted' ? { ...event, models: { target: 'another' } } : event)));
+  sharePieces([speaker, stranger]);
+  assert.ok(stranger.wordless, 'another target has other words');
+});
+
+test('an id without words is told by its number', () => {
+  const lane = buildLane([{ kind: 'PiecesSeen', pieces: { 1: ' a', 3: '' } }, make.committed([1, 2, 3], ['target', 'target', 'target'])]);
+  assert.deepEqual(lane.shown, [' a', '<2>', '']);
+  assert.deepEqual([piece(lane, 3), lane.wordless], ['', false]);
+});

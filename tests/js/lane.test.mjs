@@ -1,0 +1,144 @@
+// One lane, folded to any moment. That its sums are Python's is checked on whole traces by tests/test_js.py.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { make, trace } from './fixture.mjs';
+import { buildLane, countAt, depthsOf, isVanilla, linesShown, reached, stateAt, treeOf } from '../../app/static/state/lane.js';
+
+const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };
+
+test('the text of a lane is the text of its Finished event', () => {
+  for (const lane of Object.values(lanes)) assert.equal(lane.shown.join(''), lane.finished.text);
+});
+
+test('the slim news of a run being measured hold its whole text', () => {
+  for (const lane of Object.values(lanes)) {
+    const news = lane.events.filter((event) => ['RunStarted', 'PiecesSeen', 'Committed', 'Finished'].includes(event.kind));
+    const live = buildLane(news);
+    assert.equal(live.shown.join(''), lane.finished.text);
+    const state = stateAt(live, news.length);
+    assert.deepEqual(state.tokens.map((token) => token.id), lane.finished.ids);
+    assert.equal(state.sums.rounds, lane.finished.rounds);
+  }
+});
+
+test('time never runs backwards, and every prefix folds to the same state from scratch or step by step', () => {
+  const lane = lanes.drafted;
+  for (let i = 1; i < lane.times.length; i += 1) assert.ok(lane.times[i] >= lane.times[i - 1]);
+  let rolling = null;
+  for (let n = 0; n <= lane.events.length; n += 1) {
+    rolling = stateAt(lane, n, rolling);
+    if (n % 17 === 0) assert.deepEqual(rolling, stateAt(lane, n));
+  }
+});
+
+test('going back gives an earlier state, not the later one', () => {
+  const late = stateAt(lanes.drafted, lanes.drafted.events.length);
+  const early = stateAt(lanes.drafted, 10, late);
+  assert.equal(early.n, 10);
+  assert.ok(early.tokens.length < late.tokens.length);
+});
+
+test('countAt finds all events known at a time, ends included', () => {
+  const lane = lanes.drafted;
+  assert.equal(countAt(lane, -1), 0);
+  assert.equal(countAt(lane, lane.duration), lane.events.length);
+  const committed = lane.events.findIndex((event) => event.kind === 'Committed');
+  assert.ok(countAt(lane, lane.events[committed].at) > committed);
+  assert.ok(countAt(lane, lane.events[committed].at - 1e-6) <= committed);
+});
+
+test('stepping stops at each step of a round, its draft’s end left out', () => {
+  const { events, stops } = lanes.drafted;
+  const kinds = stops.map((index) => events[index].kind);
+  assert.deepEqual(kinds.slice(0, 8), ['RoundStarted', 'DenoiseStep', 'DenoiseStep', 'DenoiseStep', 'TargetScored', 'Verified', 'Committed', 'RoundStarted']);
+});
+
+test('the window holds its round as far as it has come, and the last one is remembered', () => {
+  const lane = lanes.drafted;
+  const at = (kind, round) => lane.events.findIndex((event) => event.kind === kind && event.round === round) + 1;
+  const begun = stateAt(lane, at('RoundStarted', 1));
+  assert.deepEqual([begun.window.round, begun.window.passes.length, begun.window.draft, begun.last.round], [1, 0, null, 0]);
+  assert.ok(begun.last.committed && begun.last.verified);
+  const drafted = stateAt(lane, at('DraftReady', 1));
+  assert.deepEqual([drafted.window.passes.length, drafted.window.scored, drafted.window.steps], [3, null, 3]);
+});
+
+test('a token knows its round, its source and the test that it passed', () => {
+  const { tokens } = stateAt(lanes.drafted, Infinity);
+  assert.equal(tokens.length, lanes.drafted.finished.ids.length);
+  for (const token of tokens) if (token.source === 'draft') assert.ok(token.test.accepted && token.test.id === token.id);
+});
+
+test('of several drafts that are tested at one position, the last test is the token’s', () => {
+  const tests = [make.test(0, 7, false), make.test(0, 8, true), make.test(1, 9, false), make.test(1, 10, false), make.test(1, 6, true), make.test(2, 3, false)];
+  const events = [
+    make.started(), make.draft([7, 8, 9, 10, 6, 3], { parents: [-1, -1, 1, 1, 1, 4], branches: [[0], [1, 2], [1, 3], [1, 4, 5]] }), make.scored([0, 0, 0, 0, 0, 0]),
+    make.verified(tests, { path: [1, 4], source: 'residual' }), make.committed([8, 6, 4], ['draft', 'draft', 'residual']),
+  ];
+  const { tokens, sums } = stateAt(buildLane(events), Infinity);
+  assert.deepEqual(tokens.map((token) => token.test.id), [8, 6, 3]);
+  assert.deepEqual([sums.tested, sums.accepted, sums.testedAt, sums.acceptedAt], [3, 2, [1, 1, 1], [1, 1, 0]]);
+  assert.deepEqual(reached(tests), [true, true, false]);
+  assert.deepEqual(reached([make.test(0, 7, true), make.test(0, 8, false)]), [true]);
+});
+
+test('a draft that the end of the text cuts keeps its window and claims no bonus', () => {
+  const tests = [5, 6, 0].map((id, position) => make.test(position, id, true));
+  const events = [
+    make.started(), make.step([5, 6, 0, 7], [0, 1, 2, 3]), make.draft([5, 6, 0]), make.scored([1, 1, 1]),
+    make.verified(tests), make.committed([5, 6, 0], ['draft', 'draft', 'draft']),
+  ];
+  const { size, drafted, extra } = stateAt(buildLane(events), events.length).window;
+  assert.deepEqual({ size, drafted, extra }, { size: 4, drafted: 3, extra: false });
+});
+
+test('a round says whether its draft was copied, and whether its passes were recorded', () => {
+  const round = (...events) => buildLane([make.started(), ...events]).rounds[0];
+  const kinds = (one) => [one.copied, one.unrecorded, one.size];
+  assert.deepEqual(kinds(round(make.draft([1, 2], { nfe: 0 }))), [true, false, 2]);
+  assert.deepEqual(kinds(round(make.draft([1, 2], { nfe: 2 }))), [false, true, 2]);
+  assert.deepEqual(kinds(round(make.step([1, 2], [0, 1]), make.draft([1, 2]))), [false, false, 2]);
+  assert.deepEqual(kinds(round(make.draft([], { nfe: 0 }))), [false, false, 0]);
+});
+
+test('a tree is laid out so that its first line is its most probable window', () => {
+  // −1 ─ 0 ─ 2 ─ 3     line 0
+  //          └─ 5      line 1, below node 2
+  //      └─ 1 ─ 4      line 2, another first token
+  const { depths, lines, count, deepest } = treeOf([-1, -1, 0, 2, 1, 2]);
+  assert.deepEqual({ depths, lines, count, deepest }, { depths: [0, 0, 1, 2, 1, 2], lines: [0, 2, 0, 0, 2, 1], count: 3, deepest: 3 });
+  assert.deepEqual([treeOf([]).count, treeOf([]).deepest, depthsOf([])], [0, 0, []]);
+});
+
+test('a round that drafted a tree needs as many columns as its longest text', () => {
+  const walked = make.test(0, 7, true, { kind: 'tree', draw: null, wanted: 7 });
+  const events = [
+    make.started(), make.draft([7, 8, 9], { parents: [-1, -1, 1] }), make.scored([0.9, 0.05, 0.1]),
+    make.verified([walked], { path: [0] }), make.committed([7, 4], ['draft', 'bonus']),
+  ];
+  const lane = buildLane(events);
+  const [{ size, drafted, tree, extra }] = lane.rounds;
+  assert.deepEqual([size, drafted, tree.path, extra], [2, 2, [0], true]);
+  assert.equal(stateAt(lane, 5).sums.drafted, 3);
+});
+
+test('of many branches the first, the walked, the chosen and the longest are drawn', () => {
+  // a comb: the first line is 0-1-2, and each other node begins a branch at the anchor; one branch is long
+  const parents = [-1, 0, 1, ...Array.from({ length: 12 }, () => -1), 14, 15, 16];
+  const tree = treeOf(parents);
+  assert.equal(tree.count, 13);
+  assert.deepEqual(linesShown(tree, 20), Array.from({ length: 13 }, (_, i) => i));
+  assert.deepEqual(linesShown(tree, Infinity), Array.from({ length: 13 }, (_, i) => i));
+  const long = tree.lines[17];
+  assert.deepEqual(linesShown(tree, 2), [0, long]);
+  const walked = tree.lines[8];
+  assert.deepEqual(linesShown({ ...tree, path: [8] }, 3), [0, walked, long].sort((a, b) => a - b));
+  const chosen = tree.lines[5];
+  assert.deepEqual(linesShown({ ...tree, branches: [[0, 1, 2], [5]], chosen: 1 }, 3), [0, chosen, long].sort((a, b) => a - b));
+  assert.equal(linesShown({ ...tree, path: [8], branches: [[3]], chosen: 0 }, 5).length, 5);
+});
+
+test('a lane that drafts nothing is vanilla, one that has not said so is not', () => {
+  assert.deepEqual([lanes.vanilla, lanes.drafted, buildLane([make.started()]), null].map(isVanilla), [true, false, false, false]);
+});

@@ -1,0 +1,82 @@
+// Folds every trace that tests/test_js.py names with the page's own modules, and writes the numbers that Python computes
+// too: after each round, at the end, and of each lane against the baseline.
+import { readFileSync, writeFileSync } from 'node:fs';
+
+import { useFakePage } from './dom.mjs';
+import { joinPieces } from '../../app/static/state/detokenize.js';
+import { settingsWords } from '../../app/static/state/format.js';
+import { buildLane, countAt, stateAt } from '../../app/static/state/lane.js';
+import { useOf } from '../../app/static/state/marks.js';
+import { alpha, clockOf, firstDifference, predicted, speedUp, tau, waiting } from '../../app/static/state/metrics.js';
+import { baselineOf, complete, rowAt } from '../../app/static/state/race.js';
+import { unzip } from '../../app/static/state/trace.js';
+
+useFakePage();
+const { ScoreView } = await import('../../app/static/views/score.js');
+const { acceptanceFigure } = await import('../../app/static/views/charts.js');
+
+const { traces, spellings, crowded, noSteps, out } = JSON.parse(readFileSync(process.argv[2], 'utf8'));
+const colours = new Proxy({}, { get: () => '' });
+
+const indicesOf = (lane, kind) => lane.events.flatMap((event, i) => (event.kind === kind ? [i] : []));
+
+/** A lane after its first n events. */
+function numbersAt(state) {
+  const { rounds, committed, drafted, tested, accepted, nfe, calls, testedAt, acceptedAt } = state.sums;
+  return {
+    rounds, committed, drafted, tested, accepted, nfe, target_calls: calls, tested_at: [...testedAt], accepted_at: [...acceptedAt],
+    tau: tau(state), alpha: alpha(state),
+  };
+}
+
+function alone(lane) {
+  let state = null;
+  const rounds = indicesOf(lane, 'Committed').map((index) => {
+    state = stateAt(lane, index + 1, state);
+    return { ...numbersAt(state), t: lane.times[index] };
+  });
+  const end = stateAt(lane, Infinity);
+  const figure = acceptanceFigure({ lane, state: end, view: null }, colours);
+  return {
+    rounds,
+    end: {
+      ...numbersAt(end), seconds: lane.duration, seconds_by: lane.finished ? lane.finished.seconds_by : {}, waiting: waiting(lane),
+      alpha_at: typeof figure === 'string' ? [] : figure.data[0].y, complete: complete(lane),
+    },
+    depths: lane.rounds.flatMap((round) => (round.tree ? [round.tree.depths] : [])),
+    shown: lane.shown,
+    settings: lane.header && settingsWords(lane.header.config, new Set(noSteps)),
+    use: lane.header && useOf(lane.header.config),
+  };
+}
+
+/** A lane against the baseline: when both have made as many rounds (or the baseline all of its own), at that moment of the race, and at the end. */
+function against(lanes, name, baseline) {
+  const [own, base] = [lanes[name], lanes[baseline]];
+  const commits = { own: indicesOf(own, 'Committed'), base: indicesOf(base, 'Committed') };
+  const at = (lane, index) => clockOf(lane, stateAt(lane, index + 1), lane.times[index]);
+  const bases = commits.base.map((index) => at(base, index));
+  const rounds = commits.own.map((index, k) => {
+    const t = own.times[index];
+    const states = Object.fromEntries([name, baseline].map((one) => [one, stateAt(lanes[one], countAt(lanes[one], t))]));
+    const row = rowAt(lanes, states, name, baseline, t, 1000);
+    return { equal_rounds: speedUp(at(own, index), bases[Math.min(k, bases.length - 1)] ?? null), then: row.speedup, tokens: row.tokens, share: row.share };
+  });
+  const score = new ScoreView({ crowded, prefix: 'x', quietly: () => {} });
+  score.reset({ drafted: own, vanilla: base }, '', { drafted: name, vanilla: baseline });
+  return { rounds, final: score.final, trusted: score.trusted, predicted: predicted(own, base), same: own.finished && base.finished ? firstDifference(own.ids, base.ids) < 0 : null };
+}
+
+const found = {};
+for (const [key, path] of Object.entries(traces)) {
+  const { lanes: told } = await unzip(readFileSync(path));
+  const names = Object.keys(told);
+  const lanes = Object.fromEntries(names.map((name) => [name, buildLane(told[name])]));
+  const baseline = baselineOf(lanes, names);
+  found[key] = {
+    baseline,
+    lanes: Object.fromEntries(names.map((name) => [name, alone(lanes[name])])),
+    against: Object.fromEntries(names.filter((name) => baseline && name !== baseline).map((name) => [name, against(lanes, name, baseline)])),
+  };
+}
+writeFileSync(out, JSON.stringify({ traces: found, spellings: spellings.map(joinPieces) }));

@@ -1,0 +1,34 @@
+// The trace format, read and written in the browser.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { source, trace } from './fixture.mjs';
+import { fromBase64, gunzip, gzip, parse, serialise, unpack } from '../../app/static/state/trace.js';
+
+const header = (more) => JSON.stringify({ kind: 'Trace', schema: 2, title: 't', lanes: ['a'], ...more });
+
+test('a trace survives serialise and parse, gzip and base64', async () => {
+  const text = serialise(trace);
+  assert.deepEqual(parse(text), trace);
+  const bytes = await gzip(new TextEncoder().encode(text));
+  const base64 = Buffer.from(bytes).toString('base64');
+  assert.equal(new TextDecoder().decode(await gunzip(fromBase64(base64))), text);
+  const opened = await unpack(base64);
+  assert.deepEqual(opened.lanes, trace.lanes);
+  assert.deepEqual(opened.bytes, bytes, 'the bytes are kept for the download');
+});
+
+test('what is written here holds the same values as what Python writes', () => {
+  const values = (text) => text.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+  assert.deepEqual(values(serialise(trace)), values(source));
+});
+
+test('foreign text is refused', () => {
+  assert.throws(() => parse('{"a":1}\n'), /not a trace/);
+  assert.throws(() => parse(''), /not a trace/);
+  assert.throws(() => parse('hello'));
+  assert.throws(() => parse(header({ schema: 1 })), /not a trace/);
+  assert.throws(() => parse(header({ lanes: 'a' })), /not a trace/);
+  assert.throws(() => parse(`${header()}\n{"kind":"Finished","lane":"b"}\n`), /unknown lane/);
+  assert.throws(() => parse(`${header()}\n{"kind":"Finished","lane":"toString"}\n`), /unknown lane/);
+});

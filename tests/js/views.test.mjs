@@ -1,0 +1,112 @@
+// Views that decide something: which rows of a window are drawn, and what the headline says. Drawn into fake elements.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { useFakePage } from './dom.mjs';
+import { make, trace } from './fixture.mjs';
+import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { clockOf } from '../../app/static/state/metrics.js';
+
+useFakePage();
+const { WindowView } = await import('../../app/static/views/window.js');
+const { ScoreView } = await import('../../app/static/views/score.js');
+
+/** A window view that has drawn the last round of some events. */
+function drawn(events, view = new WindowView()) {
+  const lane = buildLane(events);
+  view.draw({ view: stateAt(lane, Infinity).window, lane, sentence: 'What happened.', phase: 'verify' });
+  return view;
+}
+const labels = (view) => view.labels.map((label) => label.textContent);
+const round = (steps) => [make.started(), ...Array.from({ length: steps }, (_, step) => make.step([1, 2], step ? [] : [0, 1], { step }))];
+
+test('of many denoising steps eight are drawn, evenly spaced from the first to the last, until all are asked for', () => {
+  assert.deepEqual(labels(drawn(round(3))), ['step 1', 'step 2', 'step 3']);
+  assert.ok(drawn(round(8)).more.hidden);
+  const view = drawn(round(29));
+  assert.deepEqual(labels(view), [1, 5, 9, 13, 17, 21, 25, 29].map((step) => `step ${step}`));
+  assert.deepEqual([view.more.hidden, view.more.textContent, view.more.getAttribute('aria-expanded')], [false, 'Show all 29 steps', 'false']);
+  view.more.click();
+  assert.deepEqual([labels(view).length, view.more.textContent, view.more.getAttribute('aria-expanded')], [29, 'Show 8 of 29 steps', 'true']);
+  view.more.click();
+  assert.equal(labels(view).length, 8);
+});
+
+test('a step that is drawn shows its own cells, whichever are left out', () => {
+  const events = [make.started(), ...Array.from({ length: 16 }, (_, step) => make.step(Array.from({ length: 16 }, (_, i) => (i <= step ? i : null)), [step], { step }))];
+  const view = drawn(events);
+  const known = view.cells.map((row) => row.filter((cell) => !cell.classList.contains('sd-mask')).length);
+  assert.deepEqual(known, labels(view).map((words) => Number(words.replace('step ', ''))));
+  assert.deepEqual(view.cells.map((row) => row.findIndex((cell) => cell.classList.contains('sd-fresh')) + 1), known);
+});
+
+test('of many branches eight are drawn, the one on which the target walked among them', () => {
+  const ids = Array.from({ length: 20 }, (_, i) => i);
+  const walked = make.test(0, 17, true, { kind: 'tree', draw: null, wanted: 17 });
+  const events = [make.started(), make.draft(ids, { parents: ids.map(() => -1) }), make.scored(ids.map(() => 0.05)), make.verified([walked], { path: [17] })];
+  const view = drawn(events);
+  assert.deepEqual([view.cells.length, view.more.textContent], [8, 'Show all 20 branches']);
+  const marked = view.cells.filter(([cell]) => cell.classList.contains('sd-fresh'));
+  assert.deepEqual(marked.map(([cell]) => cell.textContent), ['✓ <17>']);
+  view.more.click();
+  assert.equal(view.cells.length, 20);
+});
+
+test('below each position stands the test that decided it, where several drafts were tested there too', () => {
+  const tests = [make.test(0, 7, false), make.test(0, 8, true), make.test(1, 9, false), make.test(1, 10, false)];
+  const branches = [[0], [1, 2], [1, 3]];
+  const view = drawn([
+    make.started(), make.draft([7, 8, 9, 10], { parents: [-1, -1, 1, 1], branches }), make.scored([0, 0, 0, 0]),
+    make.verified(tests, { path: [1], source: 'residual' }), make.committed([8, 4], ['draft', 'residual']),
+  ]);
+  const kinds = view.tests.map(({ element }) => element.className.split(' ').find((name) => name.startsWith('sd-v-')));
+  assert.deepEqual(kinds, ['sd-v-ok', 'sd-v-no', 'sd-v-fix']);
+  assert.deepEqual(view.tests.map(({ word }) => word.textContent), ['<8>', '<10>', '<4>']);
+});
+
+test('what was never tested says why', () => {
+  const why = (more, tests, draft = {}) => {
+    const view = drawn([make.started(), make.step([1, 2, 3], [0, 1, 2]), make.draft([1, 2, 3].slice(0, more), draft), make.scored([]), make.verified(tests), make.committed([1], ['draft'])]);
+    return view.tests.map(({ element }) => element.getAttribute('title'));
+  };
+  assert.match(why(3, [make.test(0, 1, false)])[2], /never tested: because an earlier token was refused/);
+  assert.match(why(1, [make.test(0, 1, true)])[1], /never tested: because the text ends before it/);
+});
+
+const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };
+const busy = (lane) => buildLane(lane.events.map((event) => (event.kind === 'Finished' ? { ...event, waited_seconds: event.seconds } : event)));
+const without = (lane) => buildLane(lane.events.filter((event) => event.kind !== 'Finished'));
+
+/** The headline of a race at time t. */
+function headline(drafted, vanilla, t = Infinity) {
+  const view = new ScoreView({ crowded: 0.2, prefix: 'x', quietly: () => {} });
+  view.reset({ drafted, vanilla }, '', { drafted: 'drafted', vanilla: 'vanilla' });
+  const states = { drafted: drafted && stateAt(drafted, Infinity), vanilla: vanilla && stateAt(vanilla, Infinity) };
+  const clocks = Object.fromEntries(Object.entries({ drafted, vanilla }).map(([name, lane]) => [name, lane && clockOf(lane, states[name], t)]));
+  view.draw(states, clocks, false);
+  return view;
+}
+
+test('the headline is the measured speed-up', () => {
+  const view = headline(lanes.drafted, lanes.vanilla);
+  const expected = lanes.vanilla.finished.seconds / lanes.drafted.finished.seconds; // of equally many tokens
+  assert.equal(view.speed.textContent, `${expected.toFixed(2)}×`);
+  assert.match(view.predicted.textContent, /^Predicted, not measured/);
+  assert.equal(view.busy.textContent, '');
+});
+
+test('where threads had to wait, passes are counted instead, and nothing is predicted from the clock', () => {
+  for (const [drafted, vanilla] of [[busy(lanes.drafted), lanes.vanilla], [lanes.drafted, busy(lanes.vanilla)]]) {
+    const view = headline(drafted, vanilla);
+    assert.equal(view.speed.textContent, `${drafted.rounds.length} : ${vanilla.rounds.length}`);
+    assert.match(view.busy.textContent, /Busy machine/);
+    assert.deepEqual([view.predicted.textContent, view.again.hidden], ['', false]);
+  }
+});
+
+test('of a lane that did not end, the headline is its pace so far', () => {
+  const view = headline(without(lanes.drafted), lanes.vanilla);
+  assert.equal(view.final, null);
+  assert.match(view.words.textContent, /so far$/);
+  assert.equal(view.predicted.textContent, '');
+});

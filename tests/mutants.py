@@ -1,0 +1,901 @@
+"""One-line bugs, and the tests that must notice each of them.
+
+``python -m tests.mutants [--changed BASE] [--list] [NAME ...]`` copies the repository into a temporary folder, puts in
+one bug after the other, runs the tests named beside it, and prints who noticed. The working tree is never edited. Exit
+status 1 if a bug survives, or if its line is not there exactly once any more (``test_mutants.py`` tells that at once).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+COPIED = ("specdiff_core", "app", "tests")  # what else the repository holds is linked
+LIMIT = 300  # seconds; who does not end has noticed, too
+
+
+class Mutant(NamedTuple):
+    """A bug: ``old``, which stands once in ``file``, becomes ``new``."""
+
+    name: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    file: str
+
+
+def bugs(file: str, *found: tuple[str, str, str, str | tuple[str, ...]]) -> list[Mutant]:
+    """The mutants of one file."""
+    return [
+        Mutant(name, old, new, (tests,) if isinstance(tests, str) else tests, file) for name, old, new, tests in found
+    ]
+
+
+LAW = "tests/test_law.py::test_the_text_follows_the_targets_law"
+RECORDED = "tests/test_law.py::test_the_q_that_is_tested_is_the_q_that_was_drawn_from"
+DRAFTS = "tests/test_law.py::test_drafts_follow_the_law_of_their_drafter"
+NETWORKS = "tests/test_law.py::test_real_keys_and_values_keep_the_law"
+VANILLA = "tests/test_law.py::test_match_returns_vanillas_text_and_at_temperature_0_so_does_every_rule"
+BELIEVED = "tests/test_law.py::test_a_drafter_that_is_the_target_is_always_believed"
+STREAMS = "tests/test_law.py::test_independent_streams_give_the_law"
+SEVERAL = "tests/test_law.py::test_several_drafts_of_a_round_really_differ"
+FEATURES = "tests/test_law.py::test_a_drafter_is_told_the_features_of_the_text_and_of_nothing_else"
+DECODE = "tests/test_decode.py"
+FACTS = "tests/test_facts.py"
+MATHS = "tests/test_maths.py"
+CONTROLLER = "tests/test_controller.py"
+CLI = "tests/test_cli.py"
+
+MUTANTS = [
+    *bugs(
+        "specdiff_core/decoding/loop.py",
+        (
+            "p-without-top-k",
+            "to_probs(scores.logits, config.sampling, target.suppress)",
+            "to_probs(scores.logits, dataclasses.replace(config.sampling, top_k=0), target.suppress)",
+            LAW,
+        ),
+        (
+            "p-without-top-p",
+            "to_probs(scores.logits, config.sampling, target.suppress)",
+            "to_probs(scores.logits, dataclasses.replace(config.sampling, top_p=1.0), target.suppress)",
+            LAW,
+        ),
+        (
+            "p-at-the-drafters-temperature",
+            "to_probs(scores.logits, config.sampling, target.suppress)",
+            "to_probs(scores.logits, config.draft_sampling, target.suppress)",
+            LAW,
+        ),
+        (
+            "p-with-the-mask",
+            "to_probs(scores.logits, config.sampling, target.suppress)",
+            "to_probs(scores.logits, config.sampling)",
+            LAW,
+        ),
+        (
+            "q-at-the-targets-temperature",
+            "sampling=config.draft_sampling,",
+            "sampling=config.sampling,",
+            DRAFTS,
+        ),
+        (
+            "first-tokens-of-a-tree-committed",
+            "accepted = [drafted[place] for place in verdict.path]",
+            "accepted = drafted[: verdict.accepted]",
+            LAW,
+        ),
+        (
+            "rows-kept-one-to-the-left",
+            "rows = [0, *(place + 1 for place in verdict.path)]",
+            "rows = [0, *verdict.path]",
+            LAW,
+        ),
+        (
+            "last-row-not-kept",
+            "target_run.rollback(1 + len(drafted), rows)",
+            "target_run.rollback(1 + len(drafted), rows[:-1] or rows)",
+            LAW,
+        ),
+        (
+            "features-of-the-first-rows",
+            "scores.features[rows]",
+            "scores.features[: len(rows)]",
+            FEATURES,
+        ),
+        ("one-draft-stream-for-all-rounds", "sampler=streams.draft(round),", "sampler=streams.draft(0),", SEVERAL),
+        (
+            "one-verify-stream-for-all-rounds",
+            "streams.verify(round), positions",
+            "streams.verify(0), positions",
+            STREAMS,
+        ),
+        (
+            "noise-of-the-target-shifted",
+            "positions = range(len(ids), len(ids) + len(drafted) + 1)",
+            "positions = range(len(ids) - 1, len(ids) + len(drafted))",
+            BELIEVED,
+        ),
+        (
+            "end-of-text-not-cut",
+            "fresh, sources = fresh[:end], sources[:end]",
+            "fresh, sources = fresh[:], sources[:]",
+            (f"{DECODE}::test_end_of_text_inside_an_accepted_run_cuts_the_rest", LAW),
+        ),
+        (
+            "drafts-run-past-the-end-of-the-text",
+            "draft = draft.until(ends)",
+            "draft = draft.until(())",
+            f"{DECODE}::test_end_of_text_inside_an_accepted_run_cuts_the_rest",
+        ),
+        (
+            "limit-off-by-one",
+            "controller.choose(min(config.max_new_tokens - total - 1, target_run.room - 1))",
+            "controller.choose(min(config.max_new_tokens - total, target_run.room - 1))",
+            f"{DECODE}::test_the_limit_is_never_overrun",
+        ),
+        (
+            "a-token-goes-because-it-was-drawn",
+            "draft = draft.until(ends)",
+            "draft = draft.until(ends); draft = draft if draft.parents or draft.probs is None or len(draft.ids) < 2 or "
+            "draft.probs[-1, draft.ids[-1]] > 0.5 else dataclasses.replace(draft, ids=draft.ids[:-1], "
+            "probs=draft.probs[:-1], exact_q=draft.exact_q[:-1], reveal_steps=draft.reveal_steps[:-1])",
+            LAW,
+        ),
+        (
+            "vanilla-slowed-by-a-pass",
+            "scores = target_run.score([anchor, *drafted], draft.parents)",
+            "scores = target_run.score([anchor, *drafted], draft.parents); target_run.rollback(1 + len(drafted), ()); "
+            "scores = target_run.score([anchor, *drafted], draft.parents)",
+            f"{DECODE}::test_vanilla_does_nothing_but_one_narrow_pass_for_each_token",
+        ),
+        (
+            "trees-larger-than-the-room",
+            "tree_nodes=min(config.tree_nodes, target_run.room - 1)",
+            "tree_nodes=min(config.tree_nodes, 2 * target_run.room)",
+            "tests/test_tree.py::test_a_small_room_makes_a_small_tree",
+        ),
+        (
+            "rounds-of-a-stopped-run",
+            'rounds=round + (reason != "stopped"),',
+            "rounds=round + 1,",
+            f"{DECODE}::test_stop_ends_the_run_before_the_next_pass",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/decoding/verify.py",
+        ("p-and-q-swapped", "min(1.0, p[i] / q[i]) if exact_q", "min(1.0, q[i] / p[i]) if exact_q", LAW),
+        ("max-instead-of-min", "min(1.0, p[i] / q[i]) if exact_q", "max(1.0, p[i] / q[i]) if exact_q", LAW),
+        (
+            "bonus-from-the-row-before",
+            'dist, source = target_probs[size], "bonus"',
+            'dist, source = target_probs[size - 1], "bonus"',
+            LAW,
+        ),
+        (
+            "resampled-from-p",
+            "dist = residual(target_probs[i], draft.probs[i].to(target_probs.device))",
+            "dist = target_probs[i]",
+            LAW,
+        ),
+        (
+            "residual-of-another-position",
+            "dist = residual(target_probs[i], draft.probs[i].to(target_probs.device))",
+            "dist = residual(target_probs[i], draft.probs[0].to(target_probs.device))",
+            LAW,
+        ),
+        (
+            "residual-of-a-point-mass",
+            "dist = residual(target_probs[i], draft.probs[i].to(target_probs.device))",
+            "dist = without(target_probs[i], tokens[i])",
+            LAW,
+        ),
+        ("delta-without-residual", "dist = without(target_probs[i], tokens[i])", "dist = target_probs[i]", LAW),
+        (
+            "every-position-tested-with-p-over-q",
+            "(draft.exact_q[i] or rule is Rule.NAIVE)",
+            "(draft.exact_q[i] or rule is not Rule.DELTA)",
+            LAW,
+        ),
+        (
+            "self-selected-draft-tested-with-p-over-q",
+            "own = Rule.MATCH if rule is Rule.MATCH else Rule.DELTA",
+            "own, g = rule, len(branch); window = Draft(ids=window.ids, probs=draft.probs[list(branch)], "
+            "reveal_steps=(0,) * g, exact_q=(True,) * g, nfe=1)",
+            LAW,
+        ),
+        (
+            "self-selection-of-the-worst",
+            "chosen = max(range(len(scores)), key=lambda k: scores[k])",
+            "chosen = min(range(len(scores)), key=lambda k: scores[k])",
+            "tests/test_tree.py::test_the_selected_draft_is_the_one_with_the_longest_expected_run",
+        ),
+        (
+            "selected-draft-behind-other-rows",
+            "target_probs[[0, *(node + 1 for node in branch)]]",
+            "target_probs[[0, *branch]]",
+            LAW,
+        ),
+        ("multi-round-without-residual", "dist = residual(dist, q)", "dist = target_probs[0]", LAW),
+        (
+            "multi-round-keeps-dead-drafts",
+            "alive = [branch for branch in alive if branch[len(path)] == taken]",
+            "alive = list(alive)",
+            LAW,
+        ),
+        ("walk-from-another-row", "dist = target_probs[node + 1]", "dist = target_probs[len(path)]", LAW),
+        (
+            "walk-with-the-noise-of-one-position",
+            "wanted = int(sampler.sample(dist[None], [positions[len(path)]])[0])",
+            "wanted = int(sampler.sample(dist[None], [positions[0]])[0])",
+            VANILLA,
+        ),
+        (
+            "match-with-the-noise-of-one-position",
+            "sampler.sample(target_probs[i : i + 1], positions[i : i + 1])",
+            "sampler.sample(target_probs[i : i + 1], positions[:1])",
+            VANILLA,
+        ),
+        (
+            "naive-claims-to-be-lossless",
+            "lossless=rule.lossless,",
+            "lossless=True,",
+            f"{DECODE}::test_naive_never_claims_to_be_lossless",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/decoding/controller.py",
+        ("controller-forgets-the-past", "MEMORY = 0.97", "MEMORY = 0.0", CONTROLLER),
+        ("positions-not-worth-their-row", "if gain >= row)", "if gain < row)", CONTROLLER),
+        (
+            "a-moment-turns-the-controller",
+            "return min(seconds, OUTLIER * expected) if expected else seconds",
+            "return seconds",
+            f"{CONTROLLER}::test_a_moment_of_another_program_does_not_turn_it",
+        ),
+        (
+            "confidence-corrected-the-wrong-way",
+            "math.log(c if passed else 1 - c)",
+            "math.log(1 - c if passed else c)",
+            f"{CONTROLLER}::test_beliefs_are_corrected_by_what_came_of_them",
+        ),
+        (
+            "rows-cost-nothing",
+            "return self._choice.row_seconds * self._rate",
+            "return 0.0",
+            f"{CONTROLLER}::test_dear_rows_make_small_trees",
+        ),
+        (
+            "acceptance-of-the-last-round-only",
+            "self.accepted[position] += passed",
+            "self.accepted[position] = float(passed)",
+            CONTROLLER,
+        ),
+    ),
+    *bugs(
+        "specdiff_core/decoding/clock.py",
+        (
+            "clock-counts-narration",
+            "self._away += self._tick() - began",
+            "self._away += 0.0 * (self._tick() - began)",
+            f"{DECODE}::test_a_slow_listener_does_not_slow_the_clock",
+        ),
+        (
+            "drafting-takes-its-last-step",
+            "seconds=sum(span.seconds for span in spans))",
+            "seconds=spans[-1].seconds)",
+            DECODE,
+        ),
+    ),
+    *bugs(
+        "specdiff_core/maths/distributions.py",
+        (
+            "residual-of-the-wrong-sign",
+            "(target_probs - draft_probs).clamp_min(0.0)",
+            "(draft_probs - target_probs).clamp_min(0.0)",
+            LAW,
+        ),
+        (
+            "residual-not-normalised",
+            "return excess / total if float(total) > 0.0 else target_probs",
+            "return excess if float(total) > 0.0 else target_probs",
+            f"{MATHS}::test_residual_is_what_p_lacks",
+        ),
+        (
+            "top-p-leaves-the-border-out",
+            "before = ordered.values.cumsum(-1) - ordered.values",
+            "before = ordered.values.cumsum(-1)",
+            LAW,
+        ),
+        (
+            "top-p-keeps-one-too-many",
+            "torch.where(before < sampling.top_p, ordered.values, 0.0)",
+            "torch.where(before <= sampling.top_p, ordered.values, 0.0)",
+            MATHS,
+        ),
+        ("top-p-not-normalised", "probs = probs / probs.sum(-1, keepdim=True)", "probs = probs * 1.0", LAW),
+        (
+            "top-k-keeps-one-too-many",
+            "if sampling.top_k and sampling.top_k < scaled.shape[-1]:",
+            "if sampling.top_k and sampling.top_k < scaled.shape[-1] - 2:",
+            (f"{MATHS}::test_process_by_hand", LAW),
+        ),
+        (
+            "ties-at-the-border-take-the-higher-id",
+            "best = scaled.sort(dim=-1, descending=True, stable=True)",
+            "best = (scaled + 1e-9 * torch.arange(scaled.shape[-1])).sort(dim=-1, descending=True)",
+            f"{MATHS}::test_process_by_hand",
+        ),
+        (
+            "ties-at-temperature-0-share",
+            "torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(-1, top.indices, 1.0)",
+            "(logits == top.values).double() / (logits == top.values).sum(-1, keepdim=True)",
+            MATHS,
+        ),
+        (
+            "temperature-multiplied",
+            "top.values.to(torch.float64)) / sampling.temperature",
+            "top.values.to(torch.float64)) * sampling.temperature",
+            LAW,
+        ),
+        (
+            "confidence-of-a-greedy-drafter-is-one-hot",
+            "sampling if sampling.temperature > 0 else Sampling(temperature=1.0), forbidden)",
+            "sampling, forbidden)",
+            "tests/test_tree.py::test_a_large_tree_needs_fewer_rounds_than_a_small_one",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/maths/randomness.py",
+        (
+            "one-noise-for-all-positions",
+            '_seed("noise", self._root, position)',
+            '_seed("noise", self._root, 0)',
+            f"{MATHS}::test_noise_depends_on_seed_and_position_only",
+        ),
+        (
+            "noise-of-a-round",
+            '_seed("noise", self._root, position)',
+            '_seed("noise", self._root, *self._key[1:])',
+            VANILLA,
+        ),
+        (
+            "noise-of-a-stream",
+            '_seed("noise", self._root, position)',
+            '_seed("noise", self._key[0], position)',
+            BELIEVED,
+        ),
+        (
+            "several-drafts-of-one-noise",
+            'return Independent("fresh", self._root, *self._key)',
+            "return self",
+            SEVERAL,
+        ),
+        (
+            "several-drafts-the-same-in-every-round",
+            'return Independent("fresh", self._root, *self._key)',
+            'return Independent("fresh", self._root)',
+            SEVERAL,
+        ),
+        (
+            "one-stream-for-draft-and-verification",
+            'return self._stream("verify", round)',
+            'return self._stream("draft", round)',
+            STREAMS,
+        ),
+        (
+            "noise-of-a-candidate-not-of-its-id",
+            "noise = noise.gather(-1, among.ids.cpu())",
+            "noise = noise[:, : probs.shape[-1]]",
+            BELIEVED,
+        ),
+        (
+            "accepted-where-it-should-not-be",
+            "return draw < threshold, draw",
+            "return draw > threshold, draw",
+            f"{MATHS}::test_acceptance_frequency_is_the_threshold",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/maths/unmasking.py",
+        ("latest-step-instead-of-the-running-maximum", "latest = max(latest, step)", "latest = step", LAW),
+        ("late-positions-tested-with-p-over-q", "exact.append(step >= latest)", "exact.append(True)", LAW),
+        (
+            "value-confidence-taken-for-predictable",
+            "if order is RevealOrder.VALUE_CONFIDENCE:",
+            "if order == len(reveal_steps):",
+            LAW,
+        ),
+    ),
+    *bugs(
+        "specdiff_core/maths/trees.py",
+        (
+            "a-node-does-not-see-its-ancestors",
+            "seen[node + 1] |= seen[parent + 1]",
+            "seen[node + 1] |= seen[0]",
+            NETWORKS,
+        ),
+        (
+            "siblings-merged-by-depth",
+            "            if (node, token) not in known:\n                known[node, token] = len(ids)\n"
+            "                ids.append(token)\n                parents.append(node)\n"
+            "            node = known[node, token]\n",
+            "            if (len(branch), token) not in known:\n                known[len(branch), token] = len(ids)\n"
+            "                ids.append(token)\n                parents.append(node)\n"
+            "            node = known[len(branch), token]\n",
+            LAW,
+        ),
+        (
+            "a-tree-of-improbable-texts",
+            "child = ranked(level + 1, places[rank])[0][0]",
+            "child = ranked(level + 1, places[rank])[0][-1]",
+            "tests/test_tree.py::test_the_tree_holds_the_most_probable_prefixes",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/maths/chains.py",
+        (
+            "chain-draws-without-its-predecessor",
+            "place = int(sampler.sample(dists[slot, place][None], [first + slot], among)[0])",
+            "place = int(sampler.sample(dists[slot, 0][None], [first + slot], among)[0])",
+            RECORDED,
+        ),
+        (
+            "chain-forgets-its-predecessor",
+            "before = torch.cat([ids.new_full((1, ids.shape[1]), anchor), ids[:-1]])",
+            "before = torch.full_like(ids, anchor)",
+            DRAFTS,
+        ),
+        (
+            "chain-records-the-row-of-another-token",
+            "ids, rows = self._ids[chosen], (chosen, [0, *places[:-1]])",
+            "ids, rows = self._ids[chosen], (chosen, places)",
+            LAW,
+        ),
+        (
+            "noise-of-a-chain-shifted",
+            "dists[slot, place][None], [first + slot], among",
+            "dists[slot, place][None], [first + slot - 1], among",
+            BELIEVED,
+        ),
+        (
+            "candidates-not-masked",
+            "logits = logits.index_fill(-1, torch.tensor(list(banned), device=logits.device), -torch.inf)",
+            "logits = logits.clone()",
+            DRAFTS,
+        ),
+    ),
+    *bugs(
+        "specdiff_core/drafters/denoise.py",
+        (
+            "q-recorded-without-top-k",
+            "values = context.sampler.sample(rows, [first + i for i in chosen])",
+            "values = context.sampler.sample(rows, [first + i for i in chosen]); "
+            "probs = to_probs(logits, dataclasses.replace(context.sampling, top_k=0), banned)[: len(probs)]",
+            LAW,
+        ),
+        (
+            "q-recorded-at-another-temperature",
+            "values = context.sampler.sample(rows, [first + i for i in chosen])",
+            "values = context.sampler.sample(rows, [first + i for i in chosen]); "
+            "probs = to_probs(logits, dataclasses.replace(context.sampling, temperature=1.0), banned)[: len(probs)]",
+            LAW,
+        ),
+        (
+            "q-of-the-last-step",
+            "drawn_from[shown.chosen] = shown.probs[shown.chosen]",
+            "drawn_from = shown.probs.clone()",
+            LAW,
+        ),
+        (
+            "q-of-the-first-step",
+            "drawn_from[shown.chosen] = shown.probs[shown.chosen]",
+            "drawn_from[shown.chosen] = drawn_from[shown.chosen]",
+            LAW,
+        ),
+        (
+            "noise-of-the-drafter-shifted",
+            "first = len(context.ids)  # absolute position of window slot 0",
+            "first = len(context.ids) - 1  # absolute position of window slot 0",
+            BELIEVED,
+        ),
+        (
+            "noise-of-several-drafts-shifted",
+            "drawn = [sampler.sample(probs, range(first, first + size)) for sampler in samplers]",
+            "drawn = [sampler.sample(probs, range(first + 1, first + 1 + size)) for sampler in samplers]",
+            BELIEVED,
+        ),
+        (
+            "several-drafts-from-one-sampler",
+            "samplers = [context.sampler, *[context.sampler.another()] * (context.num_drafts - 1)]",
+            "samplers = [context.sampler] * context.num_drafts",
+            SEVERAL,
+        ),
+        (
+            "several-drafts-recorded-with-the-q-of-one-slot",
+            "drawn_from = probs[depths(parents)]",
+            "drawn_from = probs[[0] * len(parents)]",
+            RECORDED,
+        ),
+        (
+            "the-mask-is-drawn",
+            "never = tuple(dict.fromkeys((mask_id, *forbidden)))",
+            "never = tuple(forbidden)",
+            "tests/test_tree.py::test_the_mask_is_never_a_node",
+        ),
+        (
+            "values-decide-what-is-revealed-and-p-over-q-tests-it",
+            "exact_q=exact_positions(context.order, reveal_steps[:size]),",
+            "exact_q=(True,) * size,",
+            LAW,
+        ),
+        (
+            "a-later-step-does-not-see-what-was-revealed",
+            "for step, count in enumerate(plan):\n        logits = predict(ids)",
+            "for step, count in enumerate(plan):\n        logits = predict(torch.full_like(ids, mask_id))",
+            "tests/test_models_dflash.py::test_a_step_sees_what_earlier_steps_revealed",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/drafters/sequential.py",
+        (
+            "sequential-q-recorded-raw",
+            "probs.append(q)",
+            "probs.append(logits.double().softmax(-1))",
+            LAW,
+        ),
+        (
+            "sequential-noise-shifted",
+            "[len(context.ids) + step]",
+            "[len(context.ids) + step - 1]",
+            BELIEVED,
+        ),
+        (
+            "a-pass-that-is-worth-nothing",
+            "wanted = wanted if kept > passes else passes",
+            "wanted = wanted",
+            f"{CONTROLLER}::test_a_sequential_drafter_ends_where_it_grows_unsure",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/drafters/base.py",
+        (
+            "nodes-behind-the-end-of-a-text",
+            "if parent in kept and (parent == ROOT or tokens[parent] not in ends):",
+            "if parent in kept:",
+            "tests/test_tree.py::test_nothing_stands_behind_an_end_of_text",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/drafters/block_diffusion.py",
+        ("states-of-the-slot-before", "states = hidden[0, 1:]", "states = hidden[0, :-1]", DRAFTS),
+        (
+            "block-one-position-early",
+            "self._rope_at(self._cached, self._cached + gamma + 1)",
+            "self._rope_at(self._cached + 1, self._cached + gamma + 2)",
+            "tests/test_models_dflash.py::test_cached_rounds_equal_a_fresh_start",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/drafters/masked_diffusion.py",
+        (
+            "slots-read-one-to-the-left",
+            "first = len(ids) - gamma - self._shift",
+            "first = len(ids) - gamma - 1",
+            DRAFTS,
+        ),
+    ),
+    *bugs(
+        "specdiff_core/drafters/autoregressive.py",
+        (
+            "refused-tokens-stay-with-the-drafter",
+            "self._run.rollback(len(self._ahead), range(kept))",
+            "self._run.rollback(len(self._ahead), range(len(self._ahead)))",
+            "tests/test_drafters.py::test_what_was_refused_is_rolled_back",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/drafters/eagle.py",
+        (
+            "features-beside-the-wrong-tokens",
+            "context.ids[self._observed - len(features) + 1 : self._observed + 1]",
+            "context.ids[self._observed - len(features) : self._observed]",
+            "tests/test_eagle.py::test_every_token_is_drawn_from_its_true_conditional",
+        ),
+        (
+            "refused-tokens-stay-with-the-head",
+            "self._run.rollback(self._ahead, ())",
+            "self._run.rollback(self._ahead, range(min(1, self._ahead)))",
+            "tests/test_eagle.py::test_what_was_drafted_is_rolled_back",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/models/target.py",
+        (
+            "places-of-a-tree-off-by-one",
+            "anchor = self._length + new - 1 - len(parents)",
+            "anchor = self._length + new - len(parents)",
+            NETWORKS,
+        ),
+        (
+            "a-row-sees-the-next-token",
+            '.fill_(float("-inf")).triu_(1)',
+            '.fill_(float("-inf")).triu_(2)',
+            NETWORKS,
+        ),
+        (
+            "refused-tokens-stay-in-the-cache",
+            "self._cache.crop(-surplus)",
+            "self._cache.crop(1 - surplus)",
+            LAW,
+        ),
+        (
+            "branches-not-moved-to-the-front",
+            "if list(rows) != list(range(len(rows))):",
+            "if list(rows) == list(range(len(rows))):",
+            LAW,
+        ),
+        (
+            "features-of-the-layer-below",
+            "torch.cat([out.hidden_states[i + 1][0] for i in self._layers], -1)",
+            "torch.cat([out.hidden_states[i][0] for i in self._layers], -1)",
+            "tests/test_models_dflash.py::test_stock_generate_runs_the_drafter",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/models/cache.py",
+        (
+            "room-that-forgets",
+            "longer[:, :, :held] = buffer[:, :, :held]",
+            "longer[:, :, : held - 1] = buffer[:, :, : held - 1]",
+            "tests/test_cache.py::test_appends_and_roll_backs_leave_the_same_keys_and_values",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/engine.py",
+        (
+            "end-of-text-always-ignored",
+            "ends = () if config.ignore_eos or end is None else (end,)",
+            "ends = ()",
+            LAW,
+        ),
+        ("settings-that-no-drafter-can-follow", "config = spec.follow(config)", "config = config", LAW),
+        (
+            "typed-masks-become-masks",
+            "split_special_tokens=True",
+            "split_special_tokens=False",
+            "tests/test_embedded.py::test_a_typed_mask_is_text",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/schema/settings.py",
+        ("every-rule-claims-to-be-lossless", "return self is not Rule.NAIVE", "return True", FACTS),
+        ("match-does-not-share-noise", "return self is Rule.MATCH", "return self is Rule.NAIVE", VANILLA),
+        ("as-many-steps-as-tokens-refused", "if self.steps > self.gamma:", "if self.steps >= self.gamma:", FACTS),
+        (
+            "several-greedy-drafts",
+            "temperature = 1.0  # K greedy drafts would be one draft",
+            "temperature = 0.0  # K greedy drafts would be one draft",
+            "tests/test_tree.py::test_several_drafts_under_match_return_vanillas_text",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/schema/pairs.py",
+        (
+            "several-steps-for-a-tree",
+            "steps=steps if single else 1",
+            "steps=steps",
+            "tests/test_drafters.py::test_the_header_says_what_a_drafter_can_follow",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/schema/metrics.py",
+        (
+            "tau-without-the-targets-token",
+            "return self.committed / self.rounds if self.rounds else None",
+            "return self.accepted / self.rounds if self.rounds else None",
+            FACTS,
+        ),
+        (
+            "alpha-over-what-was-drafted",
+            "return self.accepted / self.tested if self.tested else None",
+            "return self.accepted / self.drafted if self.tested else None",
+            FACTS,
+        ),
+        ("speed-up-inverted", "return fast / slow if slow and fast", "return slow / fast if slow and fast", FACTS),
+        (
+            "predicted-costs-swapped",
+            "speed_up=tau / (verify + cost * drafted.nfe / drafted.rounds)",
+            "speed_up=tau / (cost + verify * drafted.nfe / drafted.rounds)",
+            FACTS,
+        ),
+        (
+            "every-test-counts-as-a-position",
+            "found[test.position] = found.get(test.position, False) or test.accepted",
+            "found[len(found)] = test.accepted",
+            FACTS,
+        ),
+    ),
+    *bugs(
+        "specdiff_core/schema/summary.py",
+        (
+            "a-beginning-is-the-same-text",
+            "base is not None and last.ids == base.ids",
+            "base is not None and all(a == b for a, b in zip(last.ids, base.ids))",
+            FACTS,
+        ),
+        (
+            "one-lossless-round-makes-a-lossless-run",
+            "all(event.lossless for event in tested)",
+            "any(event.lossless for event in tested)",
+            FACTS,
+        ),
+    ),
+    *bugs(
+        "specdiff_core/schema/trace.py",
+        (
+            "draws-that-are-no-numbers",
+            "all(draw is not None and isfinite(draw) for draw in drawn)",
+            "len(drawn) >= 0",
+            FACTS,
+        ),
+        (
+            "scores-of-another-draft",
+            "need(len(event.p) == (size or 0)",
+            "need(len(event.p) >= 0",
+            FACTS,
+        ),
+        ("a-trace-cut-off", "if not unpacker.eof and len(out) <= MAX_BYTES:", "if not out:", FACTS),
+    ),
+    *bugs(
+        "specdiff_core/schema/events.py",
+        (
+            "lists-of-any-length",
+            "if len({len(one) for one in lists}) > 1:",
+            "if len({len(one) for one in lists}) > 9:",
+            FACTS,
+        ),
+    ),
+    *bugs(
+        "specdiff_core/cli/race.py",
+        (
+            "lanes-not-interleaved",
+            "for lane in list(lanes)[:: 1 if repeat % 2 == 0 else -1]:",
+            "for lane in list(lanes):",
+            f"{CLI}::test_race_interleaves_and_tells_its_spread",
+        ),
+        (
+            "the-first-repeat-for-the-middle-one",
+            "return sorted(range(len(values)), key=values.__getitem__)[(len(values) - 1) // 2]",
+            "return sorted(range(len(values)), key=values.__getitem__)[0]",
+            f"{CLI}::test_the_trace_of_a_race_is_its_middle_repeat",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/cli/options.py",
+        (
+            "others-instead-of-what-was-given",
+            "{name: given[name] for name in SETTINGS if name in given}",
+            "{name: given[name] for name in list(SETTINGS)[:-1] if name in given}",
+            f"{CLI}::test_every_setting_has_a_flag_that_arrives",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/cli/wording.py",
+        (
+            "a-terminal-steered-by-text",
+            'char if char in "\\n\\t" or char.isprintable() else',
+            'char if char in "\\n\\t\\x1b" or char.isprintable() else',
+            f"{CLI}::test_text_cannot_steer_the_terminal",
+        ),
+        (
+            "everything-called-lossless",
+            'claim = "lossless" if summary["lossless"] else "NOT lossless"',
+            'claim = "lossless" if summary else "NOT lossless"',
+            f"{CLI}::test_naive_is_never_called_lossless",
+        ),
+    ),
+]
+
+
+def stale(mutants: Iterable[Mutant] = MUTANTS) -> list[str]:
+    """The mutants whose line is not there exactly once."""
+    return [mutant.name for mutant in mutants if (ROOT / mutant.file).read_text("utf-8").count(mutant.old) != 1]
+
+
+def copied(folder: Path) -> Path:
+    """A copy of the repository in which files can be changed: code copied, everything else linked."""
+    for path in ROOT.iterdir():
+        if path.name in COPIED:
+            shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+        elif not path.name.startswith(".") and path.name != "runs":
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
+def failing(folder: Path, tests: Sequence[str]) -> str | None:
+    """The first of ``tests`` that fails in ``folder``; None if all pass.
+
+    Raises:
+        RuntimeError: they could not be run.
+    """
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    quiet = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    try:
+        done = subprocess.run(command, cwd=folder, env=quiet, capture_output=True, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return f"no end after {LIMIT} s"
+    if done.returncode == 0:
+        return None
+    found = [line.split(" ")[1:] for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    if done.returncode != 1 or not found:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return " ".join(found[0]).split(" - ")[0]
+
+
+def judged(folder: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str | None, float]]:
+    """Each mutant, the test that noticed it, and the seconds that took."""
+    for mutant in mutants:
+        file = folder / mutant.file
+        whole = file.read_text("utf-8")
+        file.write_text(whole.replace(mutant.old, mutant.new), "utf-8")
+        began = time.monotonic()
+        try:
+            yield mutant, failing(folder, mutant.tests), time.monotonic() - began
+        finally:
+            file.write_text(whole, "utf-8")
+
+
+def changed_since(base: str) -> set[str]:
+    """The files that differ from a revision."""
+    told = subprocess.run(
+        ["git", "diff", "--name-only", "--relative", base, "--"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    return set(told.stdout.splitlines())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these bugs")
+    parser.add_argument("--changed", metavar="BASE", help="only bugs in files that changed since this revision")
+    parser.add_argument("--list", action="store_true", help="print the bugs and run nothing")
+    args = parser.parse_args()
+    say = sys.stdout.write
+    if unknown := set(args.names) - {mutant.name for mutant in MUTANTS}:
+        parser.error(f"there is no mutant {', '.join(sorted(unknown))}")
+    changed = changed_since(args.changed) if args.changed else {mutant.file for mutant in MUTANTS}
+    chosen = [m for m in MUTANTS if m.file in changed and (not args.names or m.name in args.names)]
+    if args.list:
+        say("".join(f"{mutant.name:<52} {mutant.file}\n" for mutant in chosen))
+        return 0
+    if old := stale(chosen):
+        say(f"stale, the line is not there exactly once: {', '.join(old)}\n")
+        return 1
+    if not chosen:
+        say("no mutant in what changed\n")
+        return 0
+    survivors = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = copied(Path(name))
+        if (broken := failing(folder, sorted({test for mutant in chosen for test in mutant.tests}))) is not None:
+            say(f"without any bug, {broken} fails\n")
+            return 1
+        for mutant, test, seconds in judged(folder, chosen):
+            say(f"{mutant.name:<52} {seconds:5.1f} s  {test or 'SURVIVED'}\n")
+            sys.stdout.flush()
+            survivors += [mutant.name] if test is None else []
+    say(f"{len(chosen) - len(survivors)} of {len(chosen)} noticed\n")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+"""Words and pictures of the page: escaping, colours that can be read, method cards, alignment figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.content import alignment, cards, palette
+from app.content.html import element, escape, json_for_script
+from app.content.lessons import api, brand, learn
+from app.page import STATIC
+from specdiff_core.schema.history import HISTORY, Training
+from specdiff_core.schema.methods import METHODS, Formula, Method, Paper
+from specdiff_core.schema.pairs import EMBEDDED, DrafterSpec
+
+RUN = Training(
+    steps=1000,
+    tokens=2_000_000,
+    seconds=600.0,
+    hardware="1 threads of Intel(R) Example",
+    commit="abc",
+    corpus="123",
+    seed=0,
+    command="python -m specdiff_core train mdlm --streak 0.0",
+)
+
+
+@given(st.text())
+def test_text_never_becomes_markup(text: str) -> None:
+    """No angle bracket or quote survives, in content or in an attribute."""
+    safe = escape(text)
+    assert not set("<>\"'") & set(safe)
+    assert element("p", text=text, title=text) == f'<p title="{safe}">{safe}</p>'
+
+
+@given(st.text())
+def test_json_cannot_leave_its_script(text: str) -> None:
+    """It is the same value, and it holds no tag and no line separator that old scripts choke on."""
+    code = json_for_script({"text": text})
+    assert json.loads(code) == {"text": text}
+    assert not re.search(r"[<>&\u2028\u2029]", code)
+
+
+def test_attribute_names() -> None:
+    assert element("i", class_="a", aria_label="b") == '<i class="a" aria-label="b"></i>'
+
+
+@pytest.mark.parametrize("page", [learn, api, brand])
+def test_pages_are_balanced_markup(page: object) -> None:
+    """Every element that opens closes."""
+    source = page()  # type: ignore[operator]
+    for tag in ("div", "article", "table", "tr", "td", "p", "pre", "math", "figure"):
+        assert len(re.findall(f"<{tag}[ >]", source)) == source.count(f"</{tag}>")
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("text", "ground"),
+    [
+        ("ink", "page"), ("ink", "card"), ("ink", "raised"),
+        ("muted", "page"), ("muted", "card"), ("muted", "raised"),
+        ("draft", "card"), ("draft", "draft-tint"), ("residual", "card"), ("residual", "residual-tint"),
+        ("residual", "page"), ("bonus", "card"), ("bonus", "bonus-tint"), ("target", "card"), ("target", "target-tint"),
+        ("alarm", "alarm-tint"),
+        ("muted", "draft-tint"), ("muted", "residual-tint"), ("ink", "alarm-tint"),
+        *((role, ground) for role in palette.ROLES if role.startswith("lane-") for ground in ("card", "raised")),
+        ("accent", "page"), ("on-accent", "accent"), ("on-accent", "deep"),
+    ],
+)  # fmt: skip
+def test_contrast(text: str, ground: str, mode: int) -> None:
+    """Text reaches WCAG AA (4.5:1) on every ground it is set on."""
+    assert palette.contrast(palette.ROLES[text][mode], palette.ROLES[ground][mode]) >= 4.5
+
+
+def test_contrast_by_hand() -> None:
+    """Black on white is 21:1 by definition."""
+    assert palette.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert palette.contrast("#777777", "#777777") == 1
+
+
+def test_no_other_file_holds_a_colour_and_every_role_exists() -> None:
+    """Roles are the only way to a colour, and every method has one."""
+    assert {method.colour for method in METHODS} <= set(palette.ROLES)
+    for path in (path for path in STATIC.rglob("*") if path.suffix in {".js", ".css"}):
+        source = path.read_text(encoding="utf-8")
+        assert not re.search(r"#(?:[0-9a-f]{6}|[0-9a-f]{3})\b", source, re.IGNORECASE), path.name
+        for role in re.findall(r"var\(--sd-([a-z0-9-]+)\)", source):
+            assert role in palette.ROLES, f"{path.name}: --sd-{role}"
+
+
+def test_the_player_never_writes_markup() -> None:
+    """Token text reaches the page by text nodes only."""
+    for path in STATIC.rglob("*.js"):
+        source = path.read_text(encoding="utf-8")
+        for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+            assert way not in source, f"{path.name}: {way}"
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_the_card_of_a_method_shows_its_whole_record(method: Method) -> None:
+    """Label, sentences, exactness, papers; each formula as MathML in which no letter is missing, with words for it."""
+    told = cards.card(method, "embedded")
+    for words in (method.label, *method.sentences, method.exact, method.letters):
+        assert escape(words) in told
+    assert all(f"arxiv.org/abs/{paper.arxiv}" in told for paper in method.papers if paper.arxiv)
+    formulas = re.findall(r"<math.*?</math>", told)
+    assert len(formulas) == len(method.formulas)
+    for markup, formula in zip(formulas, method.formulas, strict=True):
+        tree = ET.fromstring(markup)
+        assert tree.get("aria-label") == tree.get("alttext") == formula.words
+        assert all(node.text for node in tree.iter() if node.tag in {"mi", "mn"}), "no letter is missing"
+        assert "\\" not in "".join(tree.itertext()), "a command that the converter does not know"
+
+
+def test_the_learn_tab_shows_the_methods_of_the_pair_and_no_others() -> None:
+    page = learn()
+    assert re.findall(r'id="method-(\w+)"', page) == [method.name for method in METHODS]
+    assert page.count('rel="noreferrer"') == page.count("https://")
+    assert re.findall(r'id="method-(\w+)"', cards.section("gpt2-mdlm")) == ["vanilla", "prompt_lookup", "specdiff"]
+
+
+def tell(folder: Path, *runs: Training) -> DrafterSpec:
+    """A drafter with a history."""
+    folder.mkdir(exist_ok=True)
+    (folder / HISTORY).write_text(json.dumps({"runs": [dataclasses.asdict(run) for run in runs]}))
+    return DrafterSpec(name="mdlm", label="", module="masked_diffusion", source=str(folder))
+
+
+def test_the_cost_is_what_the_file_says(tmp_path: Path) -> None:
+    spec = tell(tmp_path / "a", RUN)
+    assert cards.cost(spec) == "1,000 steps, 2.0 M tokens, 10 minutes in one run on 1 thread of Intel Example."
+    tell(tmp_path / "a", RUN, dataclasses.replace(RUN, steps=5, tokens=500_000, seconds=9000.0, hardware="a GPU"))
+    assert cards.cost(spec) == (
+        "1,005 steps, 2.5 M tokens, 2.7 hours in 2 runs on 1 thread of Intel Example and a GPU."
+    )
+
+
+def test_a_cost_that_is_not_known_is_not_invented(tmp_path: Path) -> None:
+    spec = tell(tmp_path / "a", RUN)
+    (tmp_path / "a" / HISTORY).write_text('{"runs": [{"steps": "many"}]}')
+    assert "cannot be read" in cards.cost(spec)
+    (tmp_path / "a" / HISTORY).unlink()
+    assert "there is no training.json" in cards.cost(spec)
+
+
+def test_what_has_no_weights_was_not_trained() -> None:
+    assert cards.cost(EMBEDDED.drafter("none")).startswith("No training")
+    assert cards.cost(EMBEDDED.drafter("prompt_lookup")).startswith("No training")
+
+
+def test_words_of_a_record_never_become_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method may come from an installed package."""
+    bad = "<script>alert('x')</script>"
+    plain = next(method for method in METHODS if method.name == "specdiff")
+    texts = {"label": bad, "does": bad, "costs": bad, "wins": bad, "exact": bad, "letters": bad}
+    hostile = dataclasses.replace(plain, **texts, papers=(Paper(bad, bad),), formulas=(Formula("x < y", bad),))
+    monkeypatch.setattr(cards, "cost", lambda spec: bad)
+    told = cards.card(hostile, "embedded")
+    assert "<script" not in told and told.count("&lt;script&gt;") >= 8
+
+
+def streak(steps: int, *points: tuple[int, float], weight: str = "1.0") -> Training:
+    curve = tuple((step, {"tokens_per_round/mean": tau}) for step, tau in points)
+    return dataclasses.replace(RUN, steps=steps, command=f"train mdlm --streak {weight} --seed 1", curve=curve)
+
+
+def test_a_streak_curve_begins_where_its_weights_were() -> None:
+    before = streak(500, (200, 2.0), (500, 2.5), weight="0")
+    first, second = streak(100, (50, 2.25), (100, 2.75)), streak(200, (0, 2.75), (200, 3.0))
+    assert alignment.streak_curve([before, first, second]) == [(0, 2.5), (50, 2.25), (100, 2.75), (300, 3.0)]
+    told = streak(100, (0, 2.375), (100, 2.75))
+    assert alignment.streak_curve([before, told]) == [(0, 2.375), (100, 2.75)], "a measured beginning goes first"
+    assert alignment.streak_curve([first]) == [], "without a beginning there is nothing to divide by"
+    assert alignment.streak_curve([before]) == []
+    assert alignment.streak_curve([before, streak(100, (100, 2.75), weight="much")]) == [], "a word is no weight"
+
+
+def setting(drafts: int, tau: float, **more: object) -> dict[str, object]:
+    plain = {"drafter": "mdlm_streak", "gamma": 9, "steps": 1, "nodes": 0, "selection": "self"}
+    return {**plain, "drafts": drafts, "tau": tau, **more}
+
+
+def test_a_selection_curve_takes_the_settings_that_differ_in_k_only() -> None:
+    wanted = [setting(8, 2.5), setting(1, 2.0, selection="trie"), setting(2, 2.25)]
+    others = [
+        setting(4, 9.0, selection="trie"),
+        setting(4, 9.0, tree_nodes=16),
+        setting(4, 9.0, auto=True),
+        setting(1, 9.0, auto=True),
+        setting(4, 9.0, gamma=4),
+        setting(4, 9.0, drafter="block"),
+        {"drafter": "none", "gamma": 1, "steps": 1, "tau": 1.0},
+    ]
+    assert alignment.selection_curve([*others, *wanted]) == [(1, 2.0), (2, 2.25), (8, 2.5)]
+    assert alignment.selection_curve(wanted[:2]) == [], "two points are no curve"
+    assert alignment.selection_curve([setting(2, 2.0), setting(4, 2.0), setting(8, 2.0)]) == [], "K = 1 is the start"
+
+
+def figures(page: str) -> list[dict[str, list[dict[str, object]]]]:
+    """What the browser is given to draw."""
+    import html
+
+    return [json.loads(html.unescape(found)) for found in re.findall(r'data-figure="([^"]*)"', page)]
+
+
+def test_figures_show_ours_and_the_papers_with_a_table(tmp_path: Path) -> None:
+    """Each curve divided by its own start; ours is the warmest that was measured."""
+    bench = tmp_path / "selection.json"
+    cold = {"cells": [setting(1, 2.0), setting(2, 2.0), setting(8, 2.0)], "settings": {"temperature": 0.0}}
+    warm = {"cells": [setting(1, 2.0), setting(2, 2.25), setting(8, 2.5)], "settings": {"temperature": 1.0}}
+    bench.write_text(json.dumps({"tables": [warm, cold]}))
+    before = streak(500, (500, 2.5), weight="0")
+    tell(tmp_path / "drafter", before, streak(100, (50, 2.25), (100, 2.75)))
+    page = alignment.section(tmp_path / "drafter", [bench])
+    training, choosing = figures(page)
+    assert choosing["lines"][0]["label"] == "here 1.25×"
+    assert choosing["lines"][0]["y"] == [1.0, 1.125, 1.25] and choosing["lines"][0]["x"] == [0.0, 1.0, 3.0]
+    assert training["lines"][0]["y"] == pytest.approx([1.0, 0.9, 1.1])
+    assert all(line["y"][0] == 1 for figure in (training, choosing) for line in figure["lines"])
+    assert page.count("<details>") == 2 and page.count("read off its figure, ±1–2 %") == 7
+    assert "from 2.50 to 2.75 tokens per round (1.10×) in 100 steps" in page and "fell to 2.25 (step 50)" in page
+    assert "at temperature 1" in page and page.count("The difference, honestly") == 2
+
+
+def test_nothing_measured_draws_nothing(tmp_path: Path) -> None:
+    assert alignment.section(tmp_path, [tmp_path / "missing.json"]) == ""
+    shutil.copy(Path(EMBEDDED.drafter("mdlm").source) / HISTORY, tmp_path / HISTORY)
+    assert alignment.section(tmp_path, []) == "", "a drafter without the streak loss has no such curve"
+
+
+@pytest.mark.parametrize("text", ["[]", '{"cells": 3}', '{"cells": [{}], "settings": {}}', "{"])
+def test_a_damaged_bench_costs_its_figure_only(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "bench.json").write_text(text)
+    with pytest.raises(ValueError):
+        alignment.selection_of(tmp_path / "bench.json")
+    page = alignment.section(benches=[tmp_path / "bench.json"])
+    assert len(figures(page)) == 1 and "bench.json" in caplog.text
+
+
+def test_the_shipped_drafter_shows_its_curve() -> None:
+    assert "Streak-distillation" in alignment.section()

@@ -1,0 +1,344 @@
+"""The page as a whole: no torch before a run, nothing from outside, links, recordings, endpoints, the launcher."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import parse_qsl
+
+import gradio as gr
+import pytest
+from app_fakes import FakeDecoder
+from gradio.utils import get_function_description
+from playwright._impl._driver import compute_driver_executable
+
+from app import launch, page, recordings, scripts
+from app.content import cards, lessons
+from app.content.examples import EXAMPLES, PRESETS
+from app.endpoints import endpoints
+from app.run import gpu, session
+from app.tabs import live, race
+from app.tabs.compare import COMPARE
+from specdiff_core.schema.errors import PairUnavailable, WeightsError
+from specdiff_core.schema.events import RunStarted
+from specdiff_core.schema.methods import BASELINE, METHODS
+from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig
+from specdiff_core.schema.trace import read_trace, write_trace
+
+ROOT = Path(__file__).resolve().parent.parent
+TRACES = ROOT / "assets" / "traces"
+
+pytestmark = [
+    pytest.mark.usefixtures("event_loops"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def built() -> gr.Blocks:
+    return page.build(lambda *_: FakeDecoder())
+
+
+def node(program: str) -> Any:
+    """What a program prints as JSON."""
+    binary, _ = compute_driver_executable()
+    return json.loads(subprocess.run([binary, "-e", program], capture_output=True, text=True, check=True).stdout)
+
+
+def test_no_torch_before_a_run() -> None:
+    """Importing and building the whole page imports neither torch nor transformers."""
+    code = (
+        "import sys; from app.page import build, head; from app.launch import theme; build(); head(); theme();"
+        "heavy = ('torch', 'transformers', 'specdiff_core.decoding.loop', 'specdiff_core.loading');"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_flags_default_to_gradios_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    """None means: ask GRADIO_SERVER_PORT and its like."""
+    options = launch.arguments([])
+    assert (options.host, options.port, options.share, options.root_path) == (None, None, None, None)
+    options = launch.arguments(["--host", "0.0.0.0", "--port", "0", "--share", "--root-path", "/lab"])
+    assert (options.host, options.port, options.share, options.root_path) == ("0.0.0.0", 0, True, "/lab")
+
+
+def test_a_port_that_cannot_be_used_is_one_line_before_anything_loads(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        for port in (taken.getsockname()[1], 99_999, -1):
+            with pytest.raises(SystemExit):
+                launch.arguments([f"--port={port}"])
+            assert f"port {port} is in use or cannot be used" in capsys.readouterr().err.splitlines()[-1]
+        free = launch.arguments(["--port", "0"])
+    assert free.port == 0
+
+
+@pytest.mark.parametrize("tab", ["live", "race"])
+def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) -> None:
+    """Each says when and on what it was measured; the first one is of what the tab opens with."""
+    folder = TRACES if tab == "live" else TRACES / "race"
+    index = json.loads((folder / recordings.INDEX).read_text(encoding="utf-8"))
+    assert sorted(index) == sorted(path.name for path in folder.glob("*.jsonl.gz"))
+    planned = [one for one in recordings.recordings(TRACES) if one.file.parent == folder]
+    assert [one.file.name for one in planned] == list(index)
+    for recording in planned:
+        trace = read_trace(recording.file)
+        assert trace.title == recording.title == index[recording.file.name]["title"]
+        for (lane, config), (name, run) in zip(recording.plan().items(), trace.lanes.items(), strict=True):
+            header = next(event for event in run if isinstance(event, RunStarted))
+            asked = PAIRS[config.pair].drafter(config.drafter).follow(config).to_dict()
+            assert (lane, asked, recording.asked["prompt"]) == (name, header.config, header.prompt)
+            assert header.started_at and header.device and header.dtype and "torch" in header.versions
+
+
+def test_the_opening_recordings_are_of_what_the_controls_show(built: gr.Blocks) -> None:
+    """And the one of Live shows denoising: T is larger than 1."""
+    for tab, names in (("live", ("prompt", *SETTINGS)), ("race", ("prompt", "methods", *race.SETTINGS))):
+        first = next(iter(page.recordings(TRACES if tab == "live" else TRACES / "race")))
+        widgets = {getattr(block, "elem_id", None): block for block in built.blocks.values()}
+        shown = {name: widgets[f"{tab}-{name}"].value for name in names}
+        shown |= {name: ",".join(value) for name, value in shown.items() if isinstance(value, list)}
+        assert list(first["asked"].items()) == list(shown.items())
+    assert PRESETS[0].config.steps > 1
+
+
+def test_nothing_on_the_page_points_outside() -> None:
+    """Head, scripts and texts name no other host (fonts are the system's own), except that a paper's number may be a
+    link: it fetches nothing until somebody follows it."""
+    paper = r'<a href="https://arxiv\.org/abs/\d{4}\.\d{5}" rel="noreferrer" target="_blank">'
+    sources = [page.head(), lessons.api(), lessons.brand(), lessons.learn()]
+    sources += [page.mount("app.js", page.player_options(tab, TRACES)) for tab in ("live", "race")]
+    sources += [path.read_text(encoding="utf-8") for path in page.STATIC.rglob("*.js")]
+    for source in sources:
+        cleaned = source.replace("http://127.0.0.1", "").replace("http://www.w3.org/2000/svg", "")
+        cleaned = re.sub(paper, "<a>", cleaned)
+        assert "http://" not in cleaned and "https://" not in cleaned
+
+
+def results(decoder: Any) -> Any:
+    """Races of the endpoints on a factory."""
+    return lambda prompt, values, tab: session.results(decoder, prompt, values, page.TABS[tab].plan)
+
+
+def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
+    """Programs and agents see every setting with a type, a default and a whole sentence, and every choice by name."""
+    one, several = endpoints(results(lambda *_: FakeDecoder()))
+    assert set(inspect.signature(one).parameters) == {"prompt", *SETTINGS, "include_events"}
+    assert set(inspect.signature(several).parameters) == {"prompt", "methods", *race.SETTINGS, "include_events"}
+    defaults = DecodeConfig().to_dict()
+    for endpoint in (one, several):
+        about, words, _ = get_function_description(endpoint)
+        assert "measured speed-up" in about
+        for name, parameter in inspect.signature(endpoint).parameters.items():
+            assert parameter.annotation is not inspect.Parameter.empty
+            assert words[name].endswith((".", ")."))
+            assert name not in defaults or parameter.default == defaults[name]
+            assert name not in SETTINGS or SETTINGS[name].help in words[name]
+    words = get_function_description(one)[1]
+    assert all(drafter.name in words["drafter"] for spec in PAIRS.values() for drafter in spec.drafters)
+    words = get_function_description(several)[1]
+    assert all(method.name in words["methods"] for method in METHODS)
+
+
+def test_the_endpoint_of_two_lanes() -> None:
+    """A number out of range is named with its range, and a lane that fails is an error: there is nothing to compare."""
+    endpoint, _ = endpoints(results(lambda *_: FakeDecoder()))
+    told = list(endpoint("Once", max_new_tokens=24, gamma=4, include_events=True))[-1]
+    assert told["finished"] and told["lossless"] is True and told["same_text_as_vanilla"] is True
+    seconds = [told[lane]["seconds"] for lane in ("vanilla", "drafted")]
+    assert told["speedup"] == pytest.approx(seconds[0] / seconds[1])
+    assert told["vanilla"]["alpha"] is None and len(told["events"]["drafted"]) > 10
+    json.dumps(told)
+    alone = list(endpoint("Once", drafter="none"))[-1]
+    assert alone["speedup"] is None and alone["drafted"] is None and alone["vanilla"]["new_tokens"] == 96
+    for arguments, words in (
+        ({"prompt": "a", "gamma": 99}, "1 to 32"),
+        ({"prompt": "a", "steps": "x"}, "whole number"),
+        ({"prompt": ""}, "empty"),
+        ({"prompt": "a", "pair": "b"}, "no model pair"),
+    ):
+        with pytest.raises(gr.Error, match=words):
+            list(endpoint(**arguments))
+    broken, _ = endpoints(results(lambda *_: FakeDecoder(fail=WeightsError("A file is cut off.", hint="Get it."))))
+    with pytest.raises(gr.Error, match=r"A file is cut off\. Get it\."):
+        list(broken("Once"))
+
+
+def test_the_endpoint_of_several_methods() -> None:
+    """Of each lane its numbers; a lane that failed says why, and the others go on."""
+
+    def decoder(pair: str, drafter: str, progress: Callable[[str], None]) -> FakeDecoder:
+        if drafter == "mdlm":
+            raise WeightsError("model.safetensors is missing.", hint="Restore the folder.")
+        return FakeDecoder(waiting=0.9)
+
+    _, endpoint = endpoints(results(decoder))
+    told = list(endpoint("Once", ["specdiff", "dflash"], max_new_tokens=16, include_events=True))[-1]
+    assert set(told["lanes"]) == set(told["events"]) == {"vanilla", "specdiff", "dflash"}
+    fast, failed = told["lanes"]["dflash"], told["lanes"]["specdiff"]
+    assert fast["speedup"] > 1 and fast["new_tokens"] == 16 and fast["failed"] is None
+    assert failed["failed"] == "model.safetensors is missing. Restore the folder." and failed["speedup"] is None
+    assert told["lossless"] is True and told["lanes"]["vanilla"]["speedup"] == 1
+    assert told["quiet"] is False, "a lane that failed hides no busy machine"
+    assert failed["lossless"] is None and failed["same_text_as_vanilla"] is None, "it claims nothing"
+    json.dumps(told)
+    with pytest.raises(gr.Error, match="no method called"):
+        list(endpoint("Once", ["nonsense"]))
+
+
+def test_pairs_that_cannot_run_are_not_offered_and_the_reason_is_told() -> None:
+    """What is loaded stays, whatever the check says; a broken check never breaks the page."""
+    update, line = page.pairs_here("embedded", lambda: {"gpt2-mdlm": "<no> files here"})
+    assert [name for _, name in update["choices"]] == ["embedded"]
+    assert "&lt;no&gt; files here" in line
+    update, line = page.pairs_here("gpt2-mdlm", lambda: {"gpt2-mdlm": "it fills the memory"})
+    assert "gpt2-mdlm" in [name for _, name in update["choices"]] and not line
+
+    def broken() -> dict[str, str]:
+        raise PairUnavailable("The hub cannot be reached.", hint="Go on with the embedded pair.")
+
+    assert "The hub cannot be reached." in page.pairs_here("embedded", broken)[1]
+
+
+def opened(built: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+    """What a link puts on the page, by element."""
+    values = list(page.from_link(built, query))
+    names = [f"{tab}-{name}" for tab, card in built.items() for name in card.names]
+    found = dict(zip([*names, "preset", "live", "race", "tab"], values, strict=True))
+    return {name: value for name, value in found.items() if value != gr.skip()}
+
+
+@pytest.fixture(scope="module")
+def cards_of() -> dict[str, Any]:
+    with gr.Blocks():
+        return {tab: module.place() for tab, module in page.TABS.items()}
+
+
+def test_a_link_fills_the_controls_of_its_tab_and_names_the_preset(cards_of: dict[str, Any]) -> None:
+    assert opened(cards_of, {}) == {}
+    assert opened(cards_of, {"prompt": "Once"}) == {"live-prompt": "Once"}
+    found = opened(cards_of, {"gamma": "5", "steps": "2"})
+    assert (found["live-gamma"], found["live-steps"], found["live-drafter"]) == (5, 2, "block")
+    assert found["preset"] == "custom" and "tab" not in found
+    found = opened(cards_of, {"methods": "specdiff", "prompt": "Once"})
+    assert found["race-methods"]["value"] == ["specdiff"] and found["tab"].selected == "race"
+    for number, preset in enumerate(PRESETS):
+        query = {name: str(value) for name, value in preset.config.to_dict().items() if value is not None}
+        assert opened(cards_of, query)["preset"] == str(number)
+
+
+def test_a_link_that_does_not_work_keeps_its_prompt_and_says_why(cards_of: dict[str, Any]) -> None:
+    for tab, query in (("live", {"gamma": "99"}), ("race", {"methods": "no such"}), ("live", {"drafter": "<b>"})):
+        found = opened(cards_of, {**query, "prompt": "Once"})
+        assert set(found) - {"tab"} == {f"{tab}-prompt", tab} and found[f"{tab}-prompt"] == "Once"
+        assert json.loads(found[tab])["card"]["hint"] and ("tab" in found) == (tab == "race")
+
+
+@pytest.mark.parametrize("method", [one for one in METHODS if one.name != BASELINE], ids=lambda one: one.name)
+def test_use_in_live_has_the_settings_of_the_method_and_a_recording(method: Any, cards_of: dict[str, Any]) -> None:
+    query = dict(parse_qsl(cards.link(method).removeprefix("?")))
+    found = opened(cards_of, query)
+    config = method.config(DecodeConfig()).to_dict()
+    asked = {name: found[f"live-{name}"] for name in SETTINGS}
+    assert asked == {name: "" if value is None else value for name, value in config.items()}
+    known = [one["asked"] for one in page.recordings(TRACES)]
+    assert {"prompt": EXAMPLES[0].prompt, **asked} in known
+
+
+def test_a_file_goes_to_the_player_of_its_lanes(tmp_path: Path) -> None:
+    """The two lanes of Live to Live, any others to Race; a card to whichever is on screen."""
+    events = list(FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9)))
+    for lanes, tab in (({"vanilla": events, "drafted": events}, "live"), ({"vanilla": events, "x": events}, "race")):
+        write_trace(tmp_path / "a.jsonl.gz", lanes)
+        *frames, tabs = page.show_file(str(tmp_path / "a.jsonl.gz"))
+        assert tabs.selected == tab
+        assert [frame != gr.skip() for frame in frames] == [tab == "live", tab == "race"]
+    first, second, tabs = page.show_file(None)
+    assert first == second and json.loads(first)["card"]["code"] == "trace" and tabs == gr.skip()
+
+
+def test_a_share_link_and_the_index_of_recordings_use_the_same_words() -> None:
+    """Both are made from the same values in the same order; what is empty is left out."""
+    names = ["prompt", "methods", "temperature", "ignore_eos", "draft_temperature"]
+    values = ["a b&c", ["x", "y"], 0, False, ""]
+    told = node(
+        f"""globalThis.window = {{}};
+        ({scripts.controls("live", names)})(...{json.dumps(values)});
+        console.log(JSON.stringify(window.specdiffAsked));"""
+    )
+    assert told == {"live": "prompt=a+b%26c&methods=x%2Cy&temperature=0&ignore_eos=false"}
+
+
+def test_presets_fill_their_widgets_in_order() -> None:
+    """A drafter that the pair has not leaves the one on the page; passing by the list changes nothing."""
+    options = [{"gamma": 8, "drafter": "block"}, {"gamma": 16, "drafter": "mdlm"}]
+    chosen = scripts.choose(options, {"embedded": ["block", "mdlm"], "other": ["mdlm"]})
+    asked = [[1, "embedded"], [0, "embedded"], [0, "other"], ["custom", "embedded"], [0, "nothing"]]
+    told = node(f"const f = {chosen}; console.log(JSON.stringify({asked}.map(([i, p]) => f(i, p, 5, 'own'))))")
+    assert told == [[16, "mdlm"], [8, "block"], [8, "own"], [5, "own"], [8, "own"]]
+
+
+def test_the_knobs_keep_t_below_gamma_but_not_while_somebody_types() -> None:
+    """Typing 16 passes through 1; an emptied box is no number."""
+    told = node(f"""
+        let focus = 'range';
+        globalThis.document = {{ get activeElement() {{ return {{ type: focus }}; }} }};
+        const below = {scripts.KEEP_STEPS_BELOW_GAMMA}, above = {scripts.KEEP_GAMMA_ABOVE_STEPS};
+        const told = [below(4, 9), above(4, 9), below(null, 9), above(4, 0)];
+        focus = 'number';
+        console.log(JSON.stringify([...told, below(1, 9), above(4, 9)]));""")
+    assert told == [4, 9, 9, 4, 9, 4]
+
+
+def test_gamma_follows_the_window_of_the_drafter() -> None:
+    fit = scripts.fit(live.LONGEST)
+    asked = [["embedded", "block", 30], ["embedded", "block", 9], ["embedded", "mdlm", 30], ["new", "other", 7]]
+    told = node(f"const f = {fit}; console.log(JSON.stringify({json.dumps(asked)}.map((one) => f(...one))))")
+    assert told == [16, 9, 30, 7]
+
+
+def test_no_gpu_shim_without_spaces() -> None:
+    """Elsewhere the decorator returns the function itself."""
+
+    def generate() -> None:
+        """Nothing."""
+
+    assert gpu.on_gpu(generate) is generate
+
+
+def test_a_lent_gpu_is_borrowed_for_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the host says so, the decorator is the host's; an installed package alone changes nothing."""
+    borrowed: list[int] = []
+    spaces = ModuleType("spaces")
+    spaces.__spec__ = ModuleSpec("spaces", None)
+    spaces.GPU = lambda duration: lambda function: borrowed.append(duration) or function  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "spaces", spaces)
+    assert not gpu.is_lent()
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    assert gpu.is_lent()
+    gpu.on_gpu(page.served)
+    assert borrowed == [gpu.SECONDS]
+
+
+def test_the_recorded_comparison_is_offered_where_it_exists(tmp_path: Path) -> None:
+    from app.tabs.compare import compare_options
+
+    assert compare_options(tmp_path, page.served)["recorded"] == ""
+    assert compare_options(COMPARE, page.served)["recorded"].endswith("assets/compare/")
+    assert live.TAB in page.TABS

@@ -1,0 +1,171 @@
+"""The process that decodes: what crosses the pipe, how it stops, and what happens when it dies. Scripted decoders."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from app_fakes import FakeDecoder
+
+from app.content.errors import card
+from app.run import process
+from app.run.engines import Engines
+from app.run.process import Remote, RemoteTraceback, engines_elsewhere
+from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.events import Committed, Event, Finished
+from specdiff_core.schema.settings import DecodeConfig
+
+CONFIG = DecodeConfig(gamma=4, steps=2, max_new_tokens=24)
+
+
+class Odd(Exception):
+    """Cannot be built again from its arguments, as some libraries' errors cannot."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__("odd")
+
+
+def load(pair: str, progress: Callable[[str], None]) -> Any:
+    """What the other process loads: the name of the pair says how its decoder behaves."""
+    progress(f"Loading {pair}")
+    if pair == "absent":
+        raise ConfigError("No such pair.", field="pair", hint="Choose another.")
+    if pair == "embedded":
+        return Deadly()
+    if pair == "who":
+        progress(str(os.getpid()))
+    errors = {"broken": RuntimeError("a bug"), "odd": Odd(1, 2), "io": OSError("disk")}
+    return FakeDecoder(pace=0.02 if pair == "slow" else 0.0, fail=errors.get(pair))
+
+
+class Deadly:
+    """Kills its process in the middle of a decode if the prompt says so."""
+
+    def decode(self, prompt: str, config: DecodeConfig, **rest: Any) -> Iterator[Event]:
+        events = FakeDecoder().decode(prompt, config)
+        for event in events:
+            yield event
+            if isinstance(event, Committed) and prompt == "die":
+                os._exit(9)
+
+
+@pytest.fixture(scope="module")
+def remote() -> Iterator[Remote]:
+    made = Remote(load)
+    yield made
+    made.close()
+
+
+def decoder(remote: Remote, pair: str) -> Any:
+    return remote.load(pair, lambda message: None)
+
+
+def test_events_arrive_whole_and_in_order(remote: Remote) -> None:
+    """The other process changes nothing; progress is heard while it loads."""
+    heard: list[str] = []
+    far = remote.load("plain", heard.append)
+    assert heard == ["Loading plain"]
+    for config in (CONFIG, DecodeConfig(drafter="none", max_new_tokens=9)):
+        assert list(far.decode("Once", config)) == list(FakeDecoder().decode("Once", config))
+
+
+def test_stop_ends_a_decode_and_the_next_one_is_whole(remote: Remote) -> None:
+    """The visitor's event lives here, the decode there."""
+    far, stop = decoder(remote, "slow"), threading.Event()
+    config = DecodeConfig(gamma=4, max_new_tokens=400)
+    events = far.decode("Once", config, stop=stop)
+    next(events)
+    stop.set()
+    began = time.monotonic()
+    *_, last = events
+    assert isinstance(last, Committed) or getattr(last, "reason", "") == "stopped"
+    assert time.monotonic() - began < 1.0
+    assert isinstance(list(far.decode("Once", CONFIG))[-1], Finished)
+
+
+def test_whoever_walks_away_leaves_no_decode_behind(remote: Remote) -> None:
+    """A closed generator stops the other process and reads its last words."""
+    far = decoder(remote, "slow")
+    events = far.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
+    next(events)
+    began = time.monotonic()
+    events.close()
+    assert time.monotonic() - began < 1.0
+    assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
+
+
+def test_errors_keep_their_words_and_their_traceback(remote: Remote, caplog: pytest.LogCaptureFixture) -> None:
+    """A card needs field and hint; the log needs where it happened."""
+    with pytest.raises(ConfigError) as refused:
+        decoder(remote, "absent")
+    assert refused.value.field == "pair" and refused.value.hint == "Choose another."
+    assert refused.value.__cause__ is None, "an ordinary refusal brings no traceback into the log"
+    for pair, kind, words in (("broken", RuntimeError, "a bug"), ("io", OSError, "disk"), ("odd", RuntimeError, "odd")):
+        seen: list[Event] = []
+        with pytest.raises(kind, match=words) as raised:
+            seen.extend(decoder(remote, pair).decode("Once", CONFIG))
+        assert sum(isinstance(event, Committed) for event in seen) == 3, "what was measured before is here"
+        assert isinstance(raised.value.__cause__, RemoteTraceback)
+        caplog.clear()
+        assert card(raised.value, "r123")["code"] == "unexpected"
+        assert "app_fakes.py" in caplog.text and "r123" in caplog.text
+    assert list(decoder(remote, "plain").decode("Once", CONFIG))[-1]
+
+
+def test_a_dead_process_is_told_and_replaced() -> None:
+    """The run fails with words; the next run loads and warms up again."""
+    engines = engines_elsewhere(load)
+    heard: list[str] = []
+    first_time = ["Loading embedded", "Warming up: first passes are slower, so they are not measured"]
+    for _ in range(2):
+        far = engines("embedded", "block", heard.append)
+        assert heard == first_time
+        assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
+        with pytest.raises(SpecDiffError, match="ended without a word") as died:
+            list(far.decode("die", CONFIG))
+        assert "Run again" in died.value.hint
+        heard.clear()
+
+
+def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
+    """The next run finds it dead, starts another, loads and warms up; an old decoder says that it is orphaned."""
+    remote = Remote(load)
+    engines = Engines(remote.load, alive=remote.alive)
+    heard: list[str] = []
+    old = engines("embedded", "block", heard.append)
+    remote.load("who", heard.append)
+    os.kill(int(heard[-1]), signal.SIGKILL)
+    while remote.alive():
+        time.sleep(0.01)
+    heard.clear()
+    again = engines("embedded", "block", heard.append)
+    assert heard[0] == "Loading embedded"
+    assert list(again.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
+    with pytest.raises(SpecDiffError, match="ended without a word"):
+        list(old.decode("Once", CONFIG))
+    assert list(again.decode("Once", CONFIG)), "the orphan's failure leaves the new process alone"
+    remote.close()
+    assert not remote.alive()
+
+
+def test_what_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen process costs its visitor a card and nobody else anything."""
+    monkeypatch.setattr(process, "PATIENCE", 0.5)
+    far, heard, stop = Remote(load), [], threading.Event()
+    engines = Engines(far.load, alive=far.alive)
+    decoder = engines("embedded", "block", lambda message: None)
+    far.load("who", heard.append)
+    events = decoder.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400), stop=stop)
+    os.kill(int(heard[-1]), signal.SIGSTOP)
+    stop.set()
+    with pytest.raises(SpecDiffError, match="ended without a word"):
+        list(events)
+    assert not far.alive()
+    again = engines("embedded", "block", lambda message: None)
+    assert list(again.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
+    far.close()

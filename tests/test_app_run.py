@@ -1,0 +1,501 @@
+"""Races as the page sees them: frames, heartbeats, stops, cards, lanes that fail; with a scripted decoder."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from app_fakes import FakeDecoder, frames, unpack
+
+from app.content.errors import card
+from app.run import session, worker
+from app.run.engines import Engines
+from app.tabs import live, race
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, WeightsError
+from specdiff_core.schema.events import Committed, Event, Failed, Finished, RunStarted, Verified
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import dump_trace, write_trace
+
+SETTINGS: dict[str, Any] = DecodeConfig(gamma=4, steps=2, max_new_tokens=24).to_dict()
+METHODS: dict[str, Any] = {"methods": ["autoregressive", "specdiff", "dflash"], "max_new_tokens": 16}
+NAMES = ["vanilla", "autoregressive", "specdiff", "dflash"]
+MISSING = WeightsError("assets/embedded/mdlm/model.safetensors is missing.", hint="Restore the folder.")
+MEMORY = OutOfMemory("The device ran out of memory.", hint="Use a smaller γ.")
+
+
+@pytest.fixture(autouse=True)
+def _short_warm_ups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "SETTLE", 0.02)
+    monkeypatch.setattr(worker, "BETWEEN", 0.03)
+
+
+def factory(decoder: Any) -> Any:
+    """A factory without loading."""
+
+    def make(pair: str, drafter: str, progress: Any) -> Any:
+        progress("Loading nothing")
+        return decoder
+
+    return make
+
+
+def one(decoder: Any, prompt: Any = "Once", values: Any = None, **options: Any) -> Iterator[str]:
+    """A race of the Live tab."""
+    return session.stream(factory(decoder), prompt, SETTINGS | (values or {}), live.plan, **options)
+
+
+def several(decoder: Any, prompt: Any = "Once", values: Any = METHODS, **options: Any) -> Iterator[str]:
+    """A race of the Race tab."""
+    return session.stream(factory(decoder), prompt, values, race.plan, **options)
+
+
+def lanes_of(frame: dict[str, Any]) -> dict[str, Any]:
+    return dict(unpack(frame["trace"]).lanes)
+
+
+def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
+    """Every event of both lanes; the bytes are those of a trace file, and a run has one id and rising numbers."""
+    decoder = FakeDecoder()
+    told = frames(one(decoder))
+    last = told[-1]
+    assert last["finished"] and last["source"] == "run"
+    trace = unpack(last["trace"])
+    (_, vanilla), (_, drafted) = decoder.calls
+    assert (vanilla.drafter, drafted.drafter) == ("none", "block")
+    assert list(trace.lanes) == ["vanilla", "drafted"]
+    assert list(trace.lanes["vanilla"]) == list(FakeDecoder().decode("Once", vanilla))
+    assert list(trace.lanes["drafted"]) == list(FakeDecoder().decode("Once", drafted))
+    assert gzip.decompress(base64.b64decode(last["trace"])) == dump_trace(dict(trace.lanes), title=trace.title)
+    assert [frame["seq"] for frame in told] == sorted({frame["seq"] for frame in told})
+    assert len({frame["run"] for frame in told}) == 1
+
+
+def test_every_drafter_is_ready_before_the_first_clock_and_each_lane_has_its_own_warm_up() -> None:
+    decoder, asked = FakeDecoder(), []
+
+    def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
+        asked.append((drafter, len(decoder.calls)))
+        return decoder
+
+    told = frames(session.stream(make, "Once", METHODS, race.plan))
+    drafters = ["none", "autoregressive", "mdlm", "block"]
+    assert asked == [*((name, 0) for name in drafters), *((name, turn) for turn, name in enumerate(drafters))]
+    assert decoder.warm_ups == [worker.SETTLE, *[worker.BETWEEN] * 3]
+    assert all(frame["lanes"] == NAMES for frame in told[:-1])
+    trace = unpack(told[-1]["trace"])
+    assert list(trace.lanes) == NAMES and trace.title == "Live run"
+    assert all(isinstance(events[-1], Finished) for events in trace.lanes.values())
+    warmed = [frame["lane"] for frame in told if frame["phase"] == "warming"]
+    assert list(dict.fromkeys(warmed)) == NAMES
+
+
+def test_no_clock_starts_before_the_page_has_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hears of a lane when its warm-up begins; a redraw would take its processor from what is measured."""
+    monkeypatch.setattr(worker, "SETTLE", 0.3)
+    monkeypatch.setattr(worker, "BETWEEN", 0.4)
+    heard: dict[str, float] = {}
+    measured: dict[str, float] = {}
+
+    class Watched(FakeDecoder):
+        def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
+            super().warm(config, seconds, stop)
+            measured["vanilla" if config.drafter == "none" else "drafted"] = time.monotonic()
+
+    for value in one(Watched()):
+        for event in json.loads(value).get("events", ()):
+            if event["kind"] == "RunStarted":
+                heard[event["lane"]] = time.monotonic()
+    assert measured["vanilla"] - heard["vanilla"] > 0.7 * worker.SETTLE
+    assert measured["drafted"] - heard["drafted"] > 0.7 * worker.BETWEEN
+
+
+def test_the_page_draws_the_first_lane_before_the_second_is_measured() -> None:
+    """And hears nothing while a short one is measured."""
+    told = frames(one(FakeDecoder(pace=0.01)))
+    assert all(frame["phase"] != "measuring" for frame in told), "lanes shorter than a second are left alone"
+    between = [frame["events"] for frame in told if (frame["phase"], frame.get("lane")) == ("warming", "drafted")]
+    assert any(event["kind"] == "Finished" and event["lane"] == "vanilla" for events in between for event in events)
+
+
+def test_without_a_drafter_only_vanilla_runs() -> None:
+    assert list(lanes_of(frames(one(FakeDecoder(), values={"drafter": "none"}))[-1])) == ["vanilla"]
+
+
+def test_a_run_on_one_thread_says_so_in_its_trace() -> None:
+    """Where threads had to wait, the page offers that; otherwise nothing is asked of the engine."""
+    decoder = FakeDecoder()
+    lanes = lanes_of(frames(one(decoder, threads=1))[-1])
+    assert decoder.threads == [1, 1]
+    assert {event.threads for run in lanes.values() for event in run if isinstance(event, RunStarted)} == {1}
+    frames(one(decoder))
+    assert decoder.threads[2:] == [None, None]
+
+
+def test_heartbeats_come_while_nothing_happens() -> None:
+    """A generator that never yields never hears that its tab was closed."""
+    began, gaps = time.monotonic(), []
+    for _ in one(FakeDecoder(pace=0.15), values={"max_new_tokens": 8}):
+        gaps.append(time.monotonic() - began)
+        began = time.monotonic()
+    assert len(gaps) > 3
+    assert max(gaps) < session.BEAT + 0.6  # slack for a busy machine
+
+
+def test_frames_are_rare_while_a_clock_runs() -> None:
+    """At most one frame with content per second: the page must not disturb what it quotes."""
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 0.1  # each look is a tenth of a second
+        return now[0]
+
+    told = frames(one(FakeDecoder(pace=0.05), values={"max_new_tokens": 30}, clock=clock))
+    live = [frame for frame in told if frame["phase"] == "measuring"]
+    assert len(live) <= now[0] / session.PACE + 2  # and one at the start of each lane
+    kinds = {event["kind"] for frame in live for event in frame["events"]}
+    assert kinds <= {"RunStarted", "PiecesSeen", "Committed", "Finished"}
+
+
+@pytest.mark.parametrize("end", ["close", "stop"])
+def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
+    """close() is what Gradio does to the generator of a closed tab; stop() is the Stop button."""
+    decoder, stops = FakeDecoder(pace=0.05), session.Stops()
+    run = one(decoder, values={"max_new_tokens": 400}, stops=stops, name="me")
+    next(run), next(run), next(run)
+    began = time.monotonic()
+    if end == "close":
+        run.close()
+    else:
+        threading.Thread(target=stops.stop, args=("me",)).start()
+        trace = unpack(frames(run)[-1]["trace"])
+        assert trace.title == "Stopped run"
+        assert trace.lanes["vanilla"][-1].reason == "stopped"
+    assert decoder.stopped.wait(1.0)
+    assert time.monotonic() - began < 1.5
+
+
+def test_stop_keeps_the_lanes_that_are_done() -> None:
+    """The third lane is under way when somebody presses Stop; the fourth never begins, and the trace names it."""
+    decoder, stops, reached = FakeDecoder(), session.Stops(), threading.Event()
+
+    class Slow(FakeDecoder):
+        def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
+            for event in decoder.decode(prompt, config, **options):
+                if config.drafter == "mdlm" and isinstance(event, Committed):
+                    reached.set()
+                    assert options["stop"].wait(10)
+                yield event
+
+    def press() -> None:
+        assert reached.wait(20)
+        stops.stop("me")
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    trace = unpack(frames(several(Slow(), stops=stops, name="me"))[-1]["trace"])
+    presser.join(10)
+    assert trace.title == "Stopped run"
+    assert list(trace.lanes) == NAMES
+    assert [run[-1].reason if run else None for run in trace.lanes.values()] == ["length", "length", "stopped", None]
+
+
+def test_one_visitor_cannot_stop_or_see_another() -> None:
+    """Two sessions at once: own prompts, own traces, own stop events."""
+    stops = session.Stops()
+    anna, ben = FakeDecoder(pace=0.02), FakeDecoder(pace=0.02)
+    told: dict[str, list[dict[str, Any]]] = {}
+
+    def visit(name: str, decoder: FakeDecoder) -> None:
+        told[name] = frames(one(decoder, f"secret of {name}", stops=stops, name=name))
+
+    threads = [threading.Thread(target=visit, args=item) for item in (("anna", anna), ("ben", ben))]
+    for thread in threads:
+        thread.start()
+    stops.stop("carla")
+    for thread in threads:
+        thread.join(20)
+    assert not anna.stopped.is_set() and not ben.stopped.is_set()
+    for name, other in (("anna", "ben"), ("ben", "anna")):
+        text = dump_trace(lanes_of(told[name][-1])).decode()
+        assert f"secret of {name}" in text and f"secret of {other}" not in text
+
+
+def test_visitors_without_a_name_are_not_one() -> None:
+    """The second must not stop the first."""
+    stops = session.Stops()
+    jobs = [worker.RaceJob(factory(FakeDecoder()), "", {}) for _ in range(2)]
+    for job in jobs:
+        stops.add("", job)
+    stops.stop("", 0.0)
+    assert not any(job.stop.is_set() for job in jobs)
+    stops.remove("", jobs[0])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "values", "field"),
+    [
+        ("", {}, "prompt"),
+        ("x" * 100_000, {}, "prompt"),
+        ("Once", {"gamma": 99}, "gamma"),
+        ("Once", {"steps": "many"}, "steps"),
+        ("Once", {"pair": "unknown"}, "pair"),
+    ],
+)
+def test_bad_input_gets_a_card_and_no_run(prompt: str, values: dict[str, Any], field: str) -> None:
+    """One frame, with the field to mark; the decoder is never asked."""
+    decoder = FakeDecoder()
+    told = frames(one(decoder, prompt, values))
+    assert len(told) == 1 and not decoder.calls
+    assert told[0]["card"]["field"] == field
+    assert told[0]["card"]["hint"]
+    assert "trace" not in told[0], "what the visitor saw before stays"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MEMORY, "memory"),
+        (MemoryError(), "memory"),
+        (MISSING, "weights"),
+        (ContextOverflow("Too long.", hint="Shorten it."), "context"),
+        (RuntimeError("secret internals at /home/me"), "unexpected"),
+    ],
+)
+def test_failures_become_cards_without_tracebacks(error: Exception, code: str, caplog: Any) -> None:
+    """The visitor gets words; what nobody foresaw is in the log under the run id of the card."""
+    with caplog.at_level(logging.INFO, logger="specdiff.page"):
+        last = frames(one(FakeDecoder(fail=error)))[-1]
+    shown = last["card"]
+    assert (shown["code"], last["phase"]) == (code, "failed")
+    assert shown["title"] and shown["message"] and shown["hint"]
+    assert "Traceback" not in json.dumps(last) and "internals" not in json.dumps(last)
+    assert f"run {shown['run']}" in caplog.text
+    if code == "unexpected":
+        assert "secret internals" in caplog.text and shown["run"] in shown["hint"]
+
+
+@pytest.mark.parametrize("when", ["load", "start", "warm-up", "decode"])
+def test_a_lane_that_fails_says_why_and_the_others_run(when: str) -> None:
+    """Its reason is its own last event; what it decoded until then stays."""
+
+    class Broken(FakeDecoder):
+        def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
+            if (config.drafter, when) == ("mdlm", "warm-up"):
+                raise MISSING
+            super().warm(config, seconds, stop)
+
+        def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
+            if (config.drafter, when) == ("mdlm", "start"):
+                raise MISSING
+            for event in super().decode(prompt, config, **options):
+                yield event
+                if (config.drafter, when) == ("mdlm", "decode") and isinstance(event, Committed):
+                    raise MISSING
+
+    decoder = Broken()
+
+    def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
+        if (drafter, when) == ("mdlm", "load"):
+            raise MISSING
+        return decoder
+
+    told = frames(session.stream(make, "Once", METHODS, race.plan))
+    last = told[-1]
+    assert "card" not in last and last["source"] == "run"
+    lanes = lanes_of(last)
+    assert isinstance(lanes["dflash"][-1], Finished) and isinstance(lanes["vanilla"][-1], Finished)
+    reason = lanes["specdiff"][-1]
+    assert isinstance(reason, Failed) and (reason.code, reason.message) == ("weights", MISSING.message)
+    assert reason.hint == MISSING.hint and reason.run == last["run"]
+    kinds = {type(event) for event in lanes["specdiff"]}
+    assert (RunStarted in kinds) == (when in {"warm-up", "decode"})
+    assert (Committed in kinds) == (when == "decode")
+    heard = [event for frame in told[:-1] for event in frame.get("events", ()) if event["kind"] == "Failed"]
+    assert [event["lane"] for event in heard] == ["specdiff"], "the page hears of it while the race goes on"
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["while measured", "in its warm-up"])
+def test_where_the_only_drafted_lane_fails_its_card_and_the_vanilla_lane_arrive_together(early: bool) -> None:
+    class HalfWay(FakeDecoder):
+        def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
+            if config.drafter != "none" and early:
+                raise MEMORY
+
+        def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Any]:
+            for event in super().decode(prompt, config, **options):
+                yield event
+                if config.drafter != "none" and isinstance(event, Verified):
+                    raise MEMORY
+
+    last = frames(one(HalfWay()))[-1]
+    assert last["card"]["code"] == "memory" and last["source"] == "failed"
+    lanes = lanes_of(last)
+    assert isinstance(lanes["vanilla"][-1], Finished)
+    assert lanes["drafted"][-1] == Failed(code="memory", message=MEMORY.message, hint=MEMORY.hint, run=last["run"])
+    assert any(isinstance(event, Verified) for event in lanes["drafted"]) != early
+
+
+@pytest.mark.parametrize("broken", [{"none"}, {"autoregressive", "mdlm", "block"}], ids=["vanilla", "all drafters"])
+def test_a_race_that_can_compare_nothing_is_a_card_at_once(broken: set[str]) -> None:
+    """No clock starts for it."""
+    decoder = FakeDecoder()
+
+    def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
+        if drafter in broken:
+            raise MISSING
+        return decoder
+
+    last = frames(session.stream(make, "Once", METHODS, race.plan))[-1]
+    assert last["card"]["message"] == MISSING.message and "trace" not in last and not decoder.calls
+
+
+def test_where_vanilla_cannot_even_begin_the_race_is_a_card() -> None:
+    """The prompt is to blame: every lane would say the same."""
+    decoder = FakeDecoder(fail=ContextOverflow("Too long.", hint="Shorten it."), fail_after=0)
+    last = frames(several(decoder))[-1]
+    assert last["card"]["field"] == "prompt" and last["card"]["message"] == "Too long."
+
+
+def test_vanilla_that_fails_later_is_a_lane_like_others() -> None:
+    class Tired(FakeDecoder):
+        def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
+            for event in super().decode(prompt, config, **options):
+                yield event
+                if config.drafter == "none" and isinstance(event, Committed):
+                    raise MEMORY
+
+    lanes = lanes_of(frames(several(Tired()))[-1])
+    assert isinstance(lanes["vanilla"][-1], Failed) and isinstance(lanes["dflash"][-1], Finished)
+
+
+def test_an_unforeseen_failure_of_a_lane_shows_no_traceback(caplog: Any) -> None:
+    """The lane says under which run the log has the details."""
+
+    class Surprise(FakeDecoder):
+        def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
+            if config.drafter == "mdlm":
+                raise RuntimeError("secret internals")
+            yield from super().decode(prompt, config, **options)
+
+    last = frames(several(Surprise()))[-1]
+    reason = lanes_of(last)["specdiff"][-1]
+    assert reason.code == "unexpected" and reason.run == last["run"] and "secret" not in reason.message
+    assert "secret internals" in caplog.text
+
+
+def test_a_dead_process_ends_one_lane_and_the_next_gets_another() -> None:
+    """Each lane asks for its engine again: what was loaded may be gone."""
+    loads: list[str] = []
+    living: list[bool] = [True]
+
+    class Mortal(FakeDecoder):
+        def decode(self, prompt: str, config: DecodeConfig, *, detail: bool = True, **options: Any) -> Iterator[Event]:
+            for event in super().decode(prompt, config, detail=detail, **options):
+                yield event
+                if detail and config.drafter == "mdlm" and isinstance(event, Committed):
+                    living[0] = False
+                    raise WeightsError("The process that decodes ended without a word.")
+
+    def load(pair: str, tell: Any) -> FakeDecoder:
+        loads.append(pair)
+        living[0] = True
+        return Mortal()
+
+    engines = Engines(load, alive=lambda: living[0])
+    lanes = lanes_of(frames(session.stream(engines, "Once", METHODS, race.plan))[-1])
+    assert isinstance(lanes["specdiff"][-1], Failed) and isinstance(lanes["dflash"][-1], Finished)
+    assert loads == ["embedded", "embedded"]
+
+
+def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it() -> None:
+    begun, go, loads = threading.Event(), threading.Event(), []
+
+    def load(pair: str, tell: Any) -> FakeDecoder:
+        loads.append(pair)
+        tell("Loading the target")
+        begun.set()
+        assert go.wait(10)
+        tell("Loading the drafter")
+        return FakeDecoder()
+
+    loader = Engines(load)
+    for _ in range(2):
+        loader.prepare()  # two visitors opened the page
+    assert begun.wait(10)
+    heard: list[str] = []
+    runner = threading.Thread(target=loader, args=("embedded", "block", heard.append))
+    runner.start()
+    while not heard:
+        time.sleep(0.01)
+    go.set()
+    runner.join(10)
+    assert heard[0] == "Loading the target" and "Loading the drafter" in heard and "Warming up" in heard[-1]
+    late: list[str] = []
+    assert loader("embedded", "block", late.append) is loader("embedded", "block", late.append)
+    assert loads == ["embedded"] and not late
+
+
+def test_opening_files(tmp_path: Path) -> None:
+    """A trace comes back as it was, for the tab that shows its lanes; everything else is a card."""
+    good = tmp_path / "good.jsonl.gz"
+    events = list(FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9)))
+    for lanes, tab in (
+        ({"vanilla": events, "drafted": events}, "live"),
+        ({"drafted": events}, "live"),
+        ({"vanilla": events, "drafted": [], "dflash": events}, "race"),
+        ({"block/9/1": events}, "race"),
+    ):
+        write_trace(good, lanes, title="kept")
+        opened = session.open_trace(str(good))
+        told = json.loads(opened.frame)
+        assert opened.tab == tab and told["source"] == "file"
+        assert unpack(told["trace"]).title == "kept" and list(lanes_of(told)) == list(lanes)
+    whole = good.read_bytes()
+    bad = {
+        "cut.gz": whole[: len(whole) // 2],
+        "text.txt": b"hello",
+        "picture.png": bytes(range(256)),
+        "empty": b"",
+        "half.jsonl": b'{"kind":"Trace","schema":1,"lanes":["drafted"],"title":"\\ud800"}\n',
+        "other.jsonl": b'{"kind":"Trace","schema":99,"lanes":[]}\n',
+        "none.jsonl": b'{"kind":"Trace","schema":1,"lanes":["drafted"]}\n',
+        "wrong.jsonl": b'{"kind":"Trace","schema":1,"lanes":["a"]}\n{"kind":"Finished","lane":"a","reason":1}\n',
+    }
+    for name, content in bad.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        opened = session.open_trace(str(path))
+        told = json.loads(opened.frame)
+        assert told["card"]["code"] in {"trace", "trace-schema"} and not opened.tab, name
+        assert told["card"]["hint"] and told["source"] == "file", name
+    assert json.loads(session.open_trace(None).frame)["card"]["code"] == "trace"
+
+
+def test_results_for_programs() -> None:
+    """Progress, then the events of every lane; what went wrong is raised."""
+    *progress, last = session.results(factory(FakeDecoder(pace=0.01)), "Once", SETTINGS, live.plan)
+    assert all(not item["finished"] for item in progress)
+    assert list(last["lanes"]) == ["vanilla", "drafted"]
+    assert all(fold(run).committed == 24 for run in last["lanes"].values())
+
+    def broken(pair: str, drafter: str, progress: Any) -> FakeDecoder:
+        raise MEMORY
+
+    with pytest.raises(OutOfMemory):
+        list(session.results(broken, "Once", SETTINGS, live.plan))
+    with pytest.raises(ConfigError):
+        list(session.results(factory(FakeDecoder()), "", SETTINGS, live.plan))
+
+
+def test_cards_are_plain_text() -> None:
+    """Nothing is escaped twice: the browser sets these strings with textContent."""
+    assert card(WeightsError("<b> is missing & gone"), "r")["message"] == "<b> is missing & gone"

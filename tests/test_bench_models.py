@@ -1,0 +1,464 @@
+"""Benchmarks on real models, tiny and untrained: transformers' own loops on our weights, equal texts, bare passes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from specdiff_core import cli
+from specdiff_core.bench import equality, sweep
+from specdiff_core.bench import forwards as forwards_module
+from specdiff_core.bench import hf_baseline as hf
+from specdiff_core.bench.equality import changed, check_equality, difference, generate, top_two
+from specdiff_core.bench.forwards import efficiency, time_passes
+from specdiff_core.bench.hf_baseline import CALLS, Call, Lane, Turn, hf_baseline, lanes_of, one_turn, prepared
+from specdiff_core.bench.markdown import section
+from specdiff_core.bench.prompts import Prompt, write_prompts
+from specdiff_core.bench.settings import BASELINE, BenchSetting, listed
+from specdiff_core.bench.store import HfBaseline, RowLog
+from specdiff_core.cli import options
+from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
+from specdiff_core.drafters.block_diffusion import BlockDrafter
+from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
+from specdiff_core.drafters.vanilla import VanillaDrafter
+from specdiff_core.engine import Engine
+from specdiff_core.models.device import Placement
+from specdiff_core.models.target import Target
+from specdiff_core.schema.events import PiecesSeen, RunStarted
+from specdiff_core.schema.pairs import EMBEDDED, GPT2_MDLM, NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
+from specdiff_core.schema.settings import DecodeConfig, Rule
+from specdiff_core.schema.summary import final
+from specdiff_core.train.block import drafter_config, new_drafter
+from specdiff_core.train.causal_target import new_target
+from tests.compare_fakes import ORIGIN
+
+PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"a few words {i}") for f in ("math", "code") for i in range(2))
+BASE = DecodeConfig(max_new_tokens=12)
+SETTINGS = (
+    BASELINE,
+    BenchSetting("autoregressive", 3, 3),
+    BenchSetting("prompt_lookup", 4, 1),
+    BenchSetting("block", 4, 1),
+)
+THEIRS = [
+    "generate",
+    "assistant_model=autoregressive (γ=3)",
+    "assistant_model=autoregressive (γ=3, default confidence)",
+    "assistant_model=autoregressive (defaults)",
+    "prompt_lookup_num_tokens=4",
+    "dflash block (γ=4)",
+    "dflash block (defaults)",
+]
+VOCAB = 40
+
+
+class Words:
+    """A tokenizer of letters."""
+
+    eos_token_id, all_special_ids = 0, [0]
+
+    def __call__(self, text: str, **options: Any) -> dict[str, list[int]]:
+        return {"input_ids": [2 + ord(char) % (VOCAB - 2) for char in text]}
+
+    def decode(self, ids: Any, **options: Any) -> str:
+        return " ".join(map(str, ids))
+
+    def convert_ids_to_tokens(self, token: int) -> str:
+        return chr(97 + token % 26)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    """An untrained target, an untrained small model of its kind, and an untrained block drafter."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        target = new_target(VOCAB, layers=4, width=64, context=96).eval().requires_grad_(False)
+        small = new_target(VOCAB, layers=1, width=64, context=96).eval().requires_grad_(False)
+        config = drafter_config(target, layers=2, features=2, block_size=7)
+        network = new_drafter(target, config).eval().requires_grad_(False)
+    embedding = target.get_input_embeddings().weight
+    spec = PairSpec(
+        name="tiny", label="Tiny", target="tiny", suppress=(1,), context=96,
+        drafters=(
+            DrafterSpec(name="block", label="", module="block_diffusion", window=6),
+            DrafterSpec(name="autoregressive", label="", module="autoregressive", drafting="sequential"),
+            PROMPT_LOOKUP,
+            NONE,
+        ),
+    )  # fmt: skip
+    pair = types.SimpleNamespace(
+        spec=spec,
+        placement=Placement(torch.device("cpu"), torch.float32, "a test"),
+        model=target,
+        tokenizer=Words(),
+        drafters={
+            "none": VanillaDrafter(),
+            "prompt_lookup": PromptLookupDrafter("prompt_lookup"),
+            "autoregressive": AutoregressiveDrafter("autoregressive", small, context=96, forbidden=(1,)),
+            "block": BlockDrafter("block", network, embedding, target.get_output_embeddings(), forbidden=(1,)),
+        },
+        missing={},
+        name_of=lambda role: f"tiny/{role}",
+    )
+    return Engine(pair)  # type: ignore[arg-type]  # stands in for a LoadedPair
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the weights of a whole pair, and with few repeats."""
+    monkeypatch.setattr(sweep, "weights_digest", lambda pair: "weights")
+    monkeypatch.setattr(forwards_module, "REPEATS", 5)
+
+
+# Our lanes and transformers' own.
+
+
+@pytest.fixture(scope="module")
+def turns(engine: Engine) -> RowLog[Turn]:
+    """All lanes on two prompts."""
+    *_, (done, total, log) = hf_baseline(engine, PROMPTS[:2], SETTINGS, BASE, repeats=1)
+    assert done == total == 2
+    return log
+
+
+def report(log: RowLog[Turn]) -> str:
+    """The section of a report."""
+    numbers = hf.aggregate(log.rows, log.header["lanes"])
+    return section(log.result(HfBaseline, provenance=ORIGIN, prompts={"math": 2}, result=numbers))
+
+
+def test_every_loop_of_transformers_runs_and_says_vanillas_text(turns: RowLog[Turn]) -> None:
+    assert [lane["lane"] for lane in turns.header["lanes"] if lane["theirs"]] == THEIRS
+    assert turns.header["left_out"] == []
+    found = hf.aggregate(turns.rows, turns.header["lanes"])
+    assert found["compared"] == 2 * (len(THEIRS) + 3)
+    assert found["equal"] + found["ties"] == found["compared"] and found["equal"] > 0
+    assert all(lane["low"] <= lane["ratio"] <= lane["high"] for lane in found["lanes"] if lane["theirs"])
+    assert [row.repeat for row in turns.rows] == [-1, 0, 0], "the first is a warm-up"
+    for row in turns.rows[1:]:
+        assert all(0 < seconds <= wall and tokens == 12 for seconds, wall, tokens in row.lanes.values())
+
+
+def passes_of(model: torch.nn.Module, work: Callable[[], Any]) -> list[dict[str, Any]]:
+    """The keyword arguments of every pass of ``model`` while ``work`` runs."""
+    seen: list[dict[str, Any]] = []
+    hook = model.register_forward_pre_hook(lambda module, args, kwargs: seen.append(kwargs), with_kwargs=True)
+    work()
+    hook.remove()
+    return seen
+
+
+def say(engine: Engine, lane: Lane, tokens: int = 20) -> tuple[int, ...]:
+    with prepared(engine, lane) as options:
+        return generate(engine, "some words", DecodeConfig(max_new_tokens=tokens, ignore_eos=True), **options)
+
+
+PLAIN = Lane(BASELINE, Call("plain"))
+
+
+def test_transformers_dflash_generator_takes_our_block_drafter(engine: Engine) -> None:
+    """If a new transformers refuses it, this test says so, and the report does too, instead of leaving the lane out
+    silently."""
+    from transformers.generation import candidate_generator
+
+    same, default = (Lane(BenchSetting("block", 4, 1), call) for call in CALLS["block_diffusion"])
+    known = hasattr(candidate_generator, "DFlashTokenCandidateGenerator")
+    assert (same.refusal == "") is known
+    if not known:
+        pytest.skip("this transformers has no DFlash candidate generator (it came with 5.2x)")
+    network: Any = engine.drafter("block").network  # type: ignore[attr-defined]
+    plain = say(engine, PLAIN)
+    for lane, block in ((same, 5), (default, 7)):
+        calls = passes_of(network, lambda lane=lane: say(engine, lane))  # type: ignore[misc]
+        assert calls and {call["noise_embeds"].shape[1] for call in calls} == {block}
+        assert say(engine, lane) == plain
+    assert network.config.block_size == 7
+
+
+def test_a_transformers_without_dflash_is_reported(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.generation import candidate_generator
+
+    monkeypatch.delattr(candidate_generator, "DFlashTokenCandidateGenerator", raising=False)
+    lanes, left_out = lanes_of(engine.pair.spec, SETTINGS)
+    assert [lane.name for lane in lanes if lane.call] == THEIRS[:5]
+    assert len(left_out) == 2 and all("has no transformers.generation" in reason for reason in left_out)
+    *_, (_, _, log) = hf_baseline(engine, PROMPTS[:1], SETTINGS[::3], BASE, repeats=1)
+    text = report(log)
+    assert "Left out: dflash block (γ=4): transformers" in text
+    assert "Lanes without a counterpart, tokens/s: block γ 4, T 1 " in text
+
+
+def test_the_assistant_drafts_as_many_tokens_as_it_is_told(engine: Engine) -> None:
+    """With our γ to the end of every draft; with the default threshold an untrained model stops after one token."""
+    small: Any = engine.drafter("autoregressive").reader.model  # type: ignore[attr-defined]
+    before = small.generation_config.to_dict()
+    counts = []
+    for call in CALLS["autoregressive"]:
+        lane = Lane(BenchSetting("autoregressive", 3, 3), call)
+        rounds = len(passes_of(engine.target.model, lambda lane=lane: say(engine, lane)))  # type: ignore[misc]
+        counts.append(len(passes_of(small, lambda lane=lane: say(engine, lane))) / rounds)  # type: ignore[misc]
+    assert 2.5 < counts[0] <= 3  # the last draft is cut to what may still be said
+    assert counts[1] <= 1 and counts[2] <= 1
+    assert small.generation_config.to_dict() == before
+
+
+def test_settings_are_given_back_after_an_error(engine: Engine) -> None:
+    small: Any = engine.drafter("autoregressive").reader.model  # type: ignore[attr-defined]
+    network: Any = engine.drafter("block").network  # type: ignore[attr-defined]
+    kept = small.generation_config
+    settings = {"autoregressive": SETTINGS[1], "block_diffusion": SETTINGS[3]}
+    for lane in [Lane(setting, call) for module, setting in settings.items() for call in CALLS[module]]:
+        with pytest.raises(RuntimeError, match="broke"), prepared(engine, lane):
+            raise RuntimeError("it broke")
+        assert small.generation_config is kept and network.config.block_size == 7
+    with pytest.raises(RuntimeError, match="broke"), changed(small, eos_token_id=None):
+        raise RuntimeError("it broke")
+    with changed(small, eos_token_id=None):
+        assert small.generation_config.eos_token_id is None
+    assert small.generation_config is kept and kept.eos_token_id == 0
+
+
+def test_a_text_that_parts_is_counted_and_listed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = hf.generate
+
+    def other(*args: Any, **options: Any) -> tuple[int, ...]:
+        said = whole(*args, **options)
+        return (*said[:5], (said[5] + 1) % VOCAB, *said[6:]) if "prompt_lookup_num_tokens" in options else said
+
+    monkeypatch.setattr(hf, "generate", other)
+    *_, (_, _, log) = hf_baseline(engine, PROMPTS[:2], (BASELINE, SETTINGS[2]), BASE, repeats=1)
+    found = hf.aggregate(log.rows, log.header["lanes"])
+    lane = next(entry for entry in found["lanes"] if entry["lane"] == THEIRS[4])
+    assert (lane["equal"], lane["compared"], lane["ties"]) == (0, 2, 0)
+    assert found["equal"] <= found["compared"] - 2
+    assert f"- {THEIRS[4]}, math-0, token 5: the two best tokens are" in report(log) and "UNEXPLAINED" in report(log)
+
+
+def test_a_suppressed_token_that_generate_would_say_is_no_secret(engine: Engine) -> None:
+    """generate() gets no processor: where the target's best token is one that our lanes never say, the texts part."""
+    other = Engine(engine.pair)
+    other.target = Target(engine.pair.model, context=96, suppress=say(engine, PLAIN, tokens=1))
+    prompt = Prompt(id="p", flavour="x", prompt="some words")
+    turn = one_turn(other, prompt, 0, DecodeConfig(max_new_tokens=4, drafter="none"), [Lane(BASELINE), PLAIN])
+    assert [(item["lane"], item["token"], item["tie"]) for item in turn.differences] == [("generate", 0, False)]
+
+
+def test_lanes_turn_and_an_interrupted_run_goes_on(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[list[str]] = []
+    whole = hf.one_turn
+
+    def noted(engine: Any, prompt: Any, repeat: int, base: Any, lanes: Any, first: int = 0) -> Turn:
+        order.append([lane.name for lane in (*lanes[first:], *lanes[:first])])
+        return whole(engine, prompt, repeat, base, lanes, first)
+
+    monkeypatch.setattr(hf, "one_turn", noted)
+    path = tmp_path / "r.rows.jsonl"
+    given = (engine, PROMPTS[:2], SETTINGS[:1], BASE)
+    steps = hf_baseline(*given, repeats=2, path=path)
+    for _ in range(3):
+        next(steps)
+    steps.close()
+    *_, (done, total, log) = hf_baseline(*given, repeats=2, path=path)
+    assert done == total == 4
+    ours = ["vanilla", "generate"]
+    assert order == [ours, ours, ours[::-1], ours, ours, ours[::-1]]  # each sitting begins with a warm-up
+    keys = [(row.prompt, row.repeat) for row in log.rows if row.repeat >= 0]
+    assert len(set(keys)) == len(keys) == 4
+
+
+LANES = [
+    {"lane": "vanilla", "ours": "vanilla", "theirs": False},
+    {"lane": "generate", "ours": "vanilla", "theirs": True},
+    {"lane": "ar", "ours": "ar", "theirs": False},
+    {"lane": "slow", "ours": "ar", "theirs": True},
+    {"lane": "quick", "ours": "ar", "theirs": True},
+]
+
+
+def turn_of(prompt: str, *seconds: float, repeat: int = 0, parted: tuple[str, ...] = ()) -> Turn:
+    wall = {lane["lane"]: 0.0 if lane["theirs"] else 1.0 for lane in LANES}
+    lanes = {name: (value, value + more, 10) for (name, more), value in zip(wall.items(), seconds, strict=True)}
+    differences = [{"lane": name, "prompt": prompt, "repeat": repeat, "tie": True} for name in parted]
+    return Turn(prompt=prompt, flavour="x", repeat=repeat, lanes=lanes, differences=differences)  # type: ignore[arg-type]
+
+
+def test_ratios_by_hand() -> None:
+    """Pooled: 20 tokens in 2 + 3 s against 20 in 4 + 3.5 s; by wall clock 2 s more for ours."""
+    found = hf.aggregate(
+        [
+            turn_of("a", 2.0, 4.0, 1.0, 3.0, 1.5),
+            turn_of("b", 3.0, 3.5, 2.0, 3.0, 1.5, parted=("slow",)),
+            turn_of("a", 1e9, 1.0, 1.0, 1.0, 1.0, repeat=-1),
+        ],
+        LANES,
+    )
+    vanilla, slow, quick = (lane for lane in found["lanes"] if lane["theirs"])
+    assert (vanilla["ratio"], vanilla["ratio_wall"]) == pytest.approx((7.5 / 5, 7.5 / 7))
+    assert (vanilla["low"], vanilla["high"]) == pytest.approx((3.5 / 3, 2.0))  # each prompt alone
+    assert (slow["ratio"], quick["ratio"]) == pytest.approx((2.0, 1.0))
+    assert [lane["tokens_per_second"] for lane in found["lanes"]] == pytest.approx(
+        [4, 20 / 7.5, 20 / 3, 20 / 6, 20 / 3]
+    )
+    assert (found["compared"], found["equal"], found["ties"], found["turns"]) == (8, 7, 1, 2)
+
+
+def test_lanes_are_those_that_the_pair_and_transformers_have() -> None:
+    usual = hf.usual_settings(EMBEDDED)
+    assert usual == ["autoregressive/4/4", "prompt_lookup/9/1", "block/9/1"]
+    assert listed(usual, BASE)[0] == BASELINE
+    assert hf.usual_settings(GPT2_MDLM) == ["prompt_lookup/9/1"]
+    lanes, _ = lanes_of(EMBEDDED, listed(["autoregressive/4/4", "autoregressive/6/6", "mdlm/4/1"], BASE))
+    names = [lane.name for lane in lanes]
+    assert len(set(names)) == len(names) == 2 + 4 + 3 + 1  # transformers' defaults once, none for mdlm
+    for key in ("block_markov/9/1", "block/9/1/9", "block/9/1/0/4/self", "block/16/1/auto"):
+        lanes, _ = lanes_of(EMBEDDED, listed([key], BASE))
+        assert [lane.name for lane in lanes if lane.call] == ["generate"], "DFlash's own loop has nothing like it"
+
+
+# Equal texts.
+
+
+def test_equality_grid_on_a_real_model(engine: Engine, tmp_path: Path) -> None:
+    *_, (done, total, log) = check_equality(
+        engine, PROMPTS, SETTINGS[3:], BASE, [0.0, 1.0], generate_prompts=2, path=tmp_path / "rows.jsonl"
+    )
+    assert done == total == 8
+    found = equality.aggregate(log.rows)
+    assert (found["compared"], found["unexplained"]) == (4 + 4 + 2, 0)
+    assert found["equal"] + found["ties"] == 10
+    assert {entry["cell"] for entry in found["cells"]} == {"block/4/1", "generate"}
+    with_generate = {(row.prompt, row.temperature) for row in log.rows if "generate" in row.compared}
+    assert with_generate == {("math-0", 0.0), ("code-0", 0.0)}, "of every flavour"
+
+
+def test_a_real_difference_is_not_excused(engine: Engine) -> None:
+    """A token that the target did not rank first is a bug, however close others are."""
+    config = DecodeConfig(drafter="none", rule=Rule.MATCH, temperature=1.0, max_new_tokens=8, seed=2)
+    last = final(engine.decode("abc", config))
+    assert last is not None
+    wrong = list(last.ids)
+    best, margin = top_two(engine, [*engine.encode("abc"), *wrong[:3]], config)
+    assert best[0] == wrong[3]
+    assert margin > 0
+    wrong[3] = next(token for token in range(2, 12) if token not in best)
+    found = difference(engine, "abc", wrong, last.ids, config)
+    assert found is not None
+    assert (found["token"], found["tie"]) == (3, False)
+    assert difference(engine, "abc", last.ids, last.ids, config) is None
+
+
+# Bare passes.
+
+
+def test_bare_passes_are_timed_and_leave_no_trace(engine: Engine) -> None:
+    ids = list(engine.encode("abcdef"))
+    found = time_passes(engine, ids, BenchSetting("block", 4, 2), BASE)
+    assert min(found.target_one, found.target_verify, found.draft) > 0
+    assert 0 <= found.draft_network <= found.draft
+    assert (found.context, found.key) == (6, "block/4/2")
+
+
+def test_efficiency_by_hand() -> None:
+    """τ = 3, t₁ = 10 ms, t_draft + t_verify = 2 + 13 ms: the limit is 2× and 200 tokens/s."""
+    passes = types.SimpleNamespace(draft_network=0.002, target_verify=0.013, target_one=0.010)
+    entry = types.SimpleNamespace(
+        tau=3.0, new_tokens=90, seconds=0.55, seconds_by={"prefill": 0.05}, tokens_per_second=162.0
+    )
+    baseline = types.SimpleNamespace(tokens_per_second=90.0)
+    found = efficiency(passes, entry, baseline)  # type: ignore[arg-type]  # all that it reads
+    assert found == pytest.approx({"limit_speedup": 2.0, "of_speedup": 0.9, "of_tokens": 180 / 200})
+
+
+# The engine's warm-up, which every measurement on the page relies on.
+
+
+@pytest.mark.parametrize(("seconds", "least"), [(None, 0), (0.0, 1), (0.2, 2)])
+def test_a_warm_up_comes_behind_the_header_and_is_not_measured(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, seconds: float | None, least: int
+) -> None:
+    """Whoever listens hears the start first; the events are those of a run without it."""
+    runs: list[Any] = []
+    start = engine.target.start
+    monkeypatch.setattr(engine.target, "start", lambda layers=(): runs.append(layers) or start(layers))
+    config = dataclasses.replace(BASE, drafter="block", gamma=4, steps=2)
+    events = engine.decode("abc", config, warm_up=seconds)
+    while not isinstance(next(events), RunStarted):
+        pass
+    assert not runs, "nothing is decoded before the header is sent"
+    began = time.monotonic()
+    kinds = [type(next(events))]
+    assert len(runs) - 1 >= least and time.monotonic() - began >= (seconds or 0.0)
+    assert seconds != 0.0 or len(runs) == 2
+    *rest, last = events
+    plain = [event for event in engine.decode("abc", config) if not isinstance(event, RunStarted | PiecesSeen)]
+    kinds += [type(event) for event in [*rest, last] if not isinstance(event, PiecesSeen)]
+    assert kinds == [type(event) for event in plain]
+    assert last.ids == plain[-1].ids and last.seconds <= time.monotonic() - began
+
+
+def test_a_stopped_warm_up_ends_the_run(engine: Engine) -> None:
+    """Before its first round, at once."""
+    stop = threading.Event()
+    events = engine.decode("abc", dataclasses.replace(BASE, drafter="block", gamma=4, steps=2), warm_up=60, stop=stop)
+    while not isinstance(next(events), RunStarted):
+        pass
+    stop.set()
+    last = final(list(events))
+    assert last is not None and (last.reason, last.rounds, last.ids) == ("stopped", 0, ())
+
+
+# The command line.
+
+
+def test_every_measurement_from_the_command_line(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each writes its JSON, and one report holds them all."""
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: engine)
+    write_prompts(tmp_path / "p.jsonl", PROMPTS)
+    common = ["--prompts", f"{tmp_path}/p.jsonl", "--max-new-tokens", "8", "--ignore-eos", "--first", "1"]
+    grid = ["--drafters", "none,block", "--gamma", "2,4", "--steps", "1,4"]
+    own = {
+        "sweep": [*grid, "--repeats", "1"],
+        "hf-baseline": ["--settings", "autoregressive/4/4, block/4/1", "--repeats", "1"],
+        "forwards": [*grid, "--sweep", f"{tmp_path}/sweep.json"],
+        "equality": grid,
+    }
+    results = []
+    for kind, words in own.items():
+        results.append(f"{tmp_path}/{kind}.json")
+        assert cli.main(["bench", kind, *common, *words, "--json", results[-1]]) == 0, capsys.readouterr().err
+        assert json.loads(Path(results[-1]).read_text())["kind"] == kind.replace("-", "_")
+    stored = json.loads((tmp_path / "sweep.json").read_text())
+    assert [(e["drafter"], e["gamma"], e["steps"]) for e in stored["cells"]] == [
+        ("none", 1, 1), ("block", 2, 1), ("block", 4, 1), ("block", 4, 4),
+    ]  # fmt: skip
+    assert stored["prompts"] == {"math": 1, "code": 1}
+    (tmp_path / "other.json").write_text(json.dumps({**stored, "threads": 77}))
+    words = ["bench", "forwards", *common, *grid, "--sweep", f"{tmp_path}/other.json"]
+    assert cli.main(words) == 2 and "another threads" in capsys.readouterr().err
+    words = ["bench", "forwards", *common, *grid, "--sweep", f"{tmp_path}/equality.json"]
+    assert cli.main(words) == 2 and "is no sweep" in capsys.readouterr().err
+    assert cli.main(["bench", "report", *results, "--out", f"{tmp_path}/B.md"]) == 0
+    text = (tmp_path / "B.md").read_text()
+    headings = [line for line in text.splitlines() if line.startswith("### ")]
+    assert [line.split(",")[0] for line in headings] == [
+        "### Temperature 0",
+        "### Our lanes and transformers' own",
+        "### How close the loop is to its own limit",
+        "### The same text",
+    ]
+    assert "| autoregressive γ 4 |" in text and "0 unexplained" in text and str(tmp_path) not in text
+    limits = [line for line in text.splitlines() if line.startswith("| block γ 4, T 1 ") and " %" in line]
+    assert len(limits) == 2, "the share of the clock, and that of the limit"

@@ -1,0 +1,167 @@
+"""What depends on Gradio's insides. Each test fails when Gradio no longer needs a patch, or has changed under it."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import pytest
+from gradio.queueing import Queue
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocket
+
+from app import launch
+from app.gradio_patches import (
+    PROGRESS_SLEEP,
+    QUEUE_SLEEP,
+    STUB_FUNCTION,
+    STUB_MODULE,
+    EarlyScript,
+    calm_queue,
+    unjudged,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = [
+    pytest.mark.usefixtures("event_loops"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
+
+PAGE = "<!doctype html><html><head><script>theirs()</script></head><body>ä <head></body></html>"
+
+
+def page(request: Request) -> Response:
+    return HTMLResponse(PAGE)
+
+
+def data(request: Request) -> Response:
+    return JSONResponse({"html": PAGE})
+
+
+def packed(request: Request) -> Response:
+    return Response(gzip.compress(PAGE.encode()), media_type="text/html", headers={"content-encoding": "gzip"})
+
+
+def error(request: Request) -> Response:
+    return HTMLResponse(PAGE, status_code=500)
+
+
+def stream(request: Request) -> Response:
+    def parts() -> Iterator[str]:
+        yield PAGE
+        yield "<head>"
+
+    return StreamingResponse(parts(), media_type="text/html")
+
+
+async def socket(connection: WebSocket) -> None:
+    await connection.accept()
+    await connection.send_text("hello")
+    await connection.close()
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    answers = {"/": page, "/data": data, "/stream": stream, "/packed": packed, "/error": error}
+    routes = [*(Route(path, answer) for path, answer in answers.items()), WebSocketRoute("/socket", socket)]
+    with TestClient(Starlette(routes=routes, middleware=[Middleware(EarlyScript, script="ours()")])) as found:
+        yield found
+
+
+def test_it_is_the_first_element_of_the_head(client: Any) -> None:
+    answer = client.get("/")
+    assert answer.text == PAGE.replace("<head>", "<head><script>ours()</script>", 1)
+    assert int(answer.headers["content-length"]) == len(answer.content)
+
+
+def test_a_head_request_has_the_headers_of_the_page(client: Any) -> None:
+    answer = client.head("/")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == client.get("/").headers["content-type"]
+
+
+def test_a_streamed_page_gets_it_once(client: Any) -> None:
+    assert client.get("/stream").text == PAGE.replace("<head>", "<head><script>ours()</script>", 1) + "<head>"
+
+
+def test_everything_else_passes_untouched(client: Any) -> None:
+    assert client.get("/data").json() == {"html": PAGE}
+    assert client.get("/packed").text == PAGE, "compressed already: what looks like <head> would be none"
+    assert client.get("/error").text == PAGE
+    with client.websocket_connect("/socket") as connection:
+        assert connection.receive_text() == "hello"
+
+
+def test_gradios_queue_still_reads_the_pauses_that_are_set() -> None:
+    """Never below Gradio's own; setting an attribute that nobody reads would say nothing."""
+    assert "asyncio.sleep(self.sleep_when_free)" in inspect.getsource(Queue.start_processing)
+    assert "asyncio.sleep(self.progress_update_sleep_when_free)" in inspect.getsource(Queue.start_progress_updates)
+    with gr.Blocks() as page:
+        pass
+    queue = page._queue
+    assert queue.sleep_when_free < QUEUE_SLEEP, "no longer needed"
+    assert queue.progress_update_sleep_when_free < PROGRESS_SLEEP, "no longer needed"
+    calm_queue(page)
+    assert (queue.sleep_when_free, queue.progress_update_sleep_when_free) == (QUEUE_SLEEP, PROGRESS_SLEEP)
+    queue.sleep_when_free = 0.2
+    calm_queue(page)
+    assert queue.sleep_when_free == 0.2
+
+
+def test_gradio_would_still_write_its_stubs() -> None:
+    """The launcher leaves that chore out; every component is there all the same."""
+    source = Path(importlib.util.find_spec(STUB_MODULE).origin).read_text(encoding="utf-8")
+    assert f"def {STUB_FUNCTION}(" in source and source.count(f"{STUB_FUNCTION}(") > 1, "no longer needed"
+    code = (
+        "from app.gradio_patches import skip_stubs; skip_stubs(); skip_stubs();"
+        "import sys; print(sum(type(f).__module__ == 'app.gradio_patches' for f in sys.meta_path));"
+        "import gradio; from gradio import component_meta;"
+        "print(component_meta.create_or_modify_pyi.__module__);"
+        "print(gradio.Textbox(label='a').label, hasattr(gradio.Textbox, 'submit'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:3] == ["1", "app.gradio_patches", "a True"]
+
+
+def test_gradios_own_scripts_still_run_before_what_launch_adds_to_the_head() -> None:
+    """Its page loads them from the head, and has no place for ``launch(head=)``: they add that themselves, later."""
+    template = Path(gr.__file__).parent / "templates" / "frontend" / "index.html"
+    head, _, _ = template.read_text(encoding="utf-8").partition("</head>")
+    assert '<script type="module"' in head, "what asks for animation frames is loaded elsewhere now"
+    assert "config['head']" not in head, "no longer needed: the server places it"
+
+
+def test_gradio_would_still_judge_values() -> None:
+    """A choice that is not in the list, a number beyond the range: its own error instead of ours."""
+    with pytest.raises(gr.Error):
+        gr.Dropdown(["a"]).preprocess("b")
+    with pytest.raises(gr.Error):
+        gr.Slider(1, 3).preprocess(9)
+    assert unjudged(gr.Dropdown(["a"])).preprocess("b") == "b"
+    assert unjudged(gr.Slider(1, 3)).preprocess(9) == 9
+
+
+def test_the_launcher_applies_them() -> None:
+    page = SimpleNamespace(
+        _queue=SimpleNamespace(sleep_when_free=0.001, progress_update_sleep_when_free=0.01),
+        queue=lambda **_: None,
+        launch=dict,
+    )
+    options = launch.serve(page, quiet=True)
+    assert page._queue.sleep_when_free == QUEUE_SLEEP and options["quiet"] is True
+    (middleware,) = options["app_kwargs"]["middleware"]
+    assert middleware.cls is EarlyScript and "requestAnimationFrame" in middleware.kwargs["script"]

@@ -1,0 +1,821 @@
+"""The law of the text, end to end: whole runs of ``Engine.decode`` over tiny pairs, every random outcome enumerated.
+
+What is not under test is small: two random tables in place of the target's weights, and a softmax, a top-k and a top-p
+written again in the simplest way. Target, cache, drafters, loop, controller, verification and the engine are the real
+ones, so the tests see which p and which q the loop hands to the verifier, what it rolls back and where it ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from branches import Branches, OneStream, outcomes, spread, total_variation
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from specdiff_core.decoding import loop
+from specdiff_core.decoding.clock import FakeClock
+from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
+from specdiff_core.drafters.base import Drafter
+from specdiff_core.drafters.block_diffusion import BlockDrafter
+from specdiff_core.drafters.eagle import EagleDrafter
+from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
+from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
+from specdiff_core.drafters.vanilla import VanillaDrafter
+from specdiff_core.engine import Engine
+from specdiff_core.loading import LoadedPair
+from specdiff_core.models.device import Placement
+from specdiff_core.models.dflash import DFlashDraftModel, make_config
+from specdiff_core.models.eagle import EagleReader
+from specdiff_core.models.mdlm import Mdlm, MdlmConfig
+from specdiff_core.schema.events import Committed, DraftReady, Event, Finished
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selection
+from specdiff_core.train.eagle import new_eagle
+
+END, MASK = 0, 1  # the words are 2 and higher
+WIDTH = 8  # of hidden states
+PROMPTS = {3: "2022", 4: "2322"}  # by the number of ids: one digit for each token; an ending occurred before
+LENGTH = 3
+TOLERANCE = 1e-9
+EXACT = [Rule.RATIO, Rule.DELTA, Rule.MATCH]
+
+Text = tuple[int, ...]
+Law = dict[Text, float]
+
+
+# ---- Tiny pairs ----
+
+
+class Ledger:
+    """A causal language model that keeps a ledger for a cache: the tokens it was shown, and their places.
+
+    The text of a row is what the mask lets it read, in the order of the places; its logits are ``law(text)``. A token
+    that was rolled back too late, a wrong ancestor or a wrong place makes another text, and so another law.
+    """
+
+    dtype, device = torch.float64, torch.device("cpu")
+
+    def __init__(self, law: Callable[[Text], Tensor], size: int) -> None:
+        self.config = LlamaConfig(
+            vocab_size=size, hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1
+        )
+        self.config._attn_implementation = "eager"
+        self._law, self._known = law, {}
+
+    def logits(self, text: Text) -> Tensor:
+        """``[V]`` behind ``text``."""
+        if text not in self._known:
+            self._known[text] = self._law(text)
+        return self._known[text]
+
+    def __call__(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        past_key_values: Any,
+        logits_to_keep: int,
+        output_hidden_states: Sequence[int],
+        features: Tensor | None = None,
+        **others: Any,
+    ) -> CausalLMOutputWithPast:
+        held, new = past_key_values.get_seq_length(), input_ids.shape[1]
+        places = torch.arange(held, held + new)[None] if position_ids is None else position_ids
+        ledger = torch.stack([places, input_ids], -1)[:, None].double()
+        entries = [tuple(entry) for entry in past_key_values.update(ledger, ledger, 0)[0][0, 0].long().tolist()]
+        texts = []
+        for row in range(new):
+            seen = range(held + row + 1) if attention_mask is None else (attention_mask[0, 0, row] == 0).nonzero()
+            read = sorted(entries[int(entry)] for entry in seen)
+            in_order = [place for place, _ in read] == list(range(len(read)))
+            texts.append(tuple(token for _, token in read) if in_order else tuple(read))
+        return CausalLMOutputWithPast(
+            logits=torch.stack([self.logits(text) for text in texts])[None, -logits_to_keep:],
+            hidden_states=(None, torch.stack([state(text) for text in texts])[None]) if output_hidden_states else None,
+        )
+
+
+@functools.cache
+def noise(*key: object, size: int) -> Tensor:
+    """``[size]`` normal, a function of the key."""
+    generator = torch.Generator().manual_seed(zlib.crc32(repr(key).encode()))
+    return torch.randn(size, generator=generator, dtype=torch.float64)
+
+
+def state(text: Text) -> Tensor:
+    """``[W]``, the hidden state of the last token of a text."""
+    return noise("state", text, size=WIDTH)
+
+
+class Oracle:
+    """In place of an ``Mdlm``: ``rows(ids, place)`` are the logits ``[V]`` of the token at a place."""
+
+    def __init__(self, size: int, rows: Callable[[Text, int], Tensor]) -> None:
+        self.config = SimpleNamespace(vocab_size=size, model_length=64, mask_id=MASK)
+        self.backbone = SimpleNamespace(vocab_embed=SimpleNamespace(embedding=torch.zeros(0)))
+        self._rows = rows
+
+    def __call__(self, ids: Tensor, *, first: int = 0) -> Tensor:
+        text = tuple(ids[0].tolist())
+        return torch.stack([self._rows(text, place) for place in range(first, len(text))])[None]
+
+
+def opinionated(module: nn.Module, seed: int, scale: float = 0.7, **others: float) -> Any:
+    """``module`` with larger random weights, so that its distributions are far from flat and depend on what it reads;
+    ``others`` are the scales of those whose names hold a word. Norms stay as they are."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if parameter.ndim == 2 or "bias" in name:
+                own = next((value for word, value in others.items() if word in name), scale)
+                parameter.copy_(own * torch.randn(parameter.shape, generator=generator))
+    return module.eval().requires_grad_(False)
+
+
+class Digits:
+    """A tokenizer whose text is its ids."""
+
+    eos_token_id = END
+    all_special_ids = (END, MASK)
+
+    def __call__(self, text: str, **options: Any) -> dict[str, list[int]]:
+        return {"input_ids": [int(digit) for digit in text]}
+
+    def decode(self, ids: Sequence[int], **options: Any) -> str:
+        return "".join(map(str, ids))
+
+    def convert_ids_to_tokens(self, ids: int) -> str:
+        return str(ids)
+
+
+SPECS = (
+    DrafterSpec(name="mdlm", label="", module="masked_diffusion"),
+    DrafterSpec(name="block", label="", module="block_diffusion", window=4),
+    DrafterSpec(name="block_markov", label="", module="block_diffusion", window=4, chained=True),
+    DrafterSpec(name="autoregressive", label="", module="autoregressive", drafting="sequential"),
+    DrafterSpec(name="eagle", label="", module="eagle", drafting="sequential", trees=True),
+    PROMPT_LOOKUP,
+    NONE,
+)
+DRAFTERS = [spec.name for spec in SPECS if spec is not NONE]
+
+
+def engine_of(model: Any, drafters: dict[str, Drafter], *, context: int = 60) -> Engine:
+    """An engine over a pair made by hand."""
+    return Engine(
+        LoadedPair(
+            spec=PairSpec(name="tiny", label="", target="", suppress=(MASK,), context=context, drafters=SPECS),
+            placement=Placement(torch.device("cpu"), torch.float32, "a test"),
+            model=model,
+            tokenizer=Digits(),  # type: ignore[arg-type]
+            drafters={**drafters, "prompt_lookup": PromptLookupDrafter("prompt_lookup"), "none": VanillaDrafter()},
+        )
+    )
+
+
+def masked_diffusion(size: int, network: Any) -> MaskedDiffusionDrafter:
+    return MaskedDiffusionDrafter("mdlm", network, vocab_size=size, view=64, forbidden=(MASK,))
+
+
+def mdlm(size: int, seed: int) -> Mdlm:
+    """A real network."""
+    config = MdlmConfig(
+        vocab_size=size, model_length=64, hidden_dim=8, cond_dim=4, n_blocks=1, n_heads=1, mask_token_id=MASK
+    )
+    network = opinionated(Mdlm(config), seed + 1, mlp=0.2, attn_out=1.5).prepare()
+    windows = torch.randint(size, (64, 6), generator=torch.Generator().manual_seed(seed))
+    network.backbone.output_layer.linear.weight *= 1.5 / network(windows).std()
+    return network
+
+
+def block(
+    size: int, seed: int, *, embedding: Tensor, head: nn.Linear, markov: int = 0, layer: int = 0, blind: bool = False
+) -> BlockDrafter:
+    """``blind``: its hidden states are zero, whatever it reads."""
+    values = make_config(
+        width=WIDTH, layers=1, heads=1, intermediate=8, vocab_size=size, context=64, block_size=5, mask_token_id=MASK,
+        target_layer_ids=[layer], num_target_layers=layer + 1,
+    )  # fmt: skip
+    values["dflash_config"]["markov_width"] = markov
+    network = opinionated(DFlashDraftModel(values), seed, markov=0.5)
+    if blind:
+        network.norm.weight.zero_()
+    network.prepare()
+    return BlockDrafter("block", network, embedding, head, forbidden=(MASK,))
+
+
+def tiny(size: int, seed: int = 0, scale: float = 1.5) -> Engine:
+    """A target made of a table, and a drafter of every kind: tables, too, but for the blocks."""
+    target = Ledger(lambda text: scale * noise("p", seed, text, size=size), size)
+    small = Ledger(lambda text: scale * noise("q", seed, text, size=size), size)
+    oracle = Oracle(size, lambda ids, place: scale * noise("q", seed, ids, place, size=size))
+    head = opinionated(nn.Linear(WIDTH, size), seed)
+    embedding = noise("embedding", seed, size=size * WIDTH).view(size, WIDTH).float()
+    return engine_of(
+        target,
+        {
+            "mdlm": masked_diffusion(size, oracle),
+            "block": block(size, seed, embedding=embedding, head=head),
+            "block_markov": block(size, seed, markov=4, embedding=embedding, head=head),
+            "autoregressive": AutoregressiveDrafter("autoregressive", small, context=60, forbidden=(MASK,)),  # type: ignore[arg-type]
+            "eagle": EagleDrafter("eagle", small, context=60, layer=0, forbidden=(MASK,)),  # type: ignore[arg-type]
+        },
+    )
+
+
+def networks(size: int, seed: int = 0) -> Engine:
+    """The same kinds of drafters behind a Llama with real keys and values."""
+
+    def llama(layers: int) -> Any:
+        config = LlamaConfig(
+            vocab_size=size, hidden_size=WIDTH, intermediate_size=8, num_hidden_layers=layers, num_attention_heads=1,
+            num_key_value_heads=1, max_position_embeddings=64, eos_token_id=None, pad_token_id=0,
+        )  # fmt: skip
+        config._attn_implementation = "sdpa"
+        return opinionated(LlamaForCausalLM(config), seed + layers, 0.6)
+
+    target, small = llama(2), llama(1)
+    embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings()
+    eagle = EagleReader(opinionated(new_eagle(target), seed, 0.3), target)
+    return engine_of(
+        target,
+        {
+            "mdlm": masked_diffusion(size, mdlm(size, seed)),
+            "block": block(size, seed, embedding=embedding, head=head, layer=1),
+            "block_markov": block(size, seed, markov=4, embedding=embedding, head=head, layer=1),
+            "autoregressive": AutoregressiveDrafter("autoregressive", small, context=60, forbidden=(MASK,)),
+            "eagle": EagleDrafter("eagle", eagle, context=60, layer=1, forbidden=(MASK,)),
+        },
+    )
+
+
+# ---- The law, twice: by the definition, and by enumeration of whole runs ----
+
+
+def softmax(logits: Sequence[float], temperature: float, top_k: int, top_p: float) -> dict[int, float]:
+    """Word -> probability, by the definition: the k most probable words, of them the fewest that hold p together."""
+    words = sorted((i for i in range(len(logits)) if i != MASK), key=lambda i: (-logits[i], i))
+    if temperature == 0:
+        return {words[0]: 1.0}
+    weights = {i: math.exp((logits[i] - logits[words[0]]) / temperature) for i in words[: top_k or None]}
+    kept: dict[int, float] = {}
+    for word, weight in weights.items():
+        if sum(kept.values()) < top_p * sum(weights.values()):
+            kept[word] = weight
+    return {word: weight / sum(kept.values()) for word, weight in kept.items()}
+
+
+def target_softmax(logits: Tensor, config: DecodeConfig) -> dict[int, float]:
+    return softmax(logits.tolist(), config.temperature, config.top_k, config.top_p)
+
+
+def drafter_softmax(logits: Tensor, config: DecodeConfig) -> dict[int, float]:
+    own = config.draft_temperature
+    warm = 1.0 if own is None and config.num_drafts > 1 and config.temperature == 0 else config.temperature
+    return softmax(logits.tolist(), warm if own is None else own, config.top_k, config.top_p)
+
+
+def ids_of(prompt: str) -> Text:
+    return tuple(int(digit) for digit in prompt)
+
+
+def expected(logits: Callable[[Text], Tensor], config: DecodeConfig, prompt: str, length: int = LENGTH) -> Law:
+    """The law of the first ``length`` tokens of vanilla's text, which may end before."""
+    law: Law = {(): 1.0}
+    for _ in range(length):
+        longer: Law = {}
+        for text, weight in law.items():
+            if END in text and not config.ignore_eos:
+                longer[text] = longer.get(text, 0.0) + weight
+                continue
+            for word, p in target_softmax(logits((*ids_of(prompt), *text)), config).items():
+                longer[(*text, word)] = weight * p
+        law = longer
+    return law
+
+
+@pytest.fixture(autouse=True)
+def quick_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a header says about packages and waiting threads takes longer than a tiny run."""
+    monkeypatch.setattr("specdiff_core.engine.version", lambda package: "0")
+    monkeypatch.setattr("specdiff_core.engine._waited", lambda: None)
+
+
+@pytest.fixture
+def enumerate_runs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[Any, float]]:
+    """The exact law of what ``outcome`` says about the events of a run, over everything that streams may draw."""
+
+    def run(engine: Engine, config: DecodeConfig, prompt: str, outcome: Callable[..., Any]) -> dict[Any, float]:
+        def play(sampler: Branches) -> Any:
+            monkeypatch.setattr(loop, "Streams", OneStream(sampler))
+            return outcome(engine.decode(prompt, config, detail=False, clock=FakeClock()), sampler)
+
+        return outcomes(play)
+
+    return run
+
+
+def beginning(events: Iterator[Event], sampler: Branches) -> Text:
+    """The first tokens of a run; whether it ended where it should."""
+    text: Text = ()
+    for event in events:
+        if isinstance(event, Committed):
+            text += event.ids
+            assert len(text) == event.total
+        if isinstance(event, Finished):
+            assert event.ids == text
+            assert event.reason == ("end_of_text" if text[-1] == END else "length")
+        elif len(text) > LENGTH:
+            break
+    return text[:LENGTH]
+
+
+def setting(size: int = 4, **values: Any) -> tuple[int, dict[str, Any]]:
+    """The ids of a pair, its mask included, and settings."""
+    return size, {"pair": "tiny", "gamma": 2, "max_new_tokens": LENGTH, **values}
+
+
+LONG = {"gamma": 3, "max_new_tokens": LENGTH + 1}  # drafts that run past the tokens that are compared
+
+SHAPES = {
+    "vanilla": setting(drafter="none"),
+    "prompt lookup": setting(drafter="prompt_lookup"),
+    "autoregressive": setting(drafter="autoregressive"),
+    "autoregressive, long": setting(3, drafter="autoregressive", **LONG),
+    "autoregressive, auto": setting(3, drafter="autoregressive", auto=True, **LONG),
+    "EAGLE, chain": setting(drafter="eagle"),
+    "EAGLE, auto": setting(3, drafter="eagle", auto=True, **LONG),
+    "EAGLE, tree": setting(drafter="eagle", tree_nodes=4),
+    "masked diffusion": setting(drafter="mdlm"),
+    "masked diffusion, long": setting(3, drafter="mdlm", steps=2, order="max_prob", **LONG),
+    "masked diffusion, auto": setting(3, drafter="mdlm", auto=True, **LONG),
+    **{
+        f"masked diffusion, T = 2, {order.value}": setting(drafter="mdlm", steps=2, order=order.value)
+        for order in RevealOrder
+    },
+    "masked diffusion, tree": setting(drafter="mdlm", tree_nodes=4),
+    **{
+        f"masked diffusion, K = 2, {way.value}": setting(3, drafter="mdlm", num_drafts=2, selection=way.value)
+        for way in Selection
+    },
+    "block": setting(drafter="block"),
+    "block, T = 2": setting(drafter="block", steps=2, order="entropy"),
+    "block, auto": setting(3, drafter="block", auto=True, **LONG),
+    "block, tree": setting(drafter="block", tree_nodes=4),
+    "block, K = 2": setting(3, drafter="block", num_drafts=2, selection="multi_round"),
+    "Markov": setting(drafter="block_markov"),
+    "Markov, T = 2": setting(drafter="block_markov", steps=2, order="left_to_right"),
+    "Markov, auto": setting(3, drafter="block_markov", auto=True, **LONG),
+    "Markov, tree": setting(drafter="block_markov", tree_nodes=4),
+    "Markov, K = 2": setting(3, drafter="block_markov", num_drafts=2, selection="multi_round"),
+}
+"""Every kind of drafter, and every way to draft."""
+
+SAMPLINGS = {
+    "hot drafter": {"temperature": 0.7, "draft_temperature": 1.6},
+    "top-k": {"temperature": 1.2, "top_k": 2},
+    "top-p": {"temperature": 1.5, "top_p": 0.85, "draft_temperature": 1.2},
+    "top-k and top-p": {"temperature": 1.8, "top_k": 2, "top_p": 0.85, "draft_temperature": 1.5},
+    "greedy drafter": {"temperature": 1.0, "draft_temperature": 0.0},
+    "greedy target": {"temperature": 0.0, "draft_temperature": 1.0},
+}
+
+
+def config_of(shape: str, sampling: str, **more: Any) -> DecodeConfig:
+    return DecodeConfig.parse({**SHAPES[shape][1], **SAMPLINGS[sampling], **more})
+
+
+def ids_for(shape: str, sampling: str, rule: Rule) -> int:
+    """Three words and the mask; two where three have too many outcomes."""
+    size, values = SHAPES[shape]
+    if "num_drafts" in values and "top_k" in SAMPLINGS[sampling]:
+        return 4
+    return 3 if sampling == "hot drafter" and rule is not Rule.RATIO else size
+
+
+def pair(shape: str, sampling: str, rule: Rule = Rule.RATIO) -> tuple[Engine, str]:
+    """A tiny pair for a shape, and a prompt."""
+    return words(ids_for(shape, sampling, rule))
+
+
+@functools.cache
+def words(size: int) -> tuple[Engine, str]:
+    return tiny(size), PROMPTS[size]
+
+
+def whole_product() -> list[Any]:
+    """Shapes × samplings × rules. By default every shape runs under p/q with what top-k and top-p leave of p and q, and
+    under one other sampling and rule, in turn; the others are slow. Top-k alone is for p/q alone: other rules do not
+    see q."""
+    found = []
+    for (i, shape), (j, sampling), (k, rule) in itertools.product(*map(enumerate, (SHAPES, SAMPLINGS, EXACT))):
+        if sampling == "top-k" and rule is not Rule.RATIO:
+            continue
+        most_cut = "top-k and top-p" if ids_for(shape, "top-k and top-p", rule) == 4 else "top-p"
+        first = sampling == most_cut and rule is Rule.RATIO
+        other = j == i % len(SAMPLINGS) and k == (i // len(SAMPLINGS) + i + 1) % len(EXACT)
+        found.append(pytest.param(shape, sampling, rule, marks=() if first or other else pytest.mark.slow))
+    return found
+
+
+@pytest.mark.parametrize(("shape", "sampling", "rule"), whole_product())
+def test_the_text_follows_the_targets_law(enumerate_runs: Callable, shape: str, sampling: str, rule: Rule) -> None:
+    """The joint law of three tokens, with texts that end inside a draft and runs that end at the limit, to 1e-9."""
+    (engine, prompt), config = pair(shape, sampling, rule), config_of(shape, sampling, rule=rule)
+    law = enumerate_runs(engine, config, prompt, beginning)
+    assert sum(law.values()) == pytest.approx(1.0, abs=1e-9)
+    assert total_variation(law, expected(engine.pair.model.logits, config, prompt)) < TOLERANCE
+
+
+@pytest.mark.parametrize("order", list(RevealOrder))
+def test_a_biased_rule_is_caught_by_the_same_test(enumerate_runs: Callable, order: RevealOrder) -> None:
+    """``naive`` at T = 2 is biased in every order but from left to right."""
+    shape = f"masked diffusion, T = 2, {order.value}"
+    (engine, prompt), config = pair(shape, "top-k"), config_of(shape, "top-k", rule=Rule.NAIVE)
+    law = enumerate_runs(engine, config, prompt, beginning)
+    found = total_variation(law, expected(engine.pair.model.logits, config, prompt))
+    assert found < TOLERANCE if order is RevealOrder.LEFT_TO_RIGHT else found > 1e-3
+
+
+# ---- q: what is drawn, what is recorded, and what it should be ----
+
+DRAWN = [
+    name
+    for name, (_, values) in SHAPES.items()
+    if values["drafter"] not in {"none", "prompt_lookup"}
+    and not values.get("tree_nodes")
+    and values.get("order") != RevealOrder.VALUE_CONFIDENCE  # draws more than it keeps
+]
+
+
+def first_draft(events: Iterator[Event], sampler: Branches) -> tuple[DraftReady, float]:
+    """The draft of the first round, and the probability of what was drawn for it."""
+    return next((event, sampler.drawn) for event in events if isinstance(event, DraftReady))
+
+
+@pytest.mark.parametrize(("shape", "sampling"), spread(DRAWN, list(SAMPLINGS)))
+def test_the_q_that_is_tested_is_the_q_that_was_drawn_from(enumerate_runs: Callable, shape: str, sampling: str) -> None:
+    """Whatever is drawn, the recorded q multiply to the probability with which it was drawn (they keep 7 digits)."""
+    (engine, prompt), config = pair(shape, sampling), config_of(shape, sampling, ignore_eos=True)
+    for event, drawn in enumerate_runs(engine, config, prompt, first_draft):
+        branches = event.branches or (range(len(event.ids)),)
+        assert math.prod(event.q[node] for branch in branches for node in branch) == pytest.approx(drawn, rel=1e-5)
+
+
+@torch.inference_mode()
+def plain_logits(engine: Engine, name: str, text: Text, drafted: Text, gamma: int) -> Tensor:
+    """``[V]``: what a drafter says about the next token behind ``drafted`` in its first pass, written plainly: no
+    session, no cache."""
+    drafter = engine.drafter(name)
+    if isinstance(drafter, MaskedDiffusionDrafter):
+        return drafter.model(torch.tensor([[*text, *[MASK] * gamma]]))[0, len(text) + len(drafted)]
+    if isinstance(drafter, BlockDrafter):
+        ids = torch.tensor([text[-1], *[MASK] * gamma])
+        features = torch.stack([state(text[: i + 1]) for i in range(len(text) - 1)]).float()
+        hidden = drafter.network(drafter.embedding[ids][None], features[None]).last_hidden_state[0, 1 + len(drafted)]
+        if drafter.network.markov is not None:
+            hidden = drafter.network.markov(hidden, drafter.embedding[(*text, *drafted)[-1]])
+        return drafter.head(hidden)
+    first = 1 if isinstance(drafter, EagleDrafter) else 0  # the head reads each token beside the feature before it
+    return drafter.reader.model.logits((*text, *drafted)[first:])
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("shape", ["masked diffusion", "block", "Markov", "autoregressive", "EAGLE, chain"])
+def test_drafts_follow_the_law_of_their_drafter(enumerate_runs: Callable, shape: str, sampling: str) -> None:
+    """A draft is drawn at the drafter's own temperature, from what top-k and top-p leave of its distribution, in
+    tokens that the target may say: to 1e-6, since the networks compute in fp32."""
+    (engine, prompt), config = (
+        pair(shape, sampling),
+        config_of(shape, sampling, gamma=2, max_new_tokens=3, ignore_eos=True),
+    )
+    law: Law = {}
+    for (event, _), weight in enumerate_runs(engine, config, prompt, first_draft).items():
+        law[event.ids] = law.get(event.ids, 0.0) + weight
+    wanted: Law = {(): 1.0}
+    for _ in range(config.gamma):
+        wanted = {
+            (*drafted, word): weight * q
+            for drafted, weight in wanted.items()
+            for word, q in drafter_softmax(
+                plain_logits(engine, config.drafter, ids_of(prompt), drafted, config.gamma), config
+            ).items()
+        }
+    assert total_variation(law, wanted) < 1e-6
+
+
+# ---- Real networks: keys, values and hidden states that are computed ----
+
+
+@pytest.mark.parametrize(
+    ("shape", "rule"),
+    [
+        pytest.param(
+            shape,
+            rule,
+            marks=() if rule is Rule.RATIO and LONG.items().isdisjoint(values.items()) else pytest.mark.slow,
+        )
+        for shape, (_, values) in SHAPES.items()
+        for rule in (Rule.RATIO, Rule.DELTA)
+    ],
+)
+def test_real_keys_and_values_keep_the_law(enumerate_runs: Callable, shape: str, rule: Rule) -> None:
+    """A Llama and a network of each kind: the law of three tokens against one plain pass over each text, to 1e-5 (fp32;
+    a row that is read wrongly moves it by more than 1e-3)."""
+    engine, prompt = with_networks(ids_for(shape, "top-k and top-p", rule))
+    config = config_of(shape, "top-k and top-p", rule=rule)
+
+    @torch.inference_mode()
+    def logits(text: Text) -> Tensor:
+        return engine.pair.model(torch.tensor([text])).logits[0, -1].double()
+
+    law = enumerate_runs(engine, config, prompt, beginning)
+    assert total_variation(law, expected(logits, config, prompt)) < 1e-5
+
+
+@functools.cache
+def with_networks(size: int) -> tuple[Engine, str]:
+    return networks(size), PROMPTS[min(size, 4)]
+
+
+def text_of(engine: Engine, prompt: str, config: DecodeConfig) -> tuple[Text, str]:
+    done = next(event for event in engine.decode(prompt, config, detail=False) if isinstance(event, Finished))
+    return done.ids, done.reason
+
+
+WIDE = {"gamma": 4, "max_new_tokens": 20}
+
+
+RACES = [
+    ("top-p", Rule.MATCH),
+    ("hot drafter", Rule.MATCH),
+    ("top-k and top-p", Rule.MATCH),
+    *(("greedy target", rule) for rule in Rule),
+]
+
+
+@pytest.mark.parametrize(
+    ("shape", "sampling", "rule"),
+    [
+        pytest.param(shape, *race, marks=() if i == number % len(RACES) else pytest.mark.slow)
+        for number, shape in enumerate(SHAPES)
+        for i, race in enumerate(RACES)
+        if shape != "vanilla"
+    ],
+)
+def test_match_returns_vanillas_text_and_at_temperature_0_so_does_every_rule(
+    shape: str, sampling: str, rule: Rule
+) -> None:
+    """With the streams of production and real networks, token for token, and with the same reason to end."""
+    engine, prompt = with_networks(9)
+    values = {**SHAPES[shape][1], **SAMPLINGS[sampling], **WIDE}
+    values["steps"] = 2 * values.get("steps", 1)
+    if values.get("tree_nodes"):
+        values["tree_nodes"] = 7
+    seed = list(SHAPES).index(shape)
+    config = DecodeConfig.parse({**values, "rule": rule, "seed": seed, "ignore_eos": seed % 2 == 0})
+    assert text_of(engine, prompt, config) == vanilla(sampling, seed, config.ignore_eos)
+
+
+@functools.cache
+def vanilla(sampling: str, seed: int, ignore_eos: bool) -> tuple[Text, str]:
+    engine, prompt = with_networks(9)
+    own = {"pair": "tiny", "drafter": "none", "rule": Rule.MATCH, "seed": seed, "ignore_eos": ignore_eos}
+    return text_of(engine, prompt, DecodeConfig.parse({**WIDE, **SAMPLINGS[sampling], **own}))
+
+
+class Watched:
+    """A block drafter whose sessions check what they are told about the text."""
+
+    def __init__(self, inner: BlockDrafter) -> None:
+        self.name, self.layers, self._inner = inner.name, inner.layers, inner
+        self.texts: list[Text] = []
+
+    def start(self) -> Any:
+        session, text = self._inner.start(), []
+        observe = session.observe
+
+        def checked(ids: Sequence[int], features: Tensor | None) -> None:
+            assert features is not None and len(features) == len(ids)
+            for token, row in zip(ids, features, strict=True):
+                text.append(token)
+                assert torch.equal(row, state(tuple(text)))
+            self.texts.append(tuple(text))
+            observe(ids, features)
+
+        session.observe = checked
+        return session
+
+
+@pytest.mark.parametrize("shape", ["block", "block, T = 2", "block, tree", "block, K = 2"])
+def test_a_drafter_is_told_the_features_of_the_text_and_of_nothing_else(shape: str) -> None:
+    """Rejected tokens and other branches leave no row, whichever path through a tree survived."""
+    engine, prompt = words(4)
+    watched = Watched(engine.drafter("block"))  # type: ignore[arg-type]
+    told = engine_of(engine.pair.model, {"block": watched})
+    values = {**SHAPES[shape][1], **WIDE, "ignore_eos": True, "selection": "trie"}
+    for seed in range(4):
+        config = DecodeConfig.parse({**values, "temperature": 1.0, "rule": Rule.DELTA, "seed": seed})
+        events = list(told.decode(prompt, config, detail=False))
+        assert watched.texts[-1] == (*ids_of(prompt), *events[-1].ids)[:-1]
+
+
+# ---- A drafter that is the target ----
+
+
+@functools.cache
+def perfect(kind: str, size: int = 8) -> Engine:
+    """A target and a drafter with q = p, as far as a drafter of its kind can have it."""
+    if kind == "autoregressive":
+        target = Ledger(lambda text: noise("p", text, size=size), size)
+        return engine_of(target, {kind: AutoregressiveDrafter(kind, target, context=60, forbidden=(MASK,))})  # type: ignore[arg-type]
+    if kind == "eagle":
+        target = Ledger(lambda text: noise("p", text, size=size), size)
+        head = Ledger(lambda text: target.logits((2, *text)), size)  # it does not see the first token
+        return engine_of(target, {kind: EagleDrafter(kind, head, context=60, layer=0, forbidden=(MASK,))})  # type: ignore[arg-type]
+    if kind == "mdlm, from left to right":
+        target = Ledger(lambda text: noise("p", text, size=size), size)
+        oracle = Oracle(size, lambda text, place: target.logits(text[:place]))
+        return engine_of(target, {"mdlm": masked_diffusion(size, oracle)})
+    if kind == "mdlm":
+        target = Ledger(lambda text: noise("place", len(text), size=size), size)
+        oracle = Oracle(size, lambda text, place: noise("place", place, size=size))
+        return engine_of(target, {"mdlm": masked_diffusion(size, oracle)})
+    head = opinionated(nn.Linear(WIDTH, size), 1, 1.5)
+    head.bias.copy_(noise("bias", size=size))
+    embedding = noise("embedding", size=size * WIDTH).view(size, WIDTH).float()
+    drafter = block(size, 2, embedding=embedding, head=head, markov=4 if kind == "block_markov" else 0, blind=True)
+    every = torch.arange(size)[None]
+
+    def law(text: Text) -> Tensor:
+        follow = drafter.successors
+        pairs = 0.0 if follow is None else follow(torch.zeros(1, WIDTH), torch.tensor([text[-1:]]), every)[0, 0]
+        return (head.bias + pairs).double()
+
+    return engine_of(Ledger(law, size), {kind: drafter})
+
+
+PERFECT = {
+    "autoregressive": ("autoregressive", {}),
+    "EAGLE": ("eagle", {}),
+    "a pass for each token": ("mdlm, from left to right", {"steps": 4}),
+    "one pass": ("mdlm", {}),
+    **{f"two passes, {order.value}": ("mdlm", {"steps": 2, "order": order.value}) for order in RevealOrder},
+    "two drafts, trie": ("mdlm", {"num_drafts": 2, "selection": "trie"}),
+    "two drafts, multi-round": ("mdlm", {"num_drafts": 2, "selection": "multi_round"}),
+    "block": ("block", {}),
+    "block, two passes": ("block", {"steps": 2, "order": "random"}),
+    "Markov": ("block_markov", {}),
+    "Markov, two passes": ("block_markov", {"steps": 2}),
+    "Markov, two drafts": ("block_markov", {"num_drafts": 2, "selection": "trie"}),
+}
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 1.0}, {"temperature": 0.7, "top_k": 5, "top_p": 0.95}])
+@pytest.mark.parametrize("kind", PERFECT)
+def test_a_drafter_that_is_the_target_is_always_believed(kind: str, sampling: dict[str, Any]) -> None:
+    """``match``: drafter and target share the noise of a position and of an id. ``ratio``: p/q = 1. All γ tokens of
+    every round are accepted, γ + 1 are committed. ``ratio`` is left out where it tests point masses."""
+    which, values = PERFECT[kind]
+    drafter = which.split(",")[0]
+    exact_q = values.get("order") in {None, RevealOrder.LEFT_TO_RIGHT} and values.get("selection") != Selection.TRIE
+    for rule in [Rule.MATCH, Rule.RATIO] if exact_q else [Rule.MATCH]:
+        config = DecodeConfig.parse(
+            {
+                "pair": "tiny",
+                "drafter": drafter,
+                "gamma": 4,
+                "max_new_tokens": 40,
+                "ignore_eos": True,
+                **values,
+                **sampling,
+                "rule": rule,
+                "seed": 3,
+            }
+        )
+        found = fold(perfect(which).decode("2345", config, detail=False))
+        assert (found.alpha, found.tau) == (1.0, 5.0), rule
+
+
+# ---- The streams of production ----
+
+
+def surprise(counts: Counter[Any], law: dict[Any, float]) -> float:
+    """The p-value of a chi-square test of ``counts`` against ``law``; cells of fewer than 5 expected are one."""
+    total = sum(counts.values())
+    assert set(counts) <= set(law)
+    rare = [cell for cell, p in law.items() if p * total < 5]
+    cells = [(counts[cell], law[cell] * total) for cell in law if cell not in rare]
+    if rare:
+        cells.append((sum(counts[cell] for cell in rare), sum(law[cell] for cell in rare) * total))
+    statistic = sum((seen - wanted) ** 2 / wanted for seen, wanted in cells if wanted)
+    return float(
+        torch.special.gammaincc(torch.tensor((len(cells) - 1) / 2).double(), torch.tensor(statistic / 2).double())
+    )
+
+
+FALSE_ALARM = 1e-6
+
+
+@pytest.mark.parametrize(
+    ("shape", "sampling", "rule"),
+    [
+        ("vanilla", "hot drafter", Rule.RATIO),
+        ("masked diffusion", "hot drafter", Rule.RATIO),
+        ("autoregressive", "hot drafter", Rule.RATIO),
+        pytest.param("masked diffusion, T = 2, random", "hot drafter", Rule.DELTA, marks=pytest.mark.slow),
+        pytest.param("masked diffusion, K = 2, multi_round", "hot drafter", Rule.RATIO, marks=pytest.mark.slow),
+        pytest.param("Markov", "top-p", Rule.RATIO, marks=pytest.mark.slow),
+        pytest.param("block", "hot drafter", Rule.MATCH, marks=pytest.mark.slow),
+    ],
+)
+def test_independent_streams_give_the_law(shape: str, sampling: str, rule: Rule) -> None:
+    """What enumeration takes for granted: draws for the draft, for its tests and of other rounds do not depend on each
+    other. The texts of 500 seeds; chi-square, fixed seeds, false alarm 1e-6 for each setting."""
+    engine, prompt = pair(shape, sampling)
+    seen: Counter[Text] = Counter()
+    for seed in range(500):
+        config = config_of(shape, sampling, rule=rule, seed=seed)
+        seen[text_of(engine, prompt, config)[0][:LENGTH]] += 1
+    assert surprise(seen, expected(engine.pair.model.logits, config, prompt)) > FALSE_ALARM
+
+
+def occupied(drafts: int, cells: int) -> dict[int, float]:
+    """How many of so many equally likely windows K independent drafts take."""
+    law = {0: 1.0}
+    for _ in range(drafts):
+        following: dict[int, float] = {}
+        for taken, weight in law.items():
+            for more, p in ((0, taken / cells), (1, 1 - taken / cells)):
+                following[taken + more] = following.get(taken + more, 0.0) + weight * p
+        law = following
+    return {taken: weight for taken, weight in law.items() if weight}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        ("mdlm", Rule.RATIO),
+        ("mdlm", Rule.MATCH),
+        ("block_markov", Rule.MATCH),
+        pytest.param("block_markov", Rule.RATIO, marks=pytest.mark.slow),
+    ],
+)
+def test_several_drafts_of_a_round_really_differ(kind: str, rule: Rule) -> None:
+    """Four drafts of two tokens from a flat q over three words: the number of different windows, the last draft of a
+    round beside the first one, and beside the last one of the round before, have the laws of independent draws. 200
+    rounds and more, chi-square, fixed seeds, false alarm 1e-6 for each of the three."""
+    size, words = 4, (END, 2, 3)
+    flat = Ledger(lambda text: torch.zeros(size).double(), size)
+    if kind == "mdlm":
+        drafter: Drafter = masked_diffusion(size, Oracle(size, lambda text, place: torch.zeros(size)))
+    else:
+        silent = nn.Linear(WIDTH, size).requires_grad_(False)
+        silent.weight.zero_(), silent.bias.zero_()
+        drafter = block(size, 0, embedding=torch.zeros(size, WIDTH), head=silent, markov=4, blind=True)
+    engine = engine_of(flat, {kind: drafter})
+    distinct: Counter[int] = Counter()
+    beside: Counter[tuple[int, ...]] = Counter()
+    after: Counter[tuple[int, ...]] = Counter()
+    for seed in range(40):
+        config = DecodeConfig.parse(
+            {
+                "pair": "tiny",
+                "drafter": kind,
+                "gamma": 2,
+                "num_drafts": 4,
+                "selection": "trie",
+                "rule": rule,
+                "temperature": 1.0,
+                "max_new_tokens": 20,
+                "ignore_eos": True,
+                "seed": seed,
+            }
+        )
+        windows = [
+            [tuple(event.ids[node] for node in branch) for branch in event.branches]
+            for event in engine.decode("2322", config, detail=False)
+            if isinstance(event, DraftReady) and event.branches and len(event.branches[0]) == 2
+        ]
+        for drafts in windows:
+            distinct[len(set(drafts))] += 1
+            beside[drafts[0][0], drafts[-1][0]] += 1
+        for before, drafts in itertools.pairwise(windows):
+            after[before[-1][1], drafts[-1][1]] += 1
+    pairs = dict.fromkeys(itertools.product(words, repeat=2), 1 / 9)
+    assert distinct.total() >= 200
+    assert surprise(distinct, occupied(4, 9)) > FALSE_ALARM
+    assert surprise(beside, pairs) > FALSE_ALARM
+    assert surprise(after, pairs) > FALSE_ALARM
