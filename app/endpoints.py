@@ -10,16 +10,16 @@ from typing import Any
 
 import gradio as gr
 
-from app.content.errors import card, new_run_id
+from app.content.error_cards import card, new_run_id
 from app.controls import LONGEST_PROMPT
 from app.tabs import live, race
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, METHODS
-from specdiff_core.schema.pairs import PAIRS, drafter_names
 from specdiff_core.schema.settings import SETTINGS
 from specdiff_core.schema.summary import pair_summary, race_summary
 from specdiff_core.schema.trace import event_to_dict
+from specdiff_core.schema.wording import values_words
 
 Results = Callable[[str, dict[str, Any], str], Iterator[dict[str, Any]]]
 """(prompt, values, tab) to what :func:`app.run.session.results` yields."""
@@ -110,9 +110,7 @@ def _values(name: str, tab: str) -> str:
     """What a setting can be, in words."""
     if tab == race.TAB and name == "rule":
         return ", ".join(race.RULES)
-    named = {"pair": list(PAIRS), "drafter": drafter_names()}
-    words = ", ".join(named.get(name, [])) or SETTINGS[name].range
-    return f"{words}, or null for the target's" if SETTINGS[name].optional else words
+    return f"{values_words(name)}, or null for the target's" if SETTINGS[name].optional else values_words(name)
 
 
 def _answer(lanes: Mapping[str, Sequence[Event]], summary: Summary, with_events: bool) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import logging
 import os
+import signal
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -113,6 +114,8 @@ def serve(page: Any, **overrides: Any) -> Any:
 def main(argv: Sequence[str] | None = None) -> None:
     """Build the page and serve it until it is interrupted."""
     options = arguments(argv)
+    for name in (signal.SIGINT, signal.SIGTERM):  # a script's background process begins with interrupts ignored
+        signal.signal(name, signal.default_int_handler)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -261,7 +261,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         result = measure(args.repeats, args.starts, sys.argv[1:] if argv is None else argv)
     except SpecDiffError as error:
-        parser.exit(2, f"{error}\n{error.hint}\n")
+        parser.exit(2, f"{error.message}\n{error.hint}\n")
     text = json.dumps(result, indent=1, ensure_ascii=False)
     print(text)
     if args.json is not None:

@@ -12,7 +12,7 @@ import plotly
 
 from app import controls, scripts
 from app.content import lessons
-from app.content.errors import card, new_run_id
+from app.content.error_cards import card, new_run_id
 from app.content.examples import PRESETS
 from app.content.html import element, json_for_script
 from app.content.palette import css
@@ -229,7 +229,7 @@ def from_link(cards: dict[str, Card], query: dict[str, str]) -> Sequence[Any]:
         if (found := TABS[tab].from_query(query)) is not None:
             filled[tab] = found
             preset = _preset_of(query) if tab == live.TAB and SETTINGS.keys() & query.keys() else gr.skip()
-    except Exception as error:  # shown as a card, logged by content/errors.py
+    except Exception as error:  # shown as a card, logged by content/error_cards.py
         frames[tab] = session.refusal(error)
         filled[tab][0] = query.get("prompt") or gr.skip()
     selected = gr.Tabs(selected=tab) if tab != live.TAB else gr.skip()

@@ -117,7 +117,7 @@ def main() -> int:
         engine = load_engine("embedded", print)
         record(args.out, lambda recording: middle_run(engine, recording, args.repeats))
     except SpecDiffError as error:
-        parser.exit(2, f"{error}\n{error.hint}\n")
+        parser.exit(2, f"{error.message}\n{error.hint}\n")
     return 0
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from app_fakes import FakeDecoder
 
+from specdiff_core.bench.grid import BASELINE, BenchSetting
 from specdiff_core.bench.prompts import Prompt
 from specdiff_core.bench.report import sweep_result
-from specdiff_core.bench.settings import BASELINE, BenchSetting
 from specdiff_core.bench.store import Traces, write_result
 from specdiff_core.bench.sweep import sweep
 from specdiff_core.provenance import Provenance

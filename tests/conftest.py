@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background process begins without
 hypothesis.settings.register_profile("lab", deadline=None)  # what is slow is measured in benchmarks, not here
 hypothesis.settings.load_profile("lab")
 

@@ -3,16 +3,65 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.scripted import ScriptedDrafter
+from specdiff_core.decoding.clock import DeviceClock
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.target import Scores
 
 V, MASK, END = 12, 1, 0
+
+
+class FakeClock(DeviceClock):
+    """Every look at the clock is one millisecond later: golden traces have the same bytes everywhere."""
+
+    def __init__(self, grain: str = "step") -> None:
+        self._ticks = 0
+        super().__init__(torch.device("cpu"), grain, self._count)
+
+    def _count(self) -> float:
+        self._ticks += 1
+        return self._ticks / 1000
+
+
+Script = Callable[[tuple[int, ...], Tensor], Tensor]
+"""(committed ids, window ids [g]) -> logits [g, V]."""
+
+
+class ScriptedSession:
+    """Records what it observed, so that tests can compare it with what was committed."""
+
+    def __init__(self, script: Script, mask_id: int) -> None:
+        self._script, self._mask_id = script, mask_id
+        self.observed: list[int] = []
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        """Append to ``observed``."""
+        self.observed.extend(ids)
+
+    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+        """Denoise by the script."""
+        known = tuple(context.ids)
+        return (yield from denoise(lambda window: self._script(known, window), context, mask_id=self._mask_id))
+
+
+class ScriptedDrafter:
+    """Weights: a function."""
+
+    name = "scripted"
+    layers: tuple[int, ...] = ()
+
+    def __init__(self, script: Script, *, mask_id: int) -> None:
+        self._script, self._mask_id = script, mask_id
+
+    def start(self) -> DraftSession:
+        """A fresh session of the same script."""
+        return ScriptedSession(self._script, self._mask_id)
 
 
 def keyed_logits(*key: object, scale: float = 2.0) -> Tensor:

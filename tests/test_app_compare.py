@@ -16,7 +16,7 @@ import pytest
 from app_fakes import FakeDecoder
 
 from app import page
-from app.run import comparison
+from app.run import measurement
 from app.run.session import Stops
 from app.tabs import compare
 from specdiff_core.bench.comparison import build_showcase, open_stored, write_showcase
@@ -41,7 +41,7 @@ def factory(decoder: Any) -> Any:
 
 def frames(decoder: Any, values: dict[str, Any] = CHOICE, **options: Any) -> list[dict[str, Any]]:
     """All frames that differ."""
-    told = comparison.stream(factory(decoder), values, stops=Stops(), name="one", **options)
+    told = measurement.stream(factory(decoder), values, stops=Stops(), name="one", **options)
     return [json.loads(text) for text in dict.fromkeys(told)]
 
 
@@ -53,7 +53,7 @@ def test_the_result_is_that_of_the_bench() -> None:
     assert table["prompts"] == {"dialogue": 1, "stories": 1, "math": 1, "code": 1}
     assert [cell["group"] for cell in table["cells"]] == ["none/window", "block/window", "prompt_lookup/window"]
     assert table["origin"]["device"] == "no device (test double)"
-    measured = [config for _, config in decoder.calls if config.max_new_tokens == comparison.TOKENS]
+    measured = [config for _, config in decoder.calls if config.max_new_tokens == measurement.TOKENS]
     assert len(measured) == 12
     assert all(config.ignore_eos for config in measured)
     for flavour, race in table["races"].items():
@@ -93,13 +93,13 @@ def test_a_method_that_cannot_be_used_is_left_out_with_its_reason() -> None:
         asked.append(drafter)
         return decoder
 
-    told = comparison.stream(make, CHOICE, stops=Stops(), name="one")
+    told = measurement.stream(make, CHOICE, stops=Stops(), name="one")
     last = json.loads(list(told)[-1])
     assert (last["phase"], last["count"]) == ("finished", 8) and set(asked) == {"none"}
     (table,) = last["comparison"]["tables"]
     assert [cell["group"] for cell in table["cells"]] == ["none/window", "prompt_lookup/window"]
     assert table["left_out"] == ["Block diffusion (DFlash): The drafter 'block' is not available: no file."]
-    tried = [config for _, config in decoder.calls if config.max_new_tokens == comparison.PROBE]
+    tried = [config for _, config in decoder.calls if config.max_new_tokens == measurement.PROBE]
     assert [config.drafter for config in tried] == ["prompt_lookup"]
     alone = frames(Lacking("block", "prompt_lookup"))[-1]
     assert alone["card"]["code"] == "config" and "not available" in alone["card"]["message"]
@@ -109,22 +109,22 @@ def test_a_method_that_cannot_be_used_is_left_out_with_its_reason() -> None:
 def test_methods_are_told_apart_by_all_their_settings() -> None:
     base = DecodeConfig()
     changes = ({}, {"auto": True}, {"gamma": 4}, {"tree_nodes": 9}, {"num_drafts": 2})
-    assert len({comparison.use_of(dataclasses.replace(base, **change)) for change in changes}) == len(changes)
+    assert len({measurement.use_of(dataclasses.replace(base, **change)) for change in changes}) == len(changes)
 
 
 def test_nobody_is_told_what_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed tab: what was measured is neither folded nor packed."""
-    work: list[comparison.Measurement] = []
+    work: list[measurement.Measurement] = []
     folded: list[bool] = []
-    start = comparison.Measurement.start
+    start = measurement.Measurement.start
 
-    def kept(self: comparison.Measurement) -> None:
+    def kept(self: measurement.Measurement) -> None:
         work.append(self)
         start(self)
 
-    monkeypatch.setattr(comparison.Measurement, "start", kept)
-    monkeypatch.setattr(comparison.Measurement, "_fold", lambda *_: folded.append(True))
-    told = comparison.stream(factory(FakeDecoder(pace=0.01)), CHOICE, stops=Stops(), name="me")
+    monkeypatch.setattr(measurement.Measurement, "start", kept)
+    monkeypatch.setattr(measurement.Measurement, "_fold", lambda *_: folded.append(True))
+    told = measurement.stream(factory(FakeDecoder(pace=0.01)), CHOICE, stops=Stops(), name="me")
     for _ in told:
         if work and work[0].count > 2:
             break
@@ -164,7 +164,7 @@ class UntilStopped(FakeDecoder):
         self.stop_at, self.counted, self.pressed = stop_at, 0, threading.Event()
 
     def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
-        if config.max_new_tokens == comparison.TOKENS:
+        if config.max_new_tokens == measurement.TOKENS:
             self.counted += 1
             if self.counted == self.stop_at:
                 options["stop"].set()
@@ -194,7 +194,7 @@ def test_stopped_too_early_there_is_nothing_to_show() -> None:
 def test_stop_by_session_and_a_closed_tab() -> None:
     for end in ("stop", "close"):
         decoder, stops = FakeDecoder(pace=0.02), Stops()
-        told = comparison.stream(factory(decoder), CHOICE, stops=stops, name="me")
+        told = measurement.stream(factory(decoder), CHOICE, stops=stops, name="me")
         for text in told:
             if json.loads(text)["phase"] in ("warming", "measuring"):
                 break
@@ -252,7 +252,7 @@ def test_the_server_measures_without_torch() -> None:
     """The sweep runs where the page is served; models live in another process."""
     code = (
         "import sys; sys.path[:0] = ['tests']; from app_fakes import FakeDecoder;"
-        "from app.run import comparison as w; from app.run.session import Stops;"
+        "from app.run import measurement as w; from app.run.session import Stops;"
         f"told = list(w.stream(lambda *a: FakeDecoder(), {CHOICE!r}, stops=Stops(), name='x'));"
         "assert 'comparison' in told[-1], told[-1][:500];"
         "print([m for m in ('torch', 'transformers') if m in sys.modules])"

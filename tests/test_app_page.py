@@ -22,7 +22,7 @@ from gradio.utils import get_function_description
 from playwright._impl._driver import compute_driver_executable
 
 from app import launch, page, recordings, scripts
-from app.content import cards, lessons
+from app.content import lessons, method_cards
 from app.content.examples import EXAMPLES, PRESETS
 from app.endpoints import endpoints
 from app.run import gpu, session
@@ -252,7 +252,7 @@ def test_a_link_that_does_not_work_keeps_its_prompt_and_says_why(cards_of: dict[
 
 @pytest.mark.parametrize("method", [one for one in METHODS if one.name != BASELINE], ids=lambda one: one.name)
 def test_use_in_live_has_the_settings_of_the_method_and_a_recording(method: Any, cards_of: dict[str, Any]) -> None:
-    query = dict(parse_qsl(cards.link(method).removeprefix("?")))
+    query = dict(parse_qsl(method_cards.link(method).removeprefix("?")))
     found = opened(cards_of, query)
     config = method.config(DecodeConfig()).to_dict()
     asked = {name: found[f"live-{name}"] for name in SETTINGS}

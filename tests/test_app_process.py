@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from app_fakes import FakeDecoder
 
-from app.content.errors import card
+from app.content.error_cards import card
 from app.run import process
 from app.run.engines import Engines
 from app.run.process import Remote, RemoteTraceback, engines_elsewhere

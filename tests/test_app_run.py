@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from app_fakes import FakeDecoder, frames, unpack
 
-from app.content.errors import card
+from app.content.error_cards import card
 from app.run import session, worker
 from app.run.engines import Engines
 from app.tabs import live, race

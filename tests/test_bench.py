@@ -17,10 +17,10 @@ import pytest
 from specdiff_core import cli
 from specdiff_core.bench import suite
 from specdiff_core.bench import sweep as sweep_module
+from specdiff_core.bench.grid import BASELINE, BenchSetting, grid, listed
 from specdiff_core.bench.markdown import benchmarks, paper_curves, section, table
 from specdiff_core.bench.prompts import Prompt, cut, make_prompts, own_prompts, read_prompts, write_prompts
 from specdiff_core.bench.report import aggregate, interval, reaggregate, sweep_result, whole_turns
-from specdiff_core.bench.settings import BASELINE, BenchSetting, grid, listed
 from specdiff_core.bench.store import Result, Row, RowLog, Sweep, Traces, read_result, slug, write_result
 from specdiff_core.bench.sweep import plan, sweep, weights_digest
 from specdiff_core.cli import bench as command

@@ -21,7 +21,7 @@ from specdiff_core.bench.comparison import (
     open_stored,
     table_of,
 )
-from specdiff_core.bench.settings import BASELINE, NAMED, BenchSetting
+from specdiff_core.bench.grid import BASELINE, NAMED, BenchSetting
 from specdiff_core.bench.store import Row, SettingResult, Sweep, Traces, lane_of, read_result
 from specdiff_core.decoding.pieces import piece
 from specdiff_core.schema.errors import ConfigError

@@ -20,10 +20,10 @@ from specdiff_core.bench import forwards as forwards_module
 from specdiff_core.bench import hf_baseline as hf
 from specdiff_core.bench.equality import changed, check_equality, difference, generate, top_two
 from specdiff_core.bench.forwards import efficiency, time_passes
+from specdiff_core.bench.grid import BASELINE, BenchSetting, listed
 from specdiff_core.bench.hf_baseline import CALLS, Call, Lane, Turn, hf_baseline, lanes_of, one_turn, prepared
 from specdiff_core.bench.markdown import section
 from specdiff_core.bench.prompts import Prompt, write_prompts
-from specdiff_core.bench.settings import BASELINE, BenchSetting, listed
 from specdiff_core.bench.store import HfBaseline, RowLog
 from specdiff_core.cli import options
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter

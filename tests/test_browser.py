@@ -16,9 +16,8 @@ from urllib.parse import parse_qs, urlencode, urlparse
 
 import msgspec
 import pytest
-from fakes import FakeTarget, good_drafter
+from fakes import FakeClock, FakeTarget, good_drafter
 
-from specdiff_core.decoding.clock import FakeClock
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.schema.events import PiecesSeen, RunStarted
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig

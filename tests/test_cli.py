@@ -15,8 +15,8 @@ import pytest
 
 from specdiff_core import cli
 from specdiff_core.cli import options
+from specdiff_core.cli.output import LEGEND, plain, table
 from specdiff_core.cli.race import middle
-from specdiff_core.cli.wording import LEGEND, plain, table
 from specdiff_core.schema.errors import ContextOverflow, SpecDiffError
 from specdiff_core.schema.events import Failed, Finished
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule

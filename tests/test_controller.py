@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import pytest
 import torch
 from branches import Branches, chain, outcomes, total_variation
-from fakes import FakeTarget, good_drafter, last
+from fakes import FakeClock, FakeTarget, good_drafter, last
 from test_drafters import Conditionals, context, drafted, small_model
 from test_lossless import LENGTH, TOLERANCE, Tables
 
-from specdiff_core.decoding.clock import FakeClock
 from specdiff_core.decoding.controller import PRIOR_ALPHA, Auto, Choice, Fixed
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.verify import verify

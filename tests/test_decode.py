@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from fakes import END, MASK, FakeTarget, good_drafter, keyed_logits, last
+from fakes import END, MASK, FakeClock, FakeTarget, ScriptedDrafter, good_drafter, keyed_logits, last
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdiff_core.decoding.clock import DeviceClock, FakeClock
+from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.loop import speculate
-from specdiff_core.drafters.scripted import ScriptedDrafter
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import DraftContractError, SpecDiffError
@@ -98,6 +97,17 @@ def test_vanilla_is_transformers_generate(llama: Target) -> None:
     theirs = llama.model.generate(torch.tensor([PROMPT]), max_new_tokens=40, do_sample=False)[0, len(PROMPT) :]
     assert ours == tuple(theirs.tolist())
     assert len(set(ours)) > 3  # a constant text would prove nothing
+
+
+def test_features_are_the_outputs_of_the_asked_layers(llama: Target) -> None:
+    """Side by side, for every token of a pass, behind what was read before."""
+    ids = [*PROMPT, 7, 8]
+    with torch.inference_mode():
+        states = llama.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+    session = llama.start((0, 1))
+    read, scored = session.read(ids[:2]), session.score(ids[2:]).features
+    wanted = torch.cat([states[1][0], states[2][0]], -1)  # 0 is the embedding
+    torch.testing.assert_close(torch.cat([read, scored]), wanted, atol=1e-5, rtol=1e-4)
 
 
 def test_a_real_cache_rolls_back(llama: Target) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from branches import Branches, chain, outcomes, total_variation
-from fakes import FakeTarget, last
+from fakes import FakeClock, FakeTarget, last
 from test_lossless import LENGTH, TOLERANCE, Tables
 
-from specdiff_core.decoding.clock import FakeClock
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter, build

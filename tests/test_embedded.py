@@ -84,7 +84,7 @@ def test_match_is_vanilla_token_for_token(
     every = 1 if drafter in {"block", "mdlm"} else 2  # the others share their ways; minutes matter
     for number, prompt in chosen(extent, round(10 * temperature), every):
         gamma, steps = [(4, 1), (4, 4), (16, 1), (16, 4)][(number // 10 + place) % 4 if extent == "few" else number % 4]
-        tokens = 24 if extent == "few" else 40
+        tokens = 16 if extent == "few" else 40
         settings = {"temperature": temperature, "seed": number, "max_new_tokens": tokens, "rule": Rule.MATCH}
         vanilla = vanilla_ids(prompt, **settings)
         config = DecodeConfig(drafter=drafter, gamma=gamma, steps=steps, order=RevealOrder.ENTROPY, **settings)
@@ -111,7 +111,7 @@ def test_match_is_vanilla_through_trees_and_several_drafts(
 ) -> None:
     """Branches are read under a mask of their own and compacted in the cache; not one token may move."""
     for place, (number, prompt) in enumerate(chosen(extent, 0, 4)):
-        temperature, tokens = (0.0, 1.0)[place % 2], 24 if extent == "few" else 40
+        temperature, tokens = (0.0, 1.0)[place % 2], 16 if extent == "few" else 40
         settings = {"temperature": temperature, "seed": number, "max_new_tokens": tokens, "rule": Rule.MATCH}
         vanilla = vanilla_ids(prompt, **settings)
         config = DecodeConfig.parse({"drafter": drafter, "gamma": 9, **settings, **shape})

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 from app_fakes import FakeDecoder
-from fakes import FakeTarget, good_drafter
+from fakes import FakeClock, FakeTarget, good_drafter
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from specdiff_core.decoding.clock import FakeClock
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, TraceError, TraceSchemaError
@@ -74,6 +73,7 @@ def test_settings_survive_text_and_know_their_words() -> None:
     assert DecodeConfig.parse(config.to_dict()) == config
     assert json.loads(json.dumps(config.to_dict())) == config.to_dict()
     assert config.draft_sampling == Sampling(temperature=0.7)
+    assert DecodeConfig(gamma=4, steps=4).steps == 4 and not Rule.NAIVE.lossless
     assert DecodeConfig(draft_temperature=0.0, temperature=1.0).draft_sampling.temperature == 0.0
     assert all(item.metadata["label"] and item.metadata["help"] for item in fields(DecodeConfig))
 
@@ -85,9 +85,9 @@ def one_test(position: int, accepted: bool) -> events.Test:
 
 
 def test_metrics_by_hand() -> None:
-    """Two rounds of γ = 3: two accepted of three tested, then all three; 7 tokens in 2 passes, τ = 3.5, α = 5/6."""
+    """Two rounds of γ = 3: one accepted of two tested, then all three; 6 tokens in 2 passes, τ = 3, α = 4/5."""
     run = []
-    for round, verdicts in enumerate([(True, True, False), (True, True, True)]):
+    for round, verdicts in enumerate([(True, False), (True, True, True)]):
         ids = (1,) * (sum(verdicts) + 1)
         run += [
             DraftReady(
@@ -115,13 +115,13 @@ def test_metrics_by_hand() -> None:
             ),
             Committed(round=round, ids=ids, sources=("draft",) * len(ids), total=len(ids), at=0.0),
         ]
-    run.append(Finished(reason="length", text="", ids=(1,) * 7, rounds=2, seconds=2.0, seconds_by={"draft": 0.5}))
+    run.append(Finished(reason="length", text="", ids=(1,) * 6, rounds=2, seconds=2.0, seconds_by={"draft": 0.5}))
     metrics = fold(run)
-    assert metrics.tau == 3.5 and metrics.alpha == pytest.approx(5 / 6) and metrics.draft_use == pytest.approx(5 / 6)
-    assert metrics.nfe == 4 and metrics.target_calls == 2 and metrics.tokens_per_second == 3.5
-    assert metrics.alpha_at == (1.0, 1.0, 0.5)
+    assert metrics.tau == 3.0 and metrics.alpha == pytest.approx(4 / 5) and metrics.draft_use == pytest.approx(4 / 6)
+    assert metrics.nfe == 4 and metrics.target_calls == 2 and metrics.tokens_per_second == 3.0
+    assert metrics.alpha_at == (1.0, 0.5, 1.0)
     assert fold([*run, *run]) == metrics + metrics
-    assert (metrics + metrics).tau == 3.5 and (metrics + metrics).seconds_by == {"draft": 1.0}
+    assert (metrics + metrics).tau == 3.0 and (metrics + metrics).seconds_by == {"draft": 1.0}
     assert Metrics().tau is None and Metrics().alpha is None
 
 
@@ -197,6 +197,7 @@ HEADED = dump_trace({"drafted": list(FakeDecoder().decode("Once", DecodeConfig()
         b'{"kind": "Trace"}\n',
         b'{"kind":"Trace","schema":1}\n',
         gzip.compress(GOOD)[:-20],
+        gzip.compress(GOOD)[:-8],
         gzip.compress(GOOD)[:40] + b"xxxx" + gzip.compress(GOOD)[44:],
         GOOD[: len(GOOD) // 2],
         GOOD.replace(b'"nfe":2', b'"nfe":"two"'),
@@ -205,6 +206,7 @@ HEADED = dump_trace({"drafted": list(FakeDecoder().decode("Once", DecodeConfig()
         GOOD.replace(b'"accepted":', b'"acceptt":'),
         GOOD.replace(b'"sources":["', b'"sources":["draft","'),
         GOOD.replace(b'"exact_q":[', b'"exact_q":[true,'),
+        GOOD.replace(b'"p":[', b'"p":[0.5,'),
         GOOD.replace(b'"confidence":[', b'"confidence":[1,'),
         b"[" * 100_000,
         b'{"kind":"Trace","schema":2,"lanes":["a"]}\n3\n',

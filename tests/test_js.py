@@ -30,7 +30,7 @@ from deno import find_deno_bin
 from fakes import END, FakeTarget, good_drafter
 from playwright._impl._driver import compute_driver_executable
 
-from specdiff_core.bench.settings import SWEPT, BenchSetting
+from specdiff_core.bench.grid import SWEPT, BenchSetting
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.controller import Auto
 from specdiff_core.decoding.loop import speculate

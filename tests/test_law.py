@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 import torch
 from branches import Branches, OneStream, outcomes, spread, total_variation
+from fakes import FakeClock
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specdiff_core.decoding import loop
-from specdiff_core.decoding.clock import FakeClock
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.drafters.block_diffusion import BlockDrafter
@@ -38,7 +38,7 @@ from specdiff_core.models.device import Placement
 from specdiff_core.models.dflash import DFlashDraftModel, make_config
 from specdiff_core.models.eagle import EagleReader
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig
-from specdiff_core.schema.events import Committed, DraftReady, Event, Finished
+from specdiff_core.schema.events import Committed, DraftReady, Event, Finished, RunStarted
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selection
@@ -169,7 +169,6 @@ SPECS = (
     PROMPT_LOOKUP,
     NONE,
 )
-DRAFTERS = [spec.name for spec in SPECS if spec is not NONE]
 
 
 def engine_of(model: Any, drafters: dict[str, Drafter], *, context: int = 60) -> Engine:
@@ -186,6 +185,7 @@ def engine_of(model: Any, drafters: dict[str, Drafter], *, context: int = 60) ->
 
 
 def masked_diffusion(size: int, network: Any) -> MaskedDiffusionDrafter:
+    """A drafter that sees the whole text."""
     return MaskedDiffusionDrafter("mdlm", network, vocab_size=size, view=64, forbidden=(MASK,))
 
 
@@ -278,13 +278,14 @@ def softmax(logits: Sequence[float], temperature: float, top_k: int, top_p: floa
 
 
 def target_softmax(logits: Tensor, config: DecodeConfig) -> dict[int, float]:
+    """p."""
     return softmax(logits.tolist(), config.temperature, config.top_k, config.top_p)
 
 
 def drafter_softmax(logits: Tensor, config: DecodeConfig) -> dict[int, float]:
-    own = config.draft_temperature
-    warm = 1.0 if own is None and config.num_drafts > 1 and config.temperature == 0 else config.temperature
-    return softmax(logits.tolist(), warm if own is None else own, config.top_k, config.top_p)
+    """q."""
+    own = config.temperature if config.draft_temperature is None else config.draft_temperature
+    return softmax(logits.tolist(), own, config.top_k, config.top_p)
 
 
 def ids_of(prompt: str) -> Text:
@@ -328,7 +329,7 @@ def enumerate_runs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[Any, f
 
 
 def beginning(events: Iterator[Event], sampler: Branches) -> Text:
-    """The first tokens of a run; whether it ended where it should."""
+    """The first tokens of a run, which ended where it should."""
     text: Text = ()
     for event in events:
         if isinstance(event, Committed):
@@ -337,8 +338,6 @@ def beginning(events: Iterator[Event], sampler: Branches) -> Text:
         if isinstance(event, Finished):
             assert event.ids == text
             assert event.reason == ("end_of_text" if text[-1] == END else "length")
-        elif len(text) > LENGTH:
-            break
     return text[:LENGTH]
 
 
@@ -405,14 +404,18 @@ def ids_for(shape: str, sampling: str, rule: Rule) -> int:
     return 3 if sampling == "hot drafter" and rule is not Rule.RATIO else size
 
 
+SEEDS = {"masked diffusion, long": 3, "masked diffusion, T = 2, value_confidence": 1}
+"""Of the pairs in which p/q at the wrong position shows; 0 elsewhere."""
+
+
 def pair(shape: str, sampling: str, rule: Rule = Rule.RATIO) -> tuple[Engine, str]:
     """A tiny pair for a shape, and a prompt."""
-    return words(ids_for(shape, sampling, rule))
+    return words(ids_for(shape, sampling, rule), SEEDS.get(shape, 0))
 
 
 @functools.cache
-def words(size: int) -> tuple[Engine, str]:
-    return tiny(size), PROMPTS[size]
+def words(size: int, seed: int = 0) -> tuple[Engine, str]:
+    return tiny(size, seed), PROMPTS[size]
 
 
 def whole_product() -> list[Any]:
@@ -532,8 +535,8 @@ def test_drafts_follow_the_law_of_their_drafter(enumerate_runs: Callable, shape:
     ],
 )
 def test_real_keys_and_values_keep_the_law(enumerate_runs: Callable, shape: str, rule: Rule) -> None:
-    """A Llama and a network of each kind: the law of three tokens against one plain pass over each text, to 1e-5 (fp32;
-    a row that is read wrongly moves it by more than 1e-3)."""
+    """A Llama and a network of each kind: the law of three tokens against one plain pass over each text, to 1e-5, since
+    they compute in fp32."""
     engine, prompt = with_networks(ids_for(shape, "top-k and top-p", rule))
     config = config_of(shape, "top-k and top-p", rule=rule)
 
@@ -555,8 +558,7 @@ def text_of(engine: Engine, prompt: str, config: DecodeConfig) -> tuple[Text, st
     return done.ids, done.reason
 
 
-WIDE = {"gamma": 4, "max_new_tokens": 20}
-
+WIDE = {"gamma": 4, "max_new_tokens": 15}
 
 RACES = [
     ("top-p", Rule.MATCH),
@@ -630,6 +632,15 @@ def test_a_drafter_is_told_the_features_of_the_text_and_of_nothing_else(shape: s
         config = DecodeConfig.parse({**values, "temperature": 1.0, "rule": Rule.DELTA, "seed": seed})
         events = list(told.decode(prompt, config, detail=False))
         assert watched.texts[-1] == (*ids_of(prompt), *events[-1].ids)[:-1]
+
+
+def test_the_header_says_what_really_runs() -> None:
+    """A block of four is not drafted longer, in no more steps, and in one step where it is a tree."""
+    engine, prompt = words(4)
+    for nodes, steps in ((0, 4), (3, 1)):
+        config = DecodeConfig(pair="tiny", drafter="block", gamma=9, steps=9, tree_nodes=nodes, max_new_tokens=1)
+        header = next(event for event in engine.decode(prompt, config) if isinstance(event, RunStarted))
+        assert (header.config["gamma"], header.config["steps"]) == (4, steps)
 
 
 # ---- A drafter that is the target ----
@@ -734,7 +745,7 @@ FALSE_ALARM = 1e-6
     [
         ("vanilla", "hot drafter", Rule.RATIO),
         ("masked diffusion", "hot drafter", Rule.RATIO),
-        ("autoregressive", "hot drafter", Rule.RATIO),
+        pytest.param("autoregressive", "hot drafter", Rule.RATIO, marks=pytest.mark.slow),
         pytest.param("masked diffusion, T = 2, random", "hot drafter", Rule.DELTA, marks=pytest.mark.slow),
         pytest.param("masked diffusion, K = 2, multi_round", "hot drafter", Rule.RATIO, marks=pytest.mark.slow),
         pytest.param("Markov", "top-p", Rule.RATIO, marks=pytest.mark.slow),
@@ -743,10 +754,10 @@ FALSE_ALARM = 1e-6
 )
 def test_independent_streams_give_the_law(shape: str, sampling: str, rule: Rule) -> None:
     """What enumeration takes for granted: draws for the draft, for its tests and of other rounds do not depend on each
-    other. The texts of 500 seeds; chi-square, fixed seeds, false alarm 1e-6 for each setting."""
+    other. The texts of 400 seeds; chi-square, fixed seeds, false alarm 1e-6 for each setting."""
     engine, prompt = pair(shape, sampling)
     seen: Counter[Text] = Counter()
-    for seed in range(500):
+    for seed in range(400):
         config = config_of(shape, sampling, rule=rule, seed=seed)
         seen[text_of(engine, prompt, config)[0][:LENGTH]] += 1
     assert surprise(seen, expected(engine.pair.model.logits, config, prompt)) > FALSE_ALARM

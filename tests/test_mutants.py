@@ -1,4 +1,4 @@
-"""The list of bugs is not stale; ``python -m tests.mutants`` tries them (README, Tests)."""
+"""The list of bugs is not stale. ``python -m tests.mutants`` tries them, one after the other."""
 
 from __future__ import annotations
 

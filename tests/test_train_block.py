@@ -21,9 +21,9 @@ from specdiff_core.train import losses
 from specdiff_core.train.block import BlockSettings, drafter_config, feature_layers, grown, new_drafter
 from specdiff_core.train.block_task import BlockTask, block_hidden, read_target
 from specdiff_core.train.causal_target import new_target
-from specdiff_core.train.loop import EvalStep, TrainStep, train
 from specdiff_core.train.rows import AnchorRows, Blocks, Rows, cut_blocks, draw_blocks
 from specdiff_core.train.target_text import TargetText, write_text
+from specdiff_core.train.trainer import EvalStep, TrainStep, train
 
 VOCAB, BLOCK = 64, 5
 

@@ -15,10 +15,10 @@ from train_fakes import pair as pair  # a fixture
 
 from specdiff_core.models.mdlm import Mdlm, load_mdlm, save_mdlm
 from specdiff_core.schema.errors import ConfigError, CorpusError
-from specdiff_core.train.loop import EvalStep, TrainStep, train
 from specdiff_core.train.mdlm import MdlmSettings, new_mdlm
 from specdiff_core.train.mdlm_task import DraftTask, SubsTask
 from specdiff_core.train.rows import SLOTS
+from specdiff_core.train.trainer import EvalStep, TrainStep, train
 
 OWN = np.tile(np.arange(2, 100, dtype=np.uint16), 4)
 """Text that the target might have written."""

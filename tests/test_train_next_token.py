@@ -21,7 +21,6 @@ from specdiff_core.train.autoregressive import new_autoregressive
 from specdiff_core.train.causal_target import TargetSettings, new_target
 from specdiff_core.train.eagle import EagleSettings, new_eagle, trainable_eagle
 from specdiff_core.train.jobs import DrafterSettings
-from specdiff_core.train.loop import EvalStep, TrainStep, train
 from specdiff_core.train.next_token_task import (
     GAMMA,
     PASSES,
@@ -32,6 +31,7 @@ from specdiff_core.train.next_token_task import (
     held_out_loss,
     samples,
 )
+from specdiff_core.train.trainer import EvalStep, TrainStep, train
 
 SIZES = {"batch_tokens": 4 * 96, "length": 96, "compile": False}
 TASKS = (AutoregressiveTask, EagleTask)

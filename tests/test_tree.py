@@ -10,11 +10,10 @@ from collections.abc import Callable
 import pytest
 import torch
 from branches import Branches, chain, in_turn, spread, total_variation
-from fakes import END, FakeTarget, good_drafter, last
+from fakes import END, FakeClock, FakeTarget, good_drafter, last
 from test_drafters import small_model
 from test_lossless import LENGTH, MASK, TOLERANCE, WARM, Tables
 
-from specdiff_core.decoding.clock import FakeClock
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.verify import expected_runs, verify
 from specdiff_core.drafters.base import Context, Draft

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.content.cards import duration
 from app.content.html import element
+from app.content.method_cards import duration
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.history import HISTORY, Training, read_history, simulated_tau
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED

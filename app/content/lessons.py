@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from app.content import alignment, cards
+from app.content import alignment, method_cards
 from app.content.html import element
 from app.tabs import race
 from specdiff_core.schema.methods import BASELINE, METHODS
-from specdiff_core.schema.pairs import PAIRS, drafter_names
 from specdiff_core.schema.settings import SETTINGS
+from specdiff_core.schema.wording import values_words
 
 LESSONS = (
     (
@@ -124,7 +124,7 @@ def learn() -> str:
         )
         for title, paragraphs in LESSONS
     ]
-    return element("div", *articles, class_="sd-lessons") + cards.section() + alignment.section()
+    return element("div", *articles, class_="sd-lessons") + method_cards.section() + alignment.section()
 
 
 def api(origin: str = "http://127.0.0.1:7860/") -> str:
@@ -162,12 +162,11 @@ def api(origin: str = "http://127.0.0.1:7860/") -> str:
 
 def parameters() -> str:
     """Every parameter of ``/race`` with its range and default, from the settings themselves."""
-    names = {"pair": ", ".join(PAIRS), "drafter": ", ".join(drafter_names())}
     rows = [("prompt", "text", "required", "The text to continue.")]
     for name, setting in SETTINGS.items():
         default = getattr(setting.default, "value", setting.default)
         shown = "the target's" if default is None else str(default)
-        rows.append((name, names.get(name, setting.range), shown, setting.help))
+        rows.append((name, values_words(name), shown, setting.help))
     rows.append(("include_events", "true or false", "False", "Add every event of both lanes to the result (large)."))
     titles = ("values", "default", "meaning")
     head = element(

@@ -53,16 +53,3 @@ def css() -> str:
     light = ";".join(f"--sd-{role}:{colours[0]}" for role, colours in ROLES.items())
     dark = ";".join(f"--sd-{role}:{colours[1]}" for role, colours in ROLES.items())
     return f":root{{{light}}}.dark{{{dark}}}"
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance of ``#rrggbb`` (WCAG 2.2)."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(one: str, other: str) -> float:
-    """Contrast ratio of two colours, 1 to 21 (WCAG 2.2)."""
-    bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
-    return (bright + 0.05) / (dim + 0.05)

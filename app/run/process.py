@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -48,10 +48,7 @@ class Call:
     pair: str
     prompt: str = ""
     config: DecodeConfig | None = None
-    detail: bool = True
-    grain: str = "step"
-    warm_up: float | None = None
-    threads: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)  # of Decoder.decode, but for the stop event
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,19 +175,9 @@ class RemoteDecoder:
     def __init__(self, remote: Remote, pipe: Pipe, pair: str) -> None:
         self._remote, self._pipe, self._pair = remote, pipe, pair
 
-    def decode(
-        self,
-        prompt: str,
-        config: DecodeConfig,
-        *,
-        detail: bool = True,
-        grain: str = "step",
-        stop: Stop | None = None,
-        warm_up: float | None = None,
-        threads: int | None = None,
-    ) -> Iterator[Event]:
+    def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
         """Yield the events of one decode."""
-        return self._remote.decode(Call(self._pair, prompt, config, detail, grain, warm_up, threads), self._pipe, stop)
+        return self._remote.decode(Call(self._pair, prompt, config, options), self._pipe, stop)
 
 
 def engines_elsewhere(load: Loader = load_engine) -> Engines:
@@ -243,15 +230,7 @@ def _answer(call: Any, connection: Pipe, stop: threading.Event, load: Loader, lo
     parcel: list[Event] = []
     sent = -math.inf
     engine = loaded[call.pair]
-    events = engine.decode(
-        call.prompt,
-        call.config,
-        detail=call.detail,
-        grain=call.grain,
-        stop=stop,
-        warm_up=call.warm_up,
-        threads=call.threads,
-    )
+    events = engine.decode(call.prompt, call.config, stop=stop, **call.options)
     try:
         for event in events:
             parcel.append(event)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from app.content.errors import card, new_run_id
+from app.content.error_cards import card, new_run_id
 from app.controls import check_prompt
 from app.run.engines import Factory
 from app.run.worker import Planner, RaceJob, warm_up_of
@@ -107,7 +107,7 @@ def stream(
     run, seq = new_run_id(), 0
     try:
         text, plan = check_prompt(prompt), planner(values)
-    except Exception as error:  # shown as a card, logged by content/errors.py
+    except Exception as error:  # shown as a card, logged by content/error_cards.py
         yield refusal(error, run)
         return
     job = RaceJob(factory, text, plan, run=run, watched=True, threads=threads)
@@ -195,5 +195,5 @@ def open_trace(path: str | None) -> Opened:
             raise TraceError("This trace holds no events of a race.", hint="Choose one in which something was decoded.")
         told = frame(run, 1, phase="finished", finished=True, source="file", trace=pack(trace.lanes, trace.title))
         return Opened(told, "live" if named <= {BASELINE, "drafted"} else "race")
-    except Exception as error:  # shown as a card, logged by content/errors.py
+    except Exception as error:  # shown as a card, logged by content/error_cards.py
         return Opened(refusal(error, run, source="file"), "")

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from app.content.errors import Card, card
+from app.content.error_cards import Card, card
 from app.run.engines import Factory
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, PiecesSeen, RunStarted
@@ -86,7 +86,7 @@ class RaceJob:
                     if not any(self.lanes.values()):  # the pair or the prompt is to blame
                         raise
                     self._fail(lane, error)
-        except Exception as error:  # every failure becomes a card (content/errors.py), in the thread that shows it
+        except Exception as error:  # every failure becomes a card (content/error_cards.py), in the thread that shows it
             self.error = error
         finally:
             self.done.set()

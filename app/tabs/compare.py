@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from app.controls import QUIET
-from app.run import comparison
+from app.run import measurement
 from app.run.engines import Factory
 from app.run.gpu import on_gpu
 from app.run.session import Stops
@@ -42,7 +42,7 @@ def compare_tab(factory: Factory, script: str) -> None:
 
     @on_gpu
     def measure(values: dict[str, Any], visitor: str) -> Iterator[str]:
-        yield from comparison.stream(factory, values, stops=stops, name=visitor)
+        yield from measurement.stream(factory, values, stops=stops, name=visitor)
 
     def run(request: gr.Request, methods: Any, temperature: Any, prompts: Any, repeats: Any) -> Iterator[str]:
         values = {"methods": methods, "temperature": temperature, "prompts": prompts, "repeats": repeats}
@@ -77,14 +77,14 @@ def compare_tab(factory: Factory, script: str) -> None:
 
 def _widgets() -> list[gr.components.Component]:
     """Methods, temperature, prompts of each flavour, repeats: in the order in which ``run`` takes them."""
-    known = comparison.choices()
+    known = measurement.choices()
     names = [method.name for method in known]
     return [
         gr.CheckboxGroup(
             [(method.label, method.name) for method in known],
-            value=[name for name in comparison.DEFAULT_METHODS if name in names],
+            value=[name for name in measurement.DEFAULT_METHODS if name in names],
             label="Methods, each against vanilla",
-            info=f"One run at a time, in turns with vanilla, on prompts of this project: {comparison.TOKENS} new "
+            info=f"One run at a time, in turns with vanilla, on prompts of this project: {measurement.TOKENS} new "
             "tokens each, end of text ignored. The numbers say what this machine does now.",
             elem_id="compare-methods",
             elem_classes=["sd-setting"],
@@ -92,7 +92,7 @@ def _widgets() -> list[gr.components.Component]:
             min_width=280,
         ),
         gr.Radio(
-            [(f"{value:g}", value) for value in comparison.TEMPERATURES],
+            [(f"{value:g}", value) for value in measurement.TEMPERATURES],
             value=0.0,
             label="Temperature",
             elem_id="compare-temperature",
@@ -102,7 +102,7 @@ def _widgets() -> list[gr.components.Component]:
         ),
         gr.Slider(
             1,
-            comparison.MOST_PROMPTS,
+            measurement.MOST_PROMPTS,
             value=1,
             step=1,
             label="Prompts per flavour",
@@ -114,7 +114,7 @@ def _widgets() -> list[gr.components.Component]:
         ),
         gr.Slider(
             1,
-            comparison.MOST_REPEATS,
+            measurement.MOST_REPEATS,
             value=1,
             step=1,
             label="Repeats",

@@ -18,8 +18,8 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from specdiff_core.bench.grid import BASELINE, NAMED, BenchSetting
 from specdiff_core.bench.report import whole_turns
-from specdiff_core.bench.settings import BASELINE, NAMED, BenchSetting
 from specdiff_core.bench.store import (
     LEVEL,
     Interval,

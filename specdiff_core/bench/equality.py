@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
+from specdiff_core.bench.grid import BASELINE, BenchSetting
 from specdiff_core.bench.prompts import Prompt, ranks
-from specdiff_core.bench.settings import BASELINE, BenchSetting
 from specdiff_core.bench.store import Measured, RowLog
 from specdiff_core.bench.sweep import header
 from specdiff_core.maths.distributions import to_probs

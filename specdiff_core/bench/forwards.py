@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
+from specdiff_core.bench.grid import BASELINE, BenchSetting
 from specdiff_core.bench.prompts import Prompt
-from specdiff_core.bench.settings import BASELINE, BenchSetting
 from specdiff_core.bench.store import Forwards, Passes, SettingResult, Sweep
 from specdiff_core.bench.sweep import header
 from specdiff_core.decoding.clock import DeviceClock

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.bench.equality import TIE, changed, difference, generate
+from specdiff_core.bench.grid import BASELINE, BenchSetting
 from specdiff_core.bench.prompts import Prompt
 from specdiff_core.bench.report import Costs, interval
-from specdiff_core.bench.settings import BASELINE, BenchSetting
 from specdiff_core.bench.store import Measured, RowLog
 from specdiff_core.bench.sweep import WARM_UP, header, run
 from specdiff_core.decoding.clock import DeviceClock

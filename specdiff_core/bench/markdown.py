@@ -8,8 +8,8 @@ from itertools import accumulate
 from operator import mul
 from typing import Any
 
+from specdiff_core.bench.grid import BASELINE
 from specdiff_core.bench.report import STREAK
-from specdiff_core.bench.settings import BASELINE
 from specdiff_core.bench.store import Equality, Forwards, HfBaseline, Page, Result, SettingResult, Sweep
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import CROWDED

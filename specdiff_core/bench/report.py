@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from specdiff_core.bench.settings import BASELINE, BenchSetting
+from specdiff_core.bench.grid import BASELINE, BenchSetting
 from specdiff_core.bench.store import LEVEL, Interval, Ratio, Row, RowLog, SettingResult, Sweep, Traces, check_same
 from specdiff_core.provenance import Provenance, git_state
 from specdiff_core.schema.errors import ConfigError

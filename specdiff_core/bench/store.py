@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
 
-from specdiff_core.bench.settings import BASELINE, BenchSetting
+from specdiff_core.bench.grid import BASELINE, BenchSetting
 from specdiff_core.decoding.pieces import Pieces, with_pieces
 from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError, TraceError

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from specdiff_core.bench.grid import BASELINE, SWEPT, BenchSetting
 from specdiff_core.bench.prompts import Prompt, digest
-from specdiff_core.bench.settings import BASELINE, SWEPT, BenchSetting
 from specdiff_core.bench.store import Row, RowLog, Traces
 from specdiff_core.provenance import git_state
 from specdiff_core.schema.decoder import Decoder

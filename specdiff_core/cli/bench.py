@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from specdiff_core.bench.settings import SWEPT, BenchSetting, grid, listed
+from specdiff_core.bench.grid import SWEPT, BenchSetting, grid, listed
 from specdiff_core.cli import options
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.pairs import ASSETS, find_pair
@@ -167,7 +167,7 @@ def _prepare(
         try:
             engine.encode(prompt.prompt)
         except SpecDiffError as error:
-            raise ConfigError(f"{prompt.id}: {error}", field="prompts", hint=error.hint) from error
+            raise ConfigError(f"{prompt.id}: {error.message}", field="prompts", hint=error.hint) from error
     rows = None if args.json is None else rows_path(args.json)
     if rows is not None and rows.exists():
         options.say(f"{rows.name} holds earlier rows: only missing ones are measured. Delete it to measure all again.")

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from specdiff_core.cli import options
-from specdiff_core.cli.wording import describe, plain
+from specdiff_core.cli.output import describe, plain
 from specdiff_core.schema.settings import check_prompt
 from specdiff_core.schema.summary import run_summary
 from specdiff_core.schema.trace import write_trace

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Setting
+from specdiff_core.schema.wording import values_words
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -28,7 +29,7 @@ def flag(name: str) -> str:
 def explain(setting: Setting) -> str:
     """A setting's help text: what it is, its symbol, its range and its default."""
     symbol = f" ({setting.symbol})" if setting.symbol else ""
-    notes = [f"{setting.range} {setting.unit}".strip()] if setting.low is not None else []
+    notes = [] if setting.kind is bool else [f"{values_words(setting.name)} {setting.unit}".strip()]
     default = getattr(setting.default, "value", setting.default)
     notes.append(f"default {'the same as --temperature' if default is None else default}")
     return f"{setting.label}{symbol}. {setting.help} [{'; '.join(notes)}]".replace("%", "%%")
@@ -43,9 +44,6 @@ def add_settings(parser: argparse.ArgumentParser, *, leave: Collection[str] = ()
         options: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": explain(setting)}
         if setting.kind is bool:
             group.add_argument(flag(name), action="store_true", **options)
-        elif setting.choices:
-            names = ",".join(option.value for option in setting.choices)
-            group.add_argument(flag(name), metavar=f"{{{names}}}", **options)
         else:
             group.add_argument(flag(name), metavar=setting.symbol or name.upper(), **options)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.cli import options
-from specdiff_core.cli.wording import describe, plain, speed_line, table
+from specdiff_core.cli.output import describe, plain, speed_line, table
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, METHODS, PLAIN, race_lanes

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specdiff_core.cli import options
-from specdiff_core.cli.wording import LEGEND, describe, marked_text, plain, speed_line, table
+from specdiff_core.cli.output import LEGEND, describe, marked_text, plain, speed_line, table
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.summary import header_of, pair_summary, race_summary, run_summary
 from specdiff_core.schema.trace import read_trace

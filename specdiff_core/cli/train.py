@@ -86,8 +86,8 @@ def report(job: Job[Any]) -> None:
     """Draw a progress bar from a job's events until they end, and the curve again at every evaluation."""
     from tqdm.auto import tqdm
 
-    from specdiff_core.train.loop import EvalStep, TrainStep
     from specdiff_core.train.target_text import PartWritten
+    from specdiff_core.train.trainer import EvalStep, TrainStep
 
     done = last = 0
     tau: dict[str, str] = {}  # once it was measured

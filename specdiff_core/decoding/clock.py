@@ -86,18 +86,6 @@ class DeviceClock:
             self._away += self._tick() - began
 
 
-class FakeClock(DeviceClock):
-    """Every look at the clock is one millisecond later: golden traces have the same bytes everywhere."""
-
-    def __init__(self, grain: str = "step") -> None:
-        self._ticks = 0
-        super().__init__(torch.device("cpu"), grain, self._count)
-
-    def _count(self) -> float:
-        self._ticks += 1
-        return self._ticks / 1000
-
-
 def merge(spans: list[Span], name: str) -> Span:
     """One span from the first start to the summed length of several, at least one: the drafting of a round."""
     return Span(name=name, start=spans[0].start, seconds=sum(span.seconds for span in spans))

@@ -84,7 +84,6 @@ class Setting:
     low: float | None = None
     high: float | None = None
     step: float | None = None
-    advanced: bool = False  # not among the first settings that somebody changes
     name: str = ""
     kind: type = str
     optional: bool = False  # an empty value means None
@@ -180,7 +179,6 @@ class DecodeConfig:
         "Each round takes the T, at most the one set, that promises the most tokens per second by what earlier rounds "
         "showed, and ends the draft, after γ tokens at most, where another position would cost more than it brings. "
         "A tree from one pass gets the nodes that are worth their rows, B at most.",
-        advanced=True,
     )
     order: RevealOrder = setting(
         RevealOrder.LEFT_TO_RIGHT, "Reveal order", "Which masked positions each denoising step reveals."
@@ -195,7 +193,6 @@ class DecodeConfig:
         low=0,
         high=128,
         step=1,
-        advanced=True,
     )
     num_drafts: int = setting(
         1,
@@ -207,10 +204,9 @@ class DecodeConfig:
         low=1,
         high=16,
         step=1,
-        advanced=True,
     )
     selection: Selection = setting(
-        Selection.SELF, "Of several drafts", "What the target does with them. All three are lossless.", advanced=True
+        Selection.SELF, "Of several drafts", "What the target does with them. All three are lossless."
     )
     rule: Rule = setting(Rule.RATIO, "Verification rule", "How the target's pass accepts or rejects drafted tokens.")
     temperature: float = setting(
@@ -229,10 +225,9 @@ class DecodeConfig:
         low=0.0,
         high=2.0,
         step=0.1,
-        advanced=True,
     )
     top_k: int = setting(
-        0, "Top-k", "Keep the k most probable tokens; 0 keeps all.", symbol="k", low=0, high=4096, step=1, advanced=True
+        0, "Top-k", "Keep the k most probable tokens; 0 keeps all.", symbol="k", low=0, high=4096, step=1
     )
     top_p: float = setting(
         1.0,
@@ -241,7 +236,6 @@ class DecodeConfig:
         low=0.01,
         high=1.0,
         step=0.01,
-        advanced=True,
     )
     seed: int = setting(
         0,
@@ -250,13 +244,12 @@ class DecodeConfig:
         low=0,
         high=2**31 - 1,
         step=1,
-        advanced=True,
     )
     max_new_tokens: int = setting(
-        96, "New tokens", "Stop after this many tokens.", unit="tokens", low=1, high=480, step=1, advanced=True
+        96, "New tokens", "Stop after this many tokens.", unit="tokens", low=1, high=480, step=1
     )
     ignore_eos: bool = setting(
-        False, "Ignore end of text", "Go on after an end-of-text token (for benchmarks of equal length).", advanced=True
+        False, "Ignore end of text", "Go on after an end-of-text token (for benchmarks of equal length)."
     )
 
     def __post_init__(self) -> None:

@@ -1,11 +1,22 @@
-"""The settings of a run in a few words: the same on the page, in reports and on the terminal."""
+"""Settings in words: the same on the page, in its API, in reports and on the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.pairs import PAIRS, drafter_names
+from specdiff_core.schema.settings import SETTINGS
+
+
+def values_words(name: str) -> str:
+    """What a setting can be: ``1 to 32``, or its names; for the pair and the drafter those that exist now.
+
+    Raises:
+        KeyError: there is no such setting.
+    """
+    names = {"pair": list(PAIRS), "drafter": drafter_names()}
+    return ", ".join(names.get(name, [])) or SETTINGS[name].range
 
 
 def denoises(drafter: str) -> bool:
@@ -21,7 +32,7 @@ def settings_words(config: Mapping[str, Any]) -> str:
     Args:
         config: fields of :class:`~specdiff_core.schema.settings.DecodeConfig`; an older trace may lack some.
     """
-    if config["drafter"] == "none":
+    if config.get("drafter", "none") == "none" or "gamma" not in config:
         return ""
     most = "≤ " if config.get("auto") else ""
     words = [f"γ {most}{config['gamma']}"]
@@ -29,6 +40,6 @@ def settings_words(config: Mapping[str, Any]) -> str:
         words.append(f"B {most}{nodes}")
     elif (drafts := config.get("num_drafts") or 1) > 1:
         words.append(f"K {drafts} {config['selection'].replace('_', '-')}")
-    elif denoises(config["drafter"]) and (config["steps"] > 1 or not most):
-        words.append(f"T {most}{config['steps']}")
+    elif denoises(config["drafter"]) and ((steps := config.get("steps", 1)) > 1 or not most):
+        words.append(f"T {most}{steps}")
     return ", ".join(words)

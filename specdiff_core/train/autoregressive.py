@@ -12,7 +12,7 @@ from specdiff_core.train.jobs import DrafterJob, DrafterSettings, load_llama, op
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
-    from specdiff_core.train.loop import Task
+    from specdiff_core.train.trainer import Task
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
     from specdiff_core.models.dflash import DFlashDraftModel
-    from specdiff_core.train.loop import Task
+    from specdiff_core.train.trainer import Task
 
 
 @dataclass(frozen=True, kw_only=True)

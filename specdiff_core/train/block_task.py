@@ -11,9 +11,9 @@ from torch import Tensor
 from specdiff_core.maths.chains import RANKED
 from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.train import losses
-from specdiff_core.train.loop import compiled, frozen, with_means
 from specdiff_core.train.rows import AnchorRows, Rows, cut_blocks, draw_blocks
 from specdiff_core.train.target_text import TargetText
+from specdiff_core.train.trainer import compiled, frozen, with_means
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM

@@ -15,7 +15,7 @@ from specdiff_core.train.jobs import ModelJob, ModelSettings, RunJob, TextSettin
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
-    from specdiff_core.train.loop import Task
+    from specdiff_core.train.trainer import Task
 
 TEMPERATURES = (0.0, 0.0, 0.7, 1.0)
 """The texts that the target writes take these in turn: greedy twice as often as each of the others."""
@@ -51,8 +51,8 @@ class TargetJob(ModelJob[TargetSettings]):
 
     def card(self) -> Card:
         """Measured on the weights as they were exported, over the whole validation split."""
-        from specdiff_core.train.loop import with_means
         from specdiff_core.train.next_token_task import held_out_loss, samples
+        from specdiff_core.train.trainer import with_means
 
         held_out, config = self.data.held_out(), self.model.config
         return Card(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
     from specdiff_core.models.eagle import EagleHead
-    from specdiff_core.train.loop import Task
+    from specdiff_core.train.trainer import Task
 
 
 @dataclass(frozen=True, kw_only=True)

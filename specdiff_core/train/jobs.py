@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-    from specdiff_core.train.loop import Task
+    from specdiff_core.train.trainer import Task
 
 JOBS = {
     "tokenizer": "tokenizer:TokenizerJob",
@@ -258,7 +258,7 @@ class ModelJob(RunJob[M]):
         return sum(parameter.numel() for parameter in self.model.parameters()) / 1e6
 
     def events(self) -> Iterator[Any]:
-        from specdiff_core.train.loop import train
+        from specdiff_core.train.trainer import train
 
         yield from train(self.task(), self.settings, self.run_folder)
 
@@ -358,7 +358,7 @@ def load_llama(folder: Path, device: torch.device, part: str = "target") -> Llam
 
     from specdiff_core.models.causal import load_causal
     from specdiff_core.models.folders import shown
-    from specdiff_core.train.loop import frozen
+    from specdiff_core.train.trainer import frozen
 
     _expect(part, folder, "config.json")
     stored = load_causal(folder, torch.float32, role=part)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
     from specdiff_core.models.mdlm import Mdlm
-    from specdiff_core.train.loop import Task
+    from specdiff_core.train.trainer import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +85,8 @@ class MdlmJob(DrafterJob[MdlmSettings]):
         return self.streak_words if self.settings.streak else self.plain_words
 
     def events(self) -> Iterator[Any]:
-        from specdiff_core.train.loop import train
         from specdiff_core.train.mdlm_task import SubsTask
+        from specdiff_core.train.trainer import train
 
         settings, first = self.settings, self.subs_steps
         drafting = self.task()  # made first: a text that is too short is reported before the long first phase

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from specdiff_core.train.corpus import EncodedCorpus
-from specdiff_core.train.loop import compiled, frozen, with_means
 from specdiff_core.train.losses import probs_without
 from specdiff_core.train.rows import PackedRows
 from specdiff_core.train.simulated_tau import SimulatedTau
+from specdiff_core.train.trainer import compiled, frozen, with_means
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM

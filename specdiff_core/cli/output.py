@@ -7,6 +7,7 @@ from typing import Any
 
 from specdiff_core.schema.events import Committed, Event, PiecesSeen, spell
 from specdiff_core.schema.methods import BASELINE
+from specdiff_core.schema.wording import settings_words
 
 SOURCE_MARKS = {"draft": ("", ""), "bonus": ("{", "}"), "residual": ("[", "]"), "target": ("[", "]")}
 BUSY = "busy machine: threads had to wait for a processor, so a speed-up may be many times too large or too small"
@@ -39,10 +40,10 @@ def describe(summary: dict[str, Any]) -> list[str]:
     claim = "lossless" if summary["lossless"] else "NOT lossless"
     threads = f", {summary['threads']} threads" if summary["threads"] else ""
     waited = "" if summary["waiting"] is None else f"; threads waiting for a processor: {summary['waiting']:.2f}"
-    ran = summary["config"]  # what ran: a window wider than the drafter's own is cut to it
-    window = f", γ {ran.get('gamma')}, T {ran.get('steps')}" if summary["draft_nfe"] else ""
+    words = settings_words(summary["config"])  # of what ran: a window wider than the drafter's own is cut to it
+    ran = f", {words}" if words else ""
     return [
-        f"  drafter        {summary['drafter']}{window}, rule {summary['rule']} ({claim})",
+        f"  drafter        {summary['drafter']}{ran}, rule {summary['rule']} ({claim})",
         f"  new tokens     {summary['new_tokens']} in {summary['rounds']} rounds, ended by {summary['finished']}",
         f"  decode clock   {summary['seconds']:.3f} s: {parts}",
         f"  speed          {number(summary['tokens_per_second'], '.1f', 'tokens/s')}",

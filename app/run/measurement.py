@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from app.content.errors import card, new_run_id
+from app.content.error_cards import card, new_run_id
 from app.controls import check_settings
 from app.run.engines import Factory
 from app.run.session import BEAT, PACE, Stops, frame, refusal
@@ -28,8 +28,8 @@ from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
+    from specdiff_core.bench.grid import BenchSetting
     from specdiff_core.bench.prompts import Prompt
-    from specdiff_core.bench.settings import BenchSetting
     from specdiff_core.bench.store import Row, RowLog
     from specdiff_core.provenance import Provenance
 
@@ -81,7 +81,7 @@ def check_choice(values: Mapping[str, Any]) -> tuple[tuple[Method, ...], int, in
 
 def cell_of(method: Method, base: DecodeConfig) -> BenchSetting:
     """The setting of the bench that measures a method."""
-    from specdiff_core.bench.settings import BenchSetting
+    from specdiff_core.bench.grid import BenchSetting
 
     return BenchSetting.of_config(method.config(base))
 
@@ -100,17 +100,7 @@ class Watched:
         self.config: DecodeConfig | None = None
         self.events: list[Event] = []
 
-    def decode(
-        self,
-        prompt: str,
-        config: DecodeConfig,
-        *,
-        detail: bool = True,
-        grain: str = "step",
-        stop: Stop | None = None,
-        warm_up: float | None = None,
-        threads: int | None = None,
-    ) -> Iterator[Event]:
+    def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
         """Yield the events of one decode.
 
         Raises:
@@ -119,15 +109,7 @@ class Watched:
         if self._stop.is_set():
             raise Stopped
         self.config, self.events = config, []
-        for event in self._inner.decode(
-            prompt,
-            config,
-            detail=detail,
-            grain=grain,
-            stop=stop or self._stop,
-            warm_up=warm_up,
-            threads=threads,
-        ):
+        for event in self._inner.decode(prompt, config, stop=stop or self._stop, **options):
             self.events.append(event)
             yield event
         if self._stop.is_set():
@@ -175,8 +157,8 @@ class Measurement:
 
     def _run(self) -> None:
         try:
+            from specdiff_core.bench.grid import BASELINE
             from specdiff_core.bench.prompts import own_prompts
-            from specdiff_core.bench.settings import BASELINE
             from specdiff_core.bench.sweep import sweep
 
             prompts = own_prompts(self._per_flavour)
@@ -195,7 +177,7 @@ class Measurement:
             if log is not None and self.count and not self.gone.is_set():
                 self.phase = "folding"
                 self.result = self._fold(log, prompts)
-        except Exception as error:  # every failure becomes a card (content/errors.py), in the thread that shows it
+        except Exception as error:  # every failure becomes a card (content/error_cards.py), in the thread that shows it
             self.error = error
         finally:
             self.done.set()
@@ -222,7 +204,7 @@ class Measurement:
                     pass
             except Stopped:
                 raise
-            except Exception as error:  # told beside the result, logged by content/errors.py
+            except Exception as error:  # told beside the result, logged by content/error_cards.py
                 told, failed = card(error, self._run_name), error
                 reason = told["hint"] if told["code"] == "unexpected" else told["message"]
                 self.left_out.append(f"{label}: {reason}")
@@ -303,7 +285,7 @@ def stream(
     run, seq = new_run_id(), 0
     try:
         choice = check_choice(values)
-    except Exception as error:  # shown as a card, logged by content/errors.py
+    except Exception as error:  # shown as a card, logged by content/error_cards.py
         yield refusal(error, run)
         return
     work = Measurement(factory, choice, run=run)
