@@ -12,7 +12,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from statistics import median_low
+from typing import Any, NamedTuple
 
 from tqdm.auto import tqdm
 
@@ -20,6 +21,7 @@ from app.content.examples import EXAMPLES, PRESETS, Example
 from app.controls import shown
 from app.run.engines import load_engine
 from app.tabs import live, race
+from specdiff_core.schema import decoder
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, METHODS
@@ -27,9 +29,6 @@ from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import write_trace
-
-if TYPE_CHECKING:
-    from specdiff_core.engine import Engine
 
 Lanes = dict[str, Sequence[Event]]
 TRACES = ASSETS / "traces"
@@ -86,17 +85,15 @@ def record(folder: Path, measure: Callable[[Recording], Lanes]) -> None:
         (parent / INDEX).write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def middle_run(engine: Engine, recording: Recording, repeats: int) -> Lanes:
+def middle_run(engine: decoder.Decoder, recording: Recording, repeats: int) -> Lanes:
     """Of several runs of all lanes the one in the middle, by the time that they took together.
 
     Raises:
         SpecDiffError: threads had to wait for a processor, so its clock says nothing.
     """
-    from specdiff_core.cli.race import measure_lanes, middle
-
-    runs = measure_lanes(engine, recording.asked["prompt"], recording.plan(), repeats, detail=True)
+    runs = decoder.race(engine, recording.asked["prompt"], recording.plan(), repeats=repeats, detail=True)
     totals = [sum(fold(run).seconds for run in repeat) for repeat in zip(*runs.values(), strict=True)]
-    kept = {lane: own[middle(totals)] for lane, own in runs.items()}
+    kept = {lane: own[totals.index(median_low(totals))] for lane, own in runs.items()}
     if any(fold(run).crowded for run in kept.values()):
         raise SpecDiffError(
             f"{recording.title}: threads waited for a processor, so its clock says nothing.",

@@ -1,0 +1,97 @@
+"""SpecDiff Lab: speculative decoding with masked-diffusion drafters, as events.
+
+>>> import specdiff_core as lab
+>>> engine = lab.load()  # the pair that ships with the project; lab.PAIRS names the others
+>>> run = list(lab.decode("Once upon a time", engine=engine, gamma=8, steps=4, max_new_tokens=24))
+>>> rounds = [event for event in run if isinstance(event, lab.Verified)]
+>>> len(rounds) < 24, all(event.lossless for event in rounds), run[-1].reason
+(True, True, 'length')
+>>> result = lab.race("Once upon a time", ["dflash", "ddtree"], engine=engine, max_new_tokens=24)
+>>> [lane["same_text_as_vanilla"] for lane in result["lanes"].values()]
+[True, True, True]
+
+Names are looked up when they are first used, so that importing a part of this package costs that part only.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+    from specdiff_core.schema.events import Event
+
+_HOMES = {
+    "specdiff_core.engine": ("Engine",),
+    "specdiff_core.schema.settings": ("DecodeConfig", "SETTINGS"),
+    "specdiff_core.schema.methods": ("METHODS", "Method"),
+    "specdiff_core.schema.pairs": ("PAIRS", "DrafterSpec", "register_drafter"),
+    "specdiff_core.schema.metrics": ("Metrics", "fold"),
+    "specdiff_core.schema.trace": ("read_trace", "write_trace"),
+    "specdiff_core.schema.events": (
+        *("Event", "RunStarted", "PiecesSeen", "Prefilled", "RoundStarted", "Decided", "DenoiseStep", "DraftReady"),
+        *("TargetScored", "Verified", "Committed", "Finished", "Failed", "Candidate", "Test", "Span"),
+    ),
+    "specdiff_core.schema.errors": (
+        *("SpecDiffError", "ConfigError", "PairUnavailable", "WeightsError", "TokenizerMismatch"),
+        *("DraftContractError", "ContextOverflow", "OutOfMemory", "TraceError", "TraceSchemaError", "CorpusError"),
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = ["decode", "load", "race", *_HOME_OF]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def load(pair: str = "embedded", **options: Any) -> Engine:
+    """Load a pair; the arguments are those of :meth:`Engine.load <specdiff_core.engine.Engine.load>`.
+
+    Raises:
+        SpecDiffError: the pair, a file, the device or the memory is missing; the message says which.
+    """
+    from specdiff_core.engine import Engine
+
+    return Engine.load(pair, **options)
+
+
+def decode(prompt: str, *, engine: Engine, detail: bool = True, **settings: Any) -> Iterator[Event]:
+    """The events of one run, as they happen.
+
+    Args:
+        detail: emit every denoising step and the candidates behind each number, or only what metrics need.
+        settings: fields of :class:`~specdiff_core.schema.settings.DecodeConfig`: drafter, gamma, steps, rule, ….
+
+    Raises:
+        SpecDiffError: a setting is out of range, the prompt is too long, or memory ran out.
+    """
+    from specdiff_core.schema.settings import DecodeConfig
+
+    return engine.decode(prompt, DecodeConfig.parse({"pair": engine.pair.spec.name, **settings}), detail=detail)
+
+
+def race(
+    prompt: str, methods: Sequence[str] = ("dflash",), *, engine: Engine, repeats: int = 1, **settings: Any
+) -> Mapping[str, Any]:
+    """Vanilla and several methods on one prompt, one after the other: for each lane its measured speed-up and numbers.
+
+    Args:
+        methods: names of :data:`~specdiff_core.schema.methods.METHODS`; vanilla always runs.
+        repeats: runs of each lane, interleaved.
+        settings: fields of ``DecodeConfig`` that all lanes share: temperature, rule, seed, max_new_tokens, ….
+
+    Raises:
+        SpecDiffError: as :func:`decode`, and where the pair cannot follow a method.
+    """
+    from specdiff_core.schema import decoder
+    from specdiff_core.schema.methods import race_lanes
+    from specdiff_core.schema.settings import DecodeConfig
+    from specdiff_core.schema.summary import race_summary
+
+    base = DecodeConfig.parse({"pair": engine.pair.spec.name, **settings, "drafter": "none"})
+    return race_summary(decoder.race(engine, prompt, race_lanes(base, methods), repeats=repeats))

@@ -10,9 +10,8 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import msgspec
 import torch
@@ -22,16 +21,14 @@ from specdiff_core.decoding.controller import Auto, Fixed
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.drafters.base import Drafter
-from specdiff_core.models.device import cpu_threads, device_name
+from specdiff_core.loading import LoadedPair, load_pair
+from specdiff_core.models.device import choose_placement, cpu_threads, device_name
 from specdiff_core.models.target import Target
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, is_memory, no_memory
 from specdiff_core.schema.events import Event, Finished, RunStarted
+from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
-
-if TYPE_CHECKING:
-    from specdiff_core.loading import LoadedPair
-
 
 WARM_UP = 8
 """Tokens that a warm-up decodes: enough for every kind of pass to have happened."""
@@ -47,6 +44,29 @@ class Engine:
     def __init__(self, pair: LoadedPair) -> None:
         self.pair = pair
         self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress)
+
+    @classmethod
+    def load(
+        cls,
+        pair: str = "embedded",
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        drafters: Sequence[str] | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> Engine:
+        """An engine with the target of ``pair`` and some of its drafters, by default all.
+
+        Args:
+            device: auto, cpu or cuda.
+            dtype: auto, fp32 or bf16; auto is fp32 on a CPU.
+            progress: hears what is being loaded.
+
+        Raises:
+            SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
+        """
+        spec = find_pair(pair)
+        return cls(load_pair(spec, choose_placement(device, dtype), drafters=drafters, progress=progress))
 
     def encode(self, prompt: str) -> tuple[int, ...]:
         """Prompt ids, as the target was trained to see a document.

@@ -157,7 +157,7 @@ def test_ending_a_draft_by_the_law_of_the_next_token_keeps_the_joint_law(rule: R
 
 
 def test_ending_a_draft_by_a_drawn_value_is_caught() -> None:
-    """The forbidden cut (papers.md §7.6): the second token goes where it is the one that q likes less."""
+    """The forbidden cut (docs/theory.md, Lengths chosen as it goes): the second token goes where q likes it less."""
 
     def spoil(draft: Draft) -> Draft:
         assert draft.probs is not None

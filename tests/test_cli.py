@@ -16,7 +16,6 @@ import pytest
 from specdiff_core import cli
 from specdiff_core.cli import options
 from specdiff_core.cli.output import LEGEND, plain, table
-from specdiff_core.cli.race import middle
 from specdiff_core.schema.errors import ContextOverflow, SpecDiffError
 from specdiff_core.schema.events import Failed, Finished
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
@@ -238,10 +237,6 @@ def test_methods_that_cannot_race_are_told_before_the_work(
 ) -> None:
     status, _, err = run(capsys, "race", "--prompt", "Once", *words)
     assert status == 2 and told in err and "hint: " in err and not fake.calls
-
-
-def test_the_trace_of_a_race_is_its_middle_repeat() -> None:
-    assert [middle(values) for values in ([2.0], [3.0, 1.0], [9.0, 1.0, 2.0], [4.0, 3.0, 1.0, 2.0])] == [0, 1, 2, 3]
 
 
 def test_a_target_that_is_no_file_is_told_before_the_work(

@@ -194,7 +194,7 @@ def drained(run) -> Draft:
 
 
 def by_value(draft: Draft) -> Draft:
-    """The forbidden cut: a token goes because its own q is low (papers.md §7.6)."""
+    """The forbidden cut: a token goes because its own q is low (docs/theory.md, Lengths chosen as it goes)."""
     assert draft.probs is not None
     q = draft.probs.gather(-1, draft.ids[:, None])[:, 0].tolist()
     size = next((i for i, value in enumerate(q) if value < 0.5), len(q))

@@ -170,7 +170,7 @@ def race(target: Target, drafter, config: DecodeConfig) -> list[Event]:
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("name", ["autoregressive", "prompt_lookup"])
 def test_match_returns_vanillas_text(drafter: AutoregressiveDrafter, name: str, temperature: float) -> None:
-    """In fp32, through the loop, for any drafter (papers.md §7.3)."""
+    """In fp32, through the loop, for any drafter (docs/theory.md, Match)."""
     target = Target(small_model(3), context=64)
     config = DecodeConfig(rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, gamma=4, steps=4, seed=5)
     used = drafter if name == "autoregressive" else PromptLookupDrafter(name)

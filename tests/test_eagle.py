@@ -190,7 +190,7 @@ def test_the_joint_law_is_the_targets(rule: Rule, size: int, gamma: int, nodes: 
 
 @pytest.mark.parametrize(("nodes", "temperature"), [(0, 0.0), (0, 1.0), (7, 0.0), (7, 1.0)])
 def test_match_returns_vanillas_text(model, drafter, nodes: int, temperature: float) -> None:
-    """In fp32, through the loop (papers.md §7.3)."""
+    """In fp32, through the loop (docs/theory.md, Match)."""
     target = Target(model, context=64)
     config = DecodeConfig(
         rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, gamma=4, steps=4, seed=5, tree_nodes=nodes

@@ -1,6 +1,6 @@
 """Exactness by enumeration: the joint law of three tokens over chained rounds equals the target's, to 1e-12.
 
-Every rule that claims ``lossless`` must pass; every biased scheme of papers.md §7.8 must be caught by the same test.
+Every rule that claims ``lossless`` must pass; every biased scheme must be caught by the same test.
 The production ``denoise`` and ``verify`` run; only sampler and the networks are replaced.
 """
 
@@ -167,7 +167,10 @@ def test_naive_is_exact_left_to_right_but_claims_nothing() -> None:
 
 
 def test_the_hand_checkable_counterexample() -> None:
-    """papers.md §7.4: fair coins, x₂ revealed first, x₁ := x₂. Naive gives P(y₁ = y₂) = 0.75, ratio 0.5."""
+    """Fair coins, x₂ revealed first, x₁ := x₂: naive gives P(y₁ = y₂) = 0.75, ratio 0.5.
+
+    docs/theory.md, Several denoising steps.
+    """
     coin = torch.tensor([0.5, 0.5], dtype=torch.float64)
 
     def agree(naive: bool) -> float:
@@ -189,7 +192,7 @@ def test_the_hand_checkable_counterexample() -> None:
     assert agree(naive=False) == pytest.approx(0.5, abs=1e-12)
 
 
-# ---- Mutation tests: each biased scheme of papers.md §7.8 must fail the test above. ----
+# ---- Mutation tests: each biased scheme must fail the test above. ----
 
 
 def _walk(draft: Draft, scores: Tensor, sampler: Branches, accept: Callable, extra: Callable) -> tuple[int, ...]:
@@ -207,7 +210,7 @@ def _ratio(draft: Draft, scores: Tensor) -> Callable:
 
 
 def _multi_round(tables: Tables, prefix: tuple[int, ...], drafts: list[Draft], sampler: Branches) -> tuple[int, ...]:
-    """Recursive rejection over several drafts (papers.md §7.6): exact if they come in the order they were drawn."""
+    """Recursive rejection (docs/theory.md, Several drafts): exact if the drafts come in the order they were drawn."""
     text: tuple[int, ...] = ()
     for i in range(2):
         left = tables.p(prefix + text)

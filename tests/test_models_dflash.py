@@ -61,7 +61,7 @@ RELEASED: dict[str, Any] = {  # the fields of a released config.json, at a toy s
 
 
 def released_tensors(seed: int = 0) -> dict[str, Tensor]:
-    """Every tensor of a released checkpoint by its published name (papers.md §5.1)."""
+    """Every tensor of a released checkpoint by its published name (docs/theory.md, Block drafters)."""
     generator = torch.Generator().manual_seed(seed)
 
     def matrix(*shape: int) -> Tensor:

@@ -165,7 +165,7 @@ def test_a_tree_of_what_is_worth_its_row_keeps_the_joint_law(rule: Rule) -> None
 
 
 def longest_branch(tables: Tables, prefix: tuple[int, ...], draft: Draft, sampler: Branches) -> tuple[int, ...]:
-    """Biased: every branch is tested with draws of its own, and the longest that survives is kept (papers.md §7.5)."""
+    """Biased (docs/theory.md, Several drafts): each branch has draws of its own, and the longest survivor stays."""
     assert draft.parents is not None
     best: tuple[int, ...] = ()
     probs = scored(tables, prefix, draft)
@@ -223,7 +223,7 @@ def soft_test(tables: Tables, prefix: tuple[int, ...], draft: Draft, branch: tup
 
 
 def selected_by_target_then_soft(tables: Tables, prefix: tuple[int, ...], draft: Draft, sampler: Branches):
-    """Biased: the selected draft no longer follows q (papers.md §7.5)."""
+    """Biased: the selected draft no longer follows q (docs/theory.md, Several drafts)."""
     runs = expected_runs(draft, scored(tables, prefix, draft))
     return soft_test(tables, prefix, draft, draft.branches[runs.index(max(runs))], sampler)
 

@@ -113,10 +113,8 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
         raise PairUnavailable(reason, hint="Choose another pair; the embedded one needs no network.")
     progress("Starting the numerical library")
     from specdiff_core.engine import Engine
-    from specdiff_core.loading import load_pair
-    from specdiff_core.models.device import choose_placement
 
-    return Engine(load_pair(find_pair(pair), choose_placement(), progress=progress))
+    return Engine.load(pair, progress=progress)
 
 
 def unavailable() -> dict[str, str]:

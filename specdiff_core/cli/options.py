@@ -100,12 +100,11 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
         spec.drafter(name)  # a misspelt name is told before anything is loaded
     say("loading …")
     from specdiff_core.engine import Engine
-    from specdiff_core.loading import load_pair
-    from specdiff_core.models.device import choose_placement, set_threads
+    from specdiff_core.models.device import set_threads
 
     set_threads(args.threads)
-    placement = choose_placement(args.device, args.dtype)
-    engine = Engine(load_pair(spec, placement, drafters=tuple(dict.fromkeys((*drafters, "none"))), progress=say))
+    wanted = tuple(dict.fromkeys((*drafters, "none")))
+    engine = Engine.load(pair, device=args.device, dtype=args.dtype, drafters=wanted, progress=say)
     for name in drafters:
         engine.drafter(name)  # missing weights are told now, not in the middle of a run
     return engine

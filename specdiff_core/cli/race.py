@@ -5,21 +5,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from statistics import median_low
+from typing import Any
 
 from specdiff_core.cli import options
 from specdiff_core.cli.output import describe, plain, speed_line, table
+from specdiff_core.schema.decoder import race as race_of
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, METHODS, PLAIN, race_lanes
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
 from specdiff_core.schema.summary import pair_summary, race_summary
 from specdiff_core.schema.trace import write_trace
-
-if TYPE_CHECKING:
-    from specdiff_core.engine import Engine
 
 
 def add_command(commands: Any) -> None:
@@ -46,7 +43,8 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.trace, "trace")
     engine = options.open_engine(args, config.pair, [settings.drafter for settings in lanes.values()])
-    runs = measure_lanes(engine, args.prompt, lanes, args.repeats, detail=args.trace is not None)
+    detail = args.trace is not None
+    runs = race_of(engine, args.prompt, lanes, repeats=args.repeats, detail=detail, progress=options.say)
     race = race_summary(runs)
     if args.methods is None:
         summary = pair_summary(race)
@@ -60,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
         print("\n".join(table(race)))
         order, what = [fold(run).seconds for run in runs[BASELINE]], "vanilla's times"
     if args.trace is not None:
-        kept = middle(order) if len(order) == args.repeats else -1
+        kept = order.index(median_low(order)) if len(order) == args.repeats else -1
         write_trace(args.trace, {lane: runs[lane][kept] for lane in lanes}, title=args.prompt[:80])
         if kept >= 0 and args.repeats > 1:
             print(f"{args.trace.name} holds repeat {kept + 1}, the one in the middle of {what}")
@@ -83,23 +81,3 @@ def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConf
     if len(lanes) < 2:
         raise ConfigError("A race needs a method beside vanilla.", field="methods", hint="Try --methods dflash.")
     return config, lanes
-
-
-def measure_lanes(
-    engine: Engine, prompt: str, lanes: Mapping[str, DecodeConfig], repeats: int, *, detail: bool
-) -> dict[str, list[list[Event]]]:
-    """Each lane's runs, interleaved: in their order, then in the opposite one."""
-    for settings in lanes.values():  # first passes allocate and compile; they are not measured
-        warm = dataclasses.replace(settings, max_new_tokens=min(16, settings.max_new_tokens))
-        list(engine.decode(prompt, warm, detail=False))
-    runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
-    for repeat in range(repeats):
-        for lane in list(lanes)[:: 1 if repeat % 2 == 0 else -1]:
-            options.say(f"measuring {lane}, {repeat + 1} of {repeats}")
-            runs[lane].append(list(engine.decode(prompt, lanes[lane], detail=detail)))
-    return runs
-
-
-def middle(values: Sequence[float]) -> int:
-    """Where the median stands (of two, the lower one)."""
-    return sorted(range(len(values)), key=values.__getitem__)[(len(values) - 1) // 2]

@@ -41,11 +41,12 @@ def verify(
         target_probs: ``[g+1, V]`` float64, p after the anchor and after each drafted token.
         rule: ``ratio`` accepts with min(1, p/q) where that is exact and like ``delta`` elsewhere; ``delta`` accepts
             with p(x); ``match`` lets the target's own draw decide; ``naive`` accepts with min(1, p/q) everywhere, which
-            is biased where a position was revealed before one to its left, or chosen by its drawn value. A tree is
-            walked by the target's own draws under every rule.
+            is biased where a position was revealed before one to its left, or chosen by its drawn value. A tree of
+            alternatives is walked by the target's own draws under every rule.
         sampler: the verification stream of this round.
         positions: ``[g+1]`` absolute positions, for noise keyed by position.
-        selection: what becomes of several drafts.
+        selection: what becomes of several drafts: the best by S is tested as a point mass, all are walked as a tree
+            of alternatives, or p/q tests one after the other.
 
     Returns:
         the verdict, and the distribution ``[V]`` that its extra token was drawn from.
@@ -207,7 +208,7 @@ def _walk(
         path=tuple(path),
         extra=wanted,
         source="target" if options else "bonus",
-        fallback="" if rule is Rule.MATCH else WALKED,
+        fallback=WALKED if rule in (Rule.RATIO, Rule.NAIVE) else "",
     )
     return verdict, dist
 

@@ -46,11 +46,11 @@ def most_confident(values_probs: Tensor, masked: Sequence[int], count: int) -> l
 
 
 def exact_positions(order: RevealOrder, reveal_steps: Sequence[int]) -> tuple[bool, ...]:
-    """The running-maximum rule: position i may be tested with min(1, p/q) if and only if no earlier position was
-    revealed after it (proof: docs/theory.md, Several denoising steps).
+    """The running-maximum rule: position i may be tested with min(1, p/q) where no earlier position was revealed after
+    it; where one was, there are drafters for which p/q is biased (docs/theory.md, Several denoising steps).
 
-    At such a position everything that q_i and the decisions to its left depend on was fixed before x_i was drawn, so
-    x_i ~ q_i still holds when it is tested. All other positions count as point masses. Under value confidence the
+    At a position that may, everything that q_i and the decisions to its left depend on was fixed before x_i was drawn,
+    so x_i ~ q_i still holds when it is tested. All other positions count as point masses. Under value confidence the
     revealed tokens were selected for being likely, so only a window that one step revealed as a whole escapes.
     """
     if order is RevealOrder.VALUE_CONFIDENCE:

@@ -159,7 +159,7 @@ class TargetSession:
         self._length += len(ids)
         if not self._layers:
             return Scores(out.logits[0], None)
-        # hidden_states[0] is the embedding, so the output of layer i is at i + 1 (docs/theory.md, The block drafter).
+        # hidden_states[0] is the embedding, so the output of layer i is at i + 1 (docs/theory.md, Block drafters).
         return Scores(out.logits[0], torch.cat([out.hidden_states[i + 1][0] for i in self._layers], -1))
 
     def _places(self, parents: Sequence[int], new: int) -> Tensor:

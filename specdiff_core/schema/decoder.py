@@ -1,8 +1,9 @@
-"""What decodes, as the tools see it: prompt in, events out. A protocol, so that tests can script it without a model."""
+"""What decodes, as the tools see it: prompt in, events out; and races of it. A protocol, so that tests script it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from specdiff_core.schema.events import Event
@@ -40,3 +41,29 @@ class Decoder(Protocol):
                 have passed; None: not at all.
             threads: CPU threads of this decode; None leaves them as they are.
         """
+
+
+WARM_UP = 16
+"""Tokens that each lane decodes before a race, off the record: first passes allocate and compile."""
+
+
+def race(
+    decoder: Decoder,
+    prompt: str,
+    lanes: Mapping[str, DecodeConfig],
+    *,
+    repeats: int = 1,
+    detail: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, list[list[Event]]]:
+    """Each lane's runs, interleaved: in their order, then in the opposite one, so that drift falls on all alike."""
+    for settings in lanes.values():
+        short = dataclasses.replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
+        list(decoder.decode(prompt, short, detail=False))
+    runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
+    for repeat in range(repeats):
+        for lane in list(lanes)[:: 1 if repeat % 2 == 0 else -1]:
+            if progress is not None:
+                progress(f"measuring {lane}, {repeat + 1} of {repeats}")
+            runs[lane].append(list(decoder.decode(prompt, lanes[lane], detail=detail)))
+    return runs

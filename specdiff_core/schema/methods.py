@@ -104,11 +104,11 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         exact="It is the target's distribution itself, which all others must keep.",
         formulas=(
             Formula(
-                r"y_t \sim p(\cdot \mid c, y_{<t}), \qquad E = 1",
-                "y t is drawn from p given the prompt c and every y before it; E is 1.",
+                r"y_t \sim p(\cdot \mid s, y_{<t}), \qquad E = 1",
+                "y t is drawn from p given the prompt s and every y before it; E is 1.",
             ),
         ),
-        letters="p: the target’s distribution after temperature, top-k and top-p. c: the prompt. E: tokens per round.",
+        letters="p: the target’s distribution after temperature, top-k and top-p. s: the prompt. E: tokens per round.",
         papers=(Paper("Plain sampling, no paper"),),
         colour="target",
         mark="line-ns",
@@ -150,11 +150,11 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         "without x. Both together give p.",
         formulas=(
             Formula(
-                r"x_j = c_{i+j}, \qquad c_{i-n+1 \dots i} = c_{t-n+1 \dots t}",
-                "x j is c at i plus j, where the n tokens of c that end at i are those that end at t.",
+                r"x_j = s_{i+j}, \qquad s_{i-n+1 \dots i} = s_{t-n+1 \dots t}",
+                "x j is s at i plus j, where the n tokens of s that end at i are those that end at t.",
             ),
         ),
-        letters="c: all text so far, t tokens. i: where its last n tokens (3, else 2, else 1) stood before, the latest "
+        letters="s: all text so far, t tokens. i: where its last n tokens (3, else 2, else 1) stood before, the latest "
         "place.",
         papers=(Paper("Saxena 2023, prompt lookup decoding"),),
         colour="lane-2",
@@ -233,8 +233,8 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
                 "Alpha j is the sum over x of the smaller of p j of x and q j of x.",
             ),
         ),
-        letters="q: the denoiser’s distribution when it reveals a position. α: probability that position j is kept if "
-        "all before it were. E: tokens per round.",
+        letters="q: the denoiser’s distribution when it reveals a position. α: probability that the ratio test keeps "
+        "position j if all before it were kept. E: tokens per round.",
         papers=(Paper("Christopher et al.", "2408.05636"), Paper("the denoiser: Sahoo et al.", "2406.07524")),
         colour="lane-5",
         mark="triangle-down",

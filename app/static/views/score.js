@@ -22,7 +22,7 @@ const NUMBERS = [
 ];
 
 const PREDICTED = 'v: seconds of one verifying pass of the target over those of one vanilla pass. c: seconds of one drafter pass over those '
-  + 'of one vanilla pass. Both are means of this race. What a round costs besides is left out, so it is a bound, not a result.';
+  + 'of one vanilla pass. Both are means of this race. What else a round costs is left out, so it is usually more than was measured.';
 
 const BUSY = 'A pass ends when its last thread does, so threads that wait for a processor slow every pass, and the lane with more '
   + 'passes loses more: beside one busy program the speed-up can be several times off.';
