@@ -49,7 +49,7 @@ WIDTH = 8  # of hidden states
 PROMPTS = {3: "2022", 4: "2322"}  # by the number of ids: one digit for each token; an ending occurred before
 LENGTH = 3
 TOLERANCE = 1e-9
-EXACT = [Rule.RATIO, Rule.DELTA, Rule.MATCH]
+EXACT = [rule for rule in Rule if rule.lossless]
 
 Text = tuple[int, ...]
 Law = dict[Text, float]

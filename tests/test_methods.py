@@ -1,5 +1,8 @@
 """Methods are settings of the one loop, and every one of them names something that exists."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from specdiff_core.schema.errors import ConfigError
@@ -30,3 +33,26 @@ def test_an_unknown_method_is_refused_with_the_names_that_exist() -> None:
     with pytest.raises(ConfigError, match="no method called 'medusa'") as caught:
         find_method("medusa")
     assert "dflash" in caught.value.hint
+
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_readme_shows_every_method_and_only_measured_results() -> None:
+    """Its methods are rows made from the records; its figures are cells of BENCHMARKS.md."""
+    readme, benchmarks = ((ROOT / name).read_text("utf-8") for name in ("README.md", "BENCHMARKS.md"))
+    for method in METHODS:
+        papers = "; ".join(f"{paper.title} ({paper.arxiv})" if paper.arxiv else paper.title for paper in method.papers)
+        row = f"| `{method.name}`: {method.label} | {method.does} | {papers} |"
+        assert row in readme, f"the README's table of methods needs the row\n{row}"
+    machines = [
+        next(part for part in machine.split("\n### ") if re.match(r"Temperature 0, rule ratio.*block_markov", part))
+        for machine in benchmarks.split("\n## ")[1:]
+    ]
+    results = re.findall(r"^\| (.+) \| ([\d.]+) \| ([\d.]+×) \| ([\d.]+×) \|$", readme, re.MULTILINE)
+    assert len(results) > 5
+    for setting, tau, *speedups in results:
+        for machine, speedup in zip(machines, speedups, strict=True):
+            cells = re.findall(rf"^\| {re.escape(setting)} *\|(.*)$", machine, re.MULTILINE)
+            figures = [cell.strip() for cell in cells[0].split("|")]  # of the section's first table
+            assert (figures[0], figures[6]) == (speedup, tau), setting
