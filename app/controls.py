@@ -15,7 +15,7 @@ from app import scripts
 from app.content.examples import EXAMPLES, PRESETS, Preset
 from app.gradio_patches import unjudged
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.pairs import PAIRS, find_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.settings import check_prompt as check_text
 
@@ -235,11 +235,5 @@ def check_settings(values: Mapping[str, Any]) -> DecodeConfig:
         ConfigError: a value is out of range, or a name is unknown.
     """
     config = DecodeConfig.parse(dict(values))
-    if config.pair not in PAIRS:
-        raise ConfigError(
-            f"There is no model pair called {config.pair[:40]!r}.",
-            field="pair",
-            hint=f"Choose one of: {', '.join(PAIRS)}.",
-        )
-    PAIRS[config.pair].drafter(config.drafter)
+    find_pair(config.pair).drafter(config.drafter)
     return config

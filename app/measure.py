@@ -29,15 +29,11 @@ from app import controls
 from app.run.process import Remote
 from app.run.worker import two_lanes, warm_up_of
 from specdiff_core.provenance import provenance
-from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
 from specdiff_core.schema.events import RunStarted
-from specdiff_core.schema.metrics import Metrics
-from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import final
 
 LANES = ("vanilla", "drafted")
-SIDES = ("alone", "attached")
 SETTLE = 500  # milliseconds: a page that was left is still being taken down
 PATIENCE = 120_000  # milliseconds
 LIVE = "window.specdiff.players.live"
@@ -121,14 +117,33 @@ def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
     return heard, page.evaluate(RESULT)
 
 
-def undisturbed(engine: Decoder, prompt: str, config: DecodeConfig) -> dict[str, Any]:
-    """Both lanes without narration, without a page; each after the same warm-up as on the page."""
-    found = {}
-    for lane, settings in two_lanes(config).items():
-        last = final(engine.decode(prompt, settings, detail=False, warm_up=warm_up_of(lane)))
-        assert last is not None, "a decode ends with Finished or raises"
-        found[lane] = {"seconds": last.seconds, "ids": list(last.ids), "waited": last.waited_seconds}
-    return found
+class Alone:
+    """The decode of the page's last run, in a process like the server's, with nobody watching.
+
+    Attributes:
+        load_seconds: for the process to start, import and load everything.
+        header: what it runs on.
+    """
+
+    def __init__(self, page: Any) -> None:
+        asked = page.evaluate(HEADER)
+        self.prompt, self.config = asked["prompt"], controls.check_settings(asked["config"])
+        remote = Remote()
+        began = time.monotonic()
+        self.engine = remote.load(self.config.pair, lambda message: None)
+        self.load_seconds = time.monotonic() - began
+        self.close = remote.close
+        self.header = next(e for e in list(self.engine.decode(self.prompt, self.config)) if isinstance(e, RunStarted))
+        self.decode()
+
+    def decode(self) -> dict[str, Any]:
+        """Both lanes without narration, without a page; each after the same warm-up as on the page."""
+        found = {}
+        for lane, settings in two_lanes(self.config).items():
+            last = final(self.engine.decode(self.prompt, settings, detail=False, warm_up=warm_up_of(lane)))
+            assert last is not None, "a decode ends with Finished or raises"
+            found[lane] = {"seconds": last.seconds, "ids": list(last.ids), "waited": last.waited_seconds}
+        return found
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -148,66 +163,30 @@ def certainty(values: np.ndarray, resamples: int = 2000) -> list[float]:
 
 def waiting(runs: Sequence[dict[str, Any]]) -> float | None:
     """Threads that waited for a processor, on average: the median run; None where the system does not count them."""
-    known = [Metrics(seconds=run["seconds"], waited_seconds=run["waited"]).waiting for run in runs]
-    return None if None in known else median(wait for wait in known if wait is not None)
-
-
-@contextmanager
-def started(page: Any) -> Iterator[tuple[float, float]]:
-    """A server of its own for one cold start: seconds until the page plays, and from Run, pressed at once while the
-    models still load, to the first event."""
-    with server() as (url, began):
-        open_page(page, url)
-        usable = time.monotonic() - began
-        first, _ = run_on_page(page)
-        yield usable, first
-
-
-class Alone:
-    """The decode of the page's last run, in a process like the server's, with nobody watching.
-
-    Attributes:
-        load_seconds: for the process to start, import and load everything.
-        header: what it runs on.
-    """
-
-    def __init__(self, page: Any) -> None:
-        asked = page.evaluate(HEADER)
-        self.prompt, self.config = asked["prompt"], controls.check_settings(asked["config"])
-        self._remote = Remote()
-        began = time.monotonic()
-        self.engine = self._remote.load(self.config.pair, lambda message: None)
-        self.load_seconds = time.monotonic() - began
-        events = list(self.engine.decode(self.prompt, self.config))
-        self.header = next(event for event in events if isinstance(event, RunStarted))
-        self.decode()
-
-    def close(self) -> None:
-        """End its process."""
-        self._remote.close()
-
-    def decode(self) -> dict[str, Any]:
-        """Both lanes."""
-        return undisturbed(self.engine, self.prompt, self.config)
+    known = [run["waited"] / run["seconds"] for run in runs if run["waited"] is not None]
+    return median(known) if len(known) == len(runs) else None
 
 
 def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
-    """All figures of the page, as one result for ``bench --report``.
+    """All figures of the page, as one result for ``bench report``.
 
     Each of ``starts`` servers serves ``repeats`` turns of both clocks, so that no single process decides the figure.
     """
-    alones: list[Alone] = []
-    waits: list[tuple[float, float]] = []
+    usable: list[float] = []  # seconds until the page plays
+    first: list[float] = []  # from Run, pressed at once while the models still load, to the first event
+    loads: list[float] = []
     later: list[float] = []
-    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}  # start by start, turn by turn
+    runs: dict[str, list[dict[str, Any]]] = {"alone": [], "attached": []}  # start by start, turn by turn
     with browser_page() as page:
         for _ in range(starts):
-            with started(page) as wait:
-                waits.append(wait)
-                alones.append(alone := Alone(page))
-                url = page.url
+            with server() as (url, began):
+                open_page(page, url)
+                usable.append(time.monotonic() - began)
+                first.append(run_on_page(page)[0])
+                alone = Alone(page)
+                loads.append(alone.load_seconds)
                 for turn in range(repeats):
-                    for side in sorted(SIDES, reverse=turn % 2 == 0):  # neither is always first
+                    for side in sorted(runs, reverse=turn % 2 == 0):  # neither is always first
                         if side == "alone":
                             page.goto("about:blank")  # a page that rests still takes some of the processor
                             page.wait_for_timeout(SETTLE)
@@ -220,8 +199,6 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
                             later.append(heard)
                             runs[side].append(run)
                 alone.close()
-    usable, first = zip(*waits, strict=True)
-    header = alones[0].header
     costs: dict[str, list[float]] = {lane: [] for lane in LANES}
     for told, attached in zip(runs["alone"], runs["attached"], strict=True):
         for lane in LANES:
@@ -231,20 +208,20 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
         "kind": "page",
         "schema": 4,
         "provenance": provenance(argv, module="app.measure"),
-        "device": header.device,
-        "dtype": header.dtype,
-        "threads": header.threads,
-        "target": header.models.get("target", ""),
-        "settings": alones[0].config.to_dict(),
+        "device": alone.header.device,
+        "dtype": alone.header.dtype,
+        "threads": alone.header.threads,
+        "target": alone.header.models.get("target", ""),
+        "settings": alone.config.to_dict(),
         "starts": starts,
         "usable_seconds": spread(usable),
-        "load_seconds": median(one.load_seconds for one in alones),
+        "load_seconds": median(loads),
         "first_event_seconds": {"first": spread(first), "later": spread(later)},
         "attached": {
             lane: {**spread(values), "interval": certainty(np.reshape(values, (starts, repeats)))}
             for lane, values in costs.items()
         },
-        "waiting": {lane: {side: waiting([run[lane] for run in runs[side]]) for side in SIDES} for lane in LANES},
+        "waiting": {lane: {side: waiting([run[lane] for run in runs[side]]) for side in runs} for lane in LANES},
         "turns": len(runs["alone"]),
     }
 
@@ -254,7 +231,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m app.measure", description="Measure the page in a real browser.")
     parser.add_argument("--repeats", type=int, default=6, metavar="N", help="turns of both at each start [default 6]")
     parser.add_argument("--starts", type=int, default=8, metavar="N", help="cold starts of the server [default 8]")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write the result there, for bench --report")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the result there, for bench report")
     args = parser.parse_args(argv)
     if min(args.repeats, args.starts) < 1:
         parser.error("--repeats and --starts must be at least 1")

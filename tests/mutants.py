@@ -15,7 +15,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -814,6 +816,7 @@ def stale(mutants: Iterable[Mutant] = MUTANTS) -> list[str]:
 
 def copied(folder: Path) -> Path:
     """A copy of the repository in which files can be changed: code copied, everything else linked."""
+    folder.mkdir()
     for path in ROOT.iterdir():
         if path.name in COPIED:
             shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
@@ -842,17 +845,26 @@ def failing(folder: Path, tests: Sequence[str], limit: float = LIMIT) -> str | N
     return " ".join(found[0]).split(" - ")[0]
 
 
-def judged(folder: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str | None, float]]:
-    """Each mutant, the test that noticed it, and the seconds that took."""
-    for mutant in mutants:
+def judged(folders: Sequence[Path], mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str | None, float]]:
+    """Each mutant, the test that noticed it, and the seconds that took: as many at once as there are folders."""
+    free: SimpleQueue[Path] = SimpleQueue()
+    for folder in folders:
+        free.put(folder)
+
+    def judge(mutant: Mutant) -> tuple[Mutant, str | None, float]:
+        folder = free.get()
         file = folder / mutant.file
         whole = file.read_text("utf-8")
         file.write_text(whole.replace(mutant.old, mutant.new), "utf-8")
         began = time.monotonic()
         try:
-            yield mutant, failing(folder, mutant.tests), time.monotonic() - began
+            return mutant, failing(folder, mutant.tests), time.monotonic() - began
         finally:
             file.write_text(whole, "utf-8")
+            free.put(folder)
+
+    with ThreadPoolExecutor(len(folders)) as pool:
+        yield from pool.map(judge, mutants)
 
 
 def changed_since(base: str) -> set[str]:
@@ -887,12 +899,12 @@ def main() -> int:
         return 0
     survivors = []
     with tempfile.TemporaryDirectory() as name:
-        folder = copied(Path(name))
+        folders = [copied(Path(name) / str(job)) for job in range(os.cpu_count() or 1)]
         every = sorted({test for mutant in chosen for test in mutant.tests})
-        if (broken := failing(folder, every, 5 * LIMIT)) is not None:
+        if (broken := failing(folders[0], every, 5 * LIMIT)) is not None:
             say(f"without any bug, {broken} fails\n")
             return 1
-        for mutant, test, seconds in judged(folder, chosen):
+        for mutant, test, seconds in judged(folders, chosen):
             say(f"{mutant.name:<52} {seconds:5.1f} s  {test or 'SURVIVED'}\n")
             sys.stdout.flush()
             survivors += [mutant.name] if test is None else []

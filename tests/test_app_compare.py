@@ -20,6 +20,7 @@ from app.run import measurement
 from app.run.session import Stops
 from app.tabs import compare
 from specdiff_core.bench.comparison import build_showcase, open_stored, write_showcase
+from specdiff_core.bench.grid import BenchSetting
 from specdiff_core.schema.errors import ConfigError, OutOfMemory
 from specdiff_core.schema.events import Event, Finished
 from specdiff_core.schema.metrics import fold
@@ -109,7 +110,7 @@ def test_a_method_that_cannot_be_used_is_left_out_with_its_reason() -> None:
 def test_methods_are_told_apart_by_all_their_settings() -> None:
     base = DecodeConfig()
     changes = ({}, {"auto": True}, {"gamma": 4}, {"tree_nodes": 9}, {"num_drafts": 2})
-    assert len({measurement.use_of(dataclasses.replace(base, **change)) for change in changes}) == len(changes)
+    assert len({BenchSetting.of_config(dataclasses.replace(base, **change)) for change in changes}) == len(changes)
 
 
 def test_nobody_is_told_what_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:

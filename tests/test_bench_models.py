@@ -21,7 +21,7 @@ from specdiff_core.bench import hf_baseline as hf
 from specdiff_core.bench.equality import changed, check_equality, difference, generate, top_two
 from specdiff_core.bench.forwards import efficiency, time_passes
 from specdiff_core.bench.grid import BASELINE, BenchSetting, listed
-from specdiff_core.bench.hf_baseline import CALLS, Call, Lane, Turn, hf_baseline, lanes_of, one_turn, prepared
+from specdiff_core.bench.hf_baseline import CALLS, Lane, Turn, hf_baseline, lanes_of, one_turn, prepared
 from specdiff_core.bench.markdown import section
 from specdiff_core.bench.prompts import Prompt, write_prompts
 from specdiff_core.bench.store import HfBaseline, RowLog
@@ -162,7 +162,7 @@ def say(engine: Engine, lane: Lane, tokens: int = 20) -> tuple[int, ...]:
         return generate(engine, "some words", DecodeConfig(max_new_tokens=tokens, ignore_eos=True), **options)
 
 
-PLAIN = Lane(BASELINE, Call("plain"))
+PLAIN = Lane(BASELINE, CALLS["vanilla"][0])
 
 
 def test_transformers_dflash_generator_takes_our_block_drafter(engine: Engine) -> None:

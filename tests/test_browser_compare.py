@@ -63,7 +63,9 @@ def test_the_recorded_leaderboard_and_its_races(browser: Any, address: str, fold
 def test_charts_follow_the_legend_and_bars_open_races(browser: Any, address: str) -> None:
     with visit(browser, address, before=HEARING, size="1440x2200") as page:
         open_tab(page, "compare")
-        page.wait_for_function("document.querySelectorAll('.sd-cmp .main-svg').length >= 3")
+        page.wait_for_function(
+            "[...document.querySelectorAll('.sd-cmp .sd-plot')].every((place) => place.querySelector('.main-svg'))"
+        )
         count = "document.querySelector('[data-figure=bars]').data.length"
         before = page.evaluate(count)
         page.locator(".sd-cmp-legend button[aria-pressed=true]").first.click()

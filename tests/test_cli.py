@@ -15,9 +15,9 @@ import pytest
 
 from specdiff_core import cli
 from specdiff_core.cli import options
-from specdiff_core.cli.output import LEGEND, plain, table
+from specdiff_core.cli.output import LEGEND, marked_text, plain, table
 from specdiff_core.schema.errors import ContextOverflow, SpecDiffError
-from specdiff_core.schema.events import Failed, Finished
+from specdiff_core.schema.events import Committed, Failed, Finished, PiecesSeen
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
 from specdiff_core.schema.summary import race_summary
 from specdiff_core.schema.trace import read_trace, write_trace
@@ -100,6 +100,7 @@ def test_help_tells_the_metadata_of_every_setting(capsys: pytest.CaptureFixture[
         for item in SETTINGS.values():
             assert options.flag(item.name) in told
             assert re.sub(r"\s+", " ", options.explain(item)).replace("%%", "%") in told
+        assert all(option.value in told for item in SETTINGS.values() for option in item.choices)
 
 
 @pytest.mark.parametrize(
@@ -291,6 +292,16 @@ def test_replay_of_something_else_is_an_error(capsys: pytest.CaptureFixture[str]
     assert "not a trace" in err
 
 
+def test_a_character_of_several_tokens_is_marked_where_it_is_whole() -> None:
+    """The bytes of an é may be two tokens: half of it is never printed."""
+    events = [
+        PiecesSeen(pieces={1: "caf", 2: "\\xc3", 3: "\\xa9", 4: "!"}),
+        Committed(round=0, ids=(1, 2), sources=("draft", "residual"), total=2, at=0.1),
+        Committed(round=1, ids=(3, 4), sources=("target", "draft"), total=4, at=0.2),
+    ]
+    assert marked_text(events) == "caf[é]!"
+
+
 def test_text_cannot_steer_the_terminal() -> None:
     assert plain("a\x1b[2Jb\r\nc\té") == "a\\x1b[2Jb\\r\nc\té"
 
@@ -359,4 +370,4 @@ def test_training_without_text_says_what_to_do(capsys: pytest.CaptureFixture[str
     assert run(capsys, "train", "target", "--steps", "0", *words)[0] == 2
     for fraction in ("1.5", "-0.1", "nan"):
         status, _, err = run(capsys, "train", "block", "--whole", fraction, *words)
-        assert status == 2 and "--whole is a fraction" in err
+        assert status == 2 and "--whole must be from 0 to 1" in err

@@ -9,7 +9,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from specdiff_core import cli
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.history import HISTORY, Training, read_history, simulated_tau, write_history
 from specdiff_core.schema.pairs import ASSETS
@@ -90,17 +89,6 @@ def test_phases_follow_each_other_and_the_last_word_on_a_step_holds(tmp_path: Pa
 def test_a_long_curve_keeps_its_ends(tmp_path: Path) -> None:
     found = curve.curve_of([log(tmp_path / "a", [(step, float(step)) for step in range(500)], steps=499)])
     assert len(found) == curve.MOST and (found[0][0], found[-1][0]) == (0, 499)
-
-
-def test_a_curve_finds_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = log(tmp_path / "run", [(200, 2.0), (400, 2.5)], steps=400)
-    write_history(tmp_path / HISTORY, [RUN, dataclasses.replace(RUN, steps=5)])
-    assert cli.main(["train", "curve", str(run), "--into", str(tmp_path)]) == 0
-    first, second = read_history(tmp_path / HISTORY)
-    assert simulated_tau(first.curve) == [(200, 2.0), (400, 2.5)] and not second.curve
-    other = log(tmp_path / "other", [(7, 2.0)], steps=7)
-    assert cli.main(["train", "curve", str(other), "--into", str(tmp_path)]) == 2
-    assert "end at step 7" in capsys.readouterr().err
 
 
 def test_the_curve_is_drawn_as_it_grows(tmp_path: Path) -> None:

@@ -18,10 +18,18 @@ from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import Sampling
 from specdiff_core.train import losses
-from specdiff_core.train.block import BlockSettings, drafter_config, feature_layers, grown, new_drafter
-from specdiff_core.train.block_task import BlockTask, block_hidden, read_target
+from specdiff_core.train.block import (
+    BlockTask,
+    block_hidden,
+    drafter_config,
+    feature_layers,
+    grown,
+    new_drafter,
+    read_target,
+)
 from specdiff_core.train.causal_target import new_target
 from specdiff_core.train.rows import AnchorRows, Blocks, Rows, cut_blocks, draw_blocks
+from specdiff_core.train.settings import BlockSettings
 from specdiff_core.train.target_text import TargetText, write_text
 from specdiff_core.train.trainer import EvalStep, TrainStep, train
 
@@ -130,11 +138,11 @@ def test_the_loss_by_hand(
     target: Any, monkeypatch: pytest.MonkeyPatch, loss: str, weights: str, masked_from: int
 ) -> None:
     """Dense distributions in float64: the weighted mean over masked slots inside the text, for every option."""
-    monkeypatch.setattr("specdiff_core.train.block_task.draw_blocks", blocks_by_hand(masked_from))
+    monkeypatch.setattr("specdiff_core.train.block.draw_blocks", blocks_by_hand(masked_from))
     drafter = drafter_for(target)
     task, settings = task_for(target, drafter, loss=loss, weights=weights, anchors=1)
-    rows = task._rows.batch()
-    found = float(task.loss_on(rows, torch.Generator()).detach())
+    rows = task.rows.draw()[0]
+    found = float(task.objective(rows, torch.Generator()).detach())
     features, states = read_target(target, rows.tokens, drafter.config.target_layer_ids)
     blocks = blocks_by_hand(masked_from)(rows, 1, BLOCK, MASK, END)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
@@ -176,7 +184,7 @@ def test_anchors_are_the_blocks_of_a_row(target: Any, monkeypatch: pytest.Monkey
         seen.append(count)
         return draw_blocks(rows, count, *rest, **options)
 
-    monkeypatch.setattr("specdiff_core.train.block_task.draw_blocks", drawn)
+    monkeypatch.setattr("specdiff_core.train.block.draw_blocks", drawn)
     task_for(target, drafter_for(target), anchors=3)[0].loss()
     assert seen == [3] and BlockSettings().anchors == 48
 
@@ -192,7 +200,7 @@ def test_short_steps_have_half_the_slots(
         seen.append(size)
         return draw_blocks(rows, count, size, *rest, **options)
 
-    monkeypatch.setattr("specdiff_core.train.block_task.draw_blocks", drawn)
+    monkeypatch.setattr("specdiff_core.train.block.draw_blocks", drawn)
     for _ in range(2):
         task, _ = task_for(target, drafter_for(target), short=short)
         assert all(math.isfinite(float(task.loss().detach())) for _ in range(8))
@@ -208,12 +216,12 @@ def test_twenty_steps_lower_the_loss(target: Any, tmp_path: Path) -> None:
 def test_one_batch_is_overfitted(target: Any) -> None:
     """On one fixed batch the loss comes within 0.15 nats of its floor, the entropy of the labels."""
     task, _ = task_for(target, drafter := drafter_for(target))
-    rows = task._rows.batch()
+    rows = task.rows.draw()[0]
     optimizer = torch.optim.Adam(drafter.parameters(), lr=1e-2)
     seen = []
     for _ in range(70):
         optimizer.zero_grad()
-        loss = task.loss_on(rows, torch.Generator().manual_seed(0))
+        loss = task.objective(rows, torch.Generator().manual_seed(0))
         loss.backward()
         optimizer.step()
         seen.append(float(loss.detach()))
@@ -256,7 +264,7 @@ def test_streak_counts_whole_blocks_only(target: Any, monkeypatch: pytest.Monkey
     """The term is positive on whole blocks; a mean over no block is no number, and must not reach the weights."""
     found = {}
     for masked_from in (1, 2):
-        monkeypatch.setattr("specdiff_core.train.block_task.draw_blocks", blocks_by_hand(masked_from))
+        monkeypatch.setattr("specdiff_core.train.block.draw_blocks", blocks_by_hand(masked_from))
         for weight in (0.0, 1.0):
             task, _ = task_for(target, drafter_for(target), streak=weight)
             found[masked_from, weight] = float(task.loss().detach())

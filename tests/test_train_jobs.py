@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from train_fakes import write_corpus
@@ -26,11 +26,9 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.history import HISTORY, Training, read_history
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED
 from specdiff_core.train import target_text
-from specdiff_core.train.block import BlockSettings
 from specdiff_core.train.cards import OWN_CORPUS, Card, render_card, write_card
-from specdiff_core.train.causal_target import WrittenSettings
 from specdiff_core.train.curve import last_scores, totals
-from specdiff_core.train.jobs import JOBS, DrafterJob, Settings, find_job
+from specdiff_core.train.settings import PARTS, BlockSettings, DrafterSettings, Settings, WrittenSettings, find_job
 from specdiff_core.train.target_text import continue_prompts
 
 CARDS = sorted((ASSETS / "embedded").glob("*/README.md"))
@@ -58,22 +56,23 @@ def test_commands_on_cards_still_parse(card: Path) -> None:
                 assert getattr(args, name) == float(given[flag])
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", PARTS)
 def test_flags_hand_over_the_settings(name: str) -> None:
     """Without flags the settings' own defaults; every part shows only flags that mean something to it."""
-    job = find_job(name)
-    assert job.name == name and job.about.endswith(".")
-    args, fields = (
-        parse(["train", name]),
-        {field.name: field.default for field in dataclasses.fields(job.settings_type)},
+    settings = PARTS[name]
+    assert (
+        settings.part == name
+        and settings.about.endswith(".")
+        and get_type_hints(find_job(name))["settings"] is settings
     )
-    options = job.settings_type.options()
+    args, fields = parse(["train", name]), {field.name: field.default for field in dataclasses.fields(settings)}
+    options = settings.options()
     assert {key: getattr(args, key) for key in options} == {key: fields[key] for key in options}
-    job.settings_type()
-    drafter = issubclass(job, DrafterJob)
+    settings()
+    drafter = issubclass(settings, DrafterSettings)
     assert ("share" in options) == drafter and ("target" in options) == (drafter or name == "written")
     assert ("steps" in options) == (name not in {"tokenizer", "written"})
-    assert all(option.about for option in options.values())
+    assert [key for key, option in options.items() if not option.about] == (["parts"] if name == "mdlm" else [])
 
 
 def test_flags_of_one_part_mean_nothing_to_another(capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,13 +162,13 @@ def made(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(target_text, "continue_prompts", briefly)
-        for name in JOBS:
+        for name in PARTS:
             assert train(folder, corpus, name) == 0
         yield folder
 
 
 def train(folder: Path, corpus: Path, name: str, *words: str, out: str = "", run: str = "") -> int:
-    options = find_job(name).settings_type.options()
+    options = PARTS[name].options()
     common: dict[str, object] = {
         "corpus": corpus,
         "steps": 4,
@@ -241,7 +240,7 @@ def test_a_markov_head_is_added_beside_the_drafter(
     made: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Unless --out says otherwise, never in its place; and it never shrinks."""
-    monkeypatch.setattr("specdiff_core.train.block.SHIPPED", made / "shipped")
+    monkeypatch.setattr("specdiff_core.train.jobs.SHIPPED", made / "shipped")
     start = ["--start", str(made / "block"), "--rate", "0.5", "--steps", "1"]
     assert train(made, corpus, "block", *start, "--markov", "16", out="default", run="r5") == 0
     chained = made / "shipped" / "block_markov"

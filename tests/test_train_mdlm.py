@@ -15,9 +15,9 @@ from train_fakes import pair as pair  # a fixture
 
 from specdiff_core.models.mdlm import Mdlm, load_mdlm, save_mdlm
 from specdiff_core.schema.errors import ConfigError, CorpusError
-from specdiff_core.train.mdlm import MdlmSettings, new_mdlm
-from specdiff_core.train.mdlm_task import DraftTask, SubsTask
+from specdiff_core.train.mdlm import DraftTask, SubsTask, new_mdlm
 from specdiff_core.train.rows import SLOTS
+from specdiff_core.train.settings import MdlmSettings
 from specdiff_core.train.trainer import EvalStep, TrainStep, train
 
 OWN = np.tile(np.arange(2, 100, dtype=np.uint16), 4)
@@ -41,7 +41,7 @@ def draft_task(pair: Pair, model: Mdlm | None = None, **options: Any) -> DraftTa
 def test_labels_are_the_targets_distribution_of_each_slot(pair: Pair) -> None:
     """The soft label of the token at t is the target's softmax at t − 1 on the clean row, without the mask id."""
     task = draft_task(pair)
-    rows, rng = task._rows.draw()
+    rows, rng = task.rows.draw()
     windows = task.draw_windows(rows, rng)
     labels = task.labels(rows, windows)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
@@ -57,7 +57,7 @@ def test_streaks_are_counted_on_whole_windows_of_target_written_text_only(pair: 
     """The loss with the streak term, less the one without it, is the term by hand: Σ_j sg(Π_{i<j} q_i) log q_j."""
     model = fresh(pair)
     plain, task = draft_task(pair, model), draft_task(pair, model, streak=2.0)
-    rows, rng = task._rows.draw()
+    rows, rng = task.rows.draw()
     windows = task.draw_windows(rows, rng)
     inputs = task.inputs_of(rows, windows)
     ids, padding, chains = inputs[0], inputs[1], inputs[-1].numpy()

@@ -16,21 +16,11 @@ from train_fakes import pair as pair  # a fixture
 from specdiff_core.drafters.eagle import EagleDrafter, EagleSession
 from specdiff_core.models.eagle import EagleReader, load_eagle, save_eagle
 from specdiff_core.schema.settings import Sampling
-from specdiff_core.train import next_token_task
-from specdiff_core.train.autoregressive import new_autoregressive
-from specdiff_core.train.causal_target import TargetSettings, new_target
-from specdiff_core.train.eagle import EagleSettings, new_eagle, trainable_eagle
-from specdiff_core.train.jobs import DrafterSettings
-from specdiff_core.train.next_token_task import (
-    GAMMA,
-    PASSES,
-    AutoregressiveTask,
-    EagleTask,
-    SequentialTask,
-    TargetTask,
-    held_out_loss,
-    samples,
-)
+from specdiff_core.train import eagle
+from specdiff_core.train.autoregressive import GAMMA, AutoregressiveTask, SequentialTask, new_autoregressive
+from specdiff_core.train.causal_target import TargetTask, held_out_loss, new_target, samples
+from specdiff_core.train.eagle import PASSES, EagleTask, new_eagle
+from specdiff_core.train.settings import DrafterSettings, EagleSettings, TargetSettings
 from specdiff_core.train.trainer import EvalStep, TrainStep, train
 
 SIZES = {"batch_tokens": 4 * 96, "length": 96, "compile": False}
@@ -100,7 +90,7 @@ def test_they_begin_as_their_target_suggests(pair: Pair) -> None:
 def test_a_copy_of_the_target_pays_its_entropy_only(pair: Pair) -> None:
     """Soft cross-entropy of p with itself is its entropy, with the mask left out of both."""
     task = task_for(AutoregressiveTask, pair, pair.target)
-    (ids,) = task.inputs(*task._rows.draw())
+    (ids,) = task.inputs(*task.rows.draw())
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         logits = pair.target(input_ids=ids).logits.float()
         labels = logits.index_fill(-1, torch.tensor([MASK]), -torch.inf).softmax(-1)
@@ -110,14 +100,14 @@ def test_a_copy_of_the_target_pays_its_entropy_only(pair: Pair) -> None:
 
 def test_later_passes_read_the_heads_own_features(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every feature its own, pass k is what plain unrolling gives."""
-    monkeypatch.setattr(next_token_task, "OWN", 1.0)
+    monkeypatch.setattr(eagle, "OWN", 1.0)
     head = new_eagle(pair.target, seed=4).eval()
     given: list[Tensor] = []
     found: list[Tensor] = []
     head.register_forward_pre_hook(lambda module, args: given.append(args[1].detach().float()))
     head.register_forward_hook(lambda module, args, out: found.append(out.detach().float()))
     task = task_for(EagleTask, pair, head)
-    inputs = task.inputs(*task._rows.draw())
+    inputs = task.inputs(*task.rows.draw())
     assert math.isfinite(float(task.objective(*inputs).detach())) and len(given) == PASSES
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         states = pair.target.model(input_ids=inputs[0]).last_hidden_state.float()
@@ -177,7 +167,7 @@ def test_a_trained_head_comes_back_and_learns_on(pair: Pair, tmp_path: Path) -> 
     head = new_eagle(pair.target, seed=2)
     folder = save_eagle(head, tmp_path)
     assert torch.equal(load_eagle(folder).fc.weight, head.fc.weight.detach().bfloat16().float())
-    again = trainable_eagle(folder)
+    again = load_eagle(folder, fast=False).requires_grad_(True)
     assert torch.equal(again.fc.weight.detach(), head.fc.weight.detach().bfloat16().float())
     task_for(EagleTask, pair, again).loss().backward()
     silent = [name for name, p in again.named_parameters() if p.grad is None or not bool(p.grad.abs().sum() > 0)]

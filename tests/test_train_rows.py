@@ -14,7 +14,6 @@ from train_fakes import END, MASK, CountingCorpus, Pair, counting_documents, wri
 from train_fakes import pair as pair  # a fixture
 
 from specdiff_core.schema.errors import CorpusError
-from specdiff_core.train.block import BlockSettings
 from specdiff_core.train.causal_target import new_target
 from specdiff_core.train.corpus import Corpus, batches
 from specdiff_core.train.rows import (
@@ -27,8 +26,9 @@ from specdiff_core.train.rows import (
     draw_windows,
     first_rows,
 )
-from specdiff_core.train.simulated_tau import greedy_tokens_per_round, prompts_from
+from specdiff_core.train.settings import BlockSettings
 from specdiff_core.train.target_text import PartWritten, TargetText, continue_prompts, greedy_text, write_text
+from specdiff_core.train.task import greedy_tokens_per_round, prompts_from
 
 # A corpus folder.
 
@@ -137,7 +137,7 @@ def test_greedy_is_the_fraction_of_rows_written_at_temperature_zero(greedy: floa
     marked = np.where(np.array(temperatures) == 0, 7, 9)[:, None].repeat(12, 1).astype(np.uint16)
     settings = BlockSettings(batch_tokens=600, length=12, share=1.0, greedy=greedy)
     source = AnchorRows({"count": counting_documents()}, text_of(temperatures, marked), settings)
-    seen = torch.cat([source.batch().tokens[:, 0] for _ in range(20)])
+    seen = torch.cat([source.draw()[0].tokens[:, 0] for _ in range(20)])
     assert set(seen.tolist()) <= {7, 9}
     assert float((seen == 7).float().mean()) == pytest.approx(share, abs=0.05)
 
@@ -145,7 +145,7 @@ def test_greedy_is_the_fraction_of_rows_written_at_temperature_zero(greedy: floa
 def test_anchors_follow_the_prompt_in_written_rows() -> None:
     settings = BlockSettings(batch_tokens=80, length=20, share=0.5)
     text = text_of([0.0], np.arange(2, 14, dtype=np.uint16)[None])
-    rows = AnchorRows({"count": counting_documents()}, text, settings).batch()
+    rows, _ = AnchorRows({"count": counting_documents()}, text, settings).draw()
     assert rows.tokens.shape == (4, 20)
     assert rows.lengths.tolist() == [20, 20, 12, 12]
     assert rows.first.tolist() == [1, 1, 3, 3] and rows.last.tolist() == [18, 18, 10, 10]

@@ -15,7 +15,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from specdiff_core.drafters.base import Context
 from specdiff_core.maths.randomness import Independent
 from specdiff_core.schema.settings import RevealOrder, Sampling
-from specdiff_core.train import simulated_tau
+from specdiff_core.train import task
 from specdiff_core.train.causal_target import new_target
 from specdiff_core.train.corpus import Corpus, EncodedCorpus
 from specdiff_core.train.tokenizer import train_tokenizer
@@ -50,7 +50,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     torch.manual_seed(0)
     target = new_target(len(tokenizer), layers=1, width=64, context=128)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulated_tau, "NEW", 16)
+        patch.setattr(task, "NEW", 16)
         yield Pair(EncodedCorpus(corpus, tokenizer, root / "cache"), target)
 
 

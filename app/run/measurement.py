@@ -14,24 +14,26 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
+
+import msgspec
 
 from app.content.error_cards import card, new_run_id
 from app.controls import check_settings
 from app.run.engines import Factory
 from app.run.session import BEAT, PACE, Stops, frame, refusal
+from specdiff_core.bench.comparison import comparison, races, table_of
+from specdiff_core.bench.grid import BASELINE, BenchSetting
+from specdiff_core.bench.prompts import Prompt, own_prompts
+from specdiff_core.bench.report import sweep_result, whole_turns
+from specdiff_core.bench.store import Row, RowLog
+from specdiff_core.bench.sweep import sweep
+from specdiff_core.provenance import Provenance, git_state
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import METHODS, Method, find_method, methods_of
-from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
-
-if TYPE_CHECKING:
-    from specdiff_core.bench.grid import BenchSetting
-    from specdiff_core.bench.prompts import Prompt
-    from specdiff_core.bench.store import Row, RowLog
-    from specdiff_core.provenance import Provenance
 
 PAIR = "embedded"
 TOKENS = 96
@@ -52,44 +54,42 @@ def choices() -> list[Method]:
     return [method for method in methods_of(PAIR) if method.drafter != "none"]
 
 
-def check_choice(values: Mapping[str, Any]) -> tuple[tuple[Method, ...], int, int, DecodeConfig]:
-    """(methods, prompts of each flavour, repeats, settings of all runs), from untrusted values.
+class Choice(msgspec.Struct, frozen=True):
+    """What a visitor chose."""
+
+    methods: tuple[str, ...]
+    prompts: Annotated[int, msgspec.Meta(ge=1, le=MOST_PROMPTS)]  # of each flavour
+    repeats: Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)]
+    temperature: Any
+
+    @property
+    def base(self) -> DecodeConfig:
+        """The settings of all runs; a ConfigError where the temperature is out of range."""
+        shared = {"pair": PAIR, "max_new_tokens": TOKENS, "ignore_eos": True}
+        return check_settings({**shared, "temperature": self.temperature})
+
+    @property
+    def labels(self) -> dict[BenchSetting, str]:
+        """What the bench measures beside vanilla -> the method that it is."""
+        methods = map(find_method, self.methods)
+        return {BenchSetting.of_config(method.config(self.base)): method.label for method in methods}
+
+
+def check_choice(values: Mapping[str, Any]) -> Choice:
+    """A choice from untrusted values.
 
     Raises:
         ConfigError: nothing is chosen, or a value is unknown or out of range.
     """
-    names = values.get("methods")
-    if not isinstance(names, Sequence) or isinstance(names, str) or not names:
-        raise ConfigError("No method is chosen.", field="methods", hint="Choose at least one to hold against vanilla.")
-    methods = tuple(find_method(name) for name in dict.fromkeys(map(str, names)))
-    if strange := [method.label for method in methods if method not in choices()]:
-        raise ConfigError(f"{strange[0]} cannot be chosen here.", field="methods", hint="Choose others from the list.")
-    counts = []
-    for name, most in (("prompts", MOST_PROMPTS), ("repeats", MOST_REPEATS)):
-        value = values.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value not in range(1, most + 1):
-            raise ConfigError(
-                f"{name.capitalize()} = {str(value)[:20]!r} does not work.",
-                field=name,
-                hint=f"Choose a whole number from 1 to {most}.",
-            )
-        counts.append(int(value))
-    shared = {"pair": PAIR, "max_new_tokens": TOKENS, "ignore_eos": True}
-    base = check_settings({**shared, "temperature": values.get("temperature")})
-    return methods, counts[0], counts[1], base
-
-
-def cell_of(method: Method, base: DecodeConfig) -> BenchSetting:
-    """The setting of the bench that measures a method."""
-    from specdiff_core.bench.grid import BenchSetting
-
-    return BenchSetting.of_config(method.config(base))
-
-
-def use_of(config: DecodeConfig) -> tuple[object, ...]:
-    """What tells one method from another in the settings of a run."""
-    shape = (config.tree_nodes, config.num_drafts, config.selection, config.auto)
-    return (config.drafter, config.gamma, config.steps, *shape)
+    try:
+        choice = msgspec.convert(values, Choice)
+    except msgspec.ValidationError as error:
+        hint = f"Choose methods, 1 to {MOST_PROMPTS} prompts and 1 to {MOST_REPEATS} repeats."
+        raise ConfigError(f"This cannot be measured: {error}.", hint=hint) from error
+    if not choice.labels or BASELINE in choice.labels:
+        hint = "Choose at least one from the list."
+        raise ConfigError("No method is chosen besides vanilla.", field="methods", hint=hint)
+    return choice
 
 
 class Watched:
@@ -120,13 +120,10 @@ class Measurement:
     """A sweep in a thread of its own. Other threads may read its attributes while it runs.
 
     Args:
-        choice: what :func:`check_choice` returned.
         run: the name under which errors are logged.
     """
 
-    def __init__(
-        self, factory: Factory, choice: tuple[tuple[Method, ...], int, int, DecodeConfig], *, run: str = ""
-    ) -> None:
+    def __init__(self, factory: Factory, choice: Choice, *, run: str = "") -> None:
         self.stop, self.done, self.told = threading.Event(), threading.Event(), threading.Event()
         self.gone = threading.Event()  # nobody listens any more
         self.error: Exception | None = None
@@ -136,10 +133,9 @@ class Measurement:
         self.result: dict[str, Any] | None = None
         self.left_out: list[str] = []  # methods that cannot be used here, each with the reason
         self._factory, self._run_name = factory, run
-        self._methods, self._per_flavour, self._repeats, self._base = choice
+        self._choice, self._base = choice, choice.base
         self._watched: Watched | None = None
-        self._labels: dict[tuple[object, ...], str] = {}
-        self._traces: dict[tuple[str, int, str], tuple[Event, ...]] = {}
+        self._traces: dict[tuple[str, int, str], list[Event]] = {}
 
     def start(self) -> None:
         """Begin; ``done`` is set at the end, whatever happens."""
@@ -149,26 +145,16 @@ class Measurement:
     def doing(self) -> str:
         """The method under way."""
         config = self._watched.config if self._watched else None
-        return self._labels.get(use_of(config), "") if config else ""
-
-    def events(self, prompt_id: str, repeat: int, cell_key: str) -> Sequence[Event]:
-        """The events of one finished run."""
-        return self._traces[prompt_id, repeat, cell_key]
+        return {BASELINE: METHODS[0].label, **self._choice.labels}[BenchSetting.of_config(config)] if config else ""
 
     def _run(self) -> None:
         try:
-            from specdiff_core.bench.grid import BASELINE
-            from specdiff_core.bench.prompts import own_prompts
-            from specdiff_core.bench.sweep import sweep
-
-            prompts = own_prompts(self._per_flavour)
-            labels = {cell_of(method, self._base): method.label for method in self._methods}
-            named = {BASELINE: METHODS[0].label, **labels}
-            self._labels = {use_of(cell.config(self._base)): label for cell, label in named.items()}
+            prompts = own_prompts(self._choice.prompts)
+            repeats = self._choice.repeats
             log: RowLog[Row] | None = None
             try:
-                cells = (BASELINE, *self._usable(prompts[0].prompt, labels))
-                for count, total, log in sweep(self._engine(), prompts, cells, self._base, repeats=self._repeats):
+                cells = (BASELINE, *self._usable(prompts[0].prompt))
+                for count, total, log in sweep(self._engine(), prompts, cells, self._base, repeats=repeats):
                     self._row(count, total, log)
             except Stopped:
                 pass  # what was finished is folded below
@@ -187,7 +173,7 @@ class Measurement:
         self._watched = Watched(self._factory(PAIR, METHODS[0].drafter, self._hear), self.stop)
         return self._watched
 
-    def _usable(self, prompt: str, labels: Mapping[BenchSetting, str]) -> list[BenchSetting]:
+    def _usable(self, prompt: str) -> list[BenchSetting]:
         """The cells that decode here; the others are told in ``left_out``, so that one does not cost all.
 
         Raises:
@@ -196,7 +182,7 @@ class Measurement:
         short = dataclasses.replace(self._base, max_new_tokens=PROBE)
         usable: list[BenchSetting] = []
         failed: Exception | None = None
-        for cell, label in labels.items():
+        for cell, label in self._choice.labels.items():
             engine = self._engine()
             self._hear("Trying each method, a few tokens long")
             try:
@@ -228,15 +214,12 @@ class Measurement:
         if count and self._watched is not None:
             self.phase = "measuring"
             row = log.rows[-1]
-            self._traces[row.prompt, row.repeat, row.setting] = tuple(self._watched.events)
+            self._traces[row.prompt, row.repeat, row.setting] = self._watched.events
         if count > 1:
             self.left = (now - self._began) / (count - 1) * (total - count)
 
     def _fold(self, log: RowLog[Row], prompts: Sequence[Prompt]) -> dict[str, Any] | None:
         """What was measured as a comparison with its races; None if not one turn of all methods is whole."""
-        from specdiff_core.bench.comparison import Vocabulary, comparison, make_race, table_of
-        from specdiff_core.bench.report import sweep_result, whole_turns
-
         rows = whole_turns(log.rows)
         if {row.setting for row in rows} != set(log.header["cells"]):
             return None
@@ -244,26 +227,24 @@ class Measurement:
         table["asked"] = {"runs": self.total, "finished": self.count, "used": len(rows), "prompts": len(prompts)}
         table["asked"]["flavours"] = len({prompt.flavour for prompt in prompts})
         table["left_out"] = self.left_out
-        vocabulary = Vocabulary(find_pair(PAIR).tokenizer)
-        table["races"] = {}
-        for flavour in table["flavours"]:
-            told, packed = make_race(table, rows, self, flavour, vocabulary)
-            table["races"][flavour] = {**told, "data": base64.b64encode(packed).decode("ascii")}
+        table["races"] = {
+            flavour: {**told, "data": base64.b64encode(packed).decode("ascii")}
+            for flavour, told, packed in races(table, rows, lambda *run: self._traces[run])
+        }
         return comparison([table])
 
 
 def _origin(header: Mapping[str, Any]) -> Provenance:
     """What the bench writes as provenance, as far as the page's process knows it: the engine told the rest."""
-    from specdiff_core.provenance import git_state
-
+    kind, _, name = header["device"].partition(": ")
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="minutes"),
         "command": "",
         "commit": header["commit"],
         "dirty": git_state()["dirty"],
-        "cpu": header["device"].partition(": ")[2] or header["device"],
+        "cpu": name or kind,
         "cores": os.cpu_count() or 0,
-        "gpu": header["device"].partition(": ")[2] if header["device"].startswith("cuda") else "",
+        "gpu": name if kind.startswith("cuda") else "",
         "system": f"{platform.system()} {platform.machine()}",
         "versions": header["versions"],
     }
@@ -296,27 +277,17 @@ def stream(
         while not work.done.wait(BEAT if last else 0):
             if clock() - told >= PACE:
                 seq, told = seq + 1, clock()
-                last = frame(
-                    run,
-                    seq,
-                    phase=work.phase,
-                    message=work.message,
-                    doing=work.doing,
-                    count=work.count,
-                    total=work.total,
-                    left=work.left,
-                )
+                progress = ("phase", "message", "doing", "count", "total", "left")
+                last = frame(run, seq, **{what: getattr(work, what) for what in progress})
             yield last
-        yield _last_frame(run, seq + 1, work)
+        if work.error is not None:
+            ended: dict[str, Any] = {"phase": "failed", "card": card(work.error, run)}
+        else:
+            phase = "stopped" if work.stop.is_set() else "finished"
+            ended = {"phase": phase, "count": work.count, "total": work.total}
+        yield frame(run, seq + 1, finished=True, comparison=work.result, **ended)
     finally:
         work.gone.set()  # first: who stops must know
         work.stop.set()
         work.told.set()
         stops.remove(name, work)
-
-
-def _last_frame(run: str, seq: int, work: Measurement) -> str:
-    if work.error is not None:
-        return frame(run, seq, phase="failed", finished=True, card=card(work.error, run), comparison=work.result)
-    phase = "stopped" if work.stop.is_set() else "finished"
-    return frame(run, seq, phase=phase, finished=True, count=work.count, total=work.total, comparison=work.result)

@@ -10,51 +10,59 @@ import { fetchTrace, gzip, serialise, unpack } from './state/trace.js';
 import { nameLanes } from './state/marks.js';
 import { piece, sharePieces } from './state/detokenize.js';
 import { waiting } from './state/metrics.js';
-import { REFUSAL, guard, isOpen, isShown, measuring, openTab, register } from './page.js';
-import { Watchdog } from './watchdog.js';
+import { Job, listen } from './job.js';
+import { REFUSAL, isOpen, isShown, measuring, openTab, register } from './page.js';
 import { commit } from './views/commit.js';
-import { h, text } from './views/dom.js';
+import { download, text } from './views/dom.js';
 import { layOut } from './views/stage.js';
 import { leadWords } from './views/score.js';
 import { linkTo } from './views/notes.js';
+/** @import { Event, Verified } from './state/events.d.ts' */
+/** @import { Lane, State, Window } from './state/lane.js' */
+/** @import { Method, Named } from './state/marks.js' */
+/** @import { Lanes } from './state/race.js' */
+/** @import { Trace } from './state/trace.js' */
+/** @import { Phase } from './views/window.js' */
 
-/** @typedef {import('./state/lane.js').Lane} Lane */
-/** @typedef {import('./state/lane.js').State} State */
-/** @typedef {import('./state/lane.js').Window} Window */
-/** @typedef {import('./state/trace.js').Trace} Trace */
-/** @typedef {import('./state/events.d.ts').Event} Event */
 /**
  * @typedef {object} Options what the server says about the page (app/page.py)
  * @property {'live' | 'race'} kind
  * @property {string} plotly @property {number} crowded @property {number} patience seconds the server takes for a stopped run's last frame
  * @property {string[]} noSteps drafters that denoise nothing
- * @property {Record<string, import('./state/marks.js').Method>} methods
+ * @property {Record<string, Method>} methods
  * @property {{title: string, url: string, asked: Record<string, string | number | boolean | null>}[]} recordings the first opens the page
  * @property {string} prefix with which the ids of its controls begin
  * @property {string} empty what to say before there is a race
  */
 
+/** @typedef {{run: string, events: Record<string, Event[]>, warming: boolean, told: boolean, coming: string[], lane: string, phase: string}} Race that is measured: what was heard of it */
+/** @typedef {ReturnType<App['actions']>} Actions */
+/** @typedef {ReturnType<App['scene']>} Scene what the figures show */
+/** @typedef {Record<string, import('./views/score.js').Clock | null>} Clocks by lane */
+
 const NOT_RUN = 'What stands in the controls has not run yet: this is another race. Press Run.';
 const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
+
+const WORDS = { waits: 'Waiting for a free place…', stops: 'Stopping…' };
+const UNREADABLE = { title: 'This trace cannot be shown', message: 'It was read, but its events do not fit together.', hint: 'Try another file, or run again.' };
 
 /** Values as a link holds them; the controls say theirs in the same way (app/scripts.py). @param {Record<string, string | number | boolean | null>} asked */
 const linkOf = (asked) => new URLSearchParams(Object.entries(asked).filter(([, value]) => value !== null && value !== '').map(([name, value]) => [name, String(value)])).toString();
 
-export class App {
+/** @extends {Job<Race>} */
+export class App extends Job {
   /** @param {HTMLElement} root @param {Options} options */
   constructor(root, options) {
-    this.root = root;
+    super(root, options.prefix, options.patience, WORDS);
     this.options = options;
-    this.prefix = options.prefix;
     this.recordings = options.recordings.map((one) => ({ ...one, asked: linkOf(one.asked) }));
-    this.quiet = 1000 * options.patience + 300; // after Stop: milliseconds to wait for the last frame
     /** @type {string[]} */
     this.names = [];
-    /** @type {import('./state/race.js').Lanes} */
+    /** @type {Lanes} */
     this.lanes = {};
     /** @type {Record<string, State | null>} */
     this.states = {};
-    /** @type {Record<string, import('./state/marks.js').Named>} */
+    /** @type {Record<string, Named>} */
     this.named = {};
     /** @type {ReturnType<typeof standings>} */
     this.ends = {};
@@ -67,8 +75,6 @@ export class App {
     this.own = {};
     this.total = 1;
     this.player = new Playhead({ duration: 0, stops: [] });
-    /** @type {{run: string, events: Record<string, Event[]>, warming: boolean, told: boolean, coming: string[], lane: string, phase: string} | null} */
-    this.measured = null;
     /** @type {Trace | null} */
     this.trace = null;
     this.source = ''; // where the trace comes from
@@ -76,7 +82,6 @@ export class App {
     this.wanted = ''; // what the controls ask for now
     /** @type {number | null} threads that the next run is to use */
     this.threads = null;
-    this.waiting = false; // for a place in the queue
     this.calls = 0; // recordings and files that were asked for: an earlier one that arrives late is dropped
     this.left = 0; // lanes that are not shown
     /** @type {{round: number, committed: boolean} | null} of the window that was drawn last */
@@ -84,13 +89,18 @@ export class App {
     this.dirty = true;
     this.frameAsked = 0; // the animation frame that was asked for; none while nothing moves
     this.last = 0;
-    this.frame = this.frame.bind(this);
     this.asleep = true; // another tab of the page is open
-    this.views = layOut(root, { ...options, noSteps: new Set(options.noSteps) }, this.actions());
-    this.watchdog = new Watchdog(() => this.waiting || this.busy, () => this.lost());
-    this.hook();
+    this.views = layOut(this, options, this.actions());
+    this.content = this.views.main;
+    document.addEventListener('keydown', (event) => this.keys(event));
+    document.addEventListener('input', ({ target }) => {
+      if (target instanceof Element && target.closest('.sd-invalid')) this.card.hide();
+    });
+    const queue = document.getElementById(`${this.prefix}-queue`);
+    if (queue) new MutationObserver(() => this.queued(queue)).observe(queue, { childList: true, characterData: true, subtree: true });
+    new ResizeObserver(() => this.turn()).observe(this.views.voice); // its size becomes nothing, or something
     this.stage([], {});
-    this.wake();
+    this.turn();
   }
 
   actions() {
@@ -105,53 +115,14 @@ export class App {
       select: (/** @type {string} */ name) => this.select(name),
       quietly: () => { this.threads = 1; document.getElementById(`${this.prefix}-run`)?.click(); },
       redraw: () => this.redraw(),
-      wake: () => this.wake(),
     };
-  }
-
-  /** Hear the page: keys, the tab's own controls, its size, the theme. */
-  hook() {
-    document.addEventListener('keydown', (event) => this.keys(event));
-    document.addEventListener('input', ({ target }) => {
-      if (target instanceof Element && target.closest('.sd-invalid')) this.views.card.hide();
-    });
-    document.getElementById(`${this.prefix}-stop`)?.addEventListener('click', () => this.pressedStop());
-    document.getElementById(`${this.prefix}-run`)?.addEventListener('click', () => this.pressedRun());
-    const queue = document.getElementById(`${this.prefix}-queue`);
-    if (queue) new MutationObserver(() => this.queued(queue)).observe(queue, { childList: true, characterData: true, subtree: true });
-    new MutationObserver(() => this.redraw()).observe(document.body, { attributeFilter: ['class'] }); // charts carry their colours
-    new ResizeObserver(() => this.turn()).observe(this.views.voice); // its size becomes nothing, or something
-    this.turn();
-  }
-
-  /** The race that the server prepares or measures, or null. Its end frees the animation frames (frame_throttle.js). */
-  get live() {
-    return this.measured;
-  }
-
-  set live(race) {
-    const over = this.measured && !race;
-    this.measured = race;
-    if (over) window.dispatchEvent(new Event('specdiff:measured'));
-    guard();
-  }
-
-  get busy() {
-    return this.root.classList.contains('sd-busy');
-  }
-
-  set busy(on) {
-    this.root.classList.toggle('sd-busy', on);
-    this.views.main.setAttribute('aria-busy', String(on)); // not what speaks: the status line
-    this.views.bar.disable(on && Boolean(this.live));
-    guard();
   }
 
   // ---- what the server says ----
 
-  /** A message of the server. @param {any} message */
+  /** @override @param {any} message */
   async receive(message) {
-    const { card, status } = this.views;
+    const { card } = this;
     if (message.source === 'file') {
       if (measuring()) { // it was chosen before the measurement began
         if (message.trace || !this.asleep) card.show(REFUSAL);
@@ -163,21 +134,19 @@ export class App {
       }
       this.calls += 1;
     }
-    this.waiting = false;
-    this.watchdog.heard();
+    super.receive(message);
     if (message.phase === 'loading' || message.phase === 'warming' || message.phase === 'measuring') {
       this.hear(message);
       return;
     }
-    status.show('');
     const trace = message.trace ? await unpack(message.trace) : null;
-    this.live = null;
-    this.busy = false;
+    const { live } = this;
+    this.over();
     card.hide();
     if (trace) {
       this.show(trace, message.source);
       if (message.source === 'file') openTab(this.options.kind);
-    } else if (message.phase === 'stopped') this.finishLocally();
+    } else if (message.phase === 'stopped') this.finishLocally(live);
     else this.restage();
     if (message.card) card.show(message.card);
   }
@@ -188,9 +157,9 @@ export class App {
    * @param {any} message
    */
   hear(message) {
-    if (!this.live) this.views.card.hide(); // given up, and there again
+    if (!this.live) this.card.hide(); // given up, and there again
     this.clear(message);
-    const race = /** @type {NonNullable<App['measured']>} */ (this.live);
+    const race = /** @type {Race} */ (this.live);
     Object.assign(race, { lane: message.lane || '', phase: message.phase, warming: message.phase !== 'measuring' });
     if (message.phase === 'warming') setTimeout(() => { race.warming = false; }, 800 * message.settle); // and needs no word at the start
     for (const { lane, ...event } of message.events || []) {
@@ -199,7 +168,7 @@ export class App {
     }
     this.busy = true;
     const label = this.named[race.lane]?.label ?? race.lane;
-    this.views.status.show(message.phase === 'loading' ? `${message.message || 'Loading'}…`
+    this.status.show(message.phase === 'loading' ? `${message.message || 'Loading'}…`
       : `Measuring ${label}: a short warm-up off the clock, then undisturbed, with one update a second. The race replays when all lanes are done.`);
     this.redraw();
   }
@@ -212,6 +181,7 @@ export class App {
     this.calls += 1;
     this.follow = true;
     if (!coming.includes(this.selected)) this.selected = coming[coming.length - 1] ?? null;
+    this.views.bar.disable(true);
     this.views.source.measuring();
     this.views.source.differs('');
     this.stage(coming, {});
@@ -225,11 +195,11 @@ export class App {
   /** Show a trace that the server offers as a file. @param {{url: string, lanes?: string[] | null, title?: string, labels?: App['own'], source?: string}} race */
   async open({ url, lanes = null, title = '', labels = {}, source = 'recording' }) {
     if (measuring()) {
-      this.views.card.show(REFUSAL);
+      this.card.show(REFUSAL);
       return;
     }
     const call = (this.calls += 1);
-    this.views.card.hide();
+    this.card.hide();
     try {
       const trace = await fetchTrace(url);
       if (call !== this.calls || measuring()) return;
@@ -237,7 +207,7 @@ export class App {
       this.show({ ...trace, title: title || trace.title }, source, { wanted: lanes, labels, asked: known ? known.asked : '' });
     } catch (error) {
       if (call !== this.calls) return;
-      this.views.card.show({ title: 'This recording could not be shown', message: 'It did not arrive whole, or holds none of the lanes that were asked for.', hint: 'Reload the page, or press Run for a race of your own.' });
+      this.card.show({ title: 'This recording could not be shown', message: 'It did not arrive whole, or holds none of the lanes that were asked for.', hint: 'Reload the page, or press Run for a race of your own.' });
       console.warn('recording not shown:', error);
     }
   }
@@ -256,7 +226,7 @@ export class App {
     this.asked = asked ?? (source === 'run' || source === 'failed' ? this.wanted : '');
     this.ends = standings(lanes, names);
     this.total = Math.max(1, ...there.map((name) => lanes[name]?.shown.length ?? 0));
-    this.states = Object.fromEntries(names.map((name) => [name, null]));
+    this.states = Object.fromEntries(names.map((name) => [name, null])); // a name may be __proto__
     if (wanted || this.follow || !this.selected || !there.includes(this.selected)) this.selected = this.latest();
     this.player = new Playhead({ duration: Math.max(0, ...there.map((name) => lanes[name]?.duration ?? 0)), stops: [] });
     this.views.bar.reset(this.player);
@@ -281,11 +251,12 @@ export class App {
     }
     if (!this.selected || !this.names.includes(this.selected)) this.selected = this.latest();
     this.stage(this.names, this.lanes);
-    const [drafted, vanilla] = [this.lanes[this.latest() ?? ''], this.baseline ? this.lanes[this.baseline] : null];
+    const name = this.latest() ?? '';
+    const [drafted, vanilla] = [this.lanes[name], this.baseline ? this.lanes[this.baseline] : null];
     const two = this.names.length <= 2;
     const title = this.options.kind === 'race' && ['recording', 'measured', 'file'].includes(this.source) ? ` · ${this.trace.title}` : '';
     source.reset(this.source, this.lanes, this.trace.title, {
-      lead: two && drafted !== vanilla ? leadWords(drafted ?? null, vanilla ?? null, this.leader(), this.trusted(this.latest())) : '',
+      lead: two && drafted !== vanilla ? leadWords(drafted ?? null, vanilla ?? null, name === 'drafted' ? this.named[name].label : `With ${this.named[name].label}`, !this.disturbed(name).length) : '',
       own: two && drafted && drafted.header && this.options.kind === 'live' ? linkTo(drafted.header) : null,
       note: `${title}${this.left ? ` · ${this.left} more lanes are not shown` : ''}`,
     });
@@ -311,17 +282,6 @@ export class App {
   disturbed(name, lanes = this.lanes) {
     const both = [...new Set([name, this.baseline])].flatMap((one) => (one && lanes[one] ? [one] : []));
     return both.filter((one) => (waiting(lanes[one]) ?? 0) >= this.options.crowded).map((one) => [this.named[one].label, waiting(lanes[one])]);
-  }
-
-  /** The drafted lane of a race of two, as a sentence begins with it. */
-  leader() {
-    const name = this.latest() ?? '';
-    return name === 'drafted' ? this.named[name].label : `With ${this.named[name].label}`;
-  }
-
-  /** @param {string | null} name */
-  trusted(name) {
-    return !this.disturbed(name).length;
   }
 
   get absent() {
@@ -372,15 +332,14 @@ export class App {
     if (index >= 0) this.act(() => this.player.stand(index));
   }
 
-  /** Of the selected lane the round to show, its phase, and why it is an earlier one if it is. @param {State | null} state */
+  /** Of the selected lane the round to show, its phase, and why it is an earlier one if it is. @param {State | null} state @returns {{view: Window | null, phase: Phase, older: string}} */
   visible(state) {
     const view = state && state.window;
-    if (!state || !view) return { view: null, phase: /** @type {const} */ ('draft'), older: '' };
-    if (!view.size && state.last) return { view: state.last, phase: /** @type {const} */ ('commit'), older: `the last with a draft; round ${view.round + 1} drafts nothing` };
+    if (!state || !view) return { view: null, phase: 'draft', older: '' };
+    if (!view.size && state.last) return { view: state.last, phase: 'commit', older: `the last with a draft; round ${view.round + 1} drafts nothing` };
     const begun = view.passes.length || view.draft || view.scored;
-    if (!begun && state.last && this.player.stop < 0) return { view: state.last, phase: /** @type {const} */ ('commit'), older: '' };
-    const phase = view.committed ? 'commit' : view.verified ? 'verify' : view.scored || view.draft ? 'score' : 'draft';
-    return { view, phase: /** @type {import('./views/window.js').Phase} */ (phase), older: '' };
+    if (!begun && state.last && this.player.stop < 0) return { view: state.last, phase: 'commit', older: '' };
+    return { view, phase: view.committed ? 'commit' : view.verified ? 'verify' : view.scored || view.draft ? 'score' : 'draft', older: '' };
   }
 
   draw() {
@@ -393,7 +352,7 @@ export class App {
     const { drafted: lane } = this.pair(lanes);
     const own = this.pair(states);
     const scene = this.visible(own.drafted);
-    /** @type {Record<string, {seconds: number, rate: number | null, done: boolean} | null>} */
+    /** @type {Clocks} */
     const clocks = {};
     for (const [name, view] of views.lanes.views) {
       const row = rowAt(lanes, states, name, baseline, player.t, this.total);
@@ -405,12 +364,18 @@ export class App {
     this.drawWindow(lane, own.drafted, scene);
     views.score.draw(own, this.pair(clocks), selected === baseline && this.names.length > 1);
     views.bar.draw(player);
-    views.charts.offer({ names, named: this.named, states: { ...states }, clocks, duration: player.duration, total: this.total, selected, lane, state: own.drafted, view: scene.view });
+    views.charts.offer(this.scene(clocks, lane, own.drafted, scene.view));
+  }
+
+  /** What the figures show: `lane` and its `state` are of the selected lane, if it drafts, `view` is the window on screen. @param {Clocks} clocks @param {Lane | null} lane @param {State | null} state @param {Window | null} view */
+  scene(clocks, lane, state, view) {
+    const { names, named, selected, total, player } = this;
+    return { names, named, states: { ...this.states }, clocks, duration: player.duration, total, selected, lane, state, view };
   }
 
   /** @param {Lane | null} lane @param {State | null} state @param {ReturnType<App['visible']>} scene */
   drawWindow(lane, state, { view, phase, older }) {
-    const { window: grid, rounds, lanes } = this.views;
+    const { window: grid, rounds } = this.views;
     if (!lane || !lane.header || !state) {
       const vanilla = isVanilla(this.lanes[this.selected ?? '']);
       const failed = lane && lane.failed ? `This lane has no window: ${lane.failed.message}` : this.absent;
@@ -423,8 +388,8 @@ export class App {
     rounds.draw(state, older ? now : view);
     const fresh = view && view.committed && this.before && this.before.round === view.round && !this.before.committed;
     const body = this.views.lanes.views.get(this.selected ?? '')?.body;
-    if (fresh && view && body && !lanes.element.hidden) {
-      const { accepted } = /** @type {import('./state/events.d.ts').Verified} */ (view.verified);
+    if (fresh && view && body) {
+      const { accepted } = /** @type {Verified} */ (view.verified);
       const cells = grid.tests.map((test) => test.element);
       commit([...cells.slice(0, accepted), ...cells.slice(-1)], body.lit, cells.slice(accepted, -1));
     }
@@ -433,7 +398,7 @@ export class App {
 
   /** What was heard of a race that is measured. Its numbers follow when all lanes are done. */
   drawLive() {
-    const { events, coming, lane: now, phase } = /** @type {NonNullable<App['measured']>} */ (this.live);
+    const { events, coming, lane: now, phase } = /** @type {Race} */ (this.live);
     /** @type {App['lanes']} */
     const lanes = {};
     /** @type {App['states']} */
@@ -481,67 +446,42 @@ export class App {
     this.views.source.differs(other ? NOT_RUN : '');
   }
 
-  pressedRun() {
-    if (this.busy) return; // Gradio does not hear it either
-    this.views.card.hide();
-    this.waiting = true;
-    this.watchdog.heard();
-    this.views.status.show('Waiting for a free place…');
-    this.views.status.element.scrollIntoView({ block: 'nearest' });
-  }
-
   /** Gradio writes the place in the queue into its own status; the player repeats it in words. @param {Element} element */
   queued(element) {
     const place = /queue:\s*(\d+)\s*\/\s*(\d+)/i.exec(element.textContent ?? '');
     if (place && !this.waiting && !this.busy) this.pressedRun(); // started by a key
     if (element.querySelector('.error')) {
       if (this.live) this.finishLocally();
-      else if (this.waiting) this.giveUp();
+      else if (this.waiting) this.over();
       return;
     }
-    if (place && this.waiting) this.views.status.show(`One race runs at a time, to keep its clock undisturbed. Yours is number ${place[1]} of ${place[2]} in the queue.`);
+    if (place && this.waiting) this.status.show(`One race runs at a time, to keep its clock undisturbed. Yours is number ${place[1]} of ${place[2]} in the queue.`);
   }
 
-  /** Nothing runs for this visitor any more. */
-  giveUp() {
-    this.waiting = false;
-    this.busy = false;
-    this.views.status.show('');
-  }
-
-  /** Stop was pressed. A run that waits in the queue leaves it; of one that is measured, what was heard is kept if no last frame comes. */
-  pressedStop() {
+  /** @override */
+  over() {
+    super.over();
     this.threads = null;
-    if (this.waiting || !this.busy) {
-      if (this.waiting) document.getElementById(`${this.prefix}-cancel`)?.click(); // Gradio drops the queued event
-      this.giveUp();
-      return;
-    }
-    const run = this.live ? this.live.run : null;
-    this.views.status.show('Stopping…');
-    setTimeout(() => {
-      if (!this.busy || (this.live ? this.live.run : null) !== run) return;
-      const heard = Boolean(this.live && this.live.told);
-      this.finishLocally();
-      if (heard) this.views.card.show({ title: 'The result did not come in time', message: 'The server was asked to stop and has not answered. What the page had heard is shown: texts and clocks, no draft windows.', hint: 'Run again.' });
-    }, this.quiet);
+    this.views.bar.disable(false);
   }
 
-  /** The server does not answer any more: keep what was heard, and the controls. */
-  lost() {
-    const heard = Boolean(this.live && this.live.told);
-    if (this.wanted && this.wanted.length < 8000) history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads the page when the server is back
+  /** Keep what was heard, and the controls. @override @param {boolean} stopped */
+  lost(stopped) {
+    const kept = this.live?.told ? ' What the page had heard is shown: texts and clocks, no draft windows.' : '';
     this.finishLocally();
-    document.getElementById(`${this.prefix}-cancel`)?.click(); // for Gradio the run goes on: it would not begin another
-    const kept = heard ? ' What the page had heard is shown: texts and clocks, no draft windows. Download it if you want to keep it.' : '';
-    this.views.card.show({ title: 'The connection was lost', message: `The server does not answer any more.${kept}`, hint: 'When it is back, the page reloads itself with your prompt and settings.' });
+    if (stopped) {
+      if (kept) this.card.show({ title: 'The result did not come in time', message: `The server was asked to stop and has not answered.${kept}`, hint: 'Run again.' });
+      return;
+    }
+    if (this.wanted && this.wanted.length < 8000) history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads the page when the server is back
+    this.cancel(); // for Gradio the run goes on: it would not begin another
+    const download = kept && ' Download it if you want to keep it.';
+    this.card.show({ title: 'The connection was lost', message: `The server does not answer any more.${kept}${download}`, hint: 'When it is back, the page reloads itself with your prompt and settings.' });
   }
 
   /** A race that ended without its last frame: show what was heard of it. */
-  finishLocally() {
-    const { live } = this;
-    this.live = null;
-    this.giveUp();
+  finishLocally(live = this.live) {
+    this.over();
     if (live && Object.values(live.events).some((events) => events.some((event) => event.kind === 'RunStarted'))) {
       const lanes = Object.fromEntries(live.coming.map((name) => [name, live.events[name] || []]));
       this.show({ title: 'Stopped run', lanes, bytes: null }, 'run');
@@ -574,11 +514,9 @@ export class App {
   async save() {
     if (!this.trace) return;
     const bytes = this.trace.bytes || (await gzip(new TextEncoder().encode(serialise(this.trace))));
-    const address = URL.createObjectURL(new Blob([/** @type {BlobPart} */ (bytes)], { type: 'application/gzip' }));
     const header = Object.values(this.lanes).find((lane) => lane && lane.header)?.header;
     const stamp = header ? header.started_at.slice(0, 19).replace(/[^0-9]/g, '') : '';
-    h('a', { href: address, download: `specdiff-${stamp || 'trace'}.jsonl.gz` }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 1000);
+    download(/** @type {BlobPart} */ (bytes), 'application/gzip', `specdiff-${stamp || 'trace'}.jsonl.gz`);
   }
 
   // ---- frames ----
@@ -596,7 +534,7 @@ export class App {
 
   /** Ask for one animation frame. While nothing changes there are none: a browser on the same machine leaves the decode clock alone. */
   wake() {
-    if (!this.frameAsked && !this.asleep) this.frameAsked = requestAnimationFrame(this.frame);
+    if (!this.frameAsked && !this.asleep) this.frameAsked = requestAnimationFrame((now) => this.frame(now));
   }
 
   say() {
@@ -621,33 +559,9 @@ export class App {
       else this.draw();
       if (wasPlaying && !this.player.playing) this.say();
     }
-    try {
-      this.views.charts.tick(now);
-    } catch (error) {
-      console.error('a figure could not be drawn:', error); // the others, and the player, go on
-    }
-    const moving = this.player.playing && !this.live;
-    if (moving || this.dirty || this.views.charts.waiting) this.wake();
+    if (this.dirty || (this.player.playing && !this.live)) this.wake();
     else this.last = 0; // the next frame begins a new movement
   }
-}
-
-/** Let a player hear its component: an equal value is a heartbeat, and fires nothing. @param {App} app @param {{value: string}} props @param {(name: string, callback: () => void) => void} watch */
-function listen(app, props, watch) {
-  const first = props.value ? JSON.parse(props.value) : {};
-  let last = first.card && first.source === 'file' ? props.value : ''; // it was shown where the visitor looked
-  let turn = Promise.resolve(); // messages are shown in the order they came, though unpacking takes a moment
-  const take = () => {
-    const { value } = props;
-    if (!value || value === last) return; // a heartbeat
-    last = value;
-    turn = turn.then(() => app.receive(JSON.parse(value))).catch((error) => {
-      app.views.card.show({ title: 'This trace cannot be shown', message: 'It was read, but its events do not fit together.', hint: 'Try another file, or run again.' });
-      console.warn('trace could not be drawn:', error);
-    });
-  };
-  watch('value', take);
-  take();
 }
 
 /** The visitor's choice of the Theme button (app/scripts.py), if there was one. */
@@ -665,7 +579,7 @@ export function mount(element, props, watch, options) {
   if (options.kind === 'live') restoreTheme();
   const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options);
   register(options.kind, app); // which may open a race that was asked for
-  listen(app, props, watch);
+  listen(app, props, watch, UNREADABLE);
   const asked = (/** @type {any} */ (window).specdiffAsked)?.[options.kind] ?? '';
   if (app.calls) app.wanted = asked;
   else app.controls(asked);

@@ -2,40 +2,37 @@
 // nothing but the recorded files; a bar opens its race by an event that the race player hears.
 // @ts-nocheck: it reads no event
 
-import { CardView, StatusView } from './views/notes.js';
 import { Board, glyph } from './views/board.js';
+import { Charts, chart } from './views/charts.js';
+import { Job, listen } from './job.js';
 import { MEAN, busyMachine, check, degrees, doubted, marksOf, meanWords, origin, placeLabels, progressWords, raceOf, sourceWords, withoutRaces } from './state/comparison.js';
 import { acceptanceCurves, costFigure, flavourBars } from './views/comparison_charts.js';
-import { colours, loadPlotly } from './views/charts.js';
-import { guard, isShown, openRace, pauseAll, register } from './page.js';
-import { Watchdog } from './watchdog.js';
-import { h, text } from './views/dom.js';
+import { download, h, refill, text } from './views/dom.js';
+import { fromBase64 } from './state/trace.js';
+import { openRace, pauseAll, register } from './page.js';
 
 const FIRST_SHOWN = 6; // methods that the charts begin with
 const LABEL_PIXELS = 6.1; // of a character of a chart label
 const ENDED_MS = 2500; // after the end of the server's event: how long its last frame may take to arrive
+const WORDS = { waits: 'Waiting for a free place: one measurement or race runs at a time…', stops: 'Stopping; what was measured is added up…' };
+const UNREADABLE = { title: 'This result cannot be shown', message: 'The server sent a comparison that does not fit together.', hint: 'Measure again.' };
 
 /** Buttons of which one is pressed; `choose(value)` hears which. */
 function choice(label, choose) {
-  const element = h('div', { class: 'sd-cmp-choice', role: 'group', 'aria-label': label }, h('span', { class: 'sd-sub' }, label));
+  const element = h('div', { class: 'sd-cmp-choice', role: 'group', 'aria-label': label });
   const draw = (options, chosen) => {
     element.hidden = options.length < 2;
-    const buttons = options.map(([value, words, title]) => h('button', { type: 'button', 'aria-pressed': String(value === chosen), title, onclick: () => choose(value) }, words));
-    const had = [...element.querySelectorAll('button')].indexOf(document.activeElement);
-    element.replaceChildren(element.firstChild, ...buttons);
-    if (had >= 0 && buttons[had]) buttons[had].focus();
+    refill(element, label, options.map(([value, words, title]) => h('button', { type: 'button', 'aria-pressed': String(value === chosen), title, onclick: () => choose(value) }, words)));
   };
   return { element, draw };
 }
 
-function chart(name, title, hint) {
-  const place = h('div', { class: 'sd-plot', 'data-figure': name });
-  return [place, h('section', { class: `sd-panel sd-chart sd-cmp-${name}`, 'aria-label': title }, h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint)), h('div', { class: 'sd-cmp-scroll', role: 'group', 'aria-label': `Chart: ${title}`, tabindex: name === 'bars' ? '0' : null }, place))];
-}
+/** A chart that may scroll sideways. */
+const wide = (title, hint, tabindex = null) => chart(title, hint, (place) => h('div', { class: 'sd-cmp-scroll', role: 'group', 'aria-label': `Chart: ${title}`, tabindex }, place));
 
-class Compare {
+class Compare extends Job {
   constructor(root, options) {
-    this.root = root;
+    super(root, 'compare', options.patience, WORDS);
     this.options = options;
     this.comparisons = { recorded: null, live: null };
     this.source = 'recorded';
@@ -43,19 +40,9 @@ class Compare {
     this.flavour = MEAN;
     this.shown = new Set();
     this.addresses = []; // of races that were measured here
-    this.live = null; // while something is measured: {warming}; frame_throttle.js asks
-    this.waiting = false; // Measure was pressed, no frame has come
     this.heard = 0; // frames of the server, and presses of Measure
     this.counted = null; // the run that was last spoken of
-    this.watchdog = new Watchdog(() => this.busy, () => this.failed('The server does not answer any more.'));
-    this.plotly = null;
-    this.visible = new Set();
-    this.build();
-    this.fetchWhenSeen();
-  }
-
-  build() {
-    [this.card, this.status, this.board] = [new CardView(), new StatusView(), new Board((found) => this.open(found))];
+    this.board = new Board((found) => this.open(found));
     this.sources = choice('Numbers', (value) => this.set({ source: value }));
     this.temperatures = choice('Temperature', (value) => this.set({ temperature: value }));
     this.flavours = choice('Flavour', (value) => this.set({ flavour: value }));
@@ -68,12 +55,15 @@ class Compare {
     this.legend = h('div', { class: 'sd-cmp-legend', role: 'group', 'aria-label': 'Methods in the charts' });
     this.facts = h('dl', { class: 'sd-cmp-facts' });
     this.rule = h('p', { class: 'sd-sub' });
-    this.save = h('button', { type: 'button', class: 'sd-link', onclick: () => this.download() }, 'Download these results (JSON)');
-    const [cost, costPanel] = chart('cost', 'What a round yields and what it costs', 'lines: equal speed-up = τ / cost; over all flavours pooled, all tokens together');
-    const [alpha, alphaPanel] = chart('alpha', 'Acceptance by position', 'α of each position that was reached; hollow: fewer than 20 tests');
-    const [bars, barsPanel] = chart('bars', 'Speed-up by temperature and flavour', 'dotted: vanilla; whiskers: 95 % interval; a bar opens its race');
-    this.places = { cost, alpha, bars };
-    this.full = h('div', { class: 'sd-cmp-full' },
+    this.save = h('button', { type: 'button', class: 'sd-link', onclick: () => this.keep() }, 'Download these results (JSON)');
+    const [cost, costPanel] = wide('What a round yields and what it costs', 'lines: equal speed-up = τ / cost; over all flavours pooled, all tokens together');
+    const [alpha, alphaPanel] = wide('Acceptance by position', 'α of each position that was reached; hollow: fewer than 20 tests');
+    const [bars, barsPanel] = wide('Speed-up by temperature and flavour', 'dotted: vanilla; whiskers: 95 % interval; a bar opens its race', '0');
+    barsPanel.classList.add('sd-cmp-bars');
+    this.charts = new Charts({ cost, alpha, bars }, {
+      cost: (scene, c) => costFigure({ ...scene, size: { width: cost.clientWidth, height: cost.clientHeight } }, c), alpha: acceptanceCurves, bars: flavourBars,
+    }, { plotly: this.options.plotly, without: 'The chart library could not be loaded; the leaderboard is complete without it.', share: 0, drawn: (place) => this.bind(place) });
+    this.content = this.full = h('div', { class: 'sd-cmp-full' },
       h('section', { class: 'sd-panel', 'aria-label': 'Leaderboard' },
         h('header', {}, h('h2', {}, 'Leaderboard'), h('div', { class: 'sd-cmp-choices' }, this.sources.element, this.temperatures.element, this.flavours.element)),
         h('div', { class: 'sd-cmp-wrap' }, this.board.element)),
@@ -81,32 +71,17 @@ class Compare {
       h('div', { class: 'sd-cmp-charts' }, costPanel, alphaPanel, barsPanel),
       h('section', { class: 'sd-panel sd-cmp-origin', 'aria-label': 'Where these numbers come from' }, h('header', {}, h('h2', {}, 'Where these numbers come from'), this.save), this.facts, this.rule));
     this.root.append(this.card.element, h('div', { class: 'sd-source' }, this.chip, this.words), this.doubt, this.status.element, this.voice, this.empty, this.full);
-    const watcher = new IntersectionObserver((entries) => {
-      for (const entry of entries) this.visible[entry.isIntersecting ? 'add' : 'delete'](entry.target.dataset.figure);
-      this.charts();
-    });
-    for (const place of Object.values(this.places)) watcher.observe(place);
-    new ResizeObserver(() => this.redrawCharts()).observe(this.places.cost);
-    new MutationObserver(() => this.redrawCharts()).observe(document.body, { attributeFilter: ['class'] }); // the theme
-    document.addEventListener('click', ({ target }) => { // the drawer makes its buttons when it is opened
-      if (!target.closest) return;
-      if (target.closest('#compare-run')) this.pressedRun();
-      if (target.closest('#compare-stop')) this.pressedStop();
-    });
+    new ResizeObserver(() => this.redrawCharts()).observe(cost);
     this.draw();
-  }
-
-  /** The recorded comparison is asked for when the tab is first seen. */
-  fetchWhenSeen() {
-    if (!this.options.recorded) return;
     const watcher = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       watcher.disconnect();
       this.fetchRecorded();
     });
-    watcher.observe(this.root);
+    if (options.recorded) watcher.observe(root);
   }
 
+  /** The recorded comparison is asked for when the tab is first seen. */
   async fetchRecorded() {
     try {
       const answer = await fetch(new URL(this.options.recorded + this.options.results, document.baseURI));
@@ -177,11 +152,9 @@ class Compare {
 
   drawLegend(comparison) {
     const seen = new Map(comparison.tables.flatMap((table) => table.cells).filter((cell) => cell.drafter !== 'none').map((cell) => [cell.group, cell]));
-    const had = [...this.legend.querySelectorAll('button')].indexOf(document.activeElement);
     const buttons = [...seen.values()].map((cell) => h('button', { type: 'button', 'aria-pressed': String(this.shown.has(cell.group)), title: `${cell.label}: shown in the charts, or not`, onclick: () => this.toggle(cell.group) },
       glyph(this.marks.get(cell.group)), cell.short));
-    this.legend.replaceChildren(h('span', { class: 'sd-sub' }, 'In the charts'), ...buttons);
-    if (had >= 0 && buttons[had]) buttons[had].focus();
+    refill(this.legend, 'In the charts', buttons);
   }
 
   toggle(group) {
@@ -192,35 +165,16 @@ class Compare {
   }
 
   redrawCharts() {
-    this.stale = new Set(Object.keys(this.places));
-    this.charts();
+    if (!this.comparison) return;
+    const place = (spots, size) => placeLabels(spots, (label) => LABEL_PIXELS * label.length, size);
+    this.charts.offer({ tables: this.comparison.tables, table: this.table, flavour: this.flavour, marks: this.marks, shown: this.shown, place });
   }
 
-  /** Draw what is stale and on screen. Plotly is loaded when the first chart is seen. */
-  charts() {
-    if (!this.comparison || !this.visible.size || !isShown(this.root)) return;
-    if (!this.plotly) {
-      loadPlotly(this.options.plotly).then((plotly) => {
-        this.plotly = plotly;
-        this.charts();
-      }, (error) => {
-        console.warn('no charts:', error);
-        for (const place of Object.values(this.places)) place.textContent = 'The chart library could not be loaded; the leaderboard is complete without it.';
-      });
-      return;
-    }
-    const figures = { cost: costFigure, alpha: acceptanceCurves, bars: flavourBars };
-    const place = (spots, size) => placeLabels(spots, (label) => LABEL_PIXELS * label.length, size);
-    for (const name of [...this.stale].filter((one) => this.visible.has(one))) {
-      this.stale.delete(name);
-      const element = this.places[name];
-      const size = { width: element.clientWidth, height: element.clientHeight };
-      const figure = figures[name]({ tables: this.comparison.tables, table: this.table, flavour: this.flavour, marks: this.marks, shown: this.shown, size, place }, colours(element));
-      this.plotly.react(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
-      if (element.dataset.bound) continue;
-      element.dataset.bound = 'yes';
-      element.on('plotly_click', ({ points }) => this.clicked(name, points[0]));
-    }
+  /** Let points of a figure open races, as soon as it is drawn. */
+  bind(element) {
+    if (element.dataset.bound) return;
+    element.dataset.bound = 'yes';
+    element.on('plotly_click', ({ points }) => this.clicked(element.dataset.figure, points[0]));
   }
 
   clicked(name, point) {
@@ -241,62 +195,22 @@ class Compare {
   /** Where the browser keeps a race that was measured here. */
   addressOf(race) {
     if (!race.address) {
-      const bytes = Uint8Array.from(atob(race.data), (letter) => letter.charCodeAt(0));
-      race.address = URL.createObjectURL(new Blob([bytes], { type: 'application/gzip' }));
+      race.address = URL.createObjectURL(new Blob([fromBase64(race.data)], { type: 'application/gzip' }));
       this.addresses.push(race.address);
     }
     return race.address;
   }
 
-  download() {
-    const address = URL.createObjectURL(new Blob([JSON.stringify(withoutRaces(this.comparison), null, 1)], { type: 'application/json' }));
-    h('a', { href: address, download: `specdiff-comparison-${this.table.origin.date.slice(0, 16).replace(/[^0-9]/g, '')}.json` }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 1000);
+  keep() {
+    const stamp = this.table.origin.date.slice(0, 16).replace(/[^0-9]/g, '');
+    download(JSON.stringify(withoutRaces(this.comparison), null, 1), 'application/json', `specdiff-comparison-${stamp}.json`);
   }
 
   pressedRun() {
-    if (this.busy) return; // Gradio does not hear it either
-    this.card.hide();
-    this.waiting = true;
     this.heard += 1;
-    this.watchdog.heard();
     this.busy = true;
     pauseAll();
-    this.tell('Waiting for a free place: one measurement or race runs at a time…');
-    this.status.element.scrollIntoView({ block: 'nearest' });
-  }
-
-  pressedStop() {
-    if (!this.busy) return;
-    if (this.waiting) {
-      document.getElementById('compare-cancel')?.click(); // Gradio drops the queued event
-      this.over();
-      return;
-    }
-    const { run } = this;
-    this.tell('Stopping; what was measured is added up…');
-    setTimeout(() => {
-      if (this.busy && this.run === run) this.failed('The server was asked to stop and has not answered.');
-    }, 1000 * this.options.patience + 500);
-  }
-
-  get busy() {
-    return this.root.classList.contains('sd-busy');
-  }
-
-  set busy(on) {
-    this.root.classList.toggle('sd-busy', on);
-    this.full.setAttribute('aria-busy', String(on));
-    guard();
-  }
-
-  over() {
-    this.waiting = false;
-    this.busy = false;
-    this.status.show('');
-    this.live = null;
-    window.dispatchEvent(new Event('specdiff:measured')); // frees the frames (frame_throttle.js)
-    guard();
+    super.pressedRun();
   }
 
   /** The server's event is over, however it ended: without a last frame, nothing more will come. */
@@ -312,22 +226,24 @@ class Compare {
     this.card.show({ title: 'The measurement ended without a result', message, hint: 'Measure again; if many people measure, wait a little.' });
   }
 
+  lost(stopped) {
+    this.failed(stopped ? 'The server was asked to stop and has not answered.' : 'The server does not answer any more.');
+  }
+
   /** Show a line about what goes on; it is spoken only where `key` is another than the last time. */
   tell(words, key = words) {
-    this.status.show(words);
+    super.tell(words);
     if (key !== this.counted) text(this.voice, words);
     this.counted = key;
   }
 
   /** A frame of the server. */
   receive(message) {
-    this.waiting = false;
+    super.receive(message);
     this.heard += 1;
-    this.watchdog.heard();
-    this.run = message.run;
     if (!message.finished && !message.card) {
       this.busy = true;
-      this.live = { warming: message.phase === 'loading' };
+      this.live = { run: message.run, warming: message.phase === 'loading' };
       if (!this.live.warming) pauseAll();
       this.tell(progressWords(message), `${message.phase} ${message.count}`);
       return;
@@ -342,23 +258,9 @@ class Compare {
   }
 }
 
-/** Called by the component (app/compare.py) once per page. */
+/** Called by the component (app/tabs/compare.py) once per page. */
 export function mount(element, props, watch, options) {
   const compare = new Compare(element.querySelector('.sd-cmp'), options);
-  let last = '';
-  const take = () => {
-    const value = props.value;
-    if (!value || value === last) return; // a heartbeat
-    last = value;
-    try {
-      compare.receive(JSON.parse(value));
-    } catch (error) {
-      compare.over();
-      compare.card.show({ title: 'This result cannot be shown', message: 'The server sent a comparison that does not fit together.', hint: 'Measure again.' });
-      console.warn('comparison could not be drawn:', error);
-    }
-  };
-  watch('value', take);
-  take();
   register('compare', compare);
+  listen(compare, props, watch, UNREADABLE);
 }

@@ -14,7 +14,7 @@
     timer = 0;
     for (const [number, wait] of held) {
       if (wait.frame) continue;
-      wait.frame = ask((now) => {
+      wait.frame = ask((/** @type {number} */ now) => {
         held.delete(number);
         drawn = page.performance.now();
         wait.callback(now);
@@ -22,7 +22,7 @@
     }
   }
 
-  page.requestAnimationFrame = (callback) => {
+  page.requestAnimationFrame = (/** @type {FrameRequestCallback} */ callback) => {
     const live = race();
     if (!live || live.warming) {
       if (live && live.told) drawn = page.performance.now(); // a lane is shown; the next one need not be drawn at once
@@ -34,7 +34,7 @@
     return count;
   };
 
-  page.cancelAnimationFrame = (number) => {
+  page.cancelAnimationFrame = (/** @type {number} */ number) => {
     const wait = held.get(number);
     held.delete(number);
     if (!wait) drop(number);

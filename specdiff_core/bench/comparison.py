@@ -10,28 +10,18 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 
+from specdiff_core.bench import store
 from specdiff_core.bench.grid import BASELINE, NAMED, BenchSetting
 from specdiff_core.bench.report import whole_turns
-from specdiff_core.bench.store import (
-    LEVEL,
-    Interval,
-    Row,
-    SettingResult,
-    Sweep,
-    Traces,
-    lane_of,
-    read_result,
-    read_rows,
-)
-from specdiff_core.decoding.pieces import Pieces, with_pieces
+from specdiff_core.bench.store import LEVEL, Row, SettingResult, Sweep, lane_of, slug
+from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, Event, PiecesSeen
 from specdiff_core.schema.metrics import fold
@@ -55,8 +45,10 @@ MOST_BYTES = 2_000_000  # of the whole folder
 MOST_BYTES_OF_A_FILE = 1_000_000
 
 
-def best_of_each(entries: Sequence[SettingResult], extras: int | None = None) -> list[SettingResult]:
-    """The baseline, then the best setting of each method (:data:`CHOICE`), fastest first.
+def best_of_each(
+    entries: Sequence[SettingResult], extras: int | None = None
+) -> tuple[list[SettingResult], list[SettingResult]]:
+    """The baseline, then the best setting of each method (:data:`CHOICE`), fastest first; and those that are left out.
 
     Args:
         extras: how many uses that no paper names may be among them, the fastest; None: all.
@@ -70,9 +62,9 @@ def best_of_each(entries: Sequence[SettingResult], extras: int | None = None) ->
     baseline = best.pop(BASELINE.group, None)
     if baseline is None:
         raise ConfigError("The sweep has no baseline.", field="results", hint="Measure it with the drafter none.")
-    unnamed = [group for group in best if group not in NAMED]
-    dropped = set() if extras is None else set(unnamed[extras:])
-    return [baseline, *(entry for group, entry in best.items() if group not in dropped)]
+    unnamed = [entry for group, entry in best.items() if group not in NAMED]
+    left_out = [] if extras is None else unnamed[extras:]
+    return [baseline, *(entry for entry in best.values() if entry not in left_out)], left_out
 
 
 def table_of(result: Sweep, extras: int | None = None) -> dict[str, Any]:
@@ -82,8 +74,7 @@ def table_of(result: Sweep, extras: int | None = None) -> dict[str, Any]:
         ConfigError: the baseline is missing.
     """
     settings, origin = result.settings, result.provenance
-    chosen = best_of_each(result.entries, extras)
-    left_out = [entry for entry in best_of_each(result.entries) if entry not in chosen]
+    chosen, left_out = best_of_each(result.entries, extras)
     facts = ("cpu", "cores", "gpu", "system", "versions", "date", "commit", "dirty", "command")
     return {
         "temperature": settings["temperature"],
@@ -122,9 +113,8 @@ def _cell(entry: SettingResult, baseline: SettingResult, result: Sweep) -> dict[
     pooled = entry.tokens_per_second / baseline.tokens_per_second
     drafted = entry.drafter != BASELINE.drafter
 
-    def bounds(speed: Interval, resampled: bool) -> dict[str, float | None]:
-        known = drafted and resampled
-        return {"low": speed.low if known else None, "high": speed.high if known else None}
+    def bounds(low: float, high: float, resampled: bool) -> dict[str, float | None]:
+        return {"low": low, "high": high} if drafted and resampled else {"low": None, "high": None}
 
     return {
         "key": entry.key,
@@ -135,13 +125,17 @@ def _cell(entry: SettingResult, baseline: SettingResult, result: Sweep) -> dict[
         "short": short,
         "words": entry.words,
         **{name: value for name, value in msgspec.to_builtins(entry).items() if name in COPIED},
-        "speedup": {"value": entry.speedup.value, **bounds(entry.speedup, result.has_intervals), "level": LEVEL},
+        "speedup": {
+            "value": entry.speedup.value,
+            **bounds(entry.speedup.low, entry.speedup.high, result.has_intervals),
+            "level": LEVEL,
+        },
         "pooled_speedup": pooled,
         "cost": entry.tau / pooled,  # of a round, in rounds of vanilla, which are one token; prefill shared out
         "by_flavour": {
             flavour: {
                 "value": speed.value,
-                **bounds(speed, result.prompts[flavour] > 1),
+                **bounds(speed.low, speed.high, result.prompts[flavour] > 1),
                 "tau": entry.tau_by_flavour[flavour],
                 "alpha": entry.alpha_by_flavour[flavour],
                 "cost": entry.tau_by_flavour[flavour] / speed.value,
@@ -189,23 +183,16 @@ class Vocabulary:
 
         path = Path(folder) / "tokenizer.json"
         try:
-            self._tokenizer = Tokenizer.from_file(str(path))
+            tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises nothing more special
             raise ConfigError(f"{path.name} cannot be read: {error}.", field="pair", hint="Fetch it again.") from error
-        added = self._tokenizer.get_added_tokens_decoder()
+        added = tokenizer.get_added_tokens_decoder()
         self.all_special_ids = [token for token, entry in added.items() if entry.special]
-
-    def convert_ids_to_tokens(self, ids: int) -> str | None:
-        """The entry of an id, None where there is none."""
-        found = self._tokenizer.id_to_token(ids)
-        return None if found is None else str(found)
+        self.convert_ids_to_tokens: Any = tokenizer.id_to_token
 
 
-class Recorded(Protocol):
-    """Where the events of a sweep are: on disk (:class:`~specdiff_core.bench.store.Traces`) or still in memory."""
-
-    def events(self, prompt_id: str, repeat: int, setting: str) -> Sequence[Event]:
-        """The events of one run."""
+Recorded = Callable[[str, int, str], Sequence[Event]]
+"""Prompt id, repeat and setting of a run -> its events, as :meth:`~specdiff_core.bench.store.Traces.events`."""
 
 
 def median_run(rows: Sequence[Row], flavour: str, key: str) -> tuple[str, int, float]:
@@ -226,36 +213,36 @@ def median_run(rows: Sequence[Row], flavour: str, key: str) -> tuple[str, int, f
     return prompt, repeat, value
 
 
-def make_race(
-    table: Mapping[str, Any], rows: Sequence[Row], recorded: Recorded, flavour: str, pieces: Pieces
-) -> tuple[dict[str, Any], bytes]:
-    """The recorded race of one flavour: what is said about it, and its trace, compressed.
+def races(table: Mapping[str, Any], rows: Sequence[Row], recorded: Recorded) -> Iterator[tuple[str, Any, bytes]]:
+    """Of every flavour its recorded race: the flavour, what is said about the race, and its trace, compressed.
 
-    All settings of ``table`` are lanes, as they were measured. The texts of the tokens are added from ``pieces`` where
-    the trace has none: a measured run says nothing that no metric needs.
+    All settings of ``table`` are lanes, as they were measured. The texts of the tokens are added where the trace has
+    none: a measured run says nothing that no metric needs.
 
     Raises:
         ConfigError: a trace is missing, or belongs to another run than the row.
     """
     keys = [cell["key"] for cell in table["cells"]]
     fastest = keys[min(1, len(keys) - 1)]
-    prompt, repeat, speedup = median_run(rows, flavour, fastest)
-    measured = {row.setting: row.metrics.seconds for row in rows if (row.prompt, row.repeat) == (prompt, repeat)}
-    lanes: dict[str, list[Event]] = {}
-    for key in keys:
-        events: Sequence[Event] = recorded.events(prompt, repeat, key)
-        if not math.isclose(fold(events).seconds, measured[key], rel_tol=1e-9):
-            message = f"The trace of {key} for {prompt}, repeat {repeat}, is of another run than its row."
-            raise ConfigError(message, field="traces", hint="Measure again, rows and traces together.")
-        if not any(isinstance(event, PiecesSeen) for event in events):
-            events = list(with_pieces(events, pieces))
-        lanes[lane_of(key)] = [_short(event) for event in events]
-    header = header_of(lanes[lane_of(keys[0])])
-    beginning = " ".join(header.prompt.split())[:60] if header else ""
-    title = f"{flavour}, temperature {table['temperature']:g}: {beginning}"
-    about = {"prompt": prompt, "repeat": repeat, "speedup": speedup, "of": fastest}
-    about |= {"lanes": list(lanes), "title": title}
-    return about, gzip.compress(dump_trace(dict(lanes), title=title), 9, mtime=0)
+    pieces = Vocabulary(find_pair(table["settings"]["pair"]).tokenizer)
+    for flavour in table["flavours"]:
+        prompt, repeat, speedup = median_run(rows, flavour, fastest)
+        measured = {row.setting: row.metrics.seconds for row in rows if (row.prompt, row.repeat) == (prompt, repeat)}
+        lanes: dict[str, list[Event]] = {}
+        for key in keys:
+            events = recorded(prompt, repeat, key)
+            if not math.isclose(fold(events).seconds, measured[key], rel_tol=1e-9):
+                message = f"The trace of {key} for {prompt}, repeat {repeat}, is of another run than its row."
+                raise ConfigError(message, field="traces", hint="Measure again, rows and traces together.")
+            if not any(isinstance(event, PiecesSeen) for event in events):
+                events = list(with_pieces(events, pieces))
+            lanes[lane_of(key)] = [_short(event) for event in events]
+        header = header_of(lanes[lane_of(keys[0])])
+        beginning = " ".join(header.prompt.split())[:60] if header else ""
+        title = f"{flavour}, temperature {table['temperature']:g}: {beginning}"
+        about = {"prompt": prompt, "repeat": repeat, "speedup": speedup, "of": fastest}
+        about |= {"lanes": list(lanes), "title": title}
+        yield flavour, about, gzip.compress(dump_trace(dict(lanes), title=title), 9, mtime=0)
 
 
 def _short(event: Event) -> Event:
@@ -281,11 +268,11 @@ def open_stored(path: Path) -> StoredSweep:
     Raises:
         ConfigError: it is no such sweep, or its rows cannot be read.
     """
-    result = read_result(path, Sweep)
+    result = store.read_result(path, Sweep)
     if not result.traces:
         hint = "Measure it with --json and --traces."
         raise ConfigError(f"{path.name} is no sweep with traces.", field="results", hint=hint)
-    return result, read_rows(path), Traces(path.parent / result.traces)
+    return result, store.read_rows(path), store.Traces(path.parent / result.traces).events
 
 
 def build_showcase(stored: Sequence[StoredSweep]) -> dict[str, bytes]:
@@ -314,11 +301,9 @@ def _files(stored: Sequence[StoredSweep], extras: int) -> dict[str, bytes]:
     tables = []
     for result, rows, recorded in stored:
         table = table_of(result, extras)
-        pieces = Vocabulary(find_pair(result.settings["pair"]).tokenizer)
         table["races"] = {}
-        for flavour in table["flavours"]:
-            about, packed = make_race(table, rows, recorded, flavour, pieces)
-            name = f"{RACES}/{table['temperature']:g}-{re.sub('[^a-z0-9_-]', '_', flavour.lower())}.jsonl.gz"
+        for flavour, about, packed in races(table, rows, recorded):
+            name = f"{RACES}/{table['temperature']:g}-{slug(flavour)}.jsonl.gz"
             files[name] = packed
             table["races"][flavour] = {"file": name, **about}
         tables.append(table)

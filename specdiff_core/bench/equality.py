@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -31,40 +30,28 @@ GENERATE = "generate"
 """What stands for transformers in the place of a setting."""
 
 
-class Difference(TypedDict):
-    """Where two texts part."""
-
-    token: int
-    ours: list[int]  # the token there; none where a text has ended
-    theirs: list[int]
-    margin: float  # between the two best tokens
-    tie: bool
-
-
 class EqualityRow(Measured, kw_only=True):
     """One prompt at one temperature, by every setting."""
 
+    KEY = ("prompt", "temperature")
     temperature: float
     compared: list[str]  # keys of settings, and GENERATE
     tokens: int
-    differences: list[dict[str, Any]]  # cell, prompt, temperature, and where its text parts from vanilla's
-
-    @property
-    def key(self) -> tuple[str, float]:
-        return self.prompt, self.temperature
+    differences: list[dict[str, Any]]  # cell, prompt, temperature, and what difference() says
 
 
 @contextmanager
-def changed(model: Any, **values: Any) -> Iterator[None]:
-    """A model with other generation settings, for the length of the body; what a run writes there is forgotten too."""
-    kept = model.generation_config
-    model.generation_config = copy.deepcopy(kept)
+def changed(model: Any, what: str = "generation_config", **values: Any) -> Iterator[None]:
+    """A model with other settings, for the length of the body; what a run writes there is forgotten too."""
+    kept = getattr(model, what)
+    other = copy.deepcopy(kept)
     for name, value in values.items():
-        setattr(model.generation_config, name, value)
+        setattr(other, name, value)
+    setattr(model, what, other)
     try:
         yield
     finally:
-        model.generation_config = kept
+        setattr(model, what, kept)
 
 
 def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) -> tuple[int, ...]:
@@ -74,7 +61,8 @@ def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) 
     model: Any = engine.target.model
     given = torch.tensor([ids], device=model.device)
     count = min(config.max_new_tokens, engine.target.context - len(ids) + 1)
-    with changed(model, **({"eos_token_id": None, "pad_token_id": 0} if config.ignore_eos else {})):
+    endless: dict[str, Any] = {"eos_token_id": None, "pad_token_id": 0} if config.ignore_eos else {}
+    with changed(model, **endless):
         out: torch.Tensor = model.generate(
             given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=count, **options
         )
@@ -101,15 +89,20 @@ def top_two(engine: Engine, ids: Sequence[int], config: DecodeConfig) -> tuple[t
 
 def difference(
     engine: Engine, prompt: str, ours: Sequence[int], theirs: Sequence[int], config: DecodeConfig
-) -> Difference | None:
-    """Where two texts part, and whether a tie explains it; None where they are equal."""
+) -> dict[str, Any] | None:
+    """Where two texts part, and whether a tie explains it; None where they are equal.
+
+    Returns:
+        the number of the token; ``ours`` and ``theirs``: the token there in a list, which is empty where a text has
+        ended; the margin between the two best tokens; whether it is a tie.
+    """
     if tuple(ours) == tuple(theirs):
         return None
     pairs = enumerate(zip(ours, theirs, strict=False))
     place = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
     best, margin = top_two(engine, [*engine.encode(prompt), *theirs[:place]], config)
-    said = [list(ids)[place : place + 1] for ids in (ours, theirs)]
-    tie = margin < TIE and sorted(x for one in said for x in one) == sorted(best)
+    said = [list(ids[place : place + 1]) for ids in (ours, theirs)]
+    tie = margin < TIE and sorted(said[0] + said[1]) == sorted(best)
     return {"token": place, "ours": said[0], "theirs": said[1], "margin": margin, "tie": tie}
 
 
@@ -144,23 +137,26 @@ def check_equality(
             texts[setting.key] = last.ids
         vanilla = texts.pop(BASELINE.key)
         if temperature == 0 and number in with_generate:
-            suppress = list(engine.target.suppress)
-            options: dict[str, Any] = {"suppress_tokens": suppress} if suppress else {}
-            texts[GENERATE] = generate(engine, prompt.prompt, shared, **options)
-        where: dict[str, Any] = {"prompt": prompt.id, "temperature": temperature}
+            suppress = list(engine.target.suppress) or None
+            texts[GENERATE] = generate(engine, prompt.prompt, shared, suppress_tokens=suppress)
         differences = [
-            {"cell": key, **where, **found}
+            {"cell": key, "prompt": prompt.id, "temperature": temperature, **found}
             for key, text in texts.items()
             if (found := difference(engine, prompt.prompt, text, vanilla, shared))
         ]
-        where |= {"flavour": prompt.flavour, "compared": list(texts), "tokens": len(vanilla)}
-        return EqualityRow(differences=differences, **where)
+        return EqualityRow(
+            prompt=prompt.id,
+            flavour=prompt.flavour,
+            temperature=temperature,
+            compared=list(texts),
+            tokens=len(vanilla),
+            differences=differences,
+        )
 
     others = {"temperatures": list(temperatures), "generate_prompts": generate_prompts}
     log = RowLog(path, header("equality", engine, prompts, settings, base, **others), EqualityRow)
-    items = ((number, prompt, t) for number, prompt in enumerate(prompts) for t in temperatures)
-    todo = {(item[1].id, item[2]): functools.partial(one, *item) for item in items}
-    yield from log.fill(todo, lambda: ())
+    todo = {(prompt.id, t): (number, prompt, t) for number, prompt in enumerate(prompts) for t in temperatures}
+    yield from log.fill(todo, one)
 
 
 def aggregate(rows: Sequence[EqualityRow]) -> dict[str, Any]:

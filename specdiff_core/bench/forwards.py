@@ -6,7 +6,7 @@ The limit of a setting is τ·t₁ / (t_draft + t_verify): every second spent in
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -28,35 +28,12 @@ from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import final
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from specdiff_core.engine import Engine
 
 REPEATS = 40
 WARM = 6
 SAME = ("device", "dtype", "threads", "target", "weights", "versions")
 """What a sweep and the bare passes must share before one is held against the other."""
-
-Work = Callable[[], Any]
-
-
-def timed_in_turn(works: dict[str, tuple[Work, Work]], device: torch.device) -> dict[str, float]:
-    """Median seconds of each piece of work. They take turns, so that drift of the machine falls on all alike.
-
-    Args:
-        works: name -> the work, and what undoes it, untimed.
-    """
-    clock = DeviceClock(device)
-    seconds: dict[str, list[float]] = {name: [] for name in works}
-    for repeat in range(WARM + REPEATS):
-        for name, (work, undo) in works.items():
-            clock.start()
-            work()
-            spent = clock.finish()
-            if repeat >= WARM:
-                seconds[name].append(spent)
-            undo()
-    return {name: median(values) for name, values in seconds.items()}
 
 
 def finish(drafting: Generator[Any, None, Draft]) -> Draft:
@@ -70,7 +47,8 @@ def finish(drafting: Generator[Any, None, Draft]) -> Draft:
 
 
 def time_passes(engine: Engine, ids: Sequence[int], setting: BenchSetting, base: DecodeConfig) -> Passes:
-    """Seconds of t₁, t_verify and t_draft for one setting behind the context ``ids``.
+    """Median seconds of t₁, t_verify and t_draft for one setting behind the context ``ids``. They take turns, so that
+    drift of the machine falls on all alike.
 
     ``draft_network`` is what t_draft means in the limit: the drafter's draft, less the time that the same reveal takes
     when its network answers at once. What a drafter does once per committed token (``block`` projects its features) is
@@ -80,45 +58,49 @@ def time_passes(engine: Engine, ids: Sequence[int], setting: BenchSetting, base:
     target = engine.target.start(drafter.layers)
     session = drafter.start()
     session.observe(ids[:-1], target.read(ids[:-1]))
-
-    def score(width: int) -> tuple[Work, Work]:
-        return lambda: target.score([ids[-1]] * width), lambda: target.rollback(width, ())
-
-    def context(gamma: int) -> Context:
-        return Context(
-            ids=ids,
-            gamma=gamma,
-            steps=min(setting.steps, gamma),
-            order=base.order,
-            sampling=base.draft_sampling,
-            sampler=Streams(base.seed, shared=False).draft(0),
-        )
-
-    def draft() -> Draft:
-        return finish(session.draft(context(setting.gamma)))
-
-    drafted = draft()
+    context = Context(
+        ids=ids,
+        gamma=setting.gamma,
+        steps=setting.steps,
+        order=base.order,
+        sampling=base.draft_sampling,
+        sampler=Streams(base.seed, shared=False).draft(0),
+    )
+    drafted = finish(session.draft(context))
     size = drafted.ids.numel()
     logits = torch.zeros((size, engine.target.vocab_size), dtype=engine.pair.placement.dtype, device=device)
     logits[range(size), drafted.ids] = 20.0  # a confident answer, ready at once
     forbidden = engine.target.suppress
     mask = next(iter(forbidden), 0)
     window = torch.full((size,), mask, device=device)
-    same_size = context(size)
+    same_size = dataclasses.replace(context, gamma=size, steps=min(setting.steps, size))
 
     def reveal() -> Draft:
         return finish(denoise(lambda _: logits, same_size, mask_id=mask, forbidden=forbidden, window=window))
 
-    works: dict[str, tuple[Work, Work]] = {
-        "reveal": (reveal, lambda: None),
-        "draft": (draft, lambda: None),
-        "target_verify": score(size + 1),
-        "target_one": score(1),
+    works: dict[str, tuple[int, Callable[[], Any]]] = {  # places of the target's cache that each takes, and the work
+        "reveal": (0, reveal),
+        "draft": (0, lambda: finish(session.draft(context))),
+        "target_verify": (size + 1, lambda: target.score([ids[-1]] * (size + 1))),
+        "target_one": (1, lambda: target.score(ids[-1:])),
     }
-    seconds = timed_in_turn(works, device)
-    network = max(0.0, seconds["draft"] - seconds["reveal"])
-    return msgspec.convert(
-        {**msgspec.to_builtins(setting), **seconds, "context": len(ids), "draft_network": network}, Passes
+    clock = DeviceClock(device)
+    spent: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(WARM + REPEATS):
+        for name, (width, work) in works.items():
+            clock.start()
+            work()
+            spent[name].append(clock.finish())
+            if width:
+                target.rollback(width, ())
+    seconds = {name: median(values[WARM:]) for name, values in spent.items()}
+    return Passes(
+        **msgspec.structs.asdict(setting),
+        context=len(ids),
+        target_one=seconds["target_one"],
+        target_verify=seconds["target_verify"],
+        draft=seconds["draft"],
+        draft_network=max(0.0, seconds["draft"] - seconds["reveal"]),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.methods import METHODS, PLAIN
+from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.pairs import PAIRS, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.wording import denoises, settings_words
@@ -69,6 +69,11 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
         selection = runs.selection.value if runs.num_drafts > 1 else "self"
         return cls(runs.drafter, runs.gamma, steps, runs.tree_nodes, runs.num_drafts, selection, runs.auto)
 
+    def followed(self, base: DecodeConfig) -> tuple[BenchSetting, bool]:
+        """What its drafter makes of this setting, and whether that is what was asked; T means nothing to some."""
+        real = BenchSetting.of_config(self.config(base))
+        return real, real == BASELINE or msgspec.structs.replace(real, steps=self.steps) == self
+
     @property
     def words(self) -> str:
         """The settings without the drafter: ``γ 9, B 16``."""
@@ -115,10 +120,7 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
 SWEPT = BenchSetting.__struct_fields__
 """The fields of ``DecodeConfig`` that a sweep varies."""
 BASELINE = BenchSetting("none", 1, 1)
-NAMED = {
-    BenchSetting(**{name: value for name, value in {**PLAIN, **method.settings}.items() if name in SWEPT}).group: method
-    for method in METHODS
-}
+NAMED = {BenchSetting.of_config(method.config(DecodeConfig())).group: method for method in METHODS}
 """Group -> the method of the literature that uses a drafter so."""
 
 
@@ -130,8 +132,8 @@ def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[BenchSetting, ...]:
     """
     found = [BASELINE]
     for asked in map(BenchSetting.parse, keys):
-        real = BenchSetting.of_config(asked.config(base))
-        if real != BASELINE and not _same(real, asked):
+        real, same = asked.followed(base)
+        if not same:
             message = f"{asked.drafter} cannot follow {asked.key}: it would run as {real.key}."
             hint = "A window no longer than it was trained for; trees, K and auto only where the drafter has them."
             raise ConfigError(message, field="settings", hint=hint)
@@ -139,36 +141,17 @@ def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[BenchSetting, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _same(real: BenchSetting, asked: BenchSetting) -> bool:
-    """Whether a drafter does what was asked; T means nothing to some."""
-    return msgspec.structs.replace(real, steps=asked.steps) == asked
-
-
 def grid(
-    base: DecodeConfig,
-    drafters: Sequence[str],
-    gammas: Sequence[int],
-    steps: Sequence[int],
-    tree_nodes: Sequence[int] = (0,),
-    num_drafts: Sequence[int] = (1,),
-    selections: Sequence[str] = ("self",),
+    base: DecodeConfig, drafters: Sequence[str], gammas: Sequence[int], steps: Sequence[int]
 ) -> tuple[BenchSetting, ...]:
-    """The baseline, then every combination that its drafter can follow, with T ≤ γ. A tree and K drafts exclude each
-    other, grow from one pass, so that they have no T, and only K drafts have a selection.
+    """The baseline, then every window that its drafter can follow, with T ≤ γ.
 
     Raises:
         ConfigError: nothing is left besides the baseline, or the pair has no such drafter.
     """
-    found = [BASELINE]
-    for values in itertools.product(drafters, gammas, tree_nodes, num_drafts, selections, steps):
-        drafter, gamma, nodes, count, selection, passes = values
-        if passes > gamma or (nodes and count > 1):
-            continue
-        asked = BenchSetting(drafter, gamma, passes, nodes, count, selection if count > 1 else "self")
-        real = BenchSetting.of_config(asked.config(base))
-        found += [real] if _same(real, asked) else []
-    if set(found) == {BASELINE} and set(drafters) != {BASELINE.drafter}:
+    asked = (BenchSetting(*each) for each in itertools.product(drafters, gammas, steps) if each[2] <= each[1])
+    found = dict.fromkeys([BASELINE, *(real for real, same in (each.followed(base) for each in asked) if same)])
+    if len(found) == 1 and set(drafters) != {BASELINE.drafter}:
         message = "There is nothing to measure: no drafter can follow any of these settings."
-        hint = "Choose T at most γ, γ at most 16 for block, and K or a tree, not both."
-        raise ConfigError(message, field="steps", hint=hint)
-    return tuple(dict.fromkeys(found))
+        raise ConfigError(message, field="steps", hint="Choose T at most γ, and γ at most 16 for block.")
+    return tuple(found)

@@ -11,24 +11,21 @@ texts show whether that ever matters.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specdiff_core.bench.equality import TIE, changed, difference, generate
 from specdiff_core.bench.grid import BASELINE, BenchSetting
 from specdiff_core.bench.prompts import Prompt
-from specdiff_core.bench.report import Costs, interval
+from specdiff_core.bench.report import Costs, costs, interval
 from specdiff_core.bench.store import Measured, RowLog
 from specdiff_core.bench.sweep import WARM_UP, header, run
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.prompt_lookup import LONGEST
-from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import final
 
@@ -40,32 +37,34 @@ USUAL = ("autoregressive/4/4", "prompt_lookup/9/1", "block/9/1")
 """Our lanes besides vanilla where nothing is asked for; those that the pair has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One way to call ``generate``."""
 
     kind: str  # plain, assisted, lookup or dflash
+    name: str  # of its lane, but for drafter and γ
     confident: bool = False  # assisted: stop a draft below transformers' default confidence
     defaults: bool = False  # draft as many tokens as transformers, or the drafter's own config, would
 
 
 CALLS = {
-    "vanilla": (Call("plain"),),
+    "vanilla": (Call("plain", "generate"),),
     # An assistant with our γ that drafts as we do, to the end; one that may end a draft early; and all its defaults.
     "autoregressive": (
-        Call("assisted"),
-        Call("assisted", confident=True),
-        Call("assisted", confident=True, defaults=True),
+        Call("assisted", "assistant_model={drafter} (γ={gamma})"),
+        Call("assisted", "assistant_model={drafter} (γ={gamma}, default confidence)", confident=True),
+        Call("assisted", "assistant_model={drafter} (defaults)", confident=True, defaults=True),
     ),
-    "prompt_lookup": (Call("lookup"),),
+    "prompt_lookup": (Call("lookup", "prompt_lookup_num_tokens={gamma}"),),
     # A block of our γ, and the block that the drafter was released with.
-    "block_diffusion": (Call("dflash"), Call("dflash", defaults=True)),
+    "block_diffusion": (
+        Call("dflash", "dflash {drafter} (γ={gamma})"),
+        Call("dflash", "dflash {drafter} (defaults)", defaults=True),
+    ),
 }
 """What transformers has for a file of ``specdiff_core/drafters``, with the options that could be its best."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(NamedTuple):
     """One of our settings, or a call of theirs that gets the same drafter and γ and is compared with it."""
 
     ours: BenchSetting
@@ -74,15 +73,8 @@ class Lane:
     @property
     def name(self) -> str:
         """As rows and tables name it."""
-        if self.call is None:
-            return self.ours.name
-        if self.call.kind == "plain":
-            return "generate"
-        if self.call.kind == "lookup":
-            return f"prompt_lookup_num_tokens={self.ours.gamma}"
-        size = f"γ={self.ours.gamma}" + (", default confidence" if self.call.confident else "")
-        prefix = "assistant_model=" if self.call.kind == "assisted" else "dflash "
-        return f"{prefix}{self.ours.drafter} ({'defaults' if self.call.defaults else size})"
+        called = self.call.name if self.call else self.ours.name
+        return called.format(drafter=self.ours.drafter, gamma=self.ours.gamma)
 
     @property
     def refusal(self) -> str:
@@ -104,13 +96,10 @@ class Lane:
 class Turn(Measured, kw_only=True):
     """All lanes once on one prompt."""
 
+    KEY = ("prompt", "repeat")
     repeat: int  # −1 of a warm-up
     lanes: dict[str, tuple[float, float, int]]  # seconds, seconds by wall clock, tokens
     differences: list[dict[str, Any]]  # lane, prompt, repeat, and where its text parts from vanilla's
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.prompt, self.repeat
 
 
 @contextmanager
@@ -133,13 +122,9 @@ def prepared(engine: Engine, lane: Lane) -> Iterator[dict[str, Any]]:
         ):
             yield {"assistant_model": model}
     else:
-        config = drafter.network.config
-        released = config.block_size
-        config.block_size = released if call.defaults else gamma + 1  # the anchor takes one slot
-        try:
+        size = {} if call.defaults else {"block_size": gamma + 1}  # the anchor takes one slot
+        with changed(drafter.network, "config", **size):
             yield {"assistant_model": drafter.network, "speculation_type": "dflash"}
-        finally:
-            config.block_size = released
 
 
 def usual_settings(pair: PairSpec) -> list[str]:
@@ -169,18 +154,17 @@ def timed(
 ) -> tuple[tuple[float, float, int], tuple[int, ...]]:
     """One run of one lane: its seconds, wall-clock seconds and tokens, and its new ids."""
     clock = DeviceClock(engine.pair.placement.device)
-    if lane.call is not None:
-        with prepared(engine, lane) as options:
-            clock.start()
-            ids = generate(engine, prompt, base, **options)
-            seconds = clock.finish()
-        return (seconds, seconds, len(ids)), ids
-    clock.start()
-    events = run(engine, prompt, lane.ours, base)
-    wall = clock.finish()
-    last = final(events)
-    assert last is not None, "a decode ends with Finished or raises"
-    return (fold(events).seconds, wall, len(last.ids)), last.ids
+    if lane.call is None:
+        clock.start()
+        last = final(run(engine, prompt, lane.ours, base))
+        wall = clock.finish()
+        assert last is not None, "a decode ends with Finished or raises"
+        return (last.seconds, wall, len(last.ids)), last.ids
+    with prepared(engine, lane) as options:
+        clock.start()
+        ids = generate(engine, prompt, base, **options)
+        seconds = clock.finish()
+    return (seconds, seconds, len(ids)), ids
 
 
 def one_turn(
@@ -188,10 +172,9 @@ def one_turn(
 ) -> Turn:
     """Every lane once, beginning with number ``first``; their texts are compared when all have run."""
     runs = {lane.name: timed(engine, prompt.prompt, base, lane) for lane in (*lanes[first:], *lanes[:first])}
-    vanilla = runs[BASELINE.name][1]
-    where = {"prompt": prompt.id, "repeat": repeat}
+    _, vanilla = runs[BASELINE.name]
     differences = [
-        {"lane": lane.name, **where, **found}
+        {"lane": lane.name, "prompt": prompt.id, "repeat": repeat, **found}
         for lane in lanes
         if (found := difference(engine, prompt.prompt, runs[lane.name][1], vanilla, base))
     ]
@@ -221,13 +204,12 @@ def hf_baseline(
     about = [{"lane": lane.name, "ours": lane.ours.name, "theirs": lane.call is not None} for lane in lanes]
     others = {"repeats": repeats, "lanes": about, "left_out": left_out}
     log = RowLog(path, header("hf_baseline", engine, prompts, settings, base, **others), Turn)
-    turns = itertools.product(prompts, range(repeats))
     todo = {
-        (prompt.id, repeat): functools.partial(one_turn, engine, prompt, repeat, base, lanes, number % len(lanes))
-        for number, (prompt, repeat) in enumerate(turns)
+        (prompt.id, repeat): (engine, prompt, repeat, base, lanes, number % len(lanes))
+        for number, (prompt, repeat) in enumerate(itertools.product(prompts, range(repeats)))
     }
     short = dataclasses.replace(base, max_new_tokens=min(WARM_UP, base.max_new_tokens))
-    yield from log.fill(todo, lambda: [one_turn(engine, prompts[0], -1, short, lanes)])
+    yield from log.fill(todo, one_turn, lambda: [one_turn(engine, prompts[0], -1, short, lanes)])
 
 
 def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -241,22 +223,18 @@ def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[st
     prompts = list(dict.fromkeys(turn.prompt for turn in counted))
     parted = [item for turn in counted for item in turn.differences]
 
-    def costs(lane: str, clock: int) -> Costs:
-        sums = dict.fromkeys(prompts, (0.0, 0))
-        for turn in counted:
-            seconds, tokens = sums[turn.prompt]
-            sums[turn.prompt] = (seconds + turn.lanes[lane][clock], tokens + turn.lanes[lane][2])
-        return sums
+    def of_lane(lane: str, clock: int) -> Costs:
+        return costs((turn.prompt, turn.lanes[lane][clock], turn.lanes[lane][2]) for turn in counted)
 
     entries = []
     for lane in lanes:
         name, ours = lane["lane"], lane["ours"]
         ties = [item["tie"] for item in parted if item["lane"] == name]
-        seconds, tokens = map(sum, zip(*costs(name, 0).values(), strict=True))
+        seconds, tokens = map(sum, zip(*of_lane(name, 0).values(), strict=True))
         entry = {**lane, "tokens_per_second": tokens / seconds, "compared": len(counted), "ties": sum(ties)}
         entry["equal"] = len(counted) - len(ties)
         if lane["theirs"]:
-            decode, wall = (interval(costs(name, i), costs(ours, i), {"all": prompts})["all"] for i in (0, 1))
+            decode, wall = (interval(of_lane(name, i), of_lane(ours, i), {"all": prompts})["all"] for i in (0, 1))
             entry |= {"ratio": decode.value, "low": decode.low, "high": decode.high, "ratio_wall": wall.value}
         entries.append(entry)
     others = [entry for entry in entries if entry["lane"] != BASELINE.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from itertools import accumulate
@@ -9,7 +10,7 @@ from operator import mul
 from typing import Any
 
 from specdiff_core.bench.grid import BASELINE
-from specdiff_core.bench.report import STREAK
+from specdiff_core.bench.report import streak_pair
 from specdiff_core.bench.store import Equality, Forwards, HfBaseline, Page, Result, SettingResult, Sweep
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import CROWDED
@@ -48,6 +49,11 @@ def bounds(low: float, high: float, form: str = ".2f") -> str:
     return f"{low:{form}}–{high:{form}}"
 
 
+def percent(share: float) -> str:
+    """``42 %``."""
+    return f"{100 * share:.0f} %"
+
+
 def counted(count: int, what: str) -> str:
     """``1 turn`` or ``24 turns``."""
     return f"{count} {what}" + ("" if count == 1 else "s")
@@ -59,13 +65,13 @@ def flavours_of(prompts: Mapping[str, int]) -> str:
 
 
 @singledispatch
-def body(result: Result) -> str:
-    """The tables of a result below a heading; one function for each kind."""
+def body(result: Result) -> list[str]:
+    """Heading, paragraphs and tables of a result; one function for each kind."""
     raise TypeError(f"no tables for {type(result).__name__}")
 
 
 @body.register
-def _sweep(result: Sweep) -> str:
+def _sweep(result: Sweep) -> list[str]:
     entries, settings, flavours = result.entries, result.settings, list(result.prompts)
     main, detail = [], []
     for entry in entries:
@@ -77,7 +83,7 @@ def _sweep(result: Sweep) -> str:
         main.append([*row, f"{entry.same_text_as_vanilla}/{entry.prompts}" if result.same_texts else "–"])
         row = [entry.name, *(number(entry.tau_by_flavour[flavour]) for flavour in flavours)]
         row += [" ".join(map(number, entry.alpha_at)) or "–"]
-        row += [f"{100 * entry.seconds_by[part] / entry.seconds:.0f} %" for part in PARTS]
+        row += [percent(entry.seconds_by[part] / entry.seconds) for part in PARTS]
         detail.append([*row, f"{entry.peak_bytes / 1e6:.0f} MB"])
     drafter = settings.get("draft_temperature")
     temperature = f"{settings['temperature']:g}" + ("" if drafter is None else f" (drafter {drafter:g})")
@@ -107,7 +113,7 @@ def _sweep(result: Sweep) -> str:
             "and their hardware another; what can be compared is the shape.",
             table(["curve", "paper", "here"], curves),
         ]
-    return "\n\n".join(parts)
+    return parts
 
 
 def _waiting(result: Sweep) -> str:
@@ -135,36 +141,34 @@ def paper_curves(entries: Sequence[SettingResult]) -> Iterator[list[str]]:
     """(curve, the paper's figures, ours) of windows at temperature 0, for what a paper's figure shows."""
     windows = [e for e in entries if e.family == "diffusion" and e.shape == "window" and not e.auto]
 
-    def series(values: Iterable[tuple[int, float]], form: str = ".2f") -> str:
-        return ", ".join(f"{name}: {value:{form}}" for name, value in values)
+    def series(values: Mapping[int, float], form: str = ".2f") -> str:
+        return ", ".join(f"{name}: {value:{form}}" for name, value in values.items())
 
     for drafter in dict.fromkeys(entry.drafter for entry in windows):
         own = sorted((e for e in windows if e.drafter == drafter), key=lambda e: (e.gamma, e.steps))
         gamma = max(own, key=lambda e: (e.steps, e.gamma == 8)).gamma
-        by_steps = [e for e in own if e.gamma == gamma]
+        by_steps = {e.steps: e for e in own if e.gamma == gamma}
         if len(by_steps) > 1:
             paper = "SpecDiff, T = 3, 4, 6, 8, 10: 6.8, 7.0, 7.4, 7.45, 7.05"
-            yield [f"τ by T ({drafter}, γ {gamma})", paper, series((e.steps, e.tau) for e in by_steps)]
+            yield [f"τ by T ({drafter}, γ {gamma})", paper, series({t: e.tau for t, e in by_steps.items()})]
             paper = "SpecDiff, T = 3, 4, 6, 8, 10: 30.1, 29.5, 27.7, 25.7, 23.5"
-            rates = series(((e.steps, e.tokens_per_second) for e in by_steps), ".0f")
+            rates = series({t: e.tokens_per_second for t, e in by_steps.items()}, ".0f")
             yield [f"tokens/s by T ({drafter}, γ {gamma})", paper, rates]
-        speeds = [(e.gamma, e.speedup.value) for e in own if e.steps == 1]
-        if len(speeds) > 2:
+        if len(speeds := {e.gamma: e.speedup.value for e in own if e.steps == 1}) > 2:
             paper = "SpecDiff, best at γ 10–20, smaller slightly better"
             yield [f"speed-up by γ ({drafter}, T 1)", paper, series(speeds)]
-    alphas = {(e.drafter, e.gamma): e.alpha_at for e in windows if e.steps == 1}
-    if common := [gamma for drafter, gamma in alphas if drafter == STREAK[0] and (STREAK[1], gamma) in alphas]:
-        runs = [list(accumulate((a or 0.0 for a in alphas[name, max(common)]), mul)) for name in STREAK]
-        reached = [series((j, run[j - 1]) for j in (1, 2, 4, 8) if j <= min(map(len, runs))) for run in runs]
+    if pair := streak_pair(entries):
+        runs = [list(accumulate((a or 0.0 for a in entry.alpha_at), mul)) for entry in pair]
+        reached = [series({j: run[j - 1] for j in (1, 2, 4, 8) if j <= min(map(len, runs))}) for run in runs]
         yield [
-            f"chance that the first j tokens are all accepted (γ {max(common)}, T 1)",
+            f"chance that the first j tokens are all accepted (γ {pair[0].gamma}, T 1)",
             "SpecDiff-2, α_j at j = 1, 8, 16, 32: .55, .06, .03, .025; with streak .62, .26, .17, .155",
-            f"{STREAK[0]} {reached[0]}; {STREAK[1]} {reached[1]}",
+            "; ".join(f"{entry.drafter} {words}" for entry, words in zip(pair, reached, strict=True)),
         ]
 
 
 @body.register
-def _hf_baseline(result: HfBaseline) -> str:
+def _hf_baseline(result: HfBaseline) -> list[str]:
     numbers = result.result
     lanes = {entry["lane"]: entry for entry in numbers["lanes"]}
     rows = []
@@ -176,7 +180,7 @@ def _hf_baseline(result: HfBaseline) -> str:
         rows.append([*row, f"{theirs['ratio']:.2f}×", interval, f"{theirs['ratio_wall']:.2f}×", same])
     met = {row[0] for row in rows} | {row[2] for row in rows}
     alone = [f"{name} {lane['tokens_per_second']:.1f}" for name, lane in lanes.items() if name not in met]
-    parts = [
+    return [
         "### Our lanes and transformers' own",
         f"Greedy, {result.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
         f"{flavours_of(result.prompts)}; {counted(numbers['turns'], 'turn')}, in each every lane once, on the same "
@@ -195,7 +199,6 @@ def _hf_baseline(result: HfBaseline) -> str:
         f"Left out: {' '.join(result.left_out)}" if result.left_out else "",
         _parted((item["lane"], item) for item in numbers["differences"]),
     ]
-    return "\n\n".join(filter(None, parts))
 
 
 def _parted(differences: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
@@ -209,40 +212,35 @@ def _parted(differences: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
 
 
 @body.register
-def _forwards(result: Forwards) -> str:
+def _forwards(result: Forwards) -> list[str]:
     rows = []
     for entry in result.entries:
         times = (entry.target_one, entry.target_verify, entry.draft_network, entry.draft)
         shares, limit = ["–"] * 3, entry.efficiency
         if limit:
-            reached = [f"{100 * limit[name]:.0f} %" for name in ("of_speedup", "of_tokens")]
-            shares = [f"{limit['limit_speedup']:.2f}×", *reached]
+            shares = [f"{limit['limit_speedup']:.2f}×", percent(limit["of_speedup"]), percent(limit["of_tokens"])]
         rows.append([entry.name, *(f"{1000 * seconds:.2f}" for seconds in times), *shares])
-    return "\n\n".join(
-        [
-            "### How close the loop is to its own limit",
-            f"Medians behind a context of {result.entries[0].context} tokens, in milliseconds: one target pass of "
-            "width 1 (t₁) and of width γ+1 (t_verify), and a draft: its network alone (t_draft) and with the reveal of "
-            "tokens. The limit is τ·t₁/(t_draft + t_verify). Reached: measured speed-up over that limit, and measured "
-            "tokens/s of rounds over τ/(t_draft + t_verify). More than 100 %: the machine was slower while bare passes "
-            "were timed than during the sweep.",
-            table(["setting", "t₁", "t_verify", "t_draft", "with reveal", "limit", "of speed-up", "of tokens/s"], rows),
-        ]
-    )
+    return [
+        "### How close the loop is to its own limit",
+        f"Medians behind a context of {result.entries[0].context} tokens, in milliseconds: one target pass of "
+        "width 1 (t₁) and of width γ+1 (t_verify), and a draft: its network alone (t_draft) and with the reveal of "
+        "tokens. The limit is τ·t₁/(t_draft + t_verify). Reached: measured speed-up over that limit, and measured "
+        "tokens/s of rounds over τ/(t_draft + t_verify). More than 100 %: the machine was slower while bare passes "
+        "were timed than during the sweep.",
+        table(["setting", "t₁", "t_verify", "t_draft", "with reveal", "limit", "of speed-up", "of tokens/s"], rows),
+    ]
 
 
 @body.register
-def _equality(result: Equality) -> str:
+def _equality(result: Equality) -> list[str]:
     numbers = result.result
     temperatures = sorted({entry["temperature"] for entry in numbers["cells"]})
-    found = {
-        (entry["cell"], entry["temperature"]): f"{entry['equal']}/{entry['compared']}" for entry in numbers["cells"]
-    }
-    rows = [
-        ["vanilla and generate()" if key == "generate" else key, *(found.get((key, t), "–") for t in temperatures)]
-        for key in dict.fromkeys(entry["cell"] for entry in numbers["cells"])
-    ]
-    parts = [
+    found: dict[str, dict[float, str]] = defaultdict(dict)
+    for entry in numbers["cells"]:
+        name = "vanilla and generate()" if entry["cell"] == "generate" else entry["cell"]
+        found[name][entry["temperature"]] = f"{entry['equal']}/{entry['compared']}"
+    rows = [[name, *(equal.get(temperature, "–") for temperature in temperatures)] for name, equal in found.items()]
+    return [
         "### The same text, token for token",
         f"Rule `match` against vanilla at the same seed ({result.dtype}), and vanilla against "
         f"`generate(do_sample=False)`: {numbers['compared']} comparisons over {numbers['tokens']} vanilla tokens, "
@@ -252,11 +250,10 @@ def _equality(result: Equality) -> str:
         table(["drafter/γ/T/B/K/selection", *(f"{temperature:g}" for temperature in temperatures)], rows),
         _parted((f"{item['cell']} at temperature {item['temperature']:g}", item) for item in numbers["differences"]),
     ]
-    return "\n\n".join(filter(None, parts))
 
 
 @body.register
-def _page(result: Page) -> str:
+def _page(result: Page) -> list[str]:
     first, settings = result.first_event_seconds, result.settings
     waits = [
         [wait, str(count), f"{value['median']:.2f} s", f"{bounds(value['low'], value['high'])} s"]
@@ -266,27 +263,23 @@ def _page(result: Page) -> str:
             ("the same, models loaded", result.turns, first["later"]),
         )
     ]
-    costs = [
-        [
-            *(lane, f"{value['median']:.3f}×", bounds(value["interval"][0], value["interval"][1], ".3f")),
-            bounds(value["low"], value["high"], ".3f"),
-            *(number(result.waiting[lane][side], ".3f") for side in ("attached", "alone")),
-        ]
-        for lane, value in result.attached.items()
+    costs = []
+    for lane, value in result.attached.items():
+        low, high = value["interval"]
+        spread = [bounds(low, high, ".3f"), bounds(value["low"], value["high"], ".3f")]
+        waited = [number(result.waiting[lane][side], ".3f") for side in ("attached", "alone")]
+        costs.append([lane, f"{value['median']:.3f}×", *spread, *waited])
+    return [
+        "### The page",
+        "A real server and a real browser on the same machine, which had read the files before.",
+        table(["wait", "times", "median", "lowest–highest"], waits),
+        "Decode clock with the page attached (every event sent, the browser drawing) over the undisturbed clock of "
+        "the same decode with no page open (the interval is a bootstrap over starts and their turns), and how many "
+        f"threads had to wait for a processor (medians); for each of the {result.turns} turns of both it is a "
+        f"page's second run; {settings['max_new_tokens']} tokens, {settings['drafter']} γ {settings['gamma']}, "
+        f"T {settings['steps']}:",
+        table(["lane", "median", "95 % interval", "lowest–highest", "threads waiting, attached", "alone"], costs),
     ]
-    return "\n\n".join(
-        [
-            "### The page",
-            "A real server and a real browser on the same machine, which had read the files before.",
-            table(["wait", "times", "median", "lowest–highest"], waits),
-            "Decode clock with the page attached (every event sent, the browser drawing) over the undisturbed clock of "
-            "the same decode with no page open (the interval is a bootstrap over starts and their turns), and how many "
-            f"threads had to wait for a processor (medians); for each of the {result.turns} turns of both it is a "
-            f"page's second run; {settings['max_new_tokens']} tokens, {settings['drafter']} γ {settings['gamma']}, "
-            f"T {settings['steps']}:",
-            table(["lane", "median", "95 % interval", "lowest–highest", "threads waiting, attached", "alone"], costs),
-        ]
-    )
 
 
 def section(result: Result) -> str:
@@ -303,7 +296,8 @@ def section(result: Result) -> str:
         f"commit {_commit(result)}" + (f", aggregated again from its traces by commit {again}" if again else ""),
     ]
     try:
-        return f"{body(result)}\n\n{'; '.join(facts)}.\n\n```\n{origin['command']}\n```"
+        parts = [*filter(None, body(result)), f"{'; '.join(facts)}.", f"```\n{origin['command']}\n```"]
+        return "\n\n".join(parts)
     except (LookupError, TypeError, ValueError) as error:
         message = f"The result of {origin['command']!r} is not whole ({type(error).__name__}: {error})."
         raise ConfigError(message, field="results", hint="Measure it again.") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -144,11 +145,8 @@ def cut(text: str, characters: int) -> str:
     """At most ``characters`` of ``text``, up to the end of a word (or of the limit, if there is only one)."""
     if len(text) <= characters:
         return text
-    head = text[:characters]
-    if text[characters].isspace():
-        return head.rstrip()
-    words = head.rsplit(maxsplit=1)
-    return head[: -len(words[1])].rstrip() if len(words) == 2 else head
+    words = re.match(rf"(?s).{{,{characters}}}(?<=\S)(?=\s)", text)
+    return words[0] if words else text[:characters]
 
 
 def digest(prompts: Sequence[Prompt]) -> str:

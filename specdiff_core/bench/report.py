@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from specdiff_core.bench.grid import BASELINE, BenchSetting
 from specdiff_core.bench.store import LEVEL, Interval, Ratio, Row, RowLog, SettingResult, Sweep, Traces, check_same
@@ -27,26 +26,34 @@ STREAK = ("mdlm", "mdlm_streak")
 Costs = Mapping[str, tuple[float, int]]  # prompt -> (seconds or rounds, tokens), repeats added up
 
 
+def costs(runs: Iterable[tuple[str, float, int]]) -> Costs:
+    """Of (prompt, seconds or rounds, tokens), run by run."""
+    sums: dict[str, tuple[float, int]] = {}
+    for prompt, spent, tokens in runs:
+        before = sums.get(prompt, (0.0, 0))
+        sums[prompt] = (before[0] + spent, before[1] + tokens)
+    return sums
+
+
 def interval(
     baseline: Costs, other: Costs, groups: Mapping[str, Sequence[str]], *, seed: int = 0
 ) -> dict[str, Interval]:
     """The baseline's cost per token over the other's, by group of prompts and as ``mean`` of the groups, each with a
     percentile bootstrap interval: prompts are resampled within their group, repeats of a prompt stay together."""
+    import numpy as np
+
     rng = np.random.default_rng(seed)
-    values: list[Any] = []
-    draws: list[Any] = []
+    ratios: list[Any] = []  # of each group, [1 + RESAMPLES]: first of what was measured
     for prompts in groups.values():
-        costs = np.array([[*baseline[prompt], *other[prompt]] for prompt in prompts], dtype=np.float64)  # [prompts, 4]
-        chosen = rng.integers(0, len(prompts), size=(RESAMPLES, len(prompts)))
-        for found, sums in ((values, costs.sum(0)), (draws, costs[chosen].sum(1))):
-            cost, tokens, other_cost, other_tokens = sums.T
-            found.append((cost / tokens) / (other_cost / other_tokens))
-    values.append(np.mean(values))
-    draws.append(np.mean(draws, axis=0))
-    bounds = np.percentile(draws, (50 * (1 - LEVEL), 50 * (1 + LEVEL)), axis=1).T
+        sums = np.array([[*baseline[prompt], *other[prompt]] for prompt in prompts], dtype=np.float64)  # [prompts, 4]
+        drawn = rng.integers(0, len(prompts), size=(RESAMPLES, len(prompts)))
+        cost, tokens, other_cost, other_tokens = sums[np.vstack([np.arange(len(prompts)), drawn])].sum(1).T
+        ratios.append((cost / tokens) / (other_cost / other_tokens))
+    ratios.append(np.mean(ratios, axis=0))
+    bounds = (50 * (1 - LEVEL), 50 * (1 + LEVEL))
     return {
-        name: Interval(float(value), float(low), float(high))
-        for name, value, (low, high) in zip([*groups, "mean"], values, bounds, strict=True)
+        name: Interval(*map(float, (ratio[0], *np.percentile(ratio[1:], bounds))))
+        for name, ratio in zip([*groups, "mean"], ratios, strict=True)
     }
 
 
@@ -85,7 +92,11 @@ def aggregate(rows: Sequence[Row]) -> tuple[list[SettingResult], list[Ratio]]:
     groups = {flavour: list(prompts) for flavour, prompts in flavours.items()}
 
     def against(baseline: str, other: str, cost: str = "seconds") -> dict[str, Interval]:
-        return interval(_costs(by_setting[baseline], cost), _costs(by_setting[other], cost), groups)
+        slow, fast = (
+            costs((row.prompt, getattr(row.metrics, cost), row.metrics.committed) for row in by_setting[key])
+            for key in (baseline, other)
+        )
+        return interval(slow, fast, groups)
 
     vanilla = _texts(by_setting[BASELINE.key])
     entries = [
@@ -96,14 +107,6 @@ def aggregate(rows: Sequence[Row]) -> tuple[list[SettingResult], list[Ratio]]:
         speed, tau = (against(theirs.key, ours.key, cost)["mean"] for cost in ("seconds", "rounds"))
         ratios.append(Ratio(what, ours.name, theirs.name, speed, tau))
     return entries, ratios
-
-
-def _costs(rows: Sequence[Row], cost: str) -> Costs:
-    sums: dict[str, tuple[float, int]] = {}
-    for row in rows:
-        spent, tokens = sums.get(row.prompt, (0.0, 0))
-        sums[row.prompt] = (spent + getattr(row.metrics, cost), tokens + row.metrics.committed)
-    return sums
 
 
 def _texts(rows: Sequence[Row]) -> dict[str, list[str]]:
@@ -149,21 +152,27 @@ def _result(
     )
 
 
+def streak_pair(entries: Sequence[SettingResult]) -> tuple[SettingResult, SettingResult] | None:
+    """The longest window of one pass that the drafter has before and after streak-distillation (:data:`STREAK`)."""
+    before, after = ({e.gamma: e for e in entries if e.key == f"{name}/{e.gamma}/1"} for name in STREAK)
+    gamma = max(before.keys() & after.keys(), default=0)
+    return (before[gamma], after[gamma]) if gamma else None
+
+
 def rivals(entries: Sequence[SettingResult]) -> Iterator[tuple[str, SettingResult, SettingResult]]:
     """(what, ours, theirs) of all that is held against each other: the fastest settings of two families, the faster one
     over the other; the drafter after streak-distillation over the same one before; K drafts over one."""
     drafted = [entry for entry in entries if entry.drafter != BASELINE.drafter]
+    swept = {entry.key: entry for entry in entries}
     families: dict[str, list[SettingResult]] = defaultdict(list)
     for entry in sorted(drafted, key=lambda entry: -entry.speedup.value):
         families[entry.family].append(entry)
     for (one, ours), (other, theirs) in itertools.combinations(families.items(), 2):
         yield f"{one} (best of {len(ours)}) over {other} (best of {len(theirs)})", ours[0], theirs[0]
-    windows = {(e.drafter, e.gamma): e for e in drafted if e.shape == "window" and e.steps == 1 and not e.auto}
-    before, after = STREAK
-    if common := [gamma for drafter, gamma in windows if drafter == before and (after, gamma) in windows]:
-        yield "streak-distilled over not", windows[after, max(common)], windows[before, max(common)]
+    if pair := streak_pair(entries):
+        yield "streak-distilled over not", pair[1], pair[0]
     for entry in drafted:
-        if entry.num_drafts > 1 and (one_draft := windows.get((entry.drafter, entry.gamma))):
+        if entry.num_drafts > 1 and (one_draft := swept.get(f"{entry.drafter}/{entry.gamma}/1")):
             yield f"{entry.num_drafts} drafts over one", entry, one_draft
 
 
@@ -171,18 +180,18 @@ def reaggregate(result: Sweep, traces: Traces) -> Sweep:
     """``result`` with its numbers aggregated again from ``traces``: an old run, today's metrics.
 
     Raises:
-        ConfigError: the traces are of another sweep.
+        ConfigError: the traces are of another sweep, or do not say of which.
         TraceError: one is missing or damaged; the message names it.
     """
     about, facts = traces.about(), msgspec.to_builtins(result)
     both = (about.keys() & facts.keys()) - {"cells", "prompts"}  # which a result says in another form
     held, asked = ({key: one[key] for key in both} for one in (about, facts))
-    check_same(held, asked, traces.folder.name, field="traces")
+    check_same(held, asked, traces.folder.name)
     rows = [
-        Row.of_run(traces.events(prompt, repeat, key), prompt, flavour, repeat, key)
+        Row.of_run(traces.events(prompt, repeat, key), prompt=prompt, flavour=flavour, repeat=repeat, setting=key)
         for prompt, flavour in about["flavours"].items()
-        for repeat in range(about["repeats"])
-        for key in about["cells"]
+        for repeat in range(result.repeats)
+        for key in (entry.key for entry in result.entries)
     ]
     entries, ratios = aggregate(rows)
     return msgspec.structs.replace(result, entries=entries, ratios=ratios, reaggregated=git_state()["commit"])

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Literal, TypedDict, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -27,37 +27,34 @@ from specdiff_core.schema.trace import read_trace, write_trace
 
 
 class Measured(msgspec.Struct, kw_only=True):
-    """One line of measurements."""
+    """One line of measurements; no two of a file share the fields that ``KEY`` names."""
 
+    KEY: ClassVar[tuple[str, ...]]
     prompt: str  # its id
     flavour: str
     session: int = 0  # an interrupted benchmark that goes on begins the next
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What no two lines of a file share."""
-        raise NotImplementedError
+        """The values of those fields."""
+        return tuple(getattr(self, name) for name in self.KEY)
 
 
 class Row(Measured, kw_only=True):
     """One run of a sweep."""
 
+    KEY = ("prompt", "repeat", "setting")
     repeat: int  # −1: a warm-up, which does not count
     setting: str = msgspec.field(name="cell")  # its key
     metrics: Metrics
     reason: str
     text: str  # equal for equal texts
 
-    @property
-    def key(self) -> tuple[str, int, str]:
-        return self.prompt, self.repeat, self.setting
-
     @classmethod
-    def of_run(cls, events: Sequence[Event], prompt: str, flavour: str, repeat: int, setting: str) -> Row:
-        """The row of a finished run."""
+    def of_run(cls, events: Sequence[Event], **where: Any) -> Row:
+        """The row of a finished run; ``where``: its prompt, flavour, repeat and setting."""
         last = final(events)
         assert last is not None, "a decode ends with Finished or raises"
-        where: dict[str, Any] = {"prompt": prompt, "flavour": flavour, "repeat": repeat, "setting": setting}
         text = hashlib.sha256(",".join(map(str, last.ids)).encode()).hexdigest()[:16]
         return cls(metrics=fold(events), reason=last.reason, text=text, **where)
 
@@ -83,8 +80,8 @@ class RowLog(Generic[R]):
         self.header: dict[str, Any] = json.loads(json.dumps(header))  # as it will be read back: tuples are lists
         self.rows: list[R] = []
         if path is not None and path.exists():
-            found, self.rows, size = _read_rows(path, kind)
-            check_same(found, self.header, path.name, field="json")
+            found, self.rows, size = _read_log(path, kind)
+            check_same(found, self.header, path.name)
             os.truncate(path, size)
         elif path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,24 +89,25 @@ class RowLog(Generic[R]):
         self.session = 1 + max((row.session for row in self.rows), default=-1)
 
     def fill(
-        self, todo: Mapping[Any, Callable[[], R]], warm_up: Callable[[], Iterable[R]]
+        self, todo: Mapping[Any, tuple[Any, ...]], measure: Callable[..., R], warm_up: Callable[[], Iterable[R]] = tuple
     ) -> Iterator[tuple[int, int, RowLog[R]]]:
         """Measure the rows that are missing, in their order, after a warm-up. A row is on disk before the next begins.
 
         Args:
-            todo: key of a row -> what measures it.
+            todo: key of a row -> the arguments with which ``measure`` measures it.
 
         Yields:
             (rows done, rows in all, self) after each row, once at the start as well.
         """
         done = {row.key for row in self.rows}
-        missing = [work for key, work in todo.items() if key not in done]
-        yield len(todo) - len(missing), len(todo), self
+        missing = [what for key, what in todo.items() if key not in done]
+        earlier = len(todo) - len(missing)
+        yield earlier, len(todo), self
         for row in warm_up() if missing else ():
             self._append(row)
-        for left, work in zip(reversed(range(len(missing))), missing, strict=True):
-            self._append(work())
-            yield len(todo) - left, len(todo), self
+        for count, what in enumerate(missing, start=1):
+            self._append(measure(*what))
+            yield earlier + count, len(todo), self
 
     def _append(self, row: R) -> None:
         row.session = self.session
@@ -124,7 +122,7 @@ class RowLog(Generic[R]):
         return msgspec.convert({**self.header, "sessions": sessions, **numbers}, kind)
 
 
-def check_same(held: Mapping[str, Any], asked: Mapping[str, Any], name: str, *, field: str) -> None:
+def check_same(held: Mapping[str, Any], asked: Mapping[str, Any], name: str) -> None:
     """Refuse to mix two benchmarks.
 
     Raises:
@@ -132,10 +130,10 @@ def check_same(held: Mapping[str, Any], asked: Mapping[str, Any], name: str, *, 
     """
     if other := sorted(key for key in {*held, *asked} if held.get(key) != asked.get(key)):
         message = f"{name} holds another benchmark: {', '.join(other)} differ."
-        raise ConfigError(message, field=field, hint="Choose another name, or delete it.")
+        raise ConfigError(message, field="json", hint="Choose another name, or delete it.")
 
 
-def _read_rows(path: Path, kind: type[R]) -> tuple[dict[str, Any], list[R], int]:
+def _read_log(path: Path, kind: type[R]) -> tuple[dict[str, Any], list[R], int]:
     """The header and the rows of a file, and the bytes that they take: a last line that was cut off does not count."""
     try:
         raw = path.read_bytes()
@@ -144,7 +142,7 @@ def _read_rows(path: Path, kind: type[R]) -> tuple[dict[str, Any], list[R], int]
         decoder = msgspec.json.Decoder(kind)
         return msgspec.json.decode(header, type=dict[str, Any]), [decoder.decode(line) for line in lines], size
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        hint = "It belongs beside its result. Delete both to measure everything again."
+        hint = "It belongs to a result or to traces. Delete both to measure everything again."
         raise ConfigError(f"{path.name} is damaged or missing ({error}).", field="json", hint=hint) from error
 
 
@@ -154,12 +152,8 @@ def rows_path(result: Path) -> Path:
 
 
 def read_rows(result: Path) -> list[Row]:
-    """The rows of a stored sweep.
-
-    Raises:
-        ConfigError: they are missing or damaged.
-    """
-    return _read_rows(rows_path(result), Row)[1]
+    """The rows of a stored sweep; a ConfigError where they are missing or damaged."""
+    return _read_log(rows_path(result), Row)[1]
 
 
 # Results: what one benchmark said, with the facts that make it repeatable. ``kind`` says which.
@@ -308,7 +302,10 @@ def read_result(path: Path, kind: type[S]) -> S:
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        found = msgspec.convert(_renamed(value), Sweep | HfBaseline | Equality | Forwards | Page)
+        for cell in value["cells"] if value["kind"] == "sweep" else ():
+            if "mean" in cell["speedup"]:  # as older sweeps call it; assets/compare/selection.json is one
+                cell["speedup"]["value"] = cell["speedup"]["mean"]
+        found = msgspec.convert(value, Sweep | HfBaseline | Equality | Forwards | Page)
     except (OSError, ValueError, LookupError, TypeError, RecursionError, msgspec.ValidationError) as error:
         hint = "Name a file written by --json, or measure it again."
         raise ConfigError(f"{path} is no result of this version ({error}).", field="results", hint=hint) from error
@@ -318,38 +315,15 @@ def read_result(path: Path, kind: type[S]) -> S:
     return found
 
 
-def _renamed(value: Any) -> Any:
-    """A result as it is written today: older ones called some things by other names."""
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if kind == "sweep":
-        for cell in value["cells"]:
-            cell["speedup"] = {"value": cell["speedup"].get("mean"), **cell["speedup"]}
-    if kind == "referee":
-        numbers = value["result"]
-        ratios = {pair["theirs"]: {**pair, "theirs": True} for pair in numbers["pairs"]}
-        lanes = [{"theirs": False, **lane, **ratios.get(lane["lane"], {})} for lane in numbers["lanes"]]
-        return {**value, "kind": "hf_baseline", "result": {**numbers, "lanes": lanes}}
-    return value
-
-
 def write_result(path: Path, result: Result) -> None:
     """Write a file that :func:`read_result` reads."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
 
 
-class TracesHeader(TypedDict):
-    """What ``sweep.json`` says at least."""
-
-    cells: list[str]  # keys of settings
-    flavours: dict[str, str]  # prompt id -> flavour, in the order of the sweep
-    repeats: int
-
-
 class Traces:
-    """The events of every measured run of one sweep, found by prompt, repeat and setting.
-
-    ``sweep.json`` says which sweep; ``<prompt id>.<repeat>/<setting>.jsonl.gz`` are traces of one lane.
+    """The events of every measured run of one sweep, found by prompt, repeat and setting: ``sweep.json``, a log without
+    rows, says which sweep; ``<prompt id>.<repeat>/<setting>.jsonl.gz`` are traces of one lane.
 
     Args:
         folder: made when the first run is written.
@@ -363,34 +337,16 @@ class Traces:
         self.folder, self._tokenizer = Path(folder), tokenizer
 
     def claim(self, header: Mapping[str, Any], flavours: Mapping[str, str]) -> None:
-        """Say which sweep this folder is for.
-
-        Args:
-            header: everything that must be equal for runs to belong together, as ``sweep`` writes it in its rows.
-            flavours: prompt id -> flavour, in the order of the sweep.
+        """Say which sweep this folder is for: the header of its rows, and prompt id -> flavour in their order.
 
         Raises:
             ConfigError: it holds another one.
         """
-        facts = {**header, "flavours": dict(flavours)}
-        if (self.folder / self.ABOUT).exists():
-            return check_same(self.about(), facts, self.folder.name, field="traces")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / self.ABOUT).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        RowLog(self.folder / self.ABOUT, {**header, "flavours": flavours}, Row)
 
     def about(self) -> dict[str, Any]:
-        """The header of the sweep: a :class:`TracesHeader` and more.
-
-        Raises:
-            TraceError: there is none, or it is damaged.
-        """
-        try:
-            facts: dict[str, Any] = json.loads((self.folder / self.ABOUT).read_text(encoding="utf-8"))
-            msgspec.convert(facts, TracesHeader)
-        except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
-            message = f"{self.folder.name} holds no traces of a sweep: {self.ABOUT} cannot be read ({error})."
-            raise TraceError(message, hint=self.HINT) from error
-        return facts
+        """What :meth:`claim` wrote; a ConfigError where there is none, or it is damaged."""
+        return _read_log(self.folder / self.ABOUT, Row)[0]
 
     def path(self, prompt_id: str, repeat: int, setting: str) -> Path:
         """The file of a run: always below the folder, whatever the names hold; another one for every other run."""

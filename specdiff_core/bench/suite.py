@@ -34,35 +34,27 @@ SETTINGS = {
 }
 SWEEP = "bench sweep {machine} --max-new-tokens 96 --ignore-eos --json {file}"
 ON_FILE = "--prompts {out}/prompts.jsonl"
+ONCE = f"{SWEEP} {ON_FILE} --repeats 1"
 GRID = "--drafters none,mdlm,block --gamma 4,8,9,16 --steps 1,2"
-SHOWN = (SWEEP, "--repeats 1 --settings {shown}")
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "prompts.jsonl": ("bench prompts --corpus {corpus} --per-flavour 10 --out {file}",),
-    "greedy.json": (SWEEP, ON_FILE, "--repeats 2", GRID),
-    "methods.json": (SWEEP, ON_FILE, "--repeats 1 --settings {all} --traces {out}/traces-0"),
-    "temperature-0.7.json": (
-        *(SWEEP, ON_FILE, "--repeats 1 --first 5 --temperature 0.7"),
-        "--settings {fewer} --traces {out}/traces-0.7",
-    ),
-    "temperature-1.json": (
-        *(SWEEP, ON_FILE, "--repeats 1 --first 5 --temperature 1"),
-        "--settings {fewer},{more_drafts} --traces {out}/traces-1",
-    ),
-    "selection.json": (SWEEP, ON_FILE, "--repeats 1 --first 5 --draft-temperature 1 --settings {selected}"),
-    "hf-baseline.json": ("bench hf-baseline {machine} --max-new-tokens 96 --json {file}", ON_FILE, "--repeats 1"),
-    "forwards.json": (
-        *("bench forwards {machine} --max-new-tokens 96 --json {file}", ON_FILE, GRID),
-        "--sweep {out}/greedy.json",
-    ),
-    "page.json": ("app.measure --starts 8 --repeats 6 --json {file}",),
-    "prompts-200.jsonl": ("bench prompts --corpus {corpus} --per-flavour 50 --out {file}",),
-    "equality.json": (
-        "bench equality {machine} --dtype fp32 --max-new-tokens 24 --json {file}",
-        "--prompts {out}/prompts-200.jsonl --settings {equal}",
-    ),
-    "shown-0.json": (*SHOWN, "--temperature 0 --traces {out}/shown-traces-0"),
-    "shown-0.7.json": (*SHOWN, "--temperature 0.7 --traces {out}/shown-traces-0.7"),
-    "shown-1.json": (*SHOWN, "--temperature 1 --traces {out}/shown-traces-1"),
+SHOWN = f"{SWEEP} --repeats 1 --settings {{shown}} --traces {{out}}/shown-traces-"
+COMMANDS = {
+    "prompts.jsonl": "bench prompts --corpus {corpus} --per-flavour 10 --out {file}",
+    "greedy.json": f"{SWEEP} {ON_FILE} --repeats 2 {GRID}",
+    "methods.json": f"{ONCE} --settings {{all}} --traces {{out}}/traces-0",
+    "temperature-0.7.json": f"{ONCE} --first 5 --temperature 0.7 --settings {{fewer}} --traces {{out}}/traces-0.7",
+    "temperature-1.json": f"{ONCE} --first 5 --temperature 1 --settings {{fewer}},{{more_drafts}} "
+    "--traces {out}/traces-1",
+    "selection.json": f"{ONCE} --first 5 --draft-temperature 1 --settings {{selected}}",
+    "hf-baseline.json": f"bench hf-baseline {{machine}} --max-new-tokens 96 --json {{file}} {ON_FILE} --repeats 1",
+    "forwards.json": f"bench forwards {{machine}} --max-new-tokens 96 --json {{file}} {ON_FILE} {GRID} "
+    "--sweep {out}/greedy.json",
+    "page.json": "app.measure --starts 8 --repeats 6 --json {file}",
+    "prompts-200.jsonl": "bench prompts --corpus {corpus} --per-flavour 50 --out {file}",
+    "equality.json": "bench equality {machine} --dtype fp32 --max-new-tokens 24 --json {file} "
+    "--prompts {out}/prompts-200.jsonl --settings {equal}",
+    "shown-0.json": f"{SHOWN}0 --temperature 0",
+    "shown-0.7.json": f"{SHOWN}0.7 --temperature 0.7",
+    "shown-1.json": f"{SHOWN}1 --temperature 1",
 }
 """The file that a command writes -> the words behind ``python -m specdiff_core``, in their order. The report shows the
 results in the same order, without those that the page shows."""
@@ -80,9 +72,9 @@ def commands(corpus: Path, out: Path, machine: Sequence[str] = ()) -> dict[Path,
     """
     lists = {name: ",".join(keys.split()) for name, keys in SETTINGS.items()}
     found = {}
-    for name, parts in COMMANDS.items():
+    for name, command in COMMANDS.items():
         words: list[str] = [] if name == OPTIONAL else ["specdiff_core"]
-        for word in " ".join(parts).split():  # first split, then filled in: a folder may hold spaces
+        for word in command.split():  # first split, then filled in: a folder may hold spaces
             filled = [word.format(corpus=corpus, out=out, file=out / name, machine="", **lists)]
             words += machine if word == "{machine}" else filled
         found[out / name] = words

@@ -7,7 +7,6 @@ time: slow drift of the machine falls on all of them alike.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -112,26 +111,20 @@ def sweep(
     """
 
     def one(turn: int, prompt: Prompt, repeat: int, setting: BenchSetting) -> Row:
-        events = run(engine, prompt.prompt, setting, dataclasses.replace(base, seed=base.seed + turn))
-        if traces is not None:  # before its row: a run that has a row has its trace
+        tokens = min(WARM_UP, base.max_new_tokens) if repeat < 0 else base.max_new_tokens
+        config = dataclasses.replace(base, seed=base.seed + turn, max_new_tokens=tokens)
+        events = run(engine, prompt.prompt, setting, config)
+        if traces is not None and repeat >= 0:  # before its row: a run that has a row has its trace
             traces.write(prompt.id, repeat, setting.key, events)
-        return Row.of_run(events, prompt.id, prompt.flavour, repeat, setting.key)
-
-    def warm_up() -> Iterator[Row]:
-        short = dataclasses.replace(base, max_new_tokens=min(WARM_UP, base.max_new_tokens))
-        first = prompts[0]
-        for setting in settings:
-            yield Row.of_run(run(engine, first.prompt, setting, short), first.id, first.flavour, -1, setting.key)
+        return Row.of_run(events, prompt=prompt.id, flavour=prompt.flavour, repeat=repeat, setting=setting.key)
 
     about = header("sweep", engine, prompts, settings, base, repeats=repeats, seeds="seed + turn")
     log = RowLog(path, about, Row)
     if traces is not None:
         traces.claim(log.header, {prompt.id: prompt.flavour for prompt in prompts})
-        done = [row.key for row in log.rows if row.repeat >= 0]
-        if lost := [key for key in done if not traces.path(*key).is_file()]:
+        if lost := [row for row in log.rows if row.repeat >= 0 and not traces.path(*row.key).is_file()]:
             message = f"{len(lost)} runs were measured earlier and their events not written there."
             hint = "Leave --traces out, or delete the rows to measure everything again."
             raise ConfigError(message, field="traces", hint=hint)
-    items = plan(prompts, settings, repeats)
-    todo = {(item[1].id, item[2], item[3].key): functools.partial(one, *item) for item in items}
-    yield from log.fill(todo, warm_up)
+    todo = {(item[1].id, item[2], item[3].key): item for item in plan(prompts, settings, repeats)}
+    yield from log.fill(todo, one, lambda: (one(0, prompts[0], -1, setting) for setting in settings))

@@ -13,20 +13,25 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from specdiff_core.bench import store, suite
+from specdiff_core.bench.comparison import build_showcase, open_stored, write_showcase
 from specdiff_core.bench.grid import SWEPT, BenchSetting, grid, listed
+from specdiff_core.bench.markdown import benchmarks, section
+from specdiff_core.bench.prompts import Prompt, first_of_each, make_prompts, own_prompts, read_prompts, write_prompts
+from specdiff_core.bench.report import reaggregate, sweep_result
+from specdiff_core.bench.store import Result, RowLog, Sweep, Traces, read_result
+from specdiff_core.bench.sweep import sweep
 from specdiff_core.cli import options
+from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.pairs import ASSETS, find_pair
+from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
-    from specdiff_core.bench.prompts import Prompt
-    from specdiff_core.bench.store import Result, RowLog
     from specdiff_core.engine import Engine
-    from specdiff_core.provenance import Provenance
-    from specdiff_core.schema.settings import DecodeConfig
 
 T = TypeVar("T")
-L = TypeVar("L", bound="RowLog[Any]")
+L = TypeVar("L", bound=RowLog[Any])
 
 
 def add_command(commands: Any) -> None:
@@ -94,11 +99,8 @@ def _add_measuring(add: Callable[..., Any], *, grid: bool = False, repeats: bool
         ("drafters", "none,mdlm,block", "drafters"),
         ("gamma", "4,8,16", "draft windows"),
         ("steps", "1,2,4", "denoising steps; T larger than γ is left out"),
-        ("tree-nodes", "0", "nodes of draft trees; 0 is a window"),
-        ("num-drafts", "1", "K, drafts of a denoiser per round; 1 is one window"),
-        ("selection", "self", "what becomes of K > 1 drafts: self, trie, multi_round"),
     ) if grid else ():  # fmt: skip
-        dest = f"each_{name.replace('-', '_')}"  # a list, not the setting of that name
+        dest = f"each_{name}"  # a list, not the setting of that name
         add(f"--{name}", dest=dest, default=default, metavar="LIST", help=f"{about} [default {default}]")
     add(
         "--settings",
@@ -129,18 +131,8 @@ def _settings(args: argparse.Namespace, base: DecodeConfig) -> tuple[BenchSettin
     """The baseline and what the flags ask for."""
     if args.settings:
         return listed(_values(args.settings, str, "settings"), base)
-    selections = _values(args.each_selection, str, "selection")
-    for name in selections:
-        BenchSetting("none", 1, 1, selection=name).config(base)  # a misspelt one is refused even where K is 1
-    return grid(
-        base,
-        _values(args.each_drafters, str, "drafters"),
-        _values(args.each_gamma, int, "gamma"),
-        _values(args.each_steps, int, "steps"),
-        _values(args.each_tree_nodes, int, "tree-nodes"),
-        _values(args.each_num_drafts, int, "num-drafts"),
-        selections,
-    )
+    drafters = _values(args.each_drafters, str, "drafters")
+    return grid(base, drafters, _values(args.each_gamma, int, "gamma"), _values(args.each_steps, int, "steps"))
 
 
 def _prepare(
@@ -152,10 +144,6 @@ def _prepare(
     Raises:
         SpecDiffError: a flag or a prompt cannot be used.
     """
-    from specdiff_core.bench.prompts import first_of_each, own_prompts, read_prompts
-    from specdiff_core.bench.store import rows_path
-    from specdiff_core.provenance import provenance
-
     if getattr(args, "repeats", 1) < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.json, "json")
@@ -168,7 +156,7 @@ def _prepare(
             engine.encode(prompt.prompt)
         except SpecDiffError as error:
             raise ConfigError(f"{prompt.id}: {error.message}", field="prompts", hint=error.hint) from error
-    rows = None if args.json is None else rows_path(args.json)
+    rows = None if args.json is None else store.rows_path(args.json)
     if rows is not None and rows.exists():
         options.say(f"{rows.name} holds earlier rows: only missing ones are measured. Delete it to measure all again.")
     return engine, prompts, facts, rows
@@ -187,20 +175,13 @@ def _follow(steps: Iterable[tuple[int, int, L]]) -> L:
 
 def _finish(args: argparse.Namespace, result: Result) -> None:
     """Print the tables; write the JSON."""
-    from specdiff_core.bench.markdown import section
-    from specdiff_core.bench.store import write_result
-
     print(section(result))
     if args.json is not None:
-        write_result(args.json, result)
+        store.write_result(args.json, result)
 
 
 def run_sweep(args: argparse.Namespace) -> None:
     """``bench sweep``."""
-    from specdiff_core.bench.report import sweep_result
-    from specdiff_core.bench.store import Traces
-    from specdiff_core.bench.sweep import sweep
-
     base = options.read_settings(args)
     settings = _settings(args, base)
     engine, prompts, facts, path = _prepare(args, base, settings)
@@ -214,7 +195,6 @@ def run_sweep(args: argparse.Namespace) -> None:
 def run_equality(args: argparse.Namespace) -> None:
     """``bench equality``."""
     from specdiff_core.bench.equality import aggregate, check_equality
-    from specdiff_core.bench.store import Equality
 
     base = options.read_settings(args)
     temperatures = _values(args.temperatures, float, "temperatures")
@@ -225,13 +205,12 @@ def run_equality(args: argparse.Namespace) -> None:
     settings = _settings(args, base)[1:]
     engine, prompts, facts, path = _prepare(args, base, settings)
     log = _follow(check_equality(engine, prompts, settings, base, temperatures, generate_prompts=count, path=path))
-    _finish(args, log.result(Equality, provenance=facts, result=aggregate(log.rows)))
+    _finish(args, log.result(store.Equality, provenance=facts, result=aggregate(log.rows)))
 
 
 def run_hf_baseline(args: argparse.Namespace) -> None:
     """``bench hf-baseline``."""
     from specdiff_core.bench.hf_baseline import aggregate, hf_baseline, usual_settings
-    from specdiff_core.bench.store import HfBaseline
 
     base = options.read_settings(args)
     usual = usual_settings(find_pair(base.pair))
@@ -239,13 +218,12 @@ def run_hf_baseline(args: argparse.Namespace) -> None:
     engine, prompts, facts, path = _prepare(args, base, settings)
     log = _follow(hf_baseline(engine, prompts, settings, base, repeats=args.repeats, path=path))
     counts, numbers = Counter(prompt.flavour for prompt in prompts), aggregate(log.rows, log.header["lanes"])
-    _finish(args, log.result(HfBaseline, provenance=facts, prompts=counts, result=numbers))
+    _finish(args, log.result(store.HfBaseline, provenance=facts, prompts=counts, result=numbers))
 
 
 def run_forwards(args: argparse.Namespace) -> None:
     """``bench forwards``."""
     from specdiff_core.bench.forwards import forwards
-    from specdiff_core.bench.store import Sweep, read_result
 
     base = options.read_settings(args)
     settings = _settings(args, base)[1:]
@@ -256,9 +234,6 @@ def run_forwards(args: argparse.Namespace) -> None:
 
 def run_report(args: argparse.Namespace) -> None:
     """``bench report``."""
-    from specdiff_core.bench.report import reaggregate
-    from specdiff_core.bench.store import Result, Sweep, Traces, read_result
-
     results = []
     for path in args.results:
         result = read_result(path, Result)
@@ -267,34 +242,21 @@ def run_report(args: argparse.Namespace) -> None:
         elif args.reaggregate and isinstance(result, Sweep):
             options.say(f"{path.name} was measured without --traces: it is reported as it was aggregated then.")
         results.append(result)
-    _write_report(results, args.out)
-
-
-def _write_report(results: Sequence[Result], out: Path) -> None:
-    from specdiff_core.bench.markdown import benchmarks
-
-    options.check_target(out, "out")
-    text = benchmarks(results, out.read_text(encoding="utf-8") if out.exists() else "")
-    out.write_text(text, encoding="utf-8")
-    print(out)
+    options.check_target(args.out, "out")
+    text = benchmarks(results, args.out.read_text(encoding="utf-8") if args.out.exists() else "")
+    args.out.write_text(text, encoding="utf-8")
+    print(args.out)
 
 
 def run_showcase(args: argparse.Namespace) -> None:
     """``bench showcase``."""
-    _write_showcase(args.results, args.out)
-
-
-def _write_showcase(sweeps: Sequence[Path], out: Path) -> None:
-    from specdiff_core.bench.comparison import build_showcase, open_stored, write_showcase
-
-    files = build_showcase([open_stored(path) for path in sweeps])
-    write_showcase(out, files)
-    print(f"{len(files)} files, {sum(map(len, files.values())):,} bytes: {out}")
+    files = build_showcase([open_stored(path) for path in args.results])
+    write_showcase(args.out, files)
+    print(f"{len(files)} files, {sum(map(len, files.values())):,} bytes: {args.out}")
 
 
 def run_prompts(args: argparse.Namespace) -> None:
     """``bench prompts``."""
-    from specdiff_core.bench.prompts import make_prompts, write_prompts
     from specdiff_core.train.corpus import Corpus
 
     prompts = make_prompts(Corpus.open(args.corpus), per_flavour=args.per_flavour)
@@ -305,12 +267,9 @@ def run_prompts(args: argparse.Namespace) -> None:
 def run_suite(args: argparse.Namespace) -> None:
     """``bench suite``: each command in a process of its own, so that no measurement finds what another left in
     memory."""
-    from specdiff_core.bench.store import Result, read_result
-    from specdiff_core.bench.suite import OPTIONAL, commands
-
     machine = ["--device", args.device, "--dtype", args.dtype]
     machine += ["--threads", str(args.threads)] if args.threads else []
-    todo = commands(args.corpus, args.out, machine)
+    todo = suite.commands(args.corpus, args.out, machine)
     for number, (file, words) in enumerate(todo.items(), start=1):
         name = f"{number} of {len(todo)}, {file.name}"
         if file.exists():
@@ -318,12 +277,13 @@ def run_suite(args: argparse.Namespace) -> None:
             continue
         options.say(name)
         if status := subprocess.run([sys.executable, "-m", *words], check=False).returncode:
-            if file.name != OPTIONAL:
+            if file.name != suite.OPTIONAL:
                 hint = "Run the suite again: it goes on there."
                 raise ConfigError(f"{name}: the command ended with status {status}.", field="suite", hint=hint)
             options.say(f"{name}: left out, its command ended with status {status}")
     results = [file for file in todo if file.suffix == ".json" and file.exists()]
     shown = [file for file in results if file.name.startswith("shown-")]
-    _write_report([read_result(file, Result) for file in results if file not in shown], args.report)
-    _write_showcase(shown, args.showcase)
+    reported = [file for file in results if file not in shown]
+    run_report(argparse.Namespace(results=reported, out=args.report, reaggregate=False))
+    run_showcase(argparse.Namespace(results=shown, out=args.showcase))
     shutil.copy(args.out / "selection.json", args.showcase)

@@ -27,7 +27,7 @@ def marked_text(run: Sequence[Event]) -> str:
             sources += event.sources
     words = spell([pieces.get(token, f"<{token}>") for token in ids])
     marks = [SOURCE_MARKS.get(source, ("?", "?")) if "draft" in sources else ("", "") for source in sources]
-    return "".join(f"{before}{word}{after}" for word, (before, after) in zip(words, marks, strict=True))
+    return "".join(f"{before}{word}{after}" for word, (before, after) in zip(words, marks, strict=True) if word)
 
 
 def describe(summary: dict[str, Any]) -> list[str]:

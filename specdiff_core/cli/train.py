@@ -6,54 +6,49 @@ import argparse
 import dataclasses
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from specdiff_core.cli.options import add_parser, flag
 from specdiff_core.schema.history import TAU_SCORES
-from specdiff_core.train.jobs import JOBS, Job, ModelJob, Option, Settings, find_job
+from specdiff_core.train.settings import PARTS, Option, Settings, find_job
+
+if TYPE_CHECKING:
+    from specdiff_core.train.jobs import Job
 
 
 def add_command(commands: Any) -> None:
     """Add ``train`` and its subcommands to a parser's subcommands."""
-    about = "Train a part of a pair, in this order: " + ", ".join(JOBS) + "."
+    about = "Train a part of a pair, in this order: " + ", ".join(PARTS) + "."
     parser = commands.add_parser("train", help=about, description=about)
     parts = parser.add_subparsers(title="parts", required=True, metavar="PART")
-    for name in JOBS:
-        job = find_job(name)
-        part = add_parser(parts, name, run_train, job.about)
+    for name, settings in PARTS.items():
+        part = add_parser(parts, name, run_train, settings.about)
         part.set_defaults(part=name)
-        add_settings(part, job.settings_type)
-    curve = add_parser(parts, "curve", run_curve, "Add the curve of a run to weights that were exported without it.")
-    curve.add_argument("phases", nargs="+", type=Path, metavar="RUN", help="folders with a metrics.jsonl, in order")
-    curve.add_argument("--into", type=Path, required=True, metavar="FOLDER", help="the exported weights")
+        add_settings(part, settings)
 
 
 def add_settings(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
-    """One flag for each field that has an option; absent flags keep the field's default."""
+    """One flag for each field that has an option; its type and its default follow from the field."""
     types = get_type_hints(settings)
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     for name, option in settings.options().items():
-        add_setting(parser, name, option, types[name], defaults[name])
-
-
-def add_setting(parser: argparse.ArgumentParser, name: str, option: Option, kind: Any, default: Any) -> None:
-    """One flag: its type and its default follow from the field."""
-    options: dict[str, Any] = {"dest": name, "default": default, "help": help_of(option, default)}
-    spelling = option.flag or flag(name)
-    if kind is bool:
-        parser.add_argument(spelling, action="store_false" if default else "store_true", **options)
-        return
-    plain = next(part for part in (get_args(kind) or (kind,)) if part is not NoneType)
-    if option.choices:
-        options["choices"] = option.choices
-    else:
-        options["metavar"] = {int: "N", float: "F", Path: "DIR"}.get(plain, "NAME")
-    parser.add_argument(spelling, type=plain, nargs="+" if get_origin(kind) is tuple else None, **options)
+        kind, default = types[name], defaults[name]
+        words: dict[str, Any] = {"dest": name, "default": default, "help": help_of(option, default)}
+        if kind is bool:
+            parser.add_argument(flag(name), action=argparse.BooleanOptionalAction, **words)
+            continue
+        plain = next(part for part in (get_args(kind) or (kind,)) if part is not NoneType)
+        if option.choices:
+            words["choices"] = option.choices
+        else:
+            words["metavar"] = {int: "N", float: "F", Path: "DIR"}.get(plain, "NAME")
+        several = "+" if get_origin(kind) is tuple else None
+        parser.add_argument(option.flag or flag(name), type=plain, nargs=several, **words)
 
 
 def help_of(option: Option, default: Any) -> str:
     """What ``--help`` says about a setting: what it is, and its default."""
-    if option.hidden:
+    if not option.about:
         return argparse.SUPPRESS
     if default is None or isinstance(default, bool):
         return option.about
@@ -74,18 +69,19 @@ def run_train(args: argparse.Namespace) -> None:
         WeightsError: an earlier part is missing or damaged.
         ConfigError: a number is out of range, or torch is too old to train.
     """
-    part = find_job(args.part)
-    given = {name: getattr(args, name) for name in part.settings_type.options()}
+    settings = PARTS[args.part]
+    given = {name: getattr(args, name) for name in settings.options()}
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
-    job = part(part.settings_type(**values), args.argv)
+    job = find_job(args.part)(settings(**values), args.argv)
     report(job)
     print(f"{args.part}: {job.finish()}")
 
 
-def report(job: Job[Any]) -> None:
+def report(job: Job) -> None:
     """Draw a progress bar from a job's events until they end, and the curve again at every evaluation."""
     from tqdm.auto import tqdm
 
+    from specdiff_core.train.jobs import ModelJob
     from specdiff_core.train.target_text import PartWritten
     from specdiff_core.train.trainer import EvalStep, TrainStep
 
@@ -119,16 +115,3 @@ def report(job: Job[Any]) -> None:
                 if job.total == event.parts:
                     bar.n = event.part + 1
                     bar.refresh()
-
-
-def run_curve(args: argparse.Namespace) -> None:
-    """Add a curve to a history.
-
-    Raises:
-        WeightsError: no run there fits these logs.
-    """
-    from specdiff_core.schema.history import HISTORY
-    from specdiff_core.train.curve import attach_curve
-
-    points = attach_curve(args.phases, args.into)
-    print(f"{args.into / HISTORY}: a curve of {points} points")

@@ -5,22 +5,18 @@ et al. 2302.01318). It is read as a target is, by the same session; it knows no 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
 
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.models.causal import load_causal
+from specdiff_core.models.device import Placement
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import TokenizerMismatch
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from specdiff_core.models.device import Placement
-    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
 class AutoregressiveSession:

@@ -6,26 +6,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.drafters.denoise import denoise
-from specdiff_core.models.cache import Rooms
+from specdiff_core.models.cache import ROOM, Rooms, RoomyLayer
 from specdiff_core.models.causal import vocabulary
+from specdiff_core.models.device import Placement
 from specdiff_core.models.dflash import DFlashDraftModel, Rope, from_folder
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.markov import Successors
 from specdiff_core.schema.errors import DraftContractError, PairUnavailable
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from specdiff_core.models.device import Placement
-    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
 class BlockDrafter:
@@ -61,10 +57,10 @@ class BlockDrafter:
 
 
 class BlockSession:
-    """One run. The cache holds the committed tokens that the target has read, never a token of a block.
+    """One run. The cache holds the committed tokens that the target has read; features are projected once for each.
 
-    A block's own keys and values are written behind them and forgotten simply by not counting them, so every
-    denoising pass finds the cache as the one before did, and features are projected once per committed token.
+    A block's own keys and values are written behind them and cropped by what comes next, so every denoising pass finds
+    the cache as the one before did.
     """
 
     def __init__(self, drafter: BlockDrafter) -> None:
@@ -72,14 +68,10 @@ class BlockSession:
         self._pending: list[Tensor] = []
         self._observed = 0  # tokens that the target has read
         self._cached = 0  # of them, those whose keys and values are in the cache
-        network = drafter.network
-        attention = network.layers[0].self_attn
-        shape = (1, attention.kv_heads, 0, attention.head_dim)
-        empty = torch.empty(shape, dtype=network.dtype, device=network.device)
-        self._rooms = Rooms(2 * len(network.layers))
-        self._keys = [empty] * len(network.layers)  # per layer [1, Hkv, room, D]
-        self._values = list(self._keys)
-        self._rope: Rope
+        layers = len(drafter.network.layers)
+        rooms = Rooms(2 * layers)
+        self._cache = [RoomyLayer(rooms) for _ in range(layers)]
+        self._rope: Rope | None = None  # of the first positions
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         """Keep the features ``[n, F·W]`` of committed tokens until the next draft reads them.
@@ -107,8 +99,11 @@ class BlockSession:
                 f"The block drafter has seen {self._observed} tokens before an anchor at {len(context.ids) - 1}."
             )
         gamma = min(context.gamma, drafter.window)
-        self._absorb(gamma + 1)
-        rope, anchor, masks = self._prepare(context.ids[-1], gamma)
+        self._absorb()
+        with torch.inference_mode():  # what all passes of this block share
+            rope = self._rope_at(self._cached, self._cached + gamma + 1)
+            anchor = torch.tensor([context.ids[-1]], device=drafter.network.device)
+            masks = torch.full((gamma,), drafter.mask_id, device=drafter.network.device)
         successors, states = drafter.successors, drafter.embedding  # of the last pass, [g, W]
 
         @torch.inference_mode()
@@ -135,60 +130,43 @@ class BlockSession:
             )
         )
 
-    @torch.inference_mode()
-    def _prepare(self, anchor: int, gamma: int) -> tuple[Rope, Tensor, Tensor]:
-        """What all passes of one block share: rotary factors, the anchor ``[1]``, the masked window ``[g]``."""
-        device = self._drafter.network.device
-        masks = torch.full((gamma,), self._drafter.mask_id, device=device)
-        return self._rope_at(self._cached, self._cached + gamma + 1), torch.tensor([anchor], device=device), masks
-
     def _rope_at(self, first: int, end: int) -> Rope:
         """Rotary factors of the positions ``first .. end − 1``."""
+        if self._rope is None or self._rope[0].shape[2] < end:
+            network, room = self._drafter.network, -(-2 * end // ROOM) * ROOM
+            self._rope = network.rope(torch.arange(room, device=network.device)[None])
         cos, sin = self._rope
         return cos[:, :, first:end], sin[:, :, first:end]
 
     @torch.inference_mode()
-    def _absorb(self, block: int) -> None:
-        """Project the pending features into every layer's cache and leave room for ``block`` tokens behind them."""
-        network = self._drafter.network
-        self._reserve(self._observed + block)
+    def _absorb(self) -> None:
+        """Project the pending features into every layer's cache, where the last block was."""
         if not self._pending:
             return
-        features = self._pending[0] if len(self._pending) == 1 else torch.cat(self._pending)
+        network = self._drafter.network
+        features = torch.cat(self._pending)
         self._pending.clear()
         context = network.read_features(features[None].to(network.dtype))
         rope = self._rope_at(self._cached, self._observed)
-        for index, (k, v) in enumerate(network.context_keys_values(context, rope)):
-            self._put(index, k, v)
+        for layer, (k, v) in enumerate(network.context_keys_values(context, rope)):
+            self._put(layer, k, v)
         self._cached = self._observed
 
-    def _reserve(self, size: int) -> None:
-        """Grow the buffers, and the table of rotary factors, to hold ``size`` positions."""
-        network = self._drafter.network
-        before = self._keys[0].shape[2]
-        for buffers in (self._keys, self._values):
-            buffers[:] = [self._rooms.with_room(buffer, self._cached, size) for buffer in buffers]
-        if (room := self._keys[0].shape[2]) > before:
-            self._rope = network.rope(torch.arange(room, device=network.device)[None])
-
-    def _put(self, layer: int, k: Tensor, v: Tensor) -> int:
-        """Write ``k, v [1, Hkv, n, D]`` behind the cached positions; returns where they end."""
-        end = self._cached + k.shape[2]
-        self._keys[layer][:, :, self._cached : end] = k
-        self._values[layer][:, :, self._cached : end] = v
-        return end
+    def _put(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Write ``k, v [1, Hkv, n, D]`` behind the cached positions, over an earlier block; returns all of them."""
+        held = self._cache[layer]
+        if block := held.get_seq_length() - self._cached:
+            held.crop(-block)
+        return held.update(k, v)
 
     def _attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Read [features; block], in both directions."""
-        end = self._put(layer, k, v)
-        network = self._drafter.network
-        mask = None
-        if network.layers[layer].self_attn.window is not None:
-            places = torch.arange(end, device=q.device)
-            mask = network.window_mask(layer, places[self._cached :], places)
-        return network.layers[layer].self_attn.mix(
-            q, self._keys[layer][:, :, :end], self._values[layer][:, :, :end], mask
-        )
+        keys, values = self._put(layer, k, v)
+        attention, mask = self._drafter.network.layers[layer].self_attn, None
+        if attention.window is not None:
+            places = torch.arange(keys.shape[2], device=q.device)
+            mask = self._drafter.network.window_mask(layer, places[self._cached :], places)
+        return attention.mix(q, keys, values, mask)
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> BlockDrafter:

@@ -5,26 +5,22 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.maths.distributions import confidence_probs
 from specdiff_core.maths.trees import ROOT, Growth
+from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, EagleReader, load_eagle
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.target import Scores, Target
 from specdiff_core.schema.errors import DraftContractError, PairUnavailable
 from specdiff_core.schema.events import depths
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from specdiff_core.models.device import Placement
-    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 WIDTH = 8
 """Nodes of a tree that are asked for children at each depth, at most (EAGLE-2's "top-k", there 10)."""
@@ -69,7 +65,7 @@ class EagleSession:
 
     def _first(self, context: Context) -> tuple[Tensor, Tensor]:
         """The pass over the committed entries: each feature beside the token that came after it, the anchor last."""
-        features = self._features[0] if len(self._features) == 1 else torch.cat(self._features)
+        features = torch.cat(self._features)
         tokens = context.ids[self._observed - len(features) + 1 : self._observed + 1]
         self._features.clear()
         return _last(self._run.score(tokens, features=features, last=1), 1)

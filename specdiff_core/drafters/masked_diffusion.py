@@ -7,58 +7,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.drafters.denoise import denoise
+from specdiff_core.models.device import Placement
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
 from specdiff_core.schema.errors import TokenizerMismatch
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from specdiff_core.models.device import Placement
-    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 KNOWN = 16
 """Known tokens that stay in view however wide the window is."""
 
 
-class MaskedDiffusionSession:
-    """One run. Its only state is what it is told with every draft."""
-
-    def __init__(self, drafter: MaskedDiffusionDrafter) -> None:
-        self._drafter = drafter
-
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Nothing is cached: bidirectional states change with every token that follows."""
-
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Denoise a window behind the last tokens that fit the network's view."""
-        drafter = self._drafter
-        gamma = min(context.gamma, drafter.model.config.model_length - 1)  # at least the anchor stays visible
-        if gamma < 1:
-            return Draft.empty()
-        if gamma < context.gamma:
-            context = dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma))
-        known = torch.tensor(list(context.ids[-drafter.known(gamma) :]))
-        ids = torch.cat((known, torch.empty(gamma, dtype=torch.long))).to(drafter.device)
-
-        def predict(window: Tensor) -> Tensor:
-            ids[-gamma:] = window
-            return drafter.logits(ids, gamma)
-
-        return (yield from denoise(predict, context, mask_id=drafter.mask_id, forbidden=drafter.forbidden))
-
-
 class MaskedDiffusionDrafter:
-    """Shared weights of an :class:`~specdiff_core.models.mdlm.Mdlm`.
+    """Shared weights of an :class:`~specdiff_core.models.mdlm.Mdlm`, and a session of itself: its only state is what it
+    is told with every draft.
 
     Args:
-        name: as the pair calls it.
         model: prepared for inference.
         vocab_size: V of the target; ids beyond it (MDLM's extra mask token) are cut off before normalising.
         view: how many tokens, window included, the network is shown (more where a wide window needs it).
@@ -87,8 +56,25 @@ class MaskedDiffusionDrafter:
         self._vocab_size, self._shift = vocab_size, shift
 
     def start(self) -> DraftSession:
-        """A fresh session."""
-        return MaskedDiffusionSession(self)
+        return self
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        """Nothing is cached: bidirectional states change with every token that follows."""
+
+    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+        """Denoise a window behind the last tokens that fit the network's view."""
+        gamma = min(context.gamma, self.model.config.model_length - 1)  # at least the anchor stays visible
+        if gamma < 1:
+            return Draft.empty()
+        context = dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma))
+        known = torch.tensor(list(context.ids[-self.known(gamma) :]))
+        ids = torch.cat((known, torch.empty(gamma, dtype=torch.long))).to(self.device)
+
+        def predict(window: Tensor) -> Tensor:
+            ids[-gamma:] = window
+            return self.logits(ids, gamma)
+
+        return (yield from denoise(predict, context, mask_id=self.mask_id, forbidden=self.forbidden))
 
     def known(self, gamma: int) -> int:
         """How many known tokens are shown before a window of ``gamma``: a wide one does not crowd them out."""

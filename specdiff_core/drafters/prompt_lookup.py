@@ -6,25 +6,29 @@ It has no weights. A copy is a point mass; where nothing matches, the draft is e
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from specdiff_core.models.device import Placement
-    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
+from specdiff_core.models.device import Placement
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 LONGEST = 3
 """Tokens of the longest ending that is looked for; shorter ones follow, down to one."""
 
 
-class PromptLookupSession:
-    """One run. Its only state is what it is told with every draft."""
+class PromptLookupDrafter:
+    """A session of itself: its only state is what it is told with every draft."""
+
+    layers: tuple[int, ...] = ()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def start(self) -> DraftSession:
+        return self
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         """There is nothing to remember: every draft is told the whole text."""
@@ -33,9 +37,7 @@ class PromptLookupSession:
         """Copy up to γ tokens, without a single drafter pass."""
         yield from ()
         copied = continuation(context.ids, context.gamma)
-        if not copied:
-            return Draft.empty()
-        return Draft.point_mass(torch.tensor(copied), nfe=0)
+        return Draft.point_mass(torch.tensor(copied, dtype=torch.long), nfe=0)
 
 
 def continuation(ids: Sequence[int], gamma: int) -> list[int]:
@@ -48,19 +50,6 @@ def continuation(ids: Sequence[int], gamma: int) -> list[int]:
             if text[start : start + size] == ending:
                 return text[start + size : start + size + gamma]
     return []
-
-
-class PromptLookupDrafter:
-    """Nothing to share."""
-
-    layers: tuple[int, ...] = ()
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def start(self) -> DraftSession:
-        """A session without state."""
-        return PromptLookupSession()
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> PromptLookupDrafter:

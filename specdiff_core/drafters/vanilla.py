@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
 
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from specdiff_core.models.device import Placement
-    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
+from specdiff_core.models.device import Placement
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
-class VanillaSession:
-    """Holds no cache and always returns the empty draft."""
+class VanillaDrafter:
+    """The baseline of every race: a session of itself, since it keeps nothing."""
+
+    name = "none"
+    layers: tuple[int, ...] = ()
+
+    def start(self) -> DraftSession:
+        return self
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         """There is nothing to remember."""
@@ -26,17 +28,6 @@ class VanillaSession:
         """Return the empty draft without a single step."""
         yield from ()
         return Draft.empty()
-
-
-class VanillaDrafter:
-    """The baseline of every race."""
-
-    name = "none"
-    layers: tuple[int, ...] = ()
-
-    def start(self) -> DraftSession:
-        """A session without state."""
-        return VanillaSession()
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> VanillaDrafter:

@@ -39,18 +39,15 @@ def choose_placement(device: str = "auto", dtype: str = "auto") -> Placement:
         raise ConfigError(f"Unknown device {device[:40]!r}.", field="device", hint="Use auto, cpu or cuda.")
     if dtype not in {"auto", *DTYPES}:
         raise ConfigError(f"Unknown dtype {dtype[:40]!r}.", field="dtype", hint="Use auto, fp32 or bf16.")
-    cuda = torch.cuda.is_available()
+    cuda = torch.cuda.is_available() and device != "cpu"
     if device == "cuda" and not cuda:
         raise ConfigError("No CUDA device is available here.", field="device", hint="Use --device cpu or auto.")
-    if device == "cpu" or not cuda:
-        where = torch.device("cpu")
-        why = "CPU was asked for" if device == "cpu" else "no CUDA device is available"
-        if dtype == "auto":
-            return Placement(where, torch.float32, f"{why}; fp32 is exact and fast on every processor")
-        return Placement(where, DTYPES[dtype], f"{why}; {dtype} was asked for")
-    where = torch.device("cuda")
+    where = torch.device("cuda" if cuda else "cpu")
+    why = "CUDA" if cuda else "CPU was asked for" if device == "cpu" else "no CUDA device is available"
     if dtype != "auto":
-        return Placement(where, DTYPES[dtype], f"CUDA; {dtype} was asked for")
+        return Placement(where, DTYPES[dtype], f"{why}; {dtype} was asked for")
+    if not cuda:
+        return Placement(where, torch.float32, f"{why}; fp32 is exact and fast on every processor")
     major = torch.cuda.get_device_capability()[0]
     if major >= 8:
         return Placement(where, torch.bfloat16, f"CUDA capability {major}.x computes bf16 natively")

@@ -75,15 +75,6 @@ def read_released(values: dict[str, Any]) -> Qwen3Config:
     return config
 
 
-def resized(values: dict[str, Any], layers: list[int], intermediate: int, markov: int) -> dict[str, Any]:
-    """The ``config.json`` of a drafter that reads the target's ``layers``, has MLPs of width ``intermediate`` and a
-    Markov head of width ``markov`` (0: none), and is ``values``' otherwise."""
-    special = {**values["dflash_config"], "target_layer_ids": list(layers)}
-    if markov:
-        special["markov_width"] = markov
-    return {**values, "intermediate_size": intermediate, "dflash_config": special}
-
-
 def make_config(
     *,
     width: int,
@@ -386,9 +377,8 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
             f"No drafter can be built from {folders.shown(folder)}/config.json: {str(error)[:120]}",
             hint="Restore the released config.json of this drafter.",
         ) from error
-    stored = files.read_tensors(folder)
-    files.check_shapes(stored, {name: tensor.shape for name, tensor in model.state_dict().items()})
-    model.load_state_dict(stored.tensors)
+    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    model.load_state_dict(files.read_tensors(folder, expected))
     model = model.to(dtype)
     model.rotary_emb = Qwen3RotaryEmbedding(config=model.config)  # .to() rounds its frequencies, which stay fp32
     return model.eval().requires_grad_(False)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specdiff_core.models.causal import vocabulary
-from specdiff_core.models.files import check_shapes, read_tensors, write_folder
+from specdiff_core.models.files import read_tensors, write_folder
 from specdiff_core.models.folders import read_config, shown
 from specdiff_core.models.layout import lay_out
 from specdiff_core.schema.errors import WeightsError
@@ -82,19 +82,22 @@ class EagleReader:
         )
 
 
-def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
+def load_eagle(folder: Path, dtype: torch.dtype = torch.float32, *, fast: bool = True) -> EagleHead:
     """The head in ``folder``, frozen, on the CPU.
+
+    Args:
+        fast: lay the weights out for decoding; in training no gradient would reach them.
 
     Raises:
         WeightsError: a file is missing, damaged, or does not fit ``config.json``; the message names it.
     """
     from transformers import LlamaConfig
 
-    values, stored = read_config(folder), read_tensors(folder)
+    values = read_config(folder)
     try:
         config = LlamaConfig(**{**values, "num_hidden_layers": 1})
         with torch.device("meta"):
-            head = EagleHead(config, bias="fc.bias" in stored.tensors)
+            head = EagleHead(config, bias=True)
     except Exception as error:  # a damaged config.json makes transformers raise nearly anything
         raise WeightsError(
             f"{shown(folder / 'config.json')} describes no EAGLE head ({type(error).__name__}).",
@@ -102,12 +105,14 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
         ) from error
     config._attn_implementation = "sdpa"
     expected = {name.removeprefix(BODY): tensor.shape for name, tensor in head.state_dict().items()}
-    check_shapes(stored, expected, ignored=UNUSED)
-    found = {name: stored.tensors[name.removeprefix(BODY)].to(dtype) for name in head.state_dict()}
-    head.load_state_dict(found, assign=True)
+    stored = read_tensors(folder, expected, optional=("fc.bias",), ignored=UNUSED)
+    if "fc.bias" not in stored:
+        head.fc.register_parameter("bias", None)
+    head.load_state_dict({name: stored[name.removeprefix(BODY)].to(dtype) for name in head.state_dict()}, assign=True)
     head.body.rotary_emb = type(head.body.rotary_emb)(config)  # its tables are no weights: they were left on "meta"
     head.eval().requires_grad_(False)
-    lay_out(head)
+    if fast:
+        lay_out(head)
     return head
 
 

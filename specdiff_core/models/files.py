@@ -6,26 +6,22 @@ Only safetensors are ever read; a damaged file is named in the error.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from huggingface_hub import save_torch_state_dict
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from torch import Tensor
 
 from specdiff_core.models.folders import AGAIN, INDEX, shown, weight_files
 from specdiff_core.schema.errors import WeightsError
 
+T = TypeVar("T")
 SHARD_BYTES = 8_900_000  # every shipped file stays below 9 MB
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTensors:
-    """All tensors of one folder, and the file each of them came from."""
-
-    tensors: dict[str, Tensor]
-    files: dict[str, Path]
 
 
 def check_files(folder: Path) -> None:
@@ -34,78 +30,61 @@ def check_files(folder: Path) -> None:
     Raises:
         WeightsError: a file is missing, truncated or not in safetensors format.
     """
-    from safetensors import SafetensorError, safe_open
-
     for path in weight_files(folder):
-        try:
-            with safe_open(path, framework="pt"):
-                pass
-        except (SafetensorError, OSError, ValueError) as error:
-            raise _damaged(path, error) from error
+        _opened(path, partial(safe_open, framework="pt"))
 
 
-def _damaged(path: Path, error: Exception) -> WeightsError:
-    return WeightsError(f"The weight file {shown(path)} is truncated or damaged ({error}).", hint=AGAIN)
+def read_tensors(
+    folder: Path, expected: Mapping[str, torch.Size], *, optional: Collection[str] = (), ignored: Collection[str] = ()
+) -> dict[str, Tensor]:
+    """The tensors of a folder, on the CPU, by name; their names and shapes must be a network's own.
 
-
-def read_tensors(folder: Path) -> StoredTensors:
-    """Every tensor of a folder, on the CPU.
+    Args:
+        expected: the shapes of the network's tensors.
+        optional: those of them that may be missing.
+        ignored: names that the network does not have, left out where a file holds them.
 
     Raises:
-        WeightsError: a file is missing, truncated or not in safetensors format.
+        WeightsError: a file is missing, truncated or not in safetensors format, or a tensor is missing, unknown, or has
+            another shape; the message names it and its file.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    tensors: dict[str, Tensor] = {}
-    files: dict[str, Path] = {}
-    for path in weight_files(folder):
-        try:
-            part = load_file(path)
-        except (SafetensorError, OSError, ValueError) as error:
-            raise _damaged(path, error) from error
-        tensors.update(part)
-        files.update(dict.fromkeys(part, path))
-    return StoredTensors(tensors=tensors, files=files)
-
-
-def check_shapes(stored: StoredTensors, expected: Mapping[str, torch.Size], *, ignored: Iterable[str] = ()) -> None:
-    """Compare names and shapes with a network's own.
-
-    Raises:
-        WeightsError: a tensor is missing, unknown, or has another shape; the message names it and its file.
-    """
-    missing = [name for name in expected if name not in stored.tensors]
-    if missing:
-        where = sorted({shown(path) for path in stored.files.values()})
-        raise WeightsError(
-            f"{len(missing)} tensors are missing in {', '.join(where) or 'an empty folder'}, first {missing[0]}.",
-            hint=AGAIN,
-        )
-    skipped = set(ignored)
-    for name, tensor in stored.tensors.items():
-        if name in skipped:
-            continue
+    parts = {shown(path): _opened(path, load_file) for path in weight_files(folder)}
+    found = {name: tensor for part in parts.values() for name, tensor in part.items() if name not in ignored}
+    if missing := [name for name in expected if name not in found and name not in optional]:
+        what = f"{len(missing)} tensors are missing in {', '.join(sorted(parts))}, first {missing[0]}."
+        raise WeightsError(what, hint=AGAIN)
+    for name, tensor in found.items():
+        file = next(file for file, part in parts.items() if name in part)
         if name not in expected:
             raise WeightsError(
-                f"{shown(stored.files[name])} holds an unknown tensor {name}.",
+                f"{file} holds an unknown tensor {name}.",
                 hint="The files belong to another kind of model; check the pair's source.",
             )
         if tensor.shape != expected[name]:
             raise WeightsError(
-                f"{name} in {shown(stored.files[name])} has shape {tuple(tensor.shape)}, "
-                f"config.json says {tuple(expected[name])}.",
+                f"{name} in {file} has shape {tuple(tensor.shape)}, config.json says {tuple(expected[name])}.",
                 hint="config.json and the weights do not belong together; " + AGAIN[0].lower() + AGAIN[1:],
             )
+    return found
+
+
+def _opened(path: Path, read: Callable[[Path], T]) -> T:
+    try:
+        return read(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise WeightsError(f"The weight file {shown(path)} is truncated or damaged ({error}).", hint=AGAIN) from error
+
+
+def empty_folder(folder: Path) -> None:
+    """Make a folder that holds no weights yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in (*folder.glob("*.safetensors"), folder / INDEX):
+        stale.unlink(missing_ok=True)
 
 
 def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """Write ``config.json`` and the tensors as bf16 safetensors, in shards below 9 MB with their index."""
-    from huggingface_hub import save_torch_state_dict
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in (*folder.glob("*.safetensors"), folder / INDEX):
-        stale.unlink(missing_ok=True)
+    empty_folder(folder)
     (folder / "config.json").write_text(json.dumps(dict(config), indent=2) + "\n", encoding="utf-8")
     stored = {name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in tensors.items()}
     save_torch_state_dict(stored, folder, max_shard_size=SHARD_BYTES)

@@ -6,7 +6,6 @@ Written from the released checkpoint's layout; attention is SDPA, so it runs on 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdiff_core.models.files import check_shapes, read_tensors, write_folder
+from specdiff_core.models.files import read_tensors, write_folder
 from specdiff_core.models.folders import RELEASED, Id, Size, as_config, read_config, resolve, shown
 from specdiff_core.schema.errors import WeightsError
 
@@ -95,14 +94,6 @@ class Constants(NamedTuple):
     sin: Tensor  # [model_length, 1, head_dim], the first half negated: rotate_half's sign
 
 
-def timestep_embedding(sigma: Tensor) -> Tensor:
-    """``[B]`` -> ``[B, 256]``: [cos(σ·f), sin(σ·f)] with f_k = exp(−ln(10⁴)·k/128)."""
-    half = FREQUENCIES // 2
-    f = torch.exp(-math.log(10_000.0) * torch.arange(half, dtype=torch.float32, device=sigma.device) / half)
-    angles = sigma.float()[:, None] * f
-    return torch.cat((angles.cos(), angles.sin()), -1)
-
-
 def _linear32(layer: nn.Module, x: Tensor) -> Tensor:
     """A linear layer in float32, whatever its storage."""
     assert isinstance(layer, nn.Linear)
@@ -144,8 +135,11 @@ class _SigmaMap(nn.Module):
         width = config.cond_dim
         self.mlp = nn.Sequential(nn.Linear(FREQUENCIES, width), nn.SiLU(), nn.Linear(width, width))
 
-    def forward(self, sigma: Tensor) -> Tensor:
-        return _linear32(self.mlp[2], F.silu(_linear32(self.mlp[0], timestep_embedding(sigma))))
+    def forward(self, device: torch.device) -> Tensor:
+        """``[1, cond_dim]`` at σ = 0, whose embedding [cos(σ·f), sin(σ·f)] is ones, then zeros, at any frequencies."""
+        embedding = torch.zeros(1, FREQUENCIES, device=device)
+        embedding[:, : FREQUENCIES // 2] = 1
+        return _linear32(self.mlp[2], F.silu(_linear32(self.mlp[0], embedding)))
 
 
 class _Block(nn.Module):
@@ -226,7 +220,7 @@ class Mdlm(nn.Module):
             return self._constants(device)
 
     def _constants(self, device: torch.device) -> Constants:
-        c = F.silu(self.backbone.sigma_map(torch.zeros(1, device=device)))[0]
+        c = F.silu(self.backbone.sigma_map(device))[0]
         half = self.config.head_dim // 2
         steps = torch.arange(half, dtype=torch.float32, device=device) / half
         positions = torch.arange(self.config.model_length, dtype=torch.float32, device=device)
@@ -287,10 +281,9 @@ def load_mdlm(source: str | Path, revision: str = "") -> Mdlm:
     config = MdlmConfig.from_json(read_config(folder), folder / "config.json")
     with torch.device("meta"):
         model = Mdlm(config)
-    stored = read_tensors(folder)
     expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    check_shapes(stored, expected, ignored=UNUSED)
-    model.load_state_dict({name: stored.tensors[name].float() for name in expected}, assign=True)
+    found = read_tensors(folder, expected, ignored=UNUSED)
+    model.load_state_dict({name: tensor.float() for name, tensor in found.items()}, assign=True)
     return model.eval()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from specdiff_core.schema.history import HISTORY, Training, write_history
 
@@ -33,14 +32,29 @@ invents facts, and must not be used for advice of any kind."""
 
 OTHER_CREDITS = "Trained on a corpus of your own. Before you share these weights, name its sources and licences here."
 
-
-class Words(NamedTuple):
-    """What the card of one kind of drafter says."""
-
-    kind: str  # part of the model's name
-    summary: str
-    scores: str  # in its run's log, the names of its scores begin so
-    setting: str  # in which they were measured
+SUMMARIES = {
+    "mdlm": "A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for its target as in SpecDiff "
+    "(arXiv 2408.05636): trained with the SUBS objective, then on windows of masks with the target's own "
+    "distribution as labels, many of them in text that the target wrote. Format of `kuleshov-group/mdlm-owt`.",
+    "mdlm_streak": "The masked discrete diffusion drafter aligned with its target by streak-distillation "
+    "(SpecDiff-2, arXiv 2511.00606): fully masked windows of text that the target wrote, weighted by the "
+    "probability that all tokens to the left are accepted. Format of `kuleshov-group/mdlm-owt`.",
+    "block": "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036): it reads its target's "
+    "hidden states and uses its embedding and head. Trained on random anchors and mask ratios with the target's "
+    "own distribution as labels, mostly on text the target wrote. Format of the released DFlash checkpoints.",
+    "block_markov": "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036) with a Markov head: "
+    "a token of its block depends on the one before it (as in DSpark, arXiv 2607.05147; here the head moves the "
+    "hidden state and the target's own head reads it). Begun from the drafter without it, trained in the same way. "
+    "Format of the released DFlash checkpoints, with three matrices more and `markov_width` in `dflash_config`.",
+    "autoregressive": "A small autoregressive drafter, as in standard speculative sampling (arXiv 2211.17192, "
+    "2302.01318): a stock `LlamaForCausalLM` that learned the target's distributions (arXiv 2310.08461), mostly on "
+    "text the target wrote.",
+    "eagle": "EAGLE's head (arXiv 2401.15077, and with a dynamic tree EAGLE-2, 2406.16858): one decoder layer that "
+    "continues its target's last hidden states, between the target's own embedding and head; trained on its "
+    "distributions and features over three readings of each row, mostly on text the target wrote. Names and shapes "
+    "of the released EAGLE checkpoints.",
+}
+"""What the card of each kind of drafter says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,18 +71,16 @@ class Card:
     tags: tuple[str, ...] = ()
 
 
-def _describe(run: Training) -> str:
-    return (
-        f"- {run.steps:,} steps, {run.tokens:,} tokens, {run.seconds / 60:.0f} minutes of training on {run.hardware}; "
-        f"seed {run.seed}, corpus fingerprint `{run.corpus}`, commit `{run.commit}`:\n  `{run.command}`"
-    )
-
-
 def render_card(card: Card) -> str:
     """The card as Markdown with hub front matter; this project's credits stand on it only if the text was its own."""
     own = all(run.corpus == OWN_CORPUS for run in card.history)
     tokens = sum(run.tokens for run in card.history)
     tags = "\n".join(f"- {tag}" for tag in ("specdiff", "speculative-decoding", *card.tags))
+    runs = "\n".join(
+        f"- {run.steps:,} steps, {run.tokens:,} tokens, {run.seconds / 60:.0f} minutes of training on {run.hardware}; "
+        f"seed {run.seed}, corpus fingerprint `{run.corpus}`, commit `{run.commit}`:\n  `{run.command}`"
+        for run in card.history
+    )
     table = "\n".join(f"| {name} | {value:.3f} |" for name, value in card.scores.items())
     parts = [
         f"---\nlicense: other\nlicense_name: mixed-see-card\nlanguage: en\ntags:\n{tags}\n---",
@@ -76,7 +88,7 @@ def render_card(card: Card) -> str:
         + (f"\n\n{NOTICE}" if own else ""),
         f"## Shape and training\n\n{card.shape}\n\n"
         f"{tokens:,} tokens of text seen, in this order (a later run begins with the weights of the one before):\n\n"
-        + "\n".join(map(_describe, card.history)),
+        f"{runs}",
         f"## {card.score_name}\n\n| flavour | value |\n|---|---|\n{table}",
         f"## Data and credits\n\n{CREDITS if own else OTHER_CREDITS}",
     ]

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from specdiff_core.models.files import empty_folder
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.train.cards import FAMILY, Card
-from specdiff_core.train.jobs import ModelJob, ModelSettings, RunJob, TextSettings, load_llama, option
-
-if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM
-
-    from specdiff_core.train.trainer import Task
-
-TEMPERATURES = (0.0, 0.0, 0.7, 1.0)
-"""The texts that the target writes take these in turn: greedy twice as often as each of the others."""
+from specdiff_core.train.corpus import EncodedCorpus
+from specdiff_core.train.jobs import ModelJob, RunJob, load_llama
+from specdiff_core.train.rows import PackedRows
+from specdiff_core.train.settings import TargetSettings, WrittenSettings
+from specdiff_core.train.target_text import fast_copy, greedy_text, write_text
+from specdiff_core.train.task import Task, attention_for, with_means
 
 
-@dataclass(frozen=True, kw_only=True)
-class TargetSettings(ModelSettings):
-    length: int = option(256, "tokens per row", low=1)
-    layers: int = option(16, "layers of a new target", low=1)
-    width: int = option(256, "width of a new target", low=64)
-
-
-class TargetJob(ModelJob[TargetSettings]):
+class TargetJob(ModelJob):
     """The target, on the corpus."""
 
-    name, settings_type = "target", TargetSettings
-    about = "Train the target of a pair: a stock LlamaForCausalLM."
+    settings: TargetSettings
     model: LlamaForCausalLM
 
     def begin(self) -> LlamaForCausalLM:
@@ -42,8 +37,6 @@ class TargetJob(ModelJob[TargetSettings]):
         return new_target(len(self.data.tokenizer), layers=settings.layers, width=settings.width)
 
     def task(self) -> Task:
-        from specdiff_core.train.next_token_task import TargetTask
-
         return TargetTask(self.model, self.data, self.settings)
 
     def export(self) -> None:
@@ -51,9 +44,6 @@ class TargetJob(ModelJob[TargetSettings]):
 
     def card(self) -> Card:
         """Measured on the weights as they were exported, over the whole validation split."""
-        from specdiff_core.train.next_token_task import held_out_loss, samples
-        from specdiff_core.train.trainer import with_means
-
         held_out, config = self.data.held_out(), self.model.config
         return Card(
             name=f"{FAMILY}-{self.millions:.0f}M",
@@ -70,6 +60,60 @@ class TargetJob(ModelJob[TargetSettings]):
         )
 
 
+class TargetTask(Task):
+    """Next-token cross-entropy of a Llama, bf16 autocast."""
+
+    model: LlamaForCausalLM
+
+    def __init__(self, model: LlamaForCausalLM, data: EncodedCorpus, settings: TargetSettings) -> None:
+        self._length = settings.length
+        rows = max(1, settings.batch_tokens // self._length)
+        packed = PackedRows(data, settings.seed, rows=rows, length=self._length + 1)
+        super().__init__(model, settings, packed, data.held_out())
+        model.set_attn_implementation(attention_for(model.device, self._length))
+
+    @property
+    def tokens_per_step(self) -> int:
+        return int(self.rows.rows * self._length)
+
+    def objective(self, *inputs: Any) -> Tensor:
+        (ids,) = inputs
+        with torch.autocast(ids.device.type, torch.bfloat16):
+            hidden = self.model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
+            logits = F.linear(hidden, self.model.lm_head.weight)
+        return F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())
+
+    def score(self, flavour: str, held_out: np.ndarray) -> dict[str, float]:
+        """Nats per token, over 16 windows."""
+        return {"": held_out_loss(self.model, held_out, self._length, 16)}
+
+
+@torch.no_grad()
+def held_out_loss(model: LlamaForCausalLM, tokens: np.ndarray, length: int = 512, rows: int | None = None) -> float:
+    """Mean next-token loss in nats over consecutive whole windows of ``length`` tokens (``rows`` windows at most)."""
+    length = min(length, len(tokens) - 1)  # a held-out split shorter than one window is one window
+    windows = [tokens[i : i + length + 1] for i in range(0, len(tokens) - length, length)][:rows]
+    total = 0.0
+    for first in range(0, len(windows), 8):
+        batch = torch.from_numpy(np.stack(windows[first : first + 8]).astype(np.int64)).to(model.device)
+        logits = model(input_ids=batch[:, :-1], use_cache=False).logits.float()
+        total += float(F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="sum"))
+    return total / (len(windows) * length)
+
+
+def samples(target: LlamaForCausalLM, data: EncodedCorpus, *, prompt: int = 24, length: int = 72) -> dict[str, str]:
+    """A greedy continuation of the first ``prompt`` tokens of each flavour's first long validation document."""
+    texts = {}
+    for name, (tokens, starts) in data.split("valid").items():
+        sizes = np.diff(np.append(starts, len(tokens)))
+        first = starts[np.argmax(sizes > prompt)]  # where none is long, the first
+        ids = torch.from_numpy(tokens[first : first + prompt].astype(np.int64))[None].to(target.device)
+        out = greedy_text(target, ids, length, mask=data.mask, end=data.end)[0]
+        said = data.tokenizer.decode(out[prompt:], skip_special_tokens=True)
+        texts[name] = f"{data.tokenizer.decode(out[1:prompt])}⟶{said}"
+    return texts
+
+
 def heads_of(width: int) -> int:
     """Attention heads of a new model, of 64 channels each. ConfigError: ``width`` is not a multiple of 64."""
     if width % 64:
@@ -79,8 +123,6 @@ def heads_of(width: int) -> int:
 
 def new_target(vocab_size: int, *, layers: int = 16, width: int = 256, context: int = 512) -> LlamaForCausalLM:
     """An untrained ``LlamaForCausalLM``: deep and narrow, since decoding cost follows depth. Tied embedding."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     config = LlamaConfig(
         vocab_size=vocab_size,
         hidden_size=width,
@@ -101,13 +143,7 @@ def export_causal(model: LlamaForCausalLM, out: Path) -> Path:
 
     ``model`` is left with what was stored, so that it can be measured; its rotary frequencies stay as they are.
     """
-    import torch
-
-    from specdiff_core.models.folders import INDEX
-
-    out.mkdir(parents=True, exist_ok=True)
-    for stale in (*out.glob("*.safetensors"), out / INDEX):
-        stale.unlink(missing_ok=True)
+    empty_folder(out)
     dtype, rotary = model.dtype, copy.deepcopy(model.model.rotary_emb)
     model.to(torch.bfloat16)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
     model.save_pretrained(out, max_shard_size="8MB")
@@ -116,33 +152,27 @@ def export_causal(model: LlamaForCausalLM, out: Path) -> Path:
     return out
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrittenSettings(TextSettings):
-    parts: int = option(100, "parts of target-written text", low=1)
-    texts: int = option(64, "texts in each new part", low=1)
-    temperatures: tuple[float, ...] = option(
-        TEMPERATURES, "temperatures that the texts of a part take in turn; 0 is greedy", low=0, high=2
-    )
-
-
-class WrittenJob(RunJob[WrittenSettings]):
+class WrittenJob(RunJob):
     """Text that the target writes, for its drafters to learn from."""
 
-    name, settings_type = "written", WrittenSettings
-    about = "Let the target write text for its drafters to learn from."
+    settings: WrittenSettings
 
     @property
     def total(self) -> int:
         return self.settings.parts
 
     def events(self) -> Iterator[Any]:
-        from specdiff_core.train.target_text import fast_copy, write_text
-
         settings = self.settings
-        writer = fast_copy(load_llama(settings.target, self.device))
-        sizes: Any = {"parts": settings.parts, "rows": settings.texts, "seed": settings.seed}
-        folder, temperatures = settings.written, settings.temperatures
-        yield from write_text(writer, self.data, "train", folder, temperatures=temperatures, **sizes)
+        yield from write_text(
+            fast_copy(load_llama(settings.target, self.device)),
+            self.data,
+            "train",
+            settings.written,
+            parts=settings.parts,
+            rows=settings.texts,
+            seed=settings.seed,
+            temperatures=settings.temperatures,
+        )
 
     def finish(self) -> Path:
         return self.settings.written

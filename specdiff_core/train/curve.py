@@ -5,15 +5,13 @@ A run has one or more phases; each keeps a ``metrics.jsonl`` in a folder of its 
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.schema.errors import WeightsError
-from specdiff_core.schema.history import HISTORY, Curve, read_history, simulated_tau, write_history
+from specdiff_core.schema.history import Curve, simulated_tau
 
 METRICS = "metrics.jsonl"
 
@@ -49,10 +47,9 @@ def totals(phases: Sequence[Path]) -> tuple[int, int, float]:
 def last_scores(phases: Sequence[Path], prefix: str) -> dict[str, float]:
     """The scores of a run's last evaluation whose names begin with ``prefix``, by the rest of their names."""
     found: dict[str, float] = {}
-    for phase in phases:
-        for event in read_metrics(phase):
-            scores = event["scores"] if event["kind"] == "EvalStep" else {}
-            found = {k.removeprefix(prefix): v for k, v in scores.items() if k.startswith(prefix)} or found
+    for event in (event for phase in phases for event in read_metrics(phase)):
+        scores = event.get("scores", {})
+        found = {k.removeprefix(prefix): v for k, v in scores.items() if k.startswith(prefix)} or found
     return found
 
 
@@ -123,26 +120,3 @@ def redraw(run: Path, phases: Sequence[Path], name: str) -> Path | None:
     partial.write_text(draw_curve(curve, name), encoding="utf-8")
     partial.replace(path)
     return path
-
-
-def attach_curve(phases: Sequence[Path], folder: Path) -> int:
-    """Add the curve of a run to the history in a model's folder, which was exported without it.
-
-    It goes to the last run in the history that has as many steps. Returns the number of points.
-
-    Raises:
-        WeightsError: no run in the history has as many steps as these logs.
-    """
-    runs = list(read_history(folder / HISTORY))
-    curve = curve_of(phases)
-    end = curve[-1][0] if curve else 0
-    found = [index for index, run in enumerate(runs) if run.steps == end]
-    if not found:
-        known = ", ".join(str(run.steps) for run in runs) or "none"
-        raise WeightsError(
-            f"These logs end at step {end}; the runs in {folder / HISTORY} have other numbers of steps: {known}.",
-            hint="Give every phase of one run behind these weights, in order.",
-        )
-    runs[found[-1]] = dataclasses.replace(runs[found[-1]], curve=curve)
-    write_history(folder / HISTORY, runs)
-    return len(curve)

@@ -8,67 +8,51 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from specdiff_core.train.cards import Words
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import LlamaForCausalLM
+
+from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm, save_mdlm
+from specdiff_core.train import losses
 from specdiff_core.train.causal_target import heads_of
-from specdiff_core.train.jobs import DrafterJob, DrafterSettings, fraction, option
+from specdiff_core.train.corpus import EncodedCorpus
+from specdiff_core.train.jobs import DrafterJob
+from specdiff_core.train.rows import SLOTS, PackedRows, Windows, draw_windows, first_rows
+from specdiff_core.train.settings import MdlmSettings
+from specdiff_core.train.task import DrafterTask, Propose, Task
+from specdiff_core.train.trainer import train
 
-if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM
+DECAY = 4.0
+"""Of the position weights, in positions."""
 
-    from specdiff_core.models.mdlm import Mdlm
-    from specdiff_core.train.trainer import Task
+EPSILON = 1e-3
+"""Of the log-linear schedule, and the smallest t that is drawn."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class MdlmSettings(DrafterSettings):
-    whole: float = fraction(0.5, "fraction of the windows that are fully masked, as with T = 1")
-    streak: float = option(0.0, "weight of streak distillation, on whole windows (arXiv 2511.00606)", low=0)
-    layers: int = option(4, "layers of a new drafter", low=1)
-    width: int = option(256, "width of a new drafter", low=1)
-    length: int = option(256, "tokens per row that the target reads", low=32)
-    parts: int = option(100, "not used: commands on older cards name it", hidden=True)
-
-    subs_fraction: float = 0.12  # of the steps that go to denoising text, for a new drafter
-
-    @property
-    def rows(self) -> int:
-        """That the target reads per step; many windows are cut from each."""
-        return 8
+GAMMA = 8
+"""Draft length of the simulated rounds."""
 
 
-class MdlmJob(DrafterJob[MdlmSettings]):
+class MdlmJob(DrafterJob):
     """Two phases, each a run of its own in ``subs`` and ``draft``; a trained drafter goes straight to drafting."""
 
-    name, settings_type = "mdlm", MdlmSettings
-    about = "Train the independent masked-diffusion drafter (SpecDiff; with --streak, SpecDiff-2)."
-    plain_words = Words(
-        kind="mdlm",
-        summary="A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for its target as in SpecDiff "
-        "(arXiv 2408.05636): trained with the SUBS objective, then on windows of masks with the target's own "
-        "distribution as labels, many of them in text that the target wrote. Format of `kuleshov-group/mdlm-owt`.",
-        scores="tokens_per_round/",
-        setting="γ = 8, T = 1",
-    )
-    streak_words = plain_words._replace(
-        kind="mdlm_streak",
-        summary="The masked discrete diffusion drafter aligned with its target by streak-distillation (SpecDiff-2, "
-        "arXiv 2511.00606): fully masked windows of text that the target wrote, weighted by the probability that all "
-        "tokens to the left are accepted. Format of `kuleshov-group/mdlm-owt`.",
-    )
+    settings: MdlmSettings
     model: Mdlm
+    measured = "γ = 8, T = 1"
 
     def begin(self) -> Mdlm:
-        from specdiff_core.models.mdlm import load_mdlm
-
         settings = self.settings
         if settings.start:
             return freeze_constants(load_mdlm(settings.start).float())
         vocabulary, mask = len(self.data.tokenizer), self.data.mask
         return new_mdlm(vocabulary, mask, layers=settings.layers, width=settings.width, target=self.target)
+
+    @property
+    def kind(self) -> str:
+        return "mdlm_streak" if self.settings.streak else "mdlm"
 
     @property
     def subs_steps(self) -> int:
@@ -80,14 +64,7 @@ class MdlmJob(DrafterJob[MdlmSettings]):
         both = (self.run_folder / "subs", self.run_folder / "draft")
         return both if self.subs_steps else both[1:]
 
-    @property
-    def words(self) -> Words:
-        return self.streak_words if self.settings.streak else self.plain_words
-
     def events(self) -> Iterator[Any]:
-        from specdiff_core.train.mdlm_task import SubsTask
-        from specdiff_core.train.trainer import train
-
         settings, first = self.settings, self.subs_steps
         drafting = self.task()  # made first: a text that is too short is reported before the long first phase
         if first:
@@ -96,14 +73,135 @@ class MdlmJob(DrafterJob[MdlmSettings]):
         yield from train(drafting, dataclasses.replace(settings, steps=settings.steps - first), self.phases[-1])
 
     def task(self) -> Task:
-        from specdiff_core.train.mdlm_task import DraftTask
-
         return DraftTask(self.model, self.target, self.data, self.settings, written=self.written)
 
     def export(self) -> None:
-        from specdiff_core.models.mdlm import save_mdlm
-
         save_mdlm(self.model, self.out)
+
+
+class SubsTask(Task):
+    """Phase one: MDLM's own objective on packed corpus rows."""
+
+    model: Mdlm
+
+    def __init__(self, model: Mdlm, data: EncodedCorpus, settings: MdlmSettings) -> None:
+        length = model.config.model_length
+        rows = PackedRows(data, settings.seed, rows=max(1, settings.batch_tokens // length), length=length)
+        super().__init__(model, settings, rows, data.held_out())
+
+    def inputs(self, rows: np.ndarray, rng: np.random.Generator) -> tuple[Tensor, ...]:
+        """Rows, masks and t: t is spread evenly over the batch (MDLM's antithetic sampling), and each token is masked
+        with probability (1 − ε)t."""
+        count = len(rows)
+        t = EPSILON + (1 - EPSILON) * (np.arange(count) + rng.random(count)) / count
+        masked = rng.random(rows.shape) < (1 - EPSILON) * t[:, None]
+        return self.on_device(rows, masked, t.astype(np.float32))
+
+    def objective(self, *inputs: Any) -> Tensor:
+        ids, masked, t = inputs
+        mask_id = self.model.config.mask_id
+        with torch.autocast(ids.device.type, torch.bfloat16):
+            logits = self.model(ids.masked_fill(masked, mask_id))
+        return losses.subs_loss(logits, ids, masked, t, mask_id)
+
+    def score(self, flavour: str, held_out: np.ndarray) -> dict[str, float]:
+        """``subs``: the bound in nats per token, on fixed rows with fixed masks."""
+        batch = self.inputs(first_rows(held_out, self.rows.length, 64), np.random.default_rng(0))
+        return {"subs": float(self.objective(*batch))}
+
+
+class DraftTask(DrafterTask):
+    """Phase two: windows of masks after a clean prefix, soft cross-entropy to the frozen target's distribution.
+
+    The target reads each row once; many windows are cut from it.
+    """
+
+    model: Mdlm
+    settings: MdlmSettings
+
+    @property
+    def tokens_per_step(self) -> int:
+        return self.settings.batch_tokens
+
+    def inputs(self, rows: np.ndarray, rng: np.random.Generator) -> tuple[Tensor, ...]:
+        return self.inputs_of(rows, self.draw_windows(rows, rng))
+
+    def draw_windows(self, rows: np.ndarray, rng: np.random.Generator) -> Windows:
+        """As many windows of one length as make up the tokens of a step."""
+        longest, settings = self.model.config.model_length, self.settings
+        length = int(rng.choice([length for length in (longest // 2, longest) if length > SLOTS]))
+        count = max(1, settings.batch_tokens // length)
+        return draw_windows(rows, rng, count=count, length=length, mask_id=self.mask, whole=settings.whole)
+
+    def inputs_of(self, rows: np.ndarray, windows: Windows) -> tuple[Tensor, ...]:
+        """Ids, padding, labels, weights, true tokens, slots inside their windows, and which windows are chains: fully
+        masked, in text that the target wrote."""
+        inside = windows.rank >= 0
+        return self.on_device(
+            windows.ids,
+            windows.padding,
+            self.labels(rows, windows),
+            losses.position_weights(torch.from_numpy(windows.rank), DECAY) * torch.from_numpy(windows.masked),
+            rows[windows.row[:, None], windows.position],
+            inside,
+            (windows.masked == inside).all(-1) & (windows.row >= len(rows) - self.rows.own),
+        )
+
+    @torch.no_grad()
+    def labels(self, rows: np.ndarray, windows: Windows) -> Tensor:
+        """The target's distribution of the token at each of the last slots, ``[N, SLOTS, V]``: its logits at t − 1."""
+        (ids,) = self.on_device(rows)
+        with torch.autocast(ids.device.type, torch.bfloat16):
+            states = self.target.model(input_ids=ids, use_cache=False).last_hidden_state
+            return self.target_probs(states[windows.row[:, None], (windows.position - 1).clip(0)])
+
+    def _logits(self, ids: Tensor, padding: Tensor, slots: int = SLOTS) -> Tensor:
+        """``[N, slots, V]`` of the last slots."""
+        with torch.autocast(ids.device.type, torch.bfloat16):
+            logits: Tensor = self.model(ids, first=ids.shape[1] - slots, padding=padding)
+        return logits
+
+    def objective(self, *inputs: Any) -> Tensor:
+        """The loss, nats per masked slot (weighted)."""
+        ids, padding, labels, weights, truth, inside, chains = inputs
+        logits = self._logits(ids, padding)
+        loss = losses.weighted_mean(losses.soft_cross_entropy(logits, labels), weights)
+        if not self.settings.streak:
+            return loss
+        mask = torch.tensor([self.mask], device=ids.device)
+        log_q = logits.float().index_fill(-1, mask, -torch.inf).log_softmax(-1).gather(-1, truth[..., None])[..., 0]
+        # Slots before a window are certain; windows that are no chain do not count.
+        known = chains[:, None].expand_as(inside)
+        streak: Tensor = losses.cross_entropy_streak(log_q * inside, known) * len(ids) / chains.sum().clamp_min(1)
+        return loss + self.settings.streak * streak
+
+    def score(self, flavour: str, held_out: np.ndarray) -> dict[str, float]:
+        """``soft_ce``: nats on fully masked windows of 8 of corpus text. ``tokens_per_round``: simulated τ at γ = 8;
+        ``tokens_per_round@half``: the same with the drafter's view cut to half."""
+        longest, rows = self.model.config.model_length, first_rows(held_out, self.rows.length, 8)
+        fixed, sizes = np.random.default_rng(0), (GAMMA, GAMMA)
+        windows = draw_windows(rows, fixed, count=64, length=longest, mask_id=self.mask, sizes=sizes, whole=1.0)
+        ids, padding, labels, weights, *_ = self.inputs_of(rows, windows)
+        nats = losses.soft_cross_entropy(self._logits(ids, padding), labels)
+        views = {"tokens_per_round": longest, "tokens_per_round@half": max(16, longest // 2)}
+        taus = {kind: self.tau(flavour, self._proposer(view), GAMMA) for kind, view in views.items()}
+        return {"soft_ce": float(losses.weighted_mean(nats, weights)), **taus}
+
+    def _proposer(self, view: int) -> Propose:
+        """Drafts by the last ``view`` positions, masks included, in one pass."""
+
+        def propose(prefixes: list[Tensor]) -> Tensor:
+            ids = torch.full((len(prefixes), view), self.mask, device=prefixes[0].device)
+            padding = torch.zeros(len(prefixes), dtype=torch.long, device=ids.device)
+            for index, prefix in enumerate(prefixes):
+                kept = prefix[-(view - GAMMA) :]
+                padding[index] = view - GAMMA - len(kept)
+                ids[index, view - GAMMA - len(kept) : view - GAMMA] = kept
+            logits = self._logits(ids, padding, GAMMA).float()
+            logits[..., self.mask] = -torch.inf
+            return logits.argmax(-1)
+
+        return propose
 
 
 def new_mdlm(
@@ -118,10 +216,6 @@ def new_mdlm(
 ) -> Mdlm:
     """An untrained drafter; every block starts as the identity, with open gates. If ``target`` is as wide, the drafter
     starts with its embedding and its head (with the final norm's weight)."""
-    import torch
-
-    from specdiff_core.models.mdlm import Mdlm, MdlmConfig
-
     sizes: Any = {"hidden_dim": width, "cond_dim": cond_dim, "n_blocks": layers, "n_heads": heads_of(width)}
     config = MdlmConfig(vocab_size=vocab_size, model_length=context, **sizes, dropout=0.0, mask_token_id=mask_id)
     model = Mdlm(config)

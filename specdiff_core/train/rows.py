@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,10 +11,8 @@ from torch import Tensor
 
 from specdiff_core.schema.errors import CorpusError
 from specdiff_core.train.corpus import Documents, EncodedCorpus, batches
-
-if TYPE_CHECKING:
-    from specdiff_core.train.block import BlockSettings
-    from specdiff_core.train.target_text import TargetText
+from specdiff_core.train.settings import BlockSettings
+from specdiff_core.train.target_text import TargetText
 
 SLOTS = 16
 """The largest window that is cut; smaller ones fill the last slots."""
@@ -90,10 +87,10 @@ class AnchorRows:
         if settings.greedy is not None and greedy.any() and not greedy.all():
             share = settings.greedy
             self._odds = np.where(greedy, share / greedy.sum(), (1 - share) / (~greedy).sum())
-        self._rng = np.random.default_rng([settings.seed, 0xB10C])
+        self._rng, self._seed = np.random.default_rng([settings.seed, 0xB10C]), settings.seed * 1_000_003
 
-    def batch(self) -> Rows:
-        """The next batch; its shape never changes."""
+    def draw(self) -> tuple[Rows, int]:
+        """The next batch, whose shape never changes, and the seed of what is random in the rest of the step."""
         packed, own, text = self._packed, self.rows - self._packed, self._text
         tokens = np.zeros((self.rows, self.length), dtype=np.int64)
         sizes, first = np.full(self.rows, self.length), np.ones(self.rows, dtype=np.int64)
@@ -106,7 +103,8 @@ class AnchorRows:
             sizes[packed:] = np.minimum(text.lengths[chosen], self.length)
             first[packed:] = np.maximum(1, text.prompts[chosen] - 1)
         parts = (tokens, sizes, first, np.maximum(first, sizes - 2))
-        return Rows(*(torch.from_numpy(part) for part in parts))
+        self._seed += 1
+        return Rows(*(torch.from_numpy(part) for part in parts)), self._seed - 1
 
 
 @dataclass(frozen=True, slots=True)

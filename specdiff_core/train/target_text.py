@@ -13,20 +13,17 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import LlamaForCausalLM
 
 from specdiff_core.models.cache import new_cache
 from specdiff_core.models.folders import shown
 from specdiff_core.schema.errors import CorpusError
-from specdiff_core.train.causal_target import TEMPERATURES
 from specdiff_core.train.corpus import Documents, EncodedCorpus, save_arrays
-
-if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM
+from specdiff_core.train.settings import TEMPERATURES
 
 logger = logging.getLogger("specdiff.train")
 

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from specdiff_core.train.jobs import SHIPPED, Job, Settings, option
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
-if TYPE_CHECKING:
-    from specdiff_core.train.corpus import Corpus
+from specdiff_core.train.corpus import Corpus
+from specdiff_core.train.jobs import Job
+from specdiff_core.train.settings import TokenizerSettings
 
 END_OF_TEXT = "<|endoftext|>"
 MASK = "<|mask|>"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TokenizerSettings(Settings):
-    vocabulary: int = option(4096, "entries of the tokenizer; tokens are stored in 16 bits", low=1, high=2**16)
-    out: Path = option(SHIPPED / "tokenizer", "where the result goes")
-
-
-class TokenizerJob(Job[TokenizerSettings]):
+class TokenizerJob(Job):
     """One call, without steps."""
 
-    name, settings_type = "tokenizer", TokenizerSettings
-    about = "Train the byte-level BPE that the target and its drafters share."
+    settings: TokenizerSettings
     total = 1
 
     def events(self) -> Iterator[Any]:
@@ -42,9 +36,6 @@ def train_tokenizer(corpus: Corpus, out: Path, *, vocab_size: int = 4096) -> Pat
     Digits are split one by one, so that numbers are spelled the same everywhere; every byte has an id, so that no
     text is out of vocabulary. Ids 0 and 1 are ``<|endoftext|>`` and ``<|mask|>``.
     """
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]

@@ -8,26 +8,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.train.curve import METRICS
-
-if TYPE_CHECKING:
-    from specdiff_core.train.jobs import ModelSettings
+from specdiff_core.train.settings import ModelSettings
+from specdiff_core.train.task import Task
 
 MATRIX_LR, OTHER_LR = 0.02, 3e-3
 """Usual peak learning rates: Muon's, for hidden matrices; AdamW's, for embeddings, heads, norms."""
-
-Inputs = ParamSpec("Inputs")
-Output = TypeVar("Output")
-Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,48 +48,6 @@ class Saved:
 
 
 TrainEvent = TrainStep | EvalStep | Saved
-
-
-class Task(Protocol):
-    """What :func:`train` needs: a model, a loss for each step, and scores."""
-
-    @property
-    def tokens_per_step(self) -> int:
-        """Tokens that a step's loss is computed from."""
-
-    @property
-    def model(self) -> nn.Module:
-        """The module whose parameters are trained."""
-
-    def loss(self) -> Tensor:
-        """Draw the next batch and return its scalar loss (nats per token)."""
-
-    def skip(self) -> None:
-        """Draw the next batch and drop it, so that a resumed run continues with unseen data."""
-
-    def evaluate(self) -> dict[str, float]:
-        """Scores on held-out text, named ``score/flavour``, with a mean of each (:func:`with_means`)."""
-
-
-def with_means(scores: dict[str, float]) -> dict[str, float]:
-    """The scores, and for each kind its plain mean over flavours: ``tau8/math``, … -> also ``tau8/mean``."""
-    kinds: dict[str, list[float]] = {}
-    for name, value in scores.items():
-        kind, slash, _ = name.rpartition("/")
-        kinds.setdefault(kind + slash, []).append(value)
-    return {**scores, **{f"{kind}mean": sum(values) / len(values) for kind, values in kinds.items()}}
-
-
-def frozen(model: Network) -> Network:
-    """``model`` in evaluation mode, its parameters without gradients."""
-    model.train(False)
-    model.requires_grad_(False)
-    return model
-
-
-def compiled(function: Callable[Inputs, Output], wanted: bool) -> Callable[Inputs, Output]:
-    """``function``, compiled for inputs whose shapes never change if that is ``wanted``."""
-    return torch.compile(function, dynamic=False) if wanted else function
 
 
 def rate_at(step: int, settings: ModelSettings) -> float:

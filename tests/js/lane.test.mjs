@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { make, trace } from './fixture.mjs';
-import { buildLane, countAt, depthsOf, isVanilla, linesShown, reached, stateAt, treeOf } from '../../app/static/state/lane.js';
+import { buildLane, countAt, isVanilla, linesShown, reached, stateAt, treeOf } from '../../app/static/state/lane.js';
 
 const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };
 
@@ -108,7 +108,7 @@ test('a tree is laid out so that its first line is its most probable window', ()
   //      └─ 1 ─ 4      line 2, another first token
   const { depths, lines, count, deepest } = treeOf([-1, -1, 0, 2, 1, 2]);
   assert.deepEqual({ depths, lines, count, deepest }, { depths: [0, 0, 1, 2, 1, 2], lines: [0, 2, 0, 0, 2, 1], count: 3, deepest: 3 });
-  assert.deepEqual([treeOf([]).count, treeOf([]).deepest, depthsOf([])], [0, 0, []]);
+  assert.deepEqual([treeOf([]).count, treeOf([]).deepest, treeOf([]).depths], [0, 0, []]);
 });
 
 test('a round that drafted a tree needs as many columns as its longest text', () => {

@@ -1,7 +1,7 @@
 // What the comparison shows, as plain values: rows, captions, races. Pure: no element, no chart, no request.
 // @ts-nocheck: it reads no event
 
-import { dash, plural } from './format.js';
+import { dash, plural, ratio } from './format.js';
 import { GLYPHS, spare, usedAs } from './marks.js';
 
 export const MEAN = 'mean';
@@ -63,7 +63,6 @@ export function raceOf(table, cell, flavour) {
   return { flavour: chosen, race, lanes: ['vanilla', drafted.key], labels: { vanilla: { label: 'Vanilla' }, [drafted.key]: { label: drafted.label, method: drafted.method } }, title: race.title };
 }
 
-export const fixed = (value, digits = 2) => (value === null || value === undefined ? dash : value.toFixed(digits));
 export const megabytes = (bytes) => (bytes ? `${(bytes / 1e6).toFixed(0)} MB` : dash);
 export const degrees = (value) => String(Number(value));
 
@@ -71,7 +70,7 @@ export const degrees = (value) => String(Number(value));
 export function intervalWords(numbers, cell) {
   if (cell.drafter === 'none') return 'the baseline';
   if (numbers.low === null) return 'no interval: fewer than two prompts of a flavour';
-  return `95 % interval ${fixed(numbers.low)} to ${fixed(numbers.high)}`;
+  return `95 % interval ${ratio(numbers.low)} to ${ratio(numbers.high)}`;
 }
 
 /** [words, explanation] of how exact a cell's texts are. */
@@ -125,7 +124,7 @@ export function doubted(table, crowded) {
 export function busyMachine(table, crowded) {
   if (!doubted(table, crowded).size) return '';
   const worst = Math.max(...table.cells.map((cell) => cell.waiting ?? 0));
-  return `⚠ Busy machine: other programs held the processor, so the speed-ups that are struck out may be many times too large or too small. Threads that had to wait, on average, in the worst of these cells: ${fixed(worst)}. On a quiet machine it is 0.`;
+  return `⚠ Busy machine: other programs held the processor, so the speed-ups that are struck out may be many times too large or too small. Threads that had to wait, on average, in the worst of these cells: ${ratio(worst)}. On a quiet machine it is 0.`;
 }
 
 /** What a visitor must know first about the numbers on screen. */

@@ -1,7 +1,7 @@
 // Token ids -> words as people read them, as specdiff_core/schema/events.py (spell) does. Pure.
 // @ts-check
 
-/** @typedef {import('./lane.js').Lane} Lane */
+/** @import { Lane } from './lane.js' */
 
 /** The text of an id, as the trace holds it. @param {Lane} lane @param {number} id */
 export function piece(lane, id) {

@@ -1,9 +1,8 @@
 // Numbers and sentences. Pure: strings in, strings out; never markup.
 // @ts-check
 
-/** @typedef {import('./lane.js').Window} Window */
-/** @typedef {import('./lane.js').Token} Token */
-/** @typedef {import('./events.d.ts').Test} Test */
+/** @import { Decided, DraftReady, Test, Verified } from './events.d.ts' */
+/** @import { Token, Window } from './lane.js' */
 
 export const dash = '–';
 
@@ -24,7 +23,7 @@ export function rate(value) {
 
 export const times = (/** @type {number | null} */ value) => (value === null ? dash : `${value.toFixed(2)}×`);
 export const percent = (/** @type {number | null} */ value) => (value === null ? dash : `${(100 * value).toFixed(1)} %`);
-export const ratio = (/** @type {number | null} */ value) => (value === null ? dash : value.toFixed(2));
+export const ratio = (/** @type {number | null | undefined} */ value, digits = 2) => (value === null || value === undefined ? dash : value.toFixed(digits));
 
 /** A probability with all the digits the trace holds. @param {number | null | undefined} value */
 export const exact = (value) => (value === null || value === undefined ? dash : String(Number(value.toPrecision(7))));
@@ -60,13 +59,15 @@ export function busyWords(waits) {
   return `⚠ Busy machine: other programs held the processor, so this speed-up may be many times too large or too small. Threads that had to wait, on average: ${parts}. On a quiet machine it is 0.`;
 }
 
-/** @type {Record<string, {glyph: string, words: string}>} */
-export const SOURCES = {
+/** How tokens came about. */
+export const LEGEND = {
   draft: { glyph: '✓', words: 'accepted draft' },
   residual: { glyph: '↻', words: 'corrected by the target' },
   bonus: { glyph: '+', words: 'bonus token' },
-  target: { glyph: '↻', words: 'the target’s own token' },
+  guess: { glyph: '▒', words: 'still a guess' },
 };
+/** @type {Record<string, {words: string}>} of a token that is committed */
+export const SOURCES = { draft: LEGEND.draft, residual: LEGEND.residual, bonus: LEGEND.bonus, target: { words: 'the target’s own token' } };
 
 /** @type {Record<string, string>} */
 const REASONS = { end_of_text: 'end of text', length: 'length reached', context_full: 'context full', stopped: 'stopped' };
@@ -113,7 +114,7 @@ export function testFigures(test, greedy) {
 
 /**
  * What a controller decided for a round, and whether the draft was then cut.
- * @param {import('./events.d.ts').Decided} decided @param {import('./events.d.ts').DraftReady | null} draft
+ * @param {Decided} decided @param {DraftReady | null} draft
  * @param {string} last the piece that the draft ends with
  */
 export function decisionWords(decided, draft, last) {
@@ -165,7 +166,7 @@ export function narrate(view, word, greedy) {
   return `${name}: the drafter faces ${plural(view.size, 'mask')} after ${quoted(word(view.anchor))}.`;
 }
 
-/** @param {Window} view @param {import('./events.d.ts').Verified} verified @param {(id: number) => string} word @param {boolean} greedy */
+/** @param {Window} view @param {Verified} verified @param {(id: number) => string} word @param {boolean} greedy */
 function verdict(view, verified, word, greedy) {
   const { drafted: size, draft } = view;
   const extra = quoted(word(verified.extra));

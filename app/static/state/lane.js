@@ -3,120 +3,50 @@
 // @ts-check
 
 import { spell } from './detokenize.js';
+/** @import { Committed, Decided, DenoiseStep, DraftReady, Event, Failed, Finished, RoundStarted, RunStarted, TargetScored, Test, Verified } from './events.d.ts' */
 
-/** @typedef {import('./events.d.ts').Event} Event */
-/** @typedef {import('./events.d.ts').Test} Test */
-
-/**
- * @typedef {object} Tree a draft tree, or several drafts that share their beginnings
- * @property {number[]} depths of each node
- * @property {number[]} lines on which each node is drawn
- * @property {number} count of lines
- * @property {number} deepest how many tokens its longest text has
- * @property {number[][]} branches of several drafts, the nodes of each
- * @property {number[]} path the nodes that survived
- * @property {number | null} chosen the draft that the target selected
- */
-/**
- * @typedef {object} Round what is known of a round once the whole lane is
- * @property {number} round
- * @property {number} size columns that its window needs
- * @property {number} steps drafter passes that were recorded
- * @property {number} drafted tokens of its draft; of a tree, the depth
- * @property {number} accepted
- * @property {boolean} extra whether the target added a token
- * @property {Tree | null} tree
- * @property {boolean} copied without any drafter pass
- * @property {boolean} unrecorded whether it was drafted by passes that the trace does not hold
- * @property {import('./events.d.ts').Decided | null} decided
- */
-/**
- * @typedef {Round & {
- *   length: number, anchor: number, passes: import('./events.d.ts').DenoiseStep[],
- *   draft: import('./events.d.ts').DraftReady | null, scored: import('./events.d.ts').TargetScored | null,
- *   verified: import('./events.d.ts').Verified | null, committed: import('./events.d.ts').Committed | null,
- * }} Window a round as far as the playhead has come
- */
+/** @typedef {ReturnType<typeof treeOf>} Tree a draft tree, or several drafts that share their beginnings */
+/** @typedef {ReturnType<typeof roundOf>} Round what is known of a round once the whole lane is */
+/** @typedef {ReturnType<typeof windowOf>} Window a round as far as the playhead has come */
 /** @typedef {{id: number, source: string, round: number, test: Test | null}} Token */
-/**
- * @typedef {object} Sums
- * @property {number} rounds
- * @property {number} committed
- * @property {number} drafted
- * @property {number} tested
- * @property {number} accepted
- * @property {number} nfe drafter passes
- * @property {number} calls target passes
- * @property {number[]} testedAt
- * @property {number[]} acceptedAt
- */
-/**
- * @typedef {object} State of a lane after its first n events
- * @property {number} n
- * @property {Token[]} tokens
- * @property {Window | null} window
- * @property {Window | null} last the last round with a draft that was verified
- * @property {boolean} ended
- * @property {{t: number, total: number}[]} points
- * @property {Sums} sums
- */
-/**
- * @typedef {object} Lane
- * @property {Event[]} events
- * @property {number[]} times when each event was known
- * @property {Record<number, string>} pieces
- * @property {import('./events.d.ts').RunStarted | null} header
- * @property {import('./events.d.ts').Finished | null} finished
- * @property {import('./events.d.ts').Failed | null} failed
- * @property {Round[]} rounds
- * @property {number[]} stops indices of events at which stepping stops
- * @property {number[]} ids
- * @property {string[]} shown the text of each id, as people read it
- * @property {number} duration
- * @property {boolean} wordless whether the trace holds no piece of its text
- */
+/** @typedef {ReturnType<typeof emptyState>} State of a lane after its first n events */
+/** @typedef {ReturnType<typeof buildLane>} Lane */
 
 const EPSILON = 1e-9;
 const STOPS = new Set(['RoundStarted', 'DenoiseStep', 'TargetScored', 'Verified', 'Committed']);
 
 /** @param {Event} event @param {number} last @returns {number} when it was known; `last` if it carries no time of its own */
-export function eventTime(event, last) {
+function eventTime(event, last) {
   if (event.kind === 'Committed') return Math.max(last, event.at);
   if (event.kind === 'Finished') return Math.max(last, event.seconds);
   return 'span' in event ? Math.max(last, event.span.start + event.span.seconds) : last;
 }
 
-/** @param {number[]} parents @returns {number[]} how many drafted tokens come before each node in its text */
-export function depthsOf(parents) {
-  /** @type {number[]} */
-  const found = [];
-  for (const parent of parents) found.push(parent < 0 ? 0 : found[parent] + 1);
-  return found;
-}
-
 /**
  * A draft tree as a picture. A node's first child stays on its line, so the first line is the most probable window and
  * every other child begins a branch of its own.
- * @param {number[]} parents @returns {Tree}
+ * @param {number[]} parents
  */
 export function treeOf(parents) {
-  const depths = depthsOf(parents);
-  /** @type {number[][]} */
-  const children = parents.map(() => []);
-  /** @type {number[]} */
-  const roots = [];
-  parents.forEach((parent, node) => (parent < 0 ? roots : children[parent]).push(node));
-  const lines = parents.map(() => 0);
+  /** @type {number[][]} the last: nodes without a parent */
+  const children = Array.from({ length: parents.length + 1 }, () => []);
+  parents.forEach((parent, node) => children.at(parent)?.push(node));
+  const [depths, lines] = [parents.map(() => 0), parents.map(() => 0)];
   let count = 0;
-  /** @type {[number, boolean][]} */
-  const waiting = roots.slice().reverse().map((node) => [node, true]);
-  while (waiting.length) { // depth first, without recursion
-    const [node, branch] = /** @type {[number, boolean]} */ (waiting.pop());
-    if (branch) count += 1;
-    lines[node] = count - 1;
-    children[node].slice().reverse().forEach((child, i, all) => waiting.push([child, i < all.length - 1]));
-  }
-  return { depths, lines, count, deepest: Math.max(-1, ...depths) + 1, branches: [], path: [], chosen: null };
+  const grow = (/** @type {number} */ node, /** @type {number} */ depth, /** @type {number} */ line) => {
+    [depths[node], lines[node]] = [depth, line];
+    children[node].forEach((child, i) => grow(child, depth + 1, i ? count++ : line));
+  };
+  for (const root of children[parents.length]) grow(root, 0, count++);
+  return {
+    depths, // how many drafted tokens come before each node in its text
+    lines, // on which each node is drawn
+    count, // of lines
+    deepest: Math.max(-1, ...depths) + 1, // how many tokens its longest text has
+    branches: /** @type {number[][]} of several drafts, the nodes of each */ ([]),
+    path: /** @type {number[]} the nodes that survived */ ([]),
+    chosen: /** @type {number | null} the draft that the target selected */ (null),
+  };
 }
 
 /**
@@ -135,73 +65,101 @@ export function linesShown(tree, most) {
   return [...wanted].slice(0, most).sort((a, b) => a - b);
 }
 
-/** @param {Event[]} events @returns {Lane} */
+/** A round of which nothing is known. @param {number} round */
+const roundOf = (round) => ({
+  round,
+  size: 0, // columns that its window needs
+  steps: 0, // drafter passes that were recorded
+  drafted: 0, // tokens of its draft; of a tree, the depth
+  accepted: 0,
+  extra: false, // whether the target added a token
+  tree: /** @type {Tree | null} */ (null),
+  copied: false, // without any drafter pass
+  unrecorded: false, // whether it was drafted by passes that the trace does not hold
+  decided: /** @type {Decided | null} */ (null),
+});
+
+/** @param {Event[]} events */
 export function buildLane(events) {
-  /** @type {Lane} */
   const lane = {
-    events, times: [], pieces: {}, header: null, finished: null, failed: null, rounds: [], stops: [], ids: [], shown: [],
-    duration: 0, wordless: false,
+    events,
+    times: /** @type {number[]} when each event was known */ ([]),
+    pieces: /** @type {Record<number, string>} */ ({}),
+    header: /** @type {RunStarted | null} */ (null),
+    finished: /** @type {Finished | null} */ (null),
+    failed: /** @type {Failed | null} */ (null),
+    rounds: /** @type {Round[]} */ ([]),
+    stops: /** @type {number[]} indices of events at which stepping stops */ ([]),
+    ids: /** @type {number[]} */ ([]),
+    shown: /** @type {string[]} the text of each id, as people read it */ ([]),
+    duration: 0,
+    wordless: false, // whether the trace holds no piece of its text
   };
-  let last = 0;
-  /** @type {Round | null} */
-  let round = null;
+  let round = roundOf(-1); // slim news announce no round: what they say of it is dropped
   events.forEach((event, index) => {
-    last = eventTime(event, last);
-    lane.times.push(last);
+    lane.duration = eventTime(event, lane.duration);
+    lane.times.push(lane.duration);
     if (STOPS.has(event.kind)) lane.stops.push(index);
-    if (event.kind === 'RoundStarted') {
-      round = { round: event.round, size: 0, steps: 0, drafted: 0, accepted: 0, extra: false, tree: null, copied: false, unrecorded: false, decided: null };
-      lane.rounds.push(round);
+    switch (event.kind) {
+      case 'RunStarted': lane.header = event; break;
+      case 'PiecesSeen': Object.assign(lane.pieces, event.pieces); break;
+      case 'Finished': lane.finished = event; break;
+      case 'Failed': lane.failed = event; break;
+      case 'RoundStarted':
+        round = roundOf(event.round);
+        lane.rounds.push(round);
+        break;
+      case 'Decided': round.decided = event; break;
+      case 'DenoiseStep':
+        round.steps += 1;
+        round.size = event.ids.length;
+        break;
+      case 'DraftReady':
+        round.tree = event.parents.length ? { ...treeOf(event.parents), branches: event.branches } : null;
+        round.drafted = round.tree ? round.tree.deepest : event.ids.length; // fewer than the window if the text ends in it
+        round.size = Math.max(round.size, round.drafted);
+        round.copied = !event.nfe && event.ids.length > 0;
+        round.unrecorded = event.nfe > 0 && event.ids.length > 0 && !round.steps && !round.tree;
+        break;
+      case 'Verified':
+        round.accepted = event.accepted;
+        if (round.tree) Object.assign(round.tree, { path: event.path, chosen: event.chosen });
+        break;
+      case 'Committed':
+        lane.ids.push(...event.ids);
+        round.extra = event.ids.length > round.accepted;
+        break;
+      default:
     }
-    announce(lane, round, event);
   });
-  lane.duration = last;
   spell(lane);
   return lane;
 }
 
-/** What an event says about its lane and its round as a whole. @param {Lane} lane @param {Round | null} round @param {Event} event */
-function announce(lane, round, event) {
-  switch (event.kind) {
-    case 'RunStarted': lane.header = event; break;
-    case 'PiecesSeen': Object.assign(lane.pieces, event.pieces); break;
-    case 'Finished': lane.finished = event; break;
-    case 'Failed': lane.failed = event; break;
-    case 'Committed':
-      lane.ids.push(...event.ids); // also in slim news, where no round is announced
-      if (round) round.extra = event.ids.length > round.accepted;
-      break;
-    default:
-  }
-  if (!round) return;
-  switch (event.kind) {
-    case 'Decided': round.decided = event; break;
-    case 'DenoiseStep':
-      round.steps += 1;
-      round.size = event.ids.length;
-      break;
-    case 'DraftReady':
-      round.tree = event.parents.length ? { ...treeOf(event.parents), branches: event.branches } : null;
-      round.drafted = round.tree ? round.tree.deepest : event.ids.length; // fewer than the window if the text ends in it
-      round.size = Math.max(round.size, round.drafted);
-      round.copied = !event.nfe && event.ids.length > 0;
-      round.unrecorded = event.nfe > 0 && event.ids.length > 0 && !round.steps && !round.tree;
-      break;
-    case 'Verified':
-      round.accepted = event.accepted;
-      if (round.tree) Object.assign(round.tree, { path: event.path, chosen: event.chosen });
-      break;
-    default:
-  }
-}
+/** @param {Round} round @param {RoundStarted} event that began it */
+const windowOf = (round, { length, anchor }) => ({
+  ...round,
+  length,
+  anchor,
+  passes: /** @type {DenoiseStep[]} */ ([]),
+  draft: /** @type {DraftReady | null} */ (null),
+  scored: /** @type {TargetScored | null} */ (null),
+  verified: /** @type {Verified | null} */ (null),
+  committed: /** @type {Committed | null} */ (null),
+});
 
-/** @returns {State} */
-export function emptyState() {
-  return {
-    n: 0, tokens: [], window: null, last: null, ended: false, points: [{ t: 0, total: 0 }],
-    sums: { rounds: 0, committed: 0, drafted: 0, tested: 0, accepted: 0, nfe: 0, calls: 0, testedAt: [], acceptedAt: [] },
-  };
-}
+const emptyState = () => ({
+  n: 0,
+  tokens: /** @type {Token[]} */ ([]),
+  window: /** @type {Window | null} */ (null),
+  last: /** @type {Window | null} the last round with a draft that was verified */ (null),
+  ended: false,
+  points: [{ t: 0, total: 0 }],
+  sums: { // nfe: drafter passes; calls: target passes
+    rounds: 0, committed: 0, drafted: 0, tested: 0, accepted: 0, nfe: 0, calls: 0,
+    testedAt: /** @type {number[]} */ ([]), acceptedAt: /** @type {number[]} */ ([]),
+  },
+});
 
 /** Of each position that the verifier reached, whether one of its tests was passed. @param {Test[]} tests @returns {boolean[]} */
 export function reached(tests) {
@@ -220,10 +178,10 @@ function apply(state, lane, event, time) {
   switch (event.kind) {
     case 'RoundStarted':
       if (window && window.verified && window.size) state.last = window;
-      state.window = { ...lane.rounds[event.round], length: event.length, anchor: event.anchor, passes: [], draft: null, scored: null, verified: null, committed: null };
+      state.window = windowOf(lane.rounds[event.round], event);
       break;
     case 'DenoiseStep':
-      if (window) window.passes.push(event);
+      window?.passes.push(event);
       break;
     case 'DraftReady':
       sums.drafted += event.ids.length;
@@ -253,9 +211,7 @@ function apply(state, lane, event, time) {
       break;
     }
     case 'Finished':
-    case 'Failed':
-      state.ended = true;
-      break;
+    case 'Failed': state.ended = true; break;
     default:
   }
 }

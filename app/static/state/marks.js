@@ -2,6 +2,8 @@
 // used. What is no method of ours (a lane of a foreign trace, an unnamed setting) takes what is left. Pure.
 // @ts-check
 
+/** @import { Lanes } from './race.js' */
+
 /** @typedef {{label: string, short: string, about: string, colour: string, mark: string}} Method one record of specdiff_core/schema/methods.py */
 /** @typedef {{label: string, about: string, colour: string, mark: string, glyph: string, dash: string, pattern: string}} Named */
 
@@ -39,7 +41,7 @@ export function spare(methods) {
 
 /**
  * The lanes of a race by name: what they are called and how they are drawn.
- * @param {string[]} names @param {import('./race.js').Lanes} lanes @param {string | null} baseline
+ * @param {string[]} names @param {Lanes} lanes @param {string | null} baseline
  * @param {Record<string, Method>} methods @param {Record<string, {label: string, method?: string}>} own words that came with a recording
  * @returns {Record<string, Named>}
  */

@@ -2,9 +2,7 @@
 // @ts-check
 
 import { stateAt } from './lane.js';
-
-/** @typedef {import('./lane.js').Lane} Lane */
-/** @typedef {import('./lane.js').State} State */
+/** @import { Lane, State } from './lane.js' */
 
 export const ratioOf = (/** @type {number} */ above, /** @type {number} */ below) => (below ? above / below : null);
 
@@ -26,6 +24,9 @@ export function clockOf(lane, state, t) {
 
 /** Tokens per second over those of the baseline. @param {{rate: number | null} | null} fast @param {{rate: number | null} | null} slow */
 export const speedUp = (fast, slow) => (fast && slow && fast.rate && slow.rate ? fast.rate / slow.rate : null);
+
+/** Tokens per second of a whole lane. @param {Lane} lane */
+export const pace = (lane) => ({ rate: lane.shown.length / lane.duration });
 
 /** Threads that waited for a processor, on average over a finished lane; null if that was not measured. @param {Lane | null} lane */
 export function waiting(lane) {

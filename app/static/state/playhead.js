@@ -1,6 +1,8 @@
 // The playhead: play, pause, step, seek, speed. Pure: someone else calls tick() and draws.
 // @ts-check
 
+/** @import { Stop } from './race.js' */
+
 const NICE = [0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 300, 500, 1000];
 export const RACE_SECONDS = 12;
 
@@ -12,7 +14,7 @@ export function autoSlow(duration) {
 }
 
 export class Playhead {
-  /** @param {{duration: number, stops: import('./race.js').Stop[]}} race */
+  /** @param {{duration: number, stops: Stop[]}} race */
   constructor({ duration, stops }) {
     this.duration = duration;
     this.stops = stops;

@@ -3,9 +3,9 @@
 
 import { countAt, isVanilla } from './lane.js';
 import { clockOf, speedUp, tau } from './metrics.js';
+/** @import { Lane, State } from './lane.js' */
+/** @import { Playhead } from './playhead.js' */
 
-/** @typedef {import('./lane.js').Lane} Lane */
-/** @typedef {import('./lane.js').State} State */
 /** @typedef {Record<string, Lane | null>} Lanes */
 /** @typedef {{t: number, lane: string, n: number}} Stop */
 
@@ -86,7 +86,7 @@ export function stopsOf(lanes, names, selected) {
   return [...stops, ...later.sort((a, b) => a.t - b.t)];
 }
 
-/** How many events of a lane the playhead has passed. @param {Lane} lane @param {string} name @param {import('./playhead.js').Playhead} playhead */
+/** How many events of a lane the playhead has passed. @param {Lane} lane @param {string} name @param {Playhead} playhead */
 export function passed(lane, name, playhead) {
   const stop = playhead.stop >= 0 ? playhead.stops[playhead.stop] : null;
   return stop && stop.lane === name ? stop.n : countAt(lane, playhead.t);

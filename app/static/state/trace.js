@@ -1,18 +1,14 @@
 // Reads and writes the trace format of specdiff_core/schema/trace.py: JSON lines, header first.
 // @ts-check
 
-/** @typedef {import('./events.d.ts').Event} Event */
+/** @import { Event } from './events.d.ts' */
+
 /** @typedef {{title: string, lanes: Record<string, Event[]>, bytes?: Uint8Array | null}} Trace */
 
 const SCHEMA = 2;
 
 /** @param {string} text */
-export function fromBase64(text) {
-  const binary = atob(text);
-  const bytes = new Uint8Array(binary.length);
-  for (let i = 0; i < binary.length; i += 1) bytes[i] = binary.charCodeAt(i);
-  return bytes;
-}
+export const fromBase64 = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
 /** @param {Uint8Array} bytes @param {CompressionStream | DecompressionStream} stream */
 async function through(bytes, stream) {

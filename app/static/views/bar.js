@@ -4,16 +4,8 @@
 import { attribute, h, icon, text } from './dom.js';
 import { RACE_SECONDS, autoSlow } from '../state/playhead.js';
 import { seconds, slowWords } from '../state/format.js';
-
-/** @typedef {import('../state/playhead.js').Playhead} Playhead */
-/**
- * @typedef {object} Actions
- * @property {() => void} toggle
- * @property {(count: number) => void} step
- * @property {(share: number) => void} seek
- * @property {(factor: number | null) => void} slow null: automatic
- * @property {() => void} save
- */
+/** @import { Actions } from '../app.js' */
+/** @import { Playhead } from '../state/playhead.js' */
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 const STEPS = 1000; // of the range input

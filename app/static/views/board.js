@@ -1,8 +1,9 @@
 // The leaderboard of the Compare tab: a table whose bars open races.
 // @ts-nocheck: it reads no event
 
-import { axisEnd, degrees, exactness, fixed, intervalWords, leaderboard, megabytes, raceOf } from '../state/comparison.js';
+import { axisEnd, degrees, exactness, intervalWords, leaderboard, megabytes, raceOf } from '../state/comparison.js';
 import { h } from './dom.js';
+import { ratio } from '../state/format.js';
 
 const COLUMNS = [ // head, meaning, and the head where room is short
   ['Method', 'A drafter and how it is used, with the settings of its fastest cell. γ: tokens in a draft window; T: denoising steps; B: nodes of a draft tree; K: drafts.'],
@@ -42,7 +43,7 @@ export class Board {
     return h('tr', { class: cell.drafter === 'none' ? 'sd-cmp-baseline' : '', 'data-busy': doubt ? 'true' : null },
       h('th', { scope: 'row' }, h('div', { class: 'sd-cmp-who' }, glyph(mark), h('span', { class: 'sd-cmp-name' }, h('b', {}, cell.label), h('span', { class: 'sd-sub' }, cell.words || 'baseline')))),
       h('td', { class: 'sd-cmp-speed' }, this.bar(row, table, flavour, mark, end)),
-      data(2, fixed(row.tau)), data(3, fixed(row.drafterPasses)), data(4, fixed(row.passes, 1)), data(5, megabytes(cell.peak_bytes)), data(6, claim, why));
+      data(2, ratio(row.tau)), data(3, ratio(row.drafterPasses)), data(4, ratio(row.passes, 1)), data(5, megabytes(cell.peak_bytes)), data(6, claim, why));
   }
 
   bar(row, table, flavour, mark, end) {
@@ -60,10 +61,10 @@ export class Board {
       parts.push(whisker);
     }
     const found = raceOf(table, cell, flavour);
-    const numbers = `${fixed(row.value)}×, ${intervalWords(row, cell)}`;
+    const numbers = `${ratio(row.value)}×, ${intervalWords(row, cell)}`;
     const action = found ? `Open the recorded race: ${found.flavour}, temperature ${degrees(table.temperature)}.` : 'No race was recorded for this bar.';
     return h('button', { type: 'button', class: 'sd-cmp-bar', disabled: !found, 'data-key': cell.key, title: `${numbers}. ${action}`, 'aria-label': `${cell.label}: speed-up ${numbers}. ${action}`, onclick: () => this.open(found) },
       h('span', { class: 'sd-cmp-track', 'aria-hidden': 'true' }, ...parts),
-      h('span', { class: 'sd-cmp-value' }, h('b', {}, `${fixed(row.value)}×`), h('span', { class: 'sd-sub' }, row.low === null || row.low === undefined ? '' : `${fixed(row.low)}–${fixed(row.high)}`)));
+      h('span', { class: 'sd-cmp-value' }, h('b', {}, `${ratio(row.value)}×`), h('span', { class: 'sd-sub' }, row.low === null || row.low === undefined ? '' : `${ratio(row.low)}–${ratio(row.high)}`)));
   }
 }

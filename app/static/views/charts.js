@@ -1,4 +1,4 @@
-// Live Plotly charts: the latest state only, at most 12 updates a second, drawn only while visible. Keeps its own
+// Plotly's figures: the latest state only, at most 12 updates a second, drawn only while visible. Keeps its own
 // reference to Plotly, because other components may replace the global one.
 // @ts-check
 
@@ -6,24 +6,10 @@ import { h, text } from './dom.js';
 import { labelHeights } from '../state/race.js';
 import { piece } from '../state/detokenize.js';
 import { cell, exact } from '../state/format.js';
+/** @import { Scene } from '../app.js' */
 
-/** @typedef {import('../state/lane.js').Lane} Lane */
-/** @typedef {import('../state/lane.js').State} State */
 /** @typedef {Record<string, string>} Colours by role of the palette */
 /** @typedef {{data: object[], layout: object} | string} Figure or a sentence that says why there is nothing to draw */
-/**
- * @typedef {object} Scene
- * @property {string[]} names of the lanes
- * @property {Record<string, {label: string, colour: string, mark: string, dash: string}>} named
- * @property {Record<string, State | null>} states
- * @property {Record<string, {seconds: number, done: boolean} | null>} clocks
- * @property {number} duration
- * @property {number} total tokens of the longest text
- * @property {string | null} selected
- * @property {Lane | null} lane the selected one, if it drafts
- * @property {State | null} state of it
- * @property {import('../state/lane.js').Window | null} view the window on screen
- */
 
 const LEAST_MS = 1000 / 12;
 const SHARE = 5; // at most a fifth of the time goes into charts
@@ -31,7 +17,7 @@ const SHARE = 5; // at most a fifth of the time goes into charts
 let library = null;
 
 /** Load Plotly once, from this server. @param {string} address */
-export function loadPlotly(address) {
+function loadPlotly(address) {
   library ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
     script.src = address;
@@ -43,7 +29,7 @@ export function loadPlotly(address) {
 }
 
 /** Colours of the page by role, from the palette's custom properties. @param {Element} element @returns {Colours} */
-export function colours(element) {
+function colours(element) {
   const style = getComputedStyle(element);
   return new Proxy({}, { get: (_, role) => style.getPropertyValue(`--sd-${String(role)}`).trim() });
 }
@@ -136,21 +122,25 @@ export function confidenceFigure({ lane, view }, c) {
   return { data, layout: layout(c, axis(c, 'position in the window', { dtick: view.size > 16 ? 4 : 1, showgrid: false, range: [0.5, view.size + 0.5] }), axis(c, 'denoising step', { autorange: 'reversed', dtick: total > 12 ? 4 : 1, showgrid: false })) };
 }
 
-/** A panel with room for a figure: [the room, the panel]. @param {string} title @param {string} hint @returns {[HTMLElement, HTMLElement]} */
-export function chart(title, hint) {
+/** A panel with room for a figure: [the room, the panel]; `frame` may put something around the room. @param {string} title @param {string} hint @returns {[HTMLElement, HTMLElement]} */
+export function chart(title, hint, frame = (/** @type {HTMLElement} */ place) => place) {
   const place = h('div', { class: 'sd-plot' });
-  return [place, h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint)), place)];
+  return [place, h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint)), frame(place))];
 }
 
+/** Draws figures in animation frames of its own. While nothing new is on screen there are none. */
 export class Charts {
   /**
    * @param {Record<string, HTMLElement>} places figure name -> element
-   * @param {Record<string, (scene: any, c: Colours) => Figure>} figures @param {string} address of Plotly
-   * @param {() => void} wake asks for animation frames again
+   * @param {Record<string, (scene: any, c: Colours) => Figure>} figures
+   * @param {{plotly: string, without: string, share?: number, drawn?: (place: HTMLElement) => void}} options address of Plotly;
+   *   what to say where it cannot be loaded; at most one part in `share` of the time goes into figures; hears of each one
    */
-  constructor(places, figures, address, wake) {
+  constructor(places, figures, { plotly: address, without, share = SHARE, drawn = () => {} }) {
     this.places = places;
     this.figures = figures;
+    this.share = share;
+    this.drawn = drawn;
     /** @type {Set<string>} */
     this.visible = new Set();
     this.last = 0;
@@ -159,6 +149,7 @@ export class Charts {
     this.scene = null;
     /** @type {Set<string>} */
     this.dirty = new Set();
+    this.frame = 0; // the animation frame that was asked for
     /** @type {any} */
     this.plotly = null;
     const watcher = new IntersectionObserver((entries) => {
@@ -168,15 +159,16 @@ export class Charts {
         else this.visible.delete(name);
       }
       this.last = 0;
-      wake();
+      this.wake();
     });
     for (const [name, element] of Object.entries(places)) {
       element.dataset.figure = name;
       watcher.observe(element);
     }
-    loadPlotly(address).then((plotly) => { this.plotly = plotly; wake(); }, (error) => {
+    new MutationObserver(() => this.offer(this.scene)).observe(document.body, { attributeFilter: ['class'] }); // figures carry the theme's colours
+    loadPlotly(address).then((plotly) => { this.plotly = plotly; this.wake(); }, (error) => {
       console.warn('no charts:', error);
-      for (const element of Object.values(places)) element.textContent = 'The chart library could not be loaded; all numbers above are complete without it.';
+      for (const element of Object.values(places)) element.textContent = without;
     });
   }
 
@@ -184,11 +176,12 @@ export class Charts {
   offer(scene) {
     this.scene = scene;
     for (const name of Object.keys(this.places)) this.dirty.add(name); // keeps the order of those already waiting
+    this.wake();
   }
 
   /** Nothing is known yet: a sentence in every place. @param {string} words */
   blank(words) {
-    this.dirty.clear();
+    this.scene = null;
     for (const element of Object.values(this.places)) this.say(element, words);
   }
 
@@ -204,21 +197,37 @@ export class Charts {
     return this.plotly && this.scene ? [...this.dirty].find((one) => this.visible.has(one)) : undefined;
   }
 
-  /** Called in animation frames, as long as one is waiting. @param {number} now */
+  wake() {
+    if (!this.frame && this.waiting) this.frame = requestAnimationFrame((now) => this.tick(now));
+  }
+
+  /** @param {number} now */
   tick(now) {
+    this.frame = 0;
     const name = this.waiting;
-    if (!name || now - this.last < this.pause) return;
-    this.dirty.delete(name);
-    const element = this.places[name];
-    const began = performance.now();
-    const figure = this.figures[name](this.scene, colours(element));
-    if (typeof figure === 'string') this.say(element, figure);
-    else {
-      if (element.dataset.empty) element.textContent = '';
-      delete element.dataset.empty;
-      this.plotly.react(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
+    if (name && now - this.last >= this.pause && this.places[name].offsetParent) {
+      const began = performance.now();
+      this.dirty.delete(name);
+      try {
+        this.draw(this.places[name], this.figures[name](this.scene, colours(this.places[name])));
+      } catch (error) {
+        console.error('a figure could not be drawn:', error); // the others, and the player, go on
+      }
+      this.last = now;
+      this.pause = Math.max(LEAST_MS, this.share * (performance.now() - began)); // a slow machine gets fewer, never a backlog
     }
-    this.last = now;
-    this.pause = Math.max(LEAST_MS, SHARE * (performance.now() - began)); // a slow machine gets fewer, never a backlog
+    this.wake();
+  }
+
+  /** @param {HTMLElement} element @param {Figure} figure */
+  draw(element, figure) {
+    if (typeof figure === 'string') {
+      this.say(element, figure);
+      return;
+    }
+    if (element.dataset.empty) element.textContent = '';
+    delete element.dataset.empty;
+    this.plotly.react(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
+    this.drawn(element);
   }
 }

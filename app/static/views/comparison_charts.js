@@ -2,7 +2,8 @@
 // @ts-nocheck: it reads no event
 
 import { axis, layout } from './charts.js';
-import { MEAN, degrees, fixed, intervalWords, numbersOf } from '../state/comparison.js';
+import { MEAN, degrees, intervalWords, numbersOf } from '../state/comparison.js';
+import { ratio } from '../state/format.js';
 
 const FAINT = 0.5; // of bars that are not what the switches chose
 
@@ -14,8 +15,8 @@ function mix(one, other, share) {
 
 /** Which speed-up a point stands on: τ over the cost, of all flavours with all tokens pooled; the leaderboard has their mean. */
 function speedWords({ tau, cost, value }, flavour) {
-  const quotient = `τ / cost = ${fixed(tau / cost)}×`;
-  return flavour === MEAN ? `speed-up, pooled (all tokens together) = ${quotient}<br>mean of the flavours: ${fixed(value)}×` : `speed-up = ${quotient}`;
+  const quotient = `τ / cost = ${ratio(tau / cost)}×`;
+  return flavour === MEAN ? `speed-up, pooled (all tokens together) = ${quotient}<br>mean of the flavours: ${ratio(value)}×` : `speed-up = ${quotient}`;
 }
 
 /** τ against the cost of a round; behind it lines of equal speed-up. `size` is the plot in pixels. */

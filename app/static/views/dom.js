@@ -21,9 +21,40 @@ export function text(element, value) {
   if (element.textContent !== value) element.textContent = value;
 }
 
-/** Set an attribute only when it changed. @param {Element} element @param {string} name @param {string} value */
+/** Set an attribute only when it changed; null takes it away. @param {Element} element @param {string} name @param {string | null} value */
 export function attribute(element, name, value) {
-  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+  if (value === null) element.removeAttribute(name);
+  else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+/** Give an element other buttons; one at the place of the one that had the focus keeps it. @param {HTMLElement} element @param {string} words before them @param {HTMLElement[]} buttons */
+export function refill(element, words, buttons) {
+  const had = [...element.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
+  element.replaceChildren(h('span', { class: 'sd-sub' }, words), ...buttons);
+  buttons[had]?.focus();
+}
+
+/** Of elements that share one place in the tab order, give it to this one. @param {HTMLElement[]} all @param {HTMLElement} one */
+export function rove(all, one) {
+  for (const element of all) element.tabIndex = element === one ? 0 : -1;
+}
+
+/** Move the focus among such elements by a key, if it is one of `moves`. @param {KeyboardEvent} event @param {HTMLElement[]} all @param {Record<string, number>} moves by how many @returns {number} which has it now, or −1 */
+export function move(event, all, moves) {
+  const here = all.findIndex((one) => one === document.activeElement);
+  if (here < 0 || !Object.hasOwn(moves, event.key)) return -1;
+  event.preventDefault();
+  const to = Math.max(0, Math.min(all.length - 1, here + moves[event.key]));
+  rove(all, all[to]);
+  all[to].focus();
+  return to;
+}
+
+/** Hand the visitor a file. @param {BlobPart} content @param {string} type @param {string} name */
+export function download(content, type, name) {
+  const address = URL.createObjectURL(new Blob([content], { type }));
+  h('a', { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
 /** @type {Record<string, string>} */
@@ -38,9 +69,8 @@ const PATHS = {
 
 /** A drawing that needs no icon font; decorative, so hidden from assistive technology. @param {string} name */
 export function icon(name) {
-  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+  const [svg, path] = ['svg', 'path'].map((tag) => document.createElementNS('http://www.w3.org/2000/svg', tag));
   for (const [key, value] of Object.entries({ viewBox: '0 0 16 16', width: '16', height: '16', 'aria-hidden': 'true', focusable: 'false' })) svg.setAttribute(key, value);
-  const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
   path.setAttribute('d', PATHS[name]);
   path.setAttribute('fill', 'currentColor');
   svg.append(path);

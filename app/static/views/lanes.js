@@ -2,16 +2,16 @@
 // its text; more are rows of which one is selected, and its text stands below.
 // @ts-check
 
-import { attribute, h, text } from './dom.js';
+import { attribute, h, move, text } from './dom.js';
 import { TextView } from './text.js';
 import { isVanilla } from '../state/lane.js';
 import { dash, rate, ratio, reasonWords, seconds, settingsWords, slowWords, times } from '../state/format.js';
+/** @import { Actions } from '../app.js' */
+/** @import { Lane, State, Window } from '../state/lane.js' */
+/** @import { Named } from '../state/marks.js' */
+/** @import { Lanes } from '../state/race.js' */
 
-/** @typedef {import('../state/lane.js').Lane} Lane */
-/** @typedef {import('../state/lane.js').State} State */
-/** @typedef {import('../state/lane.js').Window} Window */
 /** @typedef {NonNullable<ReturnType<typeof import('../state/race.js').rowAt>>} Row */
-/** @typedef {{label: string, about: string, colour: string, glyph: string}} Named how a lane is called and marked */
 
 /** @type {[string, string, string][]} */
 const COLUMNS = [
@@ -28,8 +28,8 @@ const FEWER = 'No place: it wrote fewer tokens than the longest text of this rac
 const span = (/** @type {string} */ name, /** @type {(Node | string)[]} */ ...children) => h('span', { class: `sd-lane-${name}` }, ...children);
 
 class LaneView {
-  /** @param {string} name @param {Named} named @param {{prefix: string, round: (round: number) => void, select: (name: string) => void}} actions */
-  constructor(name, named, actions) {
+  /** @param {string} name @param {Named} named @param {string} prefix @param {Actions} actions */
+  constructor(name, named, prefix, actions) {
     this.named = named;
     this.place = span('place');
     this.sub = span('sub');
@@ -43,7 +43,7 @@ class LaneView {
     attribute(this.clock, 'role', 'timer');
     attribute(this.clock, 'aria-label', `${named.label}: decode time in seconds`);
     this.speed = number('speed', '');
-    this.head = h('div', { class: 'sd-lane', id: `${actions.prefix}-lane-${name}`, onclick: () => actions.select(name) },
+    this.head = h('div', { class: 'sd-lane', id: `${prefix}-lane-${name}`, onclick: () => actions.select(name) },
       this.place,
       span('who', span('name', h('span', { class: 'sd-lane-glyph', 'aria-hidden': 'true' }, named.glyph), h('b', { title: named.label }, named.label)), this.sub),
       span('progress', span('track', this.fill), this.tokens),
@@ -125,11 +125,11 @@ class LaneView {
 }
 
 export class LanesView {
-  /** @param {{prefix: string, round: (round: number) => void, select: (name: string) => void, redraw: () => void, noSteps: Set<string>}} options */
-  constructor({ prefix, round, select, redraw, noSteps }) {
-    this.actions = { prefix, round, select };
-    this.redraw = redraw;
-    this.noSteps = noSteps;
+  /** @param {Actions} actions @param {string} prefix @param {string[]} noSteps drafters that denoise nothing */
+  constructor(actions, prefix, noSteps) {
+    this.actions = actions;
+    this.prefix = prefix;
+    this.noSteps = new Set(noSteps);
     /** @type {Map<string, LaneView>} */
     this.views = new Map();
     this.columns = true; // lanes side by side, each with its text; otherwise rows
@@ -151,34 +151,30 @@ export class LanesView {
     text(this.toggle, this.all ? 'Only the selected lane' : 'All texts');
     attribute(this.toggle, 'aria-pressed', String(this.all));
     this.place();
-    this.redraw();
+    this.actions.redraw();
   }
 
-  /** @param {string[]} names @param {import('../state/race.js').Lanes} lanes @param {Record<string, Named>} named @param {string} absent */
+  /** @param {string[]} names @param {Lanes} lanes @param {Record<string, Named>} named @param {string} absent */
   reset(names, lanes, named, absent) {
     const same = names.length === this.views.size && names.every((name) => {
       const known = this.views.get(name);
       return known && known.named.label === named[name].label && known.named.colour === named[name].colour;
     });
     if (!same) {
-      this.views = new Map(names.map((name) => [name, new LaneView(name, named[name], this.actions)]));
+      this.views = new Map(names.map((name) => [name, new LaneView(name, named[name], this.prefix, this.actions)]));
       this.list.replaceChildren(...[...this.views.values()].map((view) => view.head));
       this.texts.replaceChildren(...[...this.views.values()].map((view) => view.card));
     }
     this.columns = names.length <= 2;
     this.element.dataset.layout = this.columns ? 'columns' : 'rows';
     this.element.dataset.even = String([1, 2, 4].includes(names.length));
-    for (const [kind, value] of Object.entries({ role: 'tablist', 'aria-orientation': 'vertical', 'aria-label': 'Lanes: select one to see its window' })) {
-      if (this.columns) this.list.removeAttribute(kind);
-      else this.list.setAttribute(kind, value);
+    const tabs = { role: 'tablist', 'aria-orientation': 'vertical', 'aria-label': 'Lanes: select one to see its window' };
+    const tab = { role: 'tab', 'aria-selected': 'false', 'aria-controls': `${this.prefix}-panel`, tabindex: '-1' };
+    for (const [kind, value] of Object.entries(tabs)) attribute(this.list, kind, this.columns ? null : value);
+    for (const [name, view] of this.views) {
+      for (const [kind, value] of Object.entries(tab)) attribute(view.head, kind, this.columns ? null : value);
+      view.reset(lanes[name] ?? null, absent, this.noSteps);
     }
-    for (const { head } of this.views.values()) {
-      for (const [kind, value] of Object.entries({ role: 'tab', 'aria-selected': 'false', 'aria-controls': `${this.actions.prefix}-panel`, tabindex: '-1' })) {
-        if (this.columns) head.removeAttribute(kind);
-        else head.setAttribute(kind, value);
-      }
-    }
-    for (const [name, view] of this.views) view.reset(lanes[name] ?? null, absent, this.noSteps);
     this.place();
   }
 
@@ -219,15 +215,8 @@ export class LanesView {
   /** @param {KeyboardEvent} event */
   keys(event) {
     if (this.columns) return;
-    const names = [...this.views.keys()];
-    const here = names.findIndex((name) => this.views.get(name)?.head === document.activeElement);
-    /** @type {Record<string, number>} */
-    const targets = { ArrowDown: here + 1, ArrowUp: here - 1, Home: 0, End: names.length - 1 };
-    const to = event.key === 'Enter' || event.key === ' ' ? here : targets[event.key];
-    if (to === undefined || here < 0) return;
-    event.preventDefault();
-    const name = names[Math.max(0, Math.min(names.length - 1, to))];
-    this.views.get(name)?.head.focus();
-    this.actions.select(name);
+    const heads = [...this.views.values()].map((view) => view.head);
+    const to = move(event, heads, { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity, Enter: 0, ' ': 0 });
+    if (to >= 0) this.actions.select([...this.views.keys()][to]);
   }
 }

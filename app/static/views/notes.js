@@ -4,10 +4,8 @@
 import { attribute, h, text } from './dom.js';
 import { waiting } from '../state/metrics.js';
 import { milliseconds, ratio, seconds } from '../state/format.js';
-
-/** @typedef {import('../state/lane.js').Lane} Lane */
-/** @typedef {import('../state/race.js').Lanes} Lanes */
-/** @typedef {import('./../state/events.d.ts').RunStarted} Header */
+/** @import { Lanes } from '../state/race.js' */
+/** @import { RunStarted } from '../state/events.d.ts' */
 
 /** @type {Record<string, string>} */
 const KINDS = { recording: '◉ Recording', run: '● Your run', measured: '● Measured here', file: '◎ Opened file', stopped: '■ Stopped run', failed: '! Run that failed' };
@@ -49,8 +47,7 @@ export class SourceView {
 
   /** @param {string} kind of {@link KINDS} @param {Lanes} lanes @param {string} title @param {{lead: string, own: string | null, note: string}} words */
   reset(kind, lanes, title, { lead, own, note }) {
-    const headers = Object.values(lanes).flatMap((lane) => (lane && lane.header ? [lane.header] : []));
-    const header = headers[headers.length - 1] ?? null;
+    const header = headersOf(lanes).at(-1)?.own;
     text(this.lead, lead);
     text(this.chip, KINDS[kind] || kind);
     this.chip.dataset.kind = kind;
@@ -70,7 +67,7 @@ export class SourceView {
   }
 }
 
-/** This page with the prompt and the settings of a run, as the Share button writes it. @param {Header} header */
+/** This page with the prompt and the settings of a run, as the Share button writes it. @param {RunStarted} header */
 export function linkTo(header) {
   const query = new URLSearchParams({ prompt: header.prompt });
   for (const [name, value] of Object.entries(header.config)) if (value !== null) query.set(name, String(value));
@@ -81,16 +78,19 @@ const dateOf = (/** @type {string} */ iso) => {
   const date = new Date(iso);
   return Number.isNaN(date.getTime()) ? 'date unknown' : date.toLocaleDateString('en-GB', { day: 'numeric', month: 'long', year: 'numeric' });
 };
-const placeOf = (/** @type {Header} */ header) => `${header.device}, ${header.dtype}, ${header.threads} thread${header.threads === 1 ? '' : 's'}`;
+const placeOf = (/** @type {RunStarted} */ header) => `${header.device}, ${header.dtype}, ${header.threads} thread${header.threads === 1 ? '' : 's'}`;
 /** @type {Record<string, string>} */
 const GRAINS = {
   step: 'every denoising step (on a GPU the clock waits for it at both ends)',
   total: 'the whole run only',
 };
 
+/** @param {Lanes} lanes @returns {{name: string, own: RunStarted}[]} the lanes that began */
+const headersOf = (lanes) => Object.entries(lanes).flatMap(([name, lane]) => (lane?.header ? [{ name, own: lane.header }] : []));
+
 /** In which order the lanes ran, from when they began. @param {Lanes} lanes */
 function orderOf(lanes) {
-  const begun = Object.entries(lanes).flatMap(([name, lane]) => (lane && lane.header ? [[lane.header.started_at, name]] : [])).sort();
+  const begun = headersOf(lanes).map(({ name, own }) => [own.started_at, name]).sort();
   if (begun.length < 2) return 'Only this lane was measured.';
   const first = begun[0][0] && begun[0][0] !== begun[1][0] ? `, ${begun[0][1]} first,` : '';
   return `The lanes were measured one after the other${first} so that none disturbs another. The player animates them together on one time axis.`;
@@ -98,18 +98,17 @@ function orderOf(lanes) {
 
 /** Whether the threads of each lane had to wait. @param {Lanes} lanes */
 function processorOf(lanes) {
-  const known = Object.entries(lanes).flatMap(([name, lane]) => { const wait = waiting(lane); return wait === null ? [] : [`${name} ${ratio(wait)}`]; });
+  const known = Object.entries(lanes).filter(([, lane]) => waiting(lane) !== null).map(([name, lane]) => `${name} ${ratio(waiting(lane))}`);
   if (!known.length) return 'Whether threads had to wait for a processor was not measured.';
   return `Threads that waited for a processor, on average: ${known.join(', ')}. On a quiet machine it is about 0.`;
 }
 
-/** @param {Lanes} lanes @param {Header} header @param {string} title */
+/** @param {Lanes} lanes @param {RunStarted} header @param {string} title */
 function report(lanes, header, title) {
   const versions = Object.entries(header.versions).map(([name, version]) => `${name} ${version}`).join(', ');
-  const headers = Object.entries(lanes).flatMap(([name, lane]) => (lane && lane.header ? [{ name, own: lane.header }] : []));
-  const drafted = headers.filter(({ own }) => own.config.drafter !== 'none');
+  const drafted = headersOf(lanes).filter(({ own }) => own.config.drafter !== 'none');
   const models = [`target: ${header.models.target || 'unknown'}`, ...drafted.map(({ name, own }) => `${drafted.length > 1 ? name : 'drafter'}: ${own.models.drafter}`)].join('; ');
-  const all = (/** @type {Header['config']} */ config) => Object.entries(config).map(([name, value]) => `${name} ${value === null ? '–' : value}`).join(', ');
+  const all = (/** @type {RunStarted['config']} */ config) => Object.entries(config).map(([name, value]) => `${name} ${value === null ? '–' : value}`).join(', ');
   const config = drafted.length > 1 ? drafted.map(({ name, own }) => `${name}: ${all(own.config)}`).join('; ') : all(header.config);
   const facts = [
     ['Order', orderOf(lanes)],
@@ -143,7 +142,7 @@ function table(lanes) {
 
 export class CardView {
   /** @param {string} prefix with which the ids of the player's own controls begin */
-  constructor(prefix = 'set') {
+  constructor(prefix) {
     this.prefix = prefix;
     this.title = h('strong');
     this.message = h('p');

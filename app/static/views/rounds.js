@@ -1,9 +1,8 @@
 // One bar per round: how many drafted tokens survived. Each bar is a button that jumps to its verdict.
 // @ts-check
 
-import { attribute, h } from './dom.js';
-
-/** @typedef {import('../state/lane.js').Lane} Lane */
+import { attribute, h, move, rove } from './dom.js';
+/** @import { Lane, State, Window } from '../state/lane.js' */
 
 export class RoundsView {
   /** @param {HTMLElement} element @param {(round: number) => void} onRound */
@@ -12,7 +11,10 @@ export class RoundsView {
     this.onRound = onRound;
     /** @type {HTMLButtonElement[]} by round */
     this.buttons = [];
-    this.element.addEventListener('keydown', (event) => this.keys(event));
+    this.element.addEventListener('keydown', (event) => {
+      const round = move(event, this.buttons, { ArrowRight: 1, ArrowLeft: -1 });
+      if (round >= 0) this.onRound(round);
+    });
   }
 
   /** @param {Lane | null} lane */
@@ -34,31 +36,13 @@ export class RoundsView {
     this.buttons[0].tabIndex = 0;
   }
 
-  /** Mark what has happened, and the round on screen. @param {import('../state/lane.js').State} state @param {import('../state/lane.js').Window | null} view */
+  /** Mark what has happened, and the round on screen. @param {State} state @param {Window | null} view */
   draw(state, view) {
     this.buttons.forEach((button, round) => {
       button.classList.toggle('sd-past', round < state.sums.rounds);
       const here = Boolean(view && view.round === round);
       attribute(button, 'aria-current', String(here));
-      if (here && !this.element.contains(document.activeElement)) this.roving(button);
+      if (here && !this.element.contains(document.activeElement)) rove(this.buttons, button);
     });
-  }
-
-  /** @param {HTMLButtonElement} button */
-  roving(button) {
-    for (const one of this.buttons) one.tabIndex = one === button ? 0 : -1;
-  }
-
-  /** @param {KeyboardEvent} event */
-  keys(event) {
-    const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    const index = this.buttons.findIndex((button) => button === document.activeElement);
-    if (!move || index < 0) return;
-    event.preventDefault();
-    event.stopPropagation();
-    const next = Math.max(0, Math.min(this.buttons.length - 1, index + move));
-    this.roving(this.buttons[next]);
-    this.buttons[next].focus();
-    this.onRound(next);
   }
 }

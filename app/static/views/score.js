@@ -2,16 +2,12 @@
 // @ts-check
 
 import { attribute, h, text } from './dom.js';
-import { alpha, firstDifference, predicted, speedUp, tau, waiting } from '../state/metrics.js';
+import { alpha, firstDifference, pace, predicted, speedUp, tau, waiting } from '../state/metrics.js';
 import { busyWords, dash, percent, plural, rate, ratio, seconds, times } from '../state/format.js';
+/** @import { Lane, State } from '../state/lane.js' */
 
-/** @typedef {import('../state/lane.js').Lane} Lane */
-/** @typedef {import('../state/lane.js').State} State */
 /** @typedef {{seconds: number, rate: number | null, done: boolean}} Clock */
-/**
- * @template T
- * @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the baseline
- */
+/** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the baseline */
 
 /** @type {[string, string, string, string, string][]} */
 const NUMBERS = [
@@ -84,7 +80,7 @@ export class ScoreView {
     this.hero.classList.toggle('sd-crowded', !this.trusted);
     text(this.busy, this.trusted ? '' : busyWords(waits));
     this.again.hidden = this.trusted;
-    this.final = compared ? speedUp({ rate: drafted.shown.length / drafted.duration }, { rate: vanilla.shown.length / vanilla.duration }) : null;
+    this.final = compared ? speedUp(pace(drafted), pace(vanilla)) : null;
     const guess = this.trusted ? predicted(drafted, vanilla) : null;
     text(this.predicted, guess ? `Predicted, not measured: τ / (v + c·NFE/round) = ${times(guess.value)} with v = ${ratio(guess.verify)}, c = ${ratio(guess.cost)}: what a verifying pass and a drafter pass cost here, in vanilla passes.` : '');
   }
@@ -103,8 +99,8 @@ export class ScoreView {
   draw(states, clocks, baseline) {
     const { drafted, vanilla } = states;
     const sums = drafted ? drafted.sums : null;
-    this.headline(states, clocks, baseline);
-    this.sameText(states, clocks);
+    this.headline(clocks, baseline);
+    text(this.same, this.sameText(states, clocks));
     text(this.values.tau, drafted ? ratio(tau(drafted)) : dash);
     text(this.values.alpha, drafted ? percent(alpha(drafted)) : dash);
     text(this.values.calls, `${(sums || vanilla?.sums)?.calls ?? dash}`);
@@ -112,60 +108,48 @@ export class ScoreView {
     text(this.values.nfe, sums ? String(sums.nfe) : dash);
   }
 
-  /** The final speed-up, large and fixed; what it is so far, as a needle. @param {Pair<State>} states @param {Pair<Clock>} clocks @param {boolean} baseline */
-  headline(states, clocks, baseline) {
-    const { lanes, final } = this;
+  /** The final speed-up, large and fixed; what it is so far, as a needle. @param {Pair<Clock>} clocks @param {boolean} baseline */
+  headline(clocks, baseline) {
+    const { final, trusted } = this;
     const far = speedUp(clocks.drafted, clocks.vanilla);
     const running = !(clocks.drafted?.done && clocks.vanilla?.done);
-    this.scale.hidden = final === null || !this.trusted || baseline;
-    if (baseline || !lanes.drafted) {
-      text(this.speed, baseline ? '1.00×' : dash);
-      text(this.words, baseline ? 'the baseline: every speed-up of this race is over its tokens per second' : 'no drafter: only vanilla ran');
-      text(this.far, '');
-      return;
-    }
-    if (!this.trusted && states.drafted && states.vanilla) { // counted passes stand where the clock cannot be trusted
-      const [own, base] = [lanes.drafted, lanes.vanilla].map((lane) => (lane ? lane.rounds.length : 0));
-      text(this.speed, `${own} : ${base}`);
-      text(this.words, 'target passes, instead of vanilla’s: counted, because the clock was disturbed');
-      text(this.far, '');
-      return;
-    }
-    text(this.speed, times(final ?? far));
-    text(this.words, final === null ? (far === null ? 'speed-up, when both lanes have tokens' : 'vanilla’s tokens per second, so far') : this.finalWords());
-    text(this.far, running && far !== null && final !== null ? `so far ${times(far)}` : '');
-    if (this.scale.hidden) return;
-    const end = Math.max(2, Math.ceil((/** @type {number} */ (final)) * 1.25));
+    const [speed, words] = this.outcome(far, baseline);
+    text(this.speed, speed);
+    text(this.words, words);
+    text(this.far, trusted && running && far !== null && final !== null ? `so far ${times(far)}` : '');
+    this.scale.hidden = final === null || !trusted || baseline;
+    if (final === null || this.scale.hidden) return;
+    const end = Math.max(2, Math.ceil(final * 1.25));
     this.scale.style.setProperty('--one', `${100 / end}%`);
-    this.scale.style.setProperty('--final', `${(100 * (/** @type {number} */ (final))) / end}%`);
+    this.scale.style.setProperty('--final', `${(100 * final) / end}%`);
     this.needle.style.left = `${Math.min(100, (100 * (far ?? 0)) / end).toFixed(2)}%`;
     attribute(this.needle, 'data-running', String(running));
   }
 
-  /** Seconds compare only where both lanes have as many tokens; otherwise the ratio is one of tokens per second. */
-  finalWords() {
-    const [drafted, vanilla] = [/** @type {Lane} */ (this.lanes.drafted), /** @type {Lane} */ (this.lanes.vanilla)];
-    if (drafted.shown.length === vanilla.shown.length) return `as fast as vanilla, measured: ${seconds(drafted.duration)} s against ${seconds(vanilla.duration)} s`;
+  /** The large number, and what it is. Seconds compare only where both lanes have as many tokens; otherwise it is a ratio of tokens per second. @param {number | null} far the speed-up so far @param {boolean} baseline */
+  outcome(far, baseline) {
+    const { final, lanes: { drafted, vanilla } } = this;
+    if (baseline) return ['1.00×', 'the baseline: every speed-up of this race is over its tokens per second'];
+    if (!drafted) return [dash, 'no drafter: only vanilla ran'];
+    if (!this.trusted && vanilla) return [`${drafted.rounds.length} : ${vanilla.rounds.length}`, 'target passes, instead of vanilla’s: counted, because the clock was disturbed'];
+    if (final === null || !vanilla) return [times(far), far === null ? 'speed-up, when both lanes have tokens' : 'vanilla’s tokens per second, so far'];
+    if (drafted.shown.length === vanilla.shown.length) return [times(final), `as fast as vanilla, measured: ${seconds(drafted.duration)} s against ${seconds(vanilla.duration)} s`];
     const cut = [drafted, vanilla].some((lane) => lane.finished?.reason === 'stopped');
-    return `vanilla’s tokens per second, measured${cut ? ' on the part that ran' : ''}: ${rate(drafted.shown.length / drafted.duration)} against ${rate(vanilla.shown.length / vanilla.duration)}`;
+    return [times(final), `vanilla’s tokens per second, measured${cut ? ' on the part that ran' : ''}: ${rate(pace(drafted).rate)} against ${rate(pace(vanilla).rate)}`];
   }
 
-  /** @param {Pair<State>} states @param {Pair<Clock>} clocks */
+  /** Whether both lanes write the same. @param {Pair<State>} states @param {Pair<Clock>} clocks @returns {string} */
   sameText({ drafted, vanilla }, clocks) {
-    if (!drafted || !vanilla) {
-      text(this.same, '');
-      return;
-    }
-    const [one, other] = [drafted, vanilla].map((state) => state.tokens.map((token) => token.id));
+    const [one, other] = [drafted, vanilla].map((state) => (state ? state.tokens.map((token) => token.id) : []));
     const length = Math.min(one.length, other.length);
+    if (!length) return '';
     const first = firstDifference(one.slice(0, length), other.slice(0, length));
-    const over = clocks.drafted?.done && clocks.vanilla?.done;
+    const over = clocks.drafted?.done && clocks.vanilla?.done && one.length === other.length;
+    if (first < 0) return `= The same ${over ? '' : 'first '}${length} tokens in both lanes.`;
     const header = this.lanes.drafted?.header;
-    if (!length) text(this.same, '');
-    else if (first < 0 && over && one.length === other.length) text(this.same, `= The same ${length} tokens in both lanes.`);
-    else if (first < 0) text(this.same, `= The same first ${length} tokens in both lanes.`);
-    else if (header && Number(header.config.temperature) > 0 && header.config.rule !== 'match') text(this.same, `≠ Another draw${header.lossless ? ' from the same distribution' : ''}: the texts part at token ${first + 1}.`);
-    else text(this.same, `≠ The texts part at token ${first + 1}.`);
+    const drawn = header && Number(header.config.temperature) > 0 && header.config.rule !== 'match';
+    if (!drawn) return `≠ The texts part at token ${first + 1}.`;
+    return `≠ Another draw${header.lossless ? ' from the same distribution' : ''}: the texts part at token ${first + 1}.`;
   }
 }
 
@@ -176,7 +160,7 @@ export class ScoreView {
 export function leadWords(drafted, vanilla, who, trusted) {
   if (!drafted || !vanilla || !drafted.finished || !vanilla.finished || !vanilla.shown.length) return '';
   const same = firstDifference(drafted.ids, vanilla.ids) < 0;
-  const speed = speedUp({ rate: drafted.shown.length / drafted.duration }, { rate: vanilla.shown.length / vanilla.duration });
+  const speed = speedUp(pace(drafted), pace(vanilla));
   const fast = trusted && speed !== null ? `: ${times(speed)} as fast` : '';
   const equal = drafted.shown.length === vanilla.shown.length;
   return `${who}, the target model writes ${equal && same ? 'the same ' : ''}${plural(drafted.shown.length, 'token')} in ${plural(drafted.rounds.length, 'pass')}${equal ? ` instead of ${vanilla.rounds.length}` : ''}${fast}.`;

@@ -5,10 +5,7 @@
 import { h, text } from './dom.js';
 import { isVanilla } from '../state/lane.js';
 import { END_OF_TEXT, SOURCES, tokenTitle } from '../state/format.js';
-
-/** @typedef {import('../state/lane.js').Lane} Lane */
-/** @typedef {import('../state/lane.js').State} State */
-/** @typedef {import('../state/lane.js').Window} Window */
+/** @import { Lane, State, Window } from '../state/lane.js' */
 
 const PROMPT_SHOWN = 280;
 
@@ -21,7 +18,7 @@ export class TextView {
     this.body = h('span');
     this.guess = h('span', { class: 'sd-guess' });
     this.element = h('div', { class: 'sd-text', tabindex: '0', role: 'region', 'aria-label': label }, this.prompt, this.body, this.guess);
-    this.element.addEventListener('click', ({ target }) => {
+    this.element.addEventListener('click', (/** @type {Event} */ { target }) => {
       const round = target instanceof HTMLElement ? target.dataset.round : undefined;
       if (round !== undefined && !this.vanilla) onRound(Number(round));
     });

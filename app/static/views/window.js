@@ -6,11 +6,11 @@ import { attribute, h, text } from './dom.js';
 import { decisive, linesShown } from '../state/lane.js';
 import { piece } from '../state/detokenize.js';
 import { cell, decisionWords, exact, milliseconds, short, testFigures, testWords } from '../state/format.js';
+/** @import { Test } from '../state/events.d.ts' */
+/** @import { Lane, Tree, Window } from '../state/lane.js' */
 
-/** @typedef {import('../state/lane.js').Lane} Lane */
-/** @typedef {import('../state/lane.js').Window} Window */
-/** @typedef {import('../state/lane.js').Tree} Tree */
 /** @typedef {'draft' | 'score' | 'verify' | 'commit'} Phase */
+/** @typedef {{kind: string, words: string, title: string, heat?: number}} Cell what a cell of the grid shows; `heat`: 0 to 5 */
 
 /** @type {[Phase, string, string][]} */
 const PHASES = [
@@ -65,24 +65,32 @@ export class WindowView {
 
   /** Forget the round on screen; `words` say why there is none. */
   reset(words = '') {
-    this.drawn = null;
-    this.shape = '';
-    this.tallest = 0;
     this.scene = null;
-    this.offer(0, 0, '');
-    this.table.style.minHeight = '';
-    this.table.textContent = '';
+    this.clear();
+    this.shrink();
     text(this.round, '');
     text(this.say, words);
-    this.silence();
+  }
+
+  /** No row, no time and no note of another round stays. */
+  clear() {
+    this.mark(null, null);
+    text(this.note, '');
+    this.offer(0, 0, '');
+    this.build(0, [], '');
+  }
+
+  /** The next round is drawn anew, however small it is. */
+  shrink() {
+    this.drawn = null;
+    this.tallest = 0;
+    this.table.style.minHeight = '';
   }
 
   /** Draw every row, or the few that matter again. */
   expand() {
     this.all = !this.all;
-    this.drawn = null;
-    this.tallest = 0;
-    this.table.style.minHeight = '';
+    this.shrink();
     if (this.scene) this.draw(this.scene);
   }
 
@@ -96,13 +104,13 @@ export class WindowView {
       : 'Drawn are the first branch, those on which the target walked, the draft that it chose, and the longest.');
   }
 
-  /** No round with a draft is on screen: no time and no note of another one stays. */
-  silence() {
-    for (const [key] of PHASES) {
-      this.pills[key].classList.remove('sd-on');
-      text(this.phases[key], '');
+  /** The times of a round, and which phase it is in; null: no round with a draft is on screen. @param {Window | null} view @param {Phase | null} phase */
+  mark(view, phase) {
+    const done = { draft: view?.draft, score: view?.scored, verify: view?.verified, commit: null };
+    for (const [name] of PHASES) {
+      this.pills[name].classList.toggle('sd-on', name === phase);
+      text(this.phases[name], done[name] ? milliseconds(done[name].span.seconds) : '');
     }
-    text(this.note, '');
   }
 
   /**
@@ -118,9 +126,7 @@ export class WindowView {
     this.drawn = key;
     if (!view || !lane || !view.size) {
       text(this.round, view ? `round ${view.round + 1}` : '');
-      this.silence();
-      this.offer(0, 0, '');
-      this.build(0, [], '');
+      this.clear();
       return;
     }
     this.greedy = Boolean(lane.header && lane.header.config.temperature === 0);
@@ -132,18 +138,11 @@ export class WindowView {
     this.offer(shown.length, single ? 0 : count, tree ? `branches${tree.branches.length ? ` of ${tree.branches.length} drafts` : ''}` : 'steps');
     this.build(view.size, shown, tree ? (tree.branches.length ? 'drafts' : 'tree') : view.copied ? 'copy' : view.unrecorded ? 'draft' : 'step');
     text(this.round, `round ${view.round + 1} of ${lane.rounds.length}${older ? `, ${older}` : ''}`);
-    for (const [name] of PHASES) this.pills[name].classList.toggle('sd-on', name === phase);
-    text(this.phases.draft, view.draft ? milliseconds(view.draft.span.seconds) : '');
-    text(this.phases.score, view.scored ? milliseconds(view.scored.span.seconds) : '');
-    text(this.phases.verify, view.verified ? milliseconds(view.verified.span.seconds) : '');
+    this.mark(view, phase);
     this.element.classList.toggle('sd-older', Boolean(older));
     this.anchor.textContent = cell(piece(lane, view.anchor));
     attribute(this.anchor, 'title', `anchor: the last committed token, ${JSON.stringify(piece(lane, view.anchor))}`);
-    shown.forEach((number, place) => {
-      if (tree) this.line(view, lane, place, number);
-      else if (single) this.copy(view, lane);
-      else this.step(view, lane, place, number);
-    });
+    shown.forEach((number, place) => this.row(view, lane, place, number));
     const tests = decisive(view.verified ? view.verified.tests : []);
     for (let position = 0; position <= view.size; position += 1) this.test(view, lane, position, tests.get(position));
     const ids = view.draft ? view.draft.ids : [];
@@ -188,79 +187,73 @@ export class WindowView {
     this.table.append(row('sd-tests', label(this.greedy ? 'agree?' : 'accept?', this.greedy ? AGREE : ACCEPT), blank(), ...this.tests.map((test) => test.element)));
   }
 
-  /** One row; it changes once per round, when its step has happened. @param {Window} view @param {Lane} lane @param {number} place @param {number} step */
-  step(view, lane, place, step) {
-    const event = view.passes[step];
-    const key = `${view.round}/${Boolean(event)}`;
+  /** One row of cells; it changes only when what it shows has happened. @param {Window} view @param {Lane} lane @param {number} place @param {number} number of its step or line */
+  row(view, lane, place, number) {
+    const { draft, verified, tree, copied, unrecorded } = view;
+    const key = `${view.round}/${Boolean(tree || copied || unrecorded ? draft : view.passes[number])}/${Boolean(tree && verified)}/${number}`;
     if (this.rows[place] === key) return;
     this.rows[place] = key;
+    if (tree) this.name(place, number, view);
+    const known = tree ? this.line(view, tree, lane, number) : copied || unrecorded ? this.copy(view, lane) : this.step(view, lane, number);
     this.cells[place].forEach((element, position) => {
-      if (!event) {
-        element.className = 'sd-c sd-mask sd-later';
-        element.dataset.heat = '0';
-        element.textContent = '';
-        attribute(element, 'title', 'still masked');
-        return;
-      }
+      const { kind, words, title, heat = 0 } = known(position);
+      element.className = `sd-c ${kind}`;
+      element.dataset.heat = String(heat);
+      element.textContent = words;
+      attribute(element, 'title', title);
+    });
+  }
+
+  /** A denoising step: what it says of each position. @param {Window} view @param {Lane} lane @param {number} step @returns {(position: number) => Cell} */
+  step(view, lane, step) {
+    const event = view.passes[step];
+    return (position) => {
+      if (!event) return { kind: 'sd-mask sd-later', words: '', title: 'still masked' };
       const id = event.ids[position];
       const fresh = event.revealed.includes(position);
       const confidence = event.confidence[position];
-      element.className = `sd-c ${id === null ? 'sd-mask' : fresh ? 'sd-fresh' : 'sd-kept'}`;
-      element.dataset.heat = fresh ? String(Math.max(1, Math.ceil(confidence * 5))) : '0';
-      element.textContent = id === null ? '' : cell(piece(lane, id));
       const best = event.candidates[position]
         .map((candidate) => `${JSON.stringify(piece(lane, candidate.id))} ${exact(candidate.prob)}`).join(', ');
-      const what = id === null ? 'masked' : fresh ? `revealed ${JSON.stringify(piece(lane, id))}` : `known ${JSON.stringify(piece(lane, id))}`;
-      attribute(element, 'title', `position ${position + 1}, step ${step + 1}: ${what}; confidence ${exact(confidence)}${best ? `; best: ${best}` : ''}`);
-    });
+      const what = id === null ? 'masked' : `${fresh ? 'revealed' : 'known'} ${JSON.stringify(piece(lane, id))}`;
+      return {
+        kind: id === null ? 'sd-mask' : fresh ? 'sd-fresh' : 'sd-kept',
+        heat: fresh ? Math.max(1, Math.ceil(confidence * 5)) : 0,
+        words: id === null ? '' : cell(piece(lane, id)),
+        title: `position ${position + 1}, step ${step + 1}: ${what}; confidence ${exact(confidence)}${best ? `; best: ${best}` : ''}`,
+      };
+    };
   }
 
-  /** Tokens that were copied from the text, without a drafter pass, or whose passes were not recorded. @param {Window} view @param {Lane} lane */
+  /** Tokens that were copied from the text, without a drafter pass, or whose passes were not recorded. @param {Window} view @param {Lane} lane @returns {(position: number) => Cell} */
   copy(view, lane) {
-    const key = `copy/${view.round}/${Boolean(view.draft)}`;
-    if (this.rows[0] === key) return;
-    this.rows[0] = key;
-    this.cells[0].forEach((element, position) => {
-      const id = view.draft ? view.draft.ids[position] : undefined;
-      element.className = `sd-c ${id === undefined ? 'sd-nothing' : 'sd-kept'}`;
-      element.dataset.heat = '0';
-      element.textContent = id === undefined ? '' : cell(piece(lane, id));
-      const how = view.copied ? 'copied' : 'drafted';
-      attribute(element, 'title', id === undefined ? `nothing ${how}` : `position ${position + 1}: ${how} ${JSON.stringify(piece(lane, id))}${view.copied ? '' : '; the passes of the drafter were not recorded'}`);
-    });
+    const how = view.copied ? 'copied' : 'drafted';
+    return (position) => {
+      const id = view.draft?.ids[position];
+      if (id === undefined) return { kind: 'sd-nothing', words: '', title: `nothing ${how}` };
+      const word = piece(lane, id);
+      return { kind: 'sd-kept', words: cell(word), title: `position ${position + 1}: ${how} ${JSON.stringify(word)}${view.copied ? '' : '; the passes of the drafter were not recorded'}` };
+    };
   }
 
-  /** One line of a draft tree: a branch, from where it leaves another one. It changes when the target has walked. @param {Window} view @param {Lane} lane @param {number} place @param {number} line */
-  line(view, lane, place, line) {
-    const { draft, verified } = view;
-    const tree = /** @type {Tree} */ (view.tree);
-    const key = `tree/${view.round}/${Boolean(draft)}/${Boolean(verified)}/${line}`;
-    if (this.rows[place] === key) return;
-    this.rows[place] = key;
-    this.name(place, line, view);
-    const path = new Set(verified ? verified.path : []);
-    const nodes = new Map();
-    if (draft) tree.lines.forEach((own, node) => { if (own === line) nodes.set(tree.depths[node], node); });
-    this.cells[place].forEach((element, depth) => {
-      const node = nodes.get(depth);
-      element.dataset.heat = '0';
-      if (node === undefined || !draft) {
-        element.className = draft || line ? 'sd-c sd-nothing' : 'sd-c sd-mask sd-later';
-        element.textContent = '';
-        attribute(element, 'title', draft ? 'no node' : 'still masked');
-        return;
-      }
+  /** One line of a draft tree: a branch, from where it leaves another one. @param {Window} view @param {Tree} tree @param {Lane} lane @param {number} line @returns {(depth: number) => Cell} */
+  line({ draft, verified, scored }, tree, lane, line) {
+    return (depth) => {
+      const node = tree.lines.findIndex((own, i) => own === line && tree.depths[i] === depth);
+      if (!draft) return { kind: line ? 'sd-nothing' : 'sd-mask sd-later', words: '', title: 'still masked' };
+      if (node < 0) return { kind: 'sd-nothing', words: '', title: 'no node' };
       const parent = draft.parents[node];
       const branch = parent >= 0 ? tree.lines[parent] !== line : line > 0;
-      const walked = path.has(node);
+      const walked = verified?.path.includes(node);
       const word = piece(lane, draft.ids[node]);
-      element.className = `sd-c ${walked ? 'sd-fresh' : 'sd-node'}`;
-      element.dataset.heat = walked ? '5' : '2';
-      element.textContent = `${walked ? '✓ ' : branch ? '└ ' : ''}${cell(word)}`;
       const after = parent >= 0 ? `after ${JSON.stringify(piece(lane, draft.ids[parent]))}` : 'after the anchor';
-      const score = view.scored ? `; the target gives p = ${exact(view.scored.p[node])}` : '';
-      attribute(element, 'title', `node ${node + 1}, position ${depth + 1}, ${after}: ${JSON.stringify(word)}${score}${walked ? '; the target’s own draw' : ''}`);
-    });
+      const score = scored ? `; the target gives p = ${exact(scored.p[node])}` : '';
+      return {
+        kind: walked ? 'sd-fresh' : 'sd-node',
+        heat: walked ? 5 : 2,
+        words: `${walked ? '✓ ' : branch ? '└ ' : ''}${cell(word)}`,
+        title: `node ${node + 1}, position ${depth + 1}, ${after}: ${JSON.stringify(word)}${score}${walked ? '; the target’s own draw' : ''}`,
+      };
+    };
   }
 
   /** Which drafts end on a line, in the title of its label, and a star at the one that was chosen. @param {number} place @param {number} line @param {Window} view */
@@ -273,42 +266,43 @@ export class WindowView {
     attribute(label, 'title', own.map(([k]) => `draft ${k + 1}${scores[k] === undefined ? '' : `: S = ${exact(scores[k])}, the run it is expected to survive`}`).join('; '));
   }
 
-  /** One acceptance test; the last column is the token that the target adds. @param {Window} view @param {Lane} lane @param {number} position @param {import('../state/events.d.ts').Test} [test] that decided it */
+  /** One acceptance test; the last column is the token that the target adds. @param {Window} view @param {Lane} lane @param {number} position @param {Test} [test] that decided it */
   test(view, lane, position, test) {
-    const { greedy } = this;
     const { element, bar, tick, glyph, word, numbers } = this.tests[position];
+    const { kind, mark = '', shown = '', title, height = 0, draw = null, figures = '' } = this.verdict(view, lane, position, test);
+    element.className = `sd-v sd-v-${kind}${position === view.size ? ' sd-outcome' : ''}`;
+    glyph.textContent = mark;
+    word.textContent = shown;
+    numbers.textContent = figures;
+    attribute(element, 'title', title);
+    bar.style.transform = `scaleY(${height})`;
+    tick.hidden = draw === null || this.greedy;
+    if (draw !== null) tick.style.bottom = `${(100 * draw).toFixed(2)}%`;
+  }
+
+  /** @param {Window} view @param {Lane} lane @param {number} position @param {Test} [test] @returns {{kind: string, title: string, mark?: string, shown?: string, height?: number, draw?: number | null, figures?: string}} */
+  verdict(view, lane, position, test) {
+    const { greedy } = this;
     const { verified, scored, size, drafted } = view;
-    const set = (/** @type {string} */ kind, /** @type {string} */ mark, /** @type {string} */ shown, /** @type {string} */ title, /** @type {number | null} */ height = null, /** @type {number | null} */ draw = null, figures = '') => {
-      element.className = `sd-v sd-v-${kind}${position === size ? ' sd-outcome' : ''}`;
-      glyph.textContent = mark;
-      word.textContent = shown;
-      numbers.textContent = figures;
-      attribute(element, 'title', title);
-      bar.style.transform = `scaleY(${height ?? 0})`;
-      tick.hidden = draw === null || greedy;
-      if (draw !== null) tick.style.bottom = `${(100 * draw).toFixed(2)}%`;
-    };
+    const extra = verified ? piece(lane, verified.extra) : '';
     if (position === size) {
-      const extra = verified ? piece(lane, verified.extra) : '';
-      if (!verified) set('none', '', '', EXTRA, null, null);
-      else if (!view.extra) set('none', '', '', 'nothing is added: an accepted token ended the text', null, null);
-      else if (verified.source === 'bonus') set('bonus', '+', cell(extra), `bonus token ${JSON.stringify(extra)}, drawn from the target`, null, null, 'bonus');
-      else set('fix', '↻', cell(extra), `the target writes ${JSON.stringify(extra)} instead`, null, null, 'instead');
-      return;
+      if (!verified) return { kind: 'none', title: EXTRA };
+      if (!view.extra) return { kind: 'none', title: 'nothing is added: an accepted token ended the text' };
+      if (verified.source === 'bonus') return { kind: 'bonus', mark: '+', shown: cell(extra), title: `bonus token ${JSON.stringify(extra)}, drawn from the target`, figures: 'bonus' };
+      return { kind: 'fix', mark: '↻', shown: cell(extra), title: `the target writes ${JSON.stringify(extra)} instead`, figures: 'instead' };
     }
     if (!verified) {
-      if (scored && position < drafted && !view.tree) set('scored', '', '', `the target gives p = ${exact(scored.p[position])}`, scored.p[position], null, `p ${short(scored.p[position])}`);
-      else set('none', '', '', 'not scored yet', 0, null);
-      return;
+      if (!scored || position >= drafted || view.tree) return { kind: 'none', title: 'not scored yet' };
+      return { kind: 'scored', title: `the target gives p = ${exact(scored.p[position])}`, height: scored.p[position], figures: `p ${short(scored.p[position])}` };
     }
     if (!test) {
       const why = view.tree ? 'the walk ended before it' : position < drafted ? 'because an earlier token was refused' : 'because the text ends before it';
-      set('cut', '', '', `never tested: ${why}`, 0, null, size > 12 ? '' : 'not tested');
-    } else if (test.accepted) {
-      set('ok', '✓', cell(piece(lane, test.id)), testWords(test, greedy), test.threshold, test.draw, testFigures(test, greedy));
-    } else {
-      set('no', '✕', cell(piece(lane, test.id)), `${JSON.stringify(piece(lane, test.id))} refused: ${testWords(test, greedy)}; the target ${greedy ? 'says' : 'writes'} ${JSON.stringify(piece(lane, verified.extra))}`, test.threshold, test.draw, testFigures(test, greedy));
+      return { kind: 'cut', title: `never tested: ${why}`, figures: size > 12 ? '' : 'not tested' };
     }
+    const word = piece(lane, test.id);
+    const told = { shown: cell(word), height: test.threshold, draw: test.draw, figures: testFigures(test, greedy) };
+    if (test.accepted) return { kind: 'ok', mark: '✓', title: testWords(test, greedy), ...told };
+    return { kind: 'no', mark: '✕', title: `${JSON.stringify(word)} refused: ${testWords(test, greedy)}; the target ${greedy ? 'says' : 'writes'} ${JSON.stringify(extra)}`, ...told };
   }
 
   /** Bring a rejection into view on a narrow screen. @param {number} accepted */
