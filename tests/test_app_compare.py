@@ -153,7 +153,7 @@ def test_frames_are_rare_and_say_what_is_measured() -> None:
     assert any(frame["doing"] == "Block diffusion (DFlash)" for frame in progress) or len(progress) < 4
     assert all(0 <= frame["count"] <= frame["total"] == 12 for frame in progress)
     ticks = iter(range(10_000))
-    crowded = frames(FakeDecoder(pace=0.004), clock=lambda: next(ticks) * 0.01)
+    crowded = frames(FakeDecoder(pace=0.001), clock=lambda: next(ticks) * 0.01)
     assert len([frame for frame in crowded if frame["phase"] == "measuring"]) <= 1  # a second of its clock never passes
 
 

@@ -211,7 +211,7 @@ def test_playback(browser: Any, address: str) -> None:
         assert "so far" in page.text_content("#live-player .sd-far")
         page.select_option("#live-player .sd-bar .sd-pick", "100")
         assert playhead(page)["slow"] == 100
-        assert page.locator("#live-player .sd-slow").first.text_content() == "100× slower"
+        page.wait_for_selector("#live-player .sd-slow:has-text('100× slower')")
         page.click("#live-player .sd-play")
         page.wait_for_function(f"{LIVE}.player.playing")
         page.click("#live-player .sd-prev")

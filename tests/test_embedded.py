@@ -34,8 +34,8 @@ EXTENTS = ["few", pytest.param("all", marks=pytest.mark.slow)]
 
 
 def chosen(extent: str, first: int, every: int) -> list[tuple[int, str]]:
-    """Prompts by their numbers: two of them, which differ with ``first``, or each ``every``-th."""
-    numbers = range(len(PROMPTS))[first % 10 :: 10] if extent == "few" else range(len(PROMPTS))[::every]
+    """Prompts by their numbers: one of them, which differs with ``first``, or each ``every``-th."""
+    numbers = [first % len(PROMPTS)] if extent == "few" else range(len(PROMPTS))[::every]
     return [(number, PROMPTS[number]["prompt"]) for number in numbers]
 
 
