@@ -178,7 +178,14 @@ def test_a_missing_drafter_leaves_the_pair_usable(pair: PairSpec) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("mask_token_id", "a"), ("hidden_dim", 10**12), ("model_length", 10**12), ("n_heads", True)]
+    ("field", "value"),
+    [
+        ("mask_token_id", "a"),
+        ("mask_token_id", -1),
+        ("hidden_dim", 10**12),
+        ("model_length", 10**12),
+        ("n_heads", True),
+    ],
 )
 def test_a_damaged_drafter_config_costs_its_drafter_only(pair: PairSpec, field: str, value: Any) -> None:
     path = Path(pair.drafter("mdlm").source) / "config.json"
