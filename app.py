@@ -1,4 +1,4 @@
-"""Opens the page: ``python app.py``. Knows nothing itself; ``app/launch.py`` does the work."""
+"""Opens the page: ``python app.py`` (``app/launch.py``)."""
 
 from app.launch import main
 

@@ -15,9 +15,10 @@ from app import scripts
 from app.content.examples import EXAMPLES, PRESETS, Preset
 from app.gradio_patches import unjudged
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import PAIRS, find_pair
+from specdiff_core.schema.pairs import PAIRS, drafter_names, find_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.settings import check_prompt as check_text
+from specdiff_core.schema.wording import denoises
 
 LONGEST_PROMPT = 20_000
 """Characters; far beyond every context here, and short enough to answer at once."""
@@ -25,14 +26,12 @@ TEXT_BOXES = {"draft_temperature"}  # may be empty, and a number box cannot be
 NUMBER_BOXES = {"seed", "top_k"}  # too many values for a slider
 QUIET = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 """Events that answer at once and are nobody's business: no spinner, no queue, not in the API."""
-NO_STEPS = tuple(
-    dict.fromkeys(one.name for spec in PAIRS.values() for one in spec.drafters if one.drafting != "denoise")
-)
+NO_STEPS = tuple(name for name in drafter_names() if not denoises(name))
 """Drafters that denoise nothing: T means nothing to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class Controls:
     """The control card of a tab: one line with prompt, choice, Run and Stop, and a drawer with everything else."""
 
     tab: str
@@ -66,7 +65,7 @@ def place(
     drawer: str,
     line: Callable[[], Any] | None = None,
     first: Mapping[str, Callable[[], Any]] | None = None,
-) -> Card:
+) -> Controls:
     """Place a control card, inside its tab.
 
     Args:
@@ -102,7 +101,7 @@ def place(
         queue = gr.HTML("", elem_id=f"{tab}-queue", apply_default_css=False, **unseen)
         cancel = gr.Button("Leave the queue", elem_id=f"{tab}-cancel", **unseen)
         threads = gr.Textbox("", elem_id=f"{tab}-threads", label="Threads", **unseen)
-    return Card(
+    return Controls(
         tab=tab,
         prompt=prompt,
         beside=beside,
@@ -117,7 +116,7 @@ def place(
     )
 
 
-def wire(card: Card, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
+def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
     """A button and a prompt that start a run, and a button that stops it. Every change of the controls is told to the
     player, so that they and the stage agree."""
     changes = [component.change for component in card.inputs]
@@ -195,7 +194,7 @@ def widget(name: str, tab: str) -> gr.components.Component:
         "info": setting.help,
         "min_width": 150,
     }
-    first = PRESETS[0].config.to_dict()[name] if tab == "live" else getattr(setting.default, "value", setting.default)
+    first = PRESETS[0].config.to_dict()[name] if tab == "live" else setting.default
     if setting.kind is bool:
         return gr.Checkbox(value=first, **common)
     if name in TEXT_BOXES:

@@ -73,7 +73,7 @@ def _endpoint(
         parameters.append(parameter)
         words[parameter.name] = what
     for setting in map(SETTINGS.__getitem__, settings):
-        default = getattr(setting.default, "value", setting.default)
+        default = setting.default
         plain: Any = setting.kind if setting.kind in (bool, int, float) else str
         parameters.append(
             inspect.Parameter(

@@ -27,10 +27,11 @@ import numpy as np
 
 from app import controls
 from app.run.process import Remote
-from app.run.worker import two_lanes, warm_up_of
+from app.run.worker import warm_up_of
 from specdiff_core.provenance import provenance
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
 from specdiff_core.schema.events import RunStarted
+from specdiff_core.schema.methods import two_lanes
 from specdiff_core.schema.summary import final
 
 LANES = ("vanilla", "drafted")

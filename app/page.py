@@ -16,7 +16,7 @@ from app.content.error_cards import card, new_run_id
 from app.content.examples import PRESETS
 from app.content.html import element, json_for_script
 from app.content.palette import css
-from app.controls import NO_STEPS, QUIET, Card
+from app.controls import NO_STEPS, QUIET, Controls
 from app.endpoints import Results, endpoints
 from app.recordings import INDEX, TRACES
 from app.run import session
@@ -114,12 +114,12 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
             upload = gr.UploadButton("Open trace", size="sm", scale=0, min_width=96, elem_id="sd-open")
             share = gr.Button("Share link", size="sm", scale=0, min_width=96, elem_id="sd-share")
             theme = gr.Button("Theme", size="sm", scale=0, min_width=72, elem_id="sd-theme")
-        cards: dict[str, Card] = {}
+        placed: dict[str, Controls] = {}
         players: dict[str, gr.HTML] = {}
         with gr.Tabs(elem_id="sd-tabs") as tabs:
             for tab, folder in ((live.TAB, traces), (race.TAB, traces / "race")):
                 with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]):
-                    cards[tab] = TABS[tab].place()
+                    placed[tab] = TABS[tab].place()
                     players[tab] = gr.HTML(
                         "",
                         html_template=TEMPLATE,
@@ -135,7 +135,7 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
             with gr.Tab("API & MCP", id="api"):
                 gr.HTML(lessons.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
-        for tab, own in cards.items():
+        for tab, own in placed.items():
             run, stop = _runs(decoders, stops, own, TABS[tab].plan)
             controls.wire(own, run, stop, players[tab])
             pair = own.settings["pair"]
@@ -150,16 +150,16 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
         )
         share.click(None, None, None, js=scripts.SHARE)
         theme.click(None, None, None, js=scripts.THEME)
-        filled = [component for own in cards.values() for component in own.inputs]
+        filled = [component for own in placed.values() for component in own.inputs]
 
         def opened(request: gr.Request) -> Sequence[Any]:
-            return from_link(cards, dict(request.query_params))
+            return from_link(placed, dict(request.query_params))
 
-        page.load(opened, None, [*filled, cards["live"].beside, *players.values(), tabs], **QUIET).then(
+        page.load(opened, None, [*filled, placed["live"].beside, *players.values(), tabs], **QUIET).then(
             None,
             filled,
             None,
-            js=_all_controls(cards),
+            js=_all_controls(placed),
             show_progress="hidden",
             api_visibility="private",
         )
@@ -169,7 +169,7 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
 
 
 def _runs(
-    decoders: Factory, stops: session.Stops, own: Card, plan: Planner
+    decoders: Factory, stops: session.Stops, own: Controls, plan: Planner
 ) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:
     """What starts and what stops a tab's race. One tab of a visitor cannot stop the other's."""
 
@@ -201,10 +201,10 @@ def _results(decoders: Factory) -> Results:
     return results
 
 
-def _all_controls(cards: dict[str, Card]) -> str:
+def _all_controls(placed: dict[str, Controls]) -> str:
     """Tell each player what its controls hold, once the page is loaded."""
     calls, first = [], 0
-    for own in cards.values():
+    for own in placed.values():
         calls.append(f"({scripts.controls(own.tab, own.names)})(...all.slice({first}, {first + len(own.inputs)}));")
         first += len(own.inputs)
     return f"(...all) => {{ {' '.join(calls)} }}"
@@ -218,11 +218,11 @@ def show_file(path: str | None) -> list[Any]:
     return [*(frame if name == tab else gr.skip() for name in TABS), gr.Tabs(selected=tab)]
 
 
-def from_link(cards: dict[str, Card], query: dict[str, str]) -> Sequence[Any]:
+def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[Any]:
     """What a link puts on the page: the controls of its tab, Live's preset, a card, and the tab to open. A link that
     does not work leaves everything as it is, but for its prompt and a card."""
-    filled: dict[str, list[Any]] = {tab: [gr.skip()] * len(own.inputs) for tab, own in cards.items()}
-    frames: dict[str, Any] = dict.fromkeys(cards, gr.skip())
+    filled: dict[str, list[Any]] = {tab: [gr.skip()] * len(own.inputs) for tab, own in placed.items()}
+    frames: dict[str, Any] = dict.fromkeys(placed, gr.skip())
     preset = gr.skip()
     tab = race.TAB if "methods" in query else live.TAB
     try:

@@ -1,6 +1,6 @@
 """Turns a pair's description into loaded models, on the device that was chosen.
 
-Safetensors only, never remote code, pinned revisions. Knows nothing about decoding.
+Safetensors only, never remote code, pinned revisions.
 """
 
 from __future__ import annotations

@@ -341,4 +341,3 @@ def test_the_recorded_comparison_is_offered_where_it_exists(tmp_path: Path) -> N
 
     assert compare_options(tmp_path, page.served)["recorded"] == ""
     assert compare_options(COMPARE, page.served)["recorded"].endswith("assets/compare/")
-    assert live.TAB in page.TABS

@@ -96,7 +96,7 @@ def calls(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def test_chance_and_time_have_one_home() -> None:
-    """Only rng.py (and training, with generators of its own) seeds or draws; nothing in the product sleeps."""
+    """Only maths/randomness.py and training, with generators of its own, seed or draw; the product never sleeps."""
     draws = {
         "manual_seed",
         "seed_all",

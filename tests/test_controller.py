@@ -16,7 +16,7 @@ from specdiff_core.decoding.controller import PRIOR_ALPHA, Auto, Choice, Fixed
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter, AutoregressiveSession
-from specdiff_core.drafters.base import Draft
+from specdiff_core.drafters.base import Draft, drained
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.maths.randomness import Independent
@@ -183,14 +183,6 @@ class Half:
 def windows(tables: Tables, prefix: tuple[int, ...], rng: Branches, gamma: int, stop_criterion) -> Draft:
     told = dataclasses.replace(context([0, *prefix], gamma, rng), steps=1, stop_criterion=stop_criterion)
     return drained(denoise(lambda window: tables.logits(prefix, window), told, mask_id=tables.size))
-
-
-def drained(run) -> Draft:
-    while True:
-        try:
-            next(run)
-        except StopIteration as done:
-            return done.value
 
 
 def by_value(draft: Draft) -> Draft:

@@ -15,7 +15,7 @@ from test_lossless import LENGTH, TOLERANCE, Tables
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter, build
-from specdiff_core.drafters.base import Context, Draft, DraftSession
+from specdiff_core.drafters.base import Context, Draft, DraftSession, drained
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter, continuation
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.maths.distributions import to_probs
@@ -43,12 +43,7 @@ def context(ids: Sequence[int], gamma: int, sampler: Sampler | None = None, samp
 
 
 def drafted(session: DraftSession, told: Context) -> Draft:
-    run = session.draft(told)
-    while True:
-        try:
-            next(run)
-        except StopIteration as done:
-            return done.value
+    return drained(session.draft(told))
 
 
 def small_model(layers: int = 2, vocab: int = 40):

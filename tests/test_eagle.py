@@ -161,7 +161,7 @@ class Conditionals:
 
     def __init__(self, tables: Tables) -> None:
         self.reader = FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0])
-        self.forbidden = (tables.size,)
+        self.name, self.forbidden = "head", (tables.size,)
 
 
 @pytest.mark.parametrize("nodes", [0, 4])

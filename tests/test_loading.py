@@ -24,7 +24,7 @@ from specdiff_core.models.device import choose_placement
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, PairUnavailable, TokenizerMismatch, WeightsError
 from specdiff_core.schema.events import Finished
-from specdiff_core.schema.pairs import GPT2_MDLM, NONE, PAIRS, DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import GPT2_MDLM, NONE, PAIRS, PairSpec
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Sampling
 
 CPU = choose_placement("cpu", "fp32")
@@ -340,4 +340,3 @@ def test_hub_pairs_are_pinned() -> None:
         for source, revision in sources:
             if not loading.is_local(source):
                 assert len(revision) == 40 and set(revision) <= set("0123456789abcdef"), source
-    assert isinstance(GPT2_MDLM.drafter("mdlm"), DrafterSpec)

@@ -17,7 +17,7 @@ from branches import Branches, chain, in_turn, outcomes, spread, total_variation
 from torch import Tensor
 
 from specdiff_core.decoding.verify import verify
-from specdiff_core.drafters.base import Context, Draft
+from specdiff_core.drafters.base import Context, Draft, drained
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.maths.distributions import residual, to_probs, without
 from specdiff_core.maths.randomness import Streams
@@ -82,12 +82,7 @@ def drafted(
 ) -> Draft:
     """One production draft."""
     context = Context(ids=prefix, gamma=gamma, steps=steps, order=order, sampling=sampling, sampler=sampler)
-    run = denoise(lambda window: tables.logits(prefix, window), context, mask_id=tables.size)
-    while True:
-        try:
-            next(run)
-        except StopIteration as done:
-            return done.value
+    return drained(denoise(lambda window: tables.logits(prefix, window), context, mask_id=tables.size))
 
 
 def positions(prefix: tuple[int, ...], gamma: int) -> range:

@@ -16,7 +16,7 @@ from test_lossless import LENGTH, MASK, TOLERANCE, WARM, Tables
 
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.verify import expected_runs, verify
-from specdiff_core.drafters.base import Context, Draft
+from specdiff_core.drafters.base import Context, Draft, drained
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.maths.distributions import residual
@@ -103,12 +103,7 @@ def grown(
         min_node_prob=min_node_prob,
         sampler=sampler,
     )
-    run = denoise(lambda window: tables.logits(prefix, window), context, mask_id=tables.size)
-    while True:
-        try:
-            next(run)
-        except StopIteration as done:
-            return done.value
+    return drained(denoise(lambda window: tables.logits(prefix, window), context, mask_id=tables.size))
 
 
 def scored(tables: Tables, prefix: tuple[int, ...], draft: Draft) -> torch.Tensor:

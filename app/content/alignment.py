@@ -185,9 +185,9 @@ def streak_figure(points: Points, seconds: float) -> str:
         + (fell if dip < 0.98 * first else "")
     )
     honest = (
-        "The difference, honestly: our value is τ in simulated greedy rounds (γ = 8, T = 1) on held-out prompts, of a "
-        f"drafter of toy size after {duration(seconds)} of this training, while the paper’s is the measured speed-up "
-        f"of a 7B drafter over 60,000 steps, {READ_OFF}, so only the shapes may be compared."
+        "These are not the same quantity: our value is τ in simulated greedy rounds (γ = 8, T = 1) on held-out "
+        f"prompts, of a drafter of toy size after {duration(seconds)} of this training, while the paper’s is the "
+        f"measured speed-up of a 7B drafter over 60,000 steps, {READ_OFF}, so only the shapes may be compared."
     )
     x = {"title": "share of the training’s steps", "ticks": [(i, f"{i} %") for i in (0, 25, 50, 75, 100)]}
     return _figure("Streak-distillation: the gain over its training", said, honest, lines, x, curves, "steps")
@@ -207,8 +207,8 @@ def selection_figure(points: Points, settings: Mapping[str, Any]) -> str:
     if temperature == 0 and own is None:
         said += " One draft is the most probable window here, while several are drawn at temperature 1."
     honest = (
-        "The difference, honestly: ours are tokens per round of models of toy size, which leave out what K drafts cost "
-        "to score, and the paper’s are measured speed-ups on large GPUs, which include it, "
+        "These are not the same quantity: ours are tokens per round of models of toy size, which leave out what K "
+        "drafts cost to score, and the paper’s are measured speed-ups on large GPUs, which include it, "
         f"{READ_OFF}; t is its drafter’s temperature."
     )
     ks = sorted({int(k) for curve in curves for k, _ in curve.points})

@@ -1,4 +1,4 @@
-"""Turns any failure into a card that says what happened and what to do next. Knows no widget and shows no traceback.
+"""Turns any failure into a card that says what happened and what to do next. It never shows a traceback.
 
 Expected failures carry their own words; unexpected ones go to the log under a run id, and the card quotes that id.
 """

@@ -164,7 +164,7 @@ def parameters() -> str:
     """Every parameter of ``/race`` with its range and default, from the settings themselves."""
     rows = [("prompt", "text", "required", "The text to continue.")]
     for name, setting in SETTINGS.items():
-        default = getattr(setting.default, "value", setting.default)
+        default = setting.default
         shown = "the target's" if default is None else str(default)
         rows.append((name, values_words(name), shown, setting.help))
     rows.append(("include_events", "true or false", "False", "Add every event of both lanes to the result (large)."))

@@ -99,7 +99,7 @@ class Remote:
             self._process.kill()  # what does not end by itself does not listen either
 
     def load(self, pair: str, progress: Progress) -> Decoder:
-        """Load ``pair`` over there: a :class:`~app.engines.Loader`."""
+        """Load ``pair`` over there: a :class:`~app.run.engines.Loader`."""
         pipe = self._pipe if self.alive() else self._start()
         for message in self._ask(Call(pair), pipe):
             progress(message)

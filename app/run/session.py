@@ -1,4 +1,4 @@
-"""A race for the page: frames from a race that runs in a thread. And the stop events of every visitor.
+"""Streams a race to the page as frames, and keeps the stop event of every visitor.
 
 The quoted clock must not be disturbed, so the page hears at most one frame per second while a lane is measured; the
 whole trace follows in the last frame, and the browser replays it. A closed tab or Stop ends the decode at its next
@@ -21,7 +21,7 @@ from app.run.engines import Factory
 from app.run.worker import Planner, RaceJob, warm_up_of
 from specdiff_core.schema.errors import TraceError
 from specdiff_core.schema.events import Event
-from specdiff_core.schema.methods import BASELINE
+from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.trace import dump_trace, event_to_dict, read_trace
 
 BEAT = 0.75
@@ -194,6 +194,6 @@ def open_trace(path: str | None) -> Opened:
         if not named:
             raise TraceError("This trace holds no events of a race.", hint="Choose one in which something was decoded.")
         told = frame(run, 1, phase="finished", finished=True, source="file", trace=pack(trace.lanes, trace.title))
-        return Opened(told, "live" if named <= {BASELINE, "drafted"} else "race")
+        return Opened(told, "live" if named <= {BASELINE, DRAFTED} else "race")
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         return Opened(refusal(error, run, source="file"), "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -27,12 +26,6 @@ Lanes = Mapping[str, DecodeConfig]
 """What a race decodes: name -> settings, in the order of measurement, the baseline first."""
 Planner = Callable[[Mapping[str, Any]], Lanes]
 """Untrusted values to lanes; raises ConfigError."""
-
-
-def two_lanes(config: DecodeConfig) -> dict[str, DecodeConfig]:
-    """The baseline, then what the settings ask for, if that is something else."""
-    vanilla = {BASELINE: dataclasses.replace(config, drafter="none")}
-    return vanilla if config.drafter == "none" else {**vanilla, "drafted": config}
 
 
 def warm_up_of(lane: str) -> float:

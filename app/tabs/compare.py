@@ -36,7 +36,7 @@ def compare_tab(factory: Factory, script: str) -> None:
 
     Args:
         factory: makes decoders; the same that the other tabs use, and never at the same time.
-        script: of :func:`compare_script`.
+        script: mounts its part of the page (:func:`app.page.mount`).
     """
     stops = Stops()
 

@@ -9,8 +9,8 @@ import gradio as gr
 
 from app import controls, scripts
 from app.content.examples import PRESETS
-from app.controls import QUIET, Card
-from app.run.worker import two_lanes
+from app.controls import QUIET, Controls
+from specdiff_core.schema.methods import two_lanes
 from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
@@ -22,7 +22,7 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
     return two_lanes(controls.check_settings(values))
 
 
-def place() -> Card:
+def place() -> Controls:
     """Place the controls, and wire what stays between them."""
     card = controls.place(TAB, tuple(SETTINGS), run="Run", drawer="All settings", line=controls.presets)
     widgets, preset = card.settings, card.beside

@@ -9,7 +9,7 @@ import gradio as gr
 
 from app import controls
 from app.content.html import element
-from app.controls import QUIET, Card
+from app.controls import QUIET, Controls
 from app.gradio_patches import unjudged
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import BASELINE, methods_of, race_lanes
@@ -50,7 +50,7 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
     return lanes
 
 
-def place() -> Card:
+def place() -> Controls:
     """Place the controls, and wire what stays between them."""
     card = controls.place(TAB, SETTINGS, run="Run race", drawer="Methods and settings", first={"methods": _methods})
     rule, pair, methods = card.settings["rule"], card.settings["pair"], card.settings["methods"]

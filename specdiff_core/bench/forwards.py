@@ -6,7 +6,7 @@ The limit of a setting is τ·t₁ / (t_draft + t_verify): every second spent in
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from specdiff_core.bench.prompts import Prompt
 from specdiff_core.bench.store import Forwards, Passes, SettingResult, Sweep
 from specdiff_core.bench.sweep import header
 from specdiff_core.decoding.clock import DeviceClock
-from specdiff_core.drafters.base import Context, Draft
+from specdiff_core.drafters.base import Context, Draft, drained
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.maths.randomness import Streams
 from specdiff_core.provenance import Provenance
@@ -34,16 +34,6 @@ REPEATS = 40
 WARM = 6
 SAME = ("device", "dtype", "threads", "target", "weights", "versions")
 """What a sweep and the bare passes must share before one is held against the other."""
-
-
-def finish(drafting: Generator[Any, None, Draft]) -> Draft:
-    """Run a draft to its end."""
-    while True:
-        try:
-            next(drafting)
-        except StopIteration as done:
-            draft: Draft = done.value
-            return draft
 
 
 def time_passes(engine: Engine, ids: Sequence[int], setting: BenchSetting, base: DecodeConfig) -> Passes:
@@ -66,7 +56,7 @@ def time_passes(engine: Engine, ids: Sequence[int], setting: BenchSetting, base:
         sampling=base.draft_sampling,
         sampler=Streams(base.seed, shared=False).draft(0),
     )
-    drafted = finish(session.draft(context))
+    drafted = drained(session.draft(context))
     size = drafted.ids.numel()
     logits = torch.zeros((size, engine.target.vocab_size), dtype=engine.pair.placement.dtype, device=device)
     logits[range(size), drafted.ids] = 20.0  # a confident answer, ready at once
@@ -76,11 +66,11 @@ def time_passes(engine: Engine, ids: Sequence[int], setting: BenchSetting, base:
     same_size = dataclasses.replace(context, gamma=size, steps=min(setting.steps, size))
 
     def reveal() -> Draft:
-        return finish(denoise(lambda _: logits, same_size, mask_id=mask, forbidden=forbidden, window=window))
+        return drained(denoise(lambda _: logits, same_size, mask_id=mask, forbidden=forbidden, window=window))
 
     works: dict[str, tuple[int, Callable[[], Any]]] = {  # places of the target's cache that each takes, and the work
         "reveal": (0, reveal),
-        "draft": (0, lambda: finish(session.draft(context))),
+        "draft": (0, lambda: drained(session.draft(context))),
         "target_verify": (size + 1, lambda: target.score([ids[-1]] * (size + 1))),
         "target_one": (1, lambda: target.score(ids[-1:])),
     }

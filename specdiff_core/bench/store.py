@@ -21,7 +21,7 @@ from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError, TraceError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.metrics import Metrics, fold
-from specdiff_core.schema.settings import Rule
+from specdiff_core.schema.settings import SETTINGS
 from specdiff_core.schema.summary import final
 from specdiff_core.schema.trace import read_trace, write_trace
 
@@ -239,7 +239,7 @@ class Sweep(Result, kw_only=True, tag="sweep"):
     @property
     def same_texts(self) -> bool:
         """Whether every exact setting gives vanilla's text; otherwise two texts are samples of one distribution."""
-        return bool(self.settings["temperature"] == 0 or self.settings["rule"] == Rule.MATCH)
+        return bool(self.settings["temperature"] == 0 or SETTINGS["rule"].read(self.settings["rule"]).same_text)
 
     @property
     def waits(self) -> list[float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from specdiff_core.cli import options
 from specdiff_core.cli.output import describe, plain
+from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.settings import check_prompt
 from specdiff_core.schema.summary import run_summary
 from specdiff_core.schema.trace import write_trace
@@ -30,6 +31,6 @@ def run(args: argparse.Namespace) -> None:
     print(args.prompt + plain(summary["text"]))
     print("\n" + "\n".join(describe(summary)))
     if args.trace is not None:
-        write_trace(args.trace, {"vanilla" if config.drafter == "none" else "drafted": run}, title=args.prompt[:80])
+        write_trace(args.trace, {BASELINE if config.drafter == "none" else DRAFTED: run}, title=args.prompt[:80])
     if args.json:
         print(json.dumps(summary, ensure_ascii=False))

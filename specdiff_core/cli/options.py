@@ -30,7 +30,7 @@ def explain(setting: Setting) -> str:
     """A setting's help text: what it is, its symbol, its range and its default."""
     symbol = f" ({setting.symbol})" if setting.symbol else ""
     notes = [] if setting.kind is bool else [f"{values_words(setting.name)} {setting.unit}".strip()]
-    default = getattr(setting.default, "value", setting.default)
+    default = setting.default
     notes.append(f"default {'the same as --temperature' if default is None else default}")
     return f"{setting.label}{symbol}. {setting.help} [{'; '.join(notes)}]".replace("%", "%%")
 

@@ -1,4 +1,4 @@
-"""How results are told to people in a terminal."""
+"""Formats results for the terminal."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def table(summary: dict[str, Any]) -> list[str]:
     return lines + ([BUSY] if summary["quiet"] is False else [])
 
 
-def speed_line(summary: dict[str, Any], rule: str | None) -> str:
-    """The result of a race in one sentence."""
+def speed_line(summary: dict[str, Any]) -> str:
+    """The result of a race of two lanes in one sentence."""
     if summary["speedup"] is None:
         return "speed-up: not defined, a lane produced nothing"
     spread = "one measurement; --repeats N shows its spread"
@@ -90,6 +90,7 @@ def speed_line(summary: dict[str, Any], rule: str | None) -> str:
         spread = f"{summary['repeats']} repeats: {low:.2f}× to {high:.2f}×, median {summary['speedup_median']:.2f}×"
     same = "the same text" if summary["same_text_as_vanilla"] else "another text"
     exact = "the same distribution" if summary["lossless"] else "distribution NOT guaranteed"
+    rule = (summary["drafted"] or summary["vanilla"])["rule"]
     told = f"speed-up {summary['speedup']:.2f}× ({spread}); {same} as vanilla, {exact} (rule {rule})"
     return told + (f"\n{BUSY}" if summary["quiet"] is False else "")
 

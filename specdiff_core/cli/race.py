@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from statistics import median_low
 from typing import Any
@@ -12,7 +11,7 @@ from specdiff_core.cli import options
 from specdiff_core.cli.output import describe, plain, speed_line, table
 from specdiff_core.schema.decoder import race as race_of
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.methods import BASELINE, METHODS, PLAIN, race_lanes
+from specdiff_core.schema.methods import BASELINE, DRAFTED, METHODS, PLAIN, race_lanes, two_lanes
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
 from specdiff_core.schema.summary import pair_summary, race_summary
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
         print(args.prompt + plain(summary["text"]))
         for lane in lanes:
             print(f"\n{lane}\n" + "\n".join(describe(race["lanes"][lane])))
-        print("\n" + speed_line(summary, config.rule))
+        print("\n" + speed_line(summary))
         order, what = summary["speedups"], "the speed-ups"
     else:
         summary = race
@@ -76,7 +75,7 @@ def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConf
         )
     config = options.read_settings(args)
     if args.methods is None:
-        return config, {BASELINE: dataclasses.replace(config, drafter="none"), "drafted": config}
+        return config, {**two_lanes(config), DRAFTED: config}  # vanilla twice shows the noise
     lanes = race_lanes(config, [name.strip() for name in args.methods.split(",") if name.strip()])
     if len(lanes) < 2:
         raise ConfigError("A race needs a method beside vanilla.", field="methods", hint="Try --methods dflash.")

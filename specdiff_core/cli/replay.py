@@ -9,7 +9,7 @@ from typing import Any
 
 from specdiff_core.cli import options
 from specdiff_core.cli.output import LEGEND, describe, marked_text, plain, speed_line, table
-from specdiff_core.schema.methods import BASELINE, METHODS
+from specdiff_core.schema.methods import BASELINE, DRAFTED, METHODS
 from specdiff_core.schema.summary import header_of, pair_summary, race_summary, run_summary
 from specdiff_core.schema.trace import read_trace
 
@@ -35,12 +35,12 @@ def run(args: argparse.Namespace) -> None:
             print(plain(header.prompt), end="")
         print(plain(marked_text(events)) + "\n\n" + plain("\n".join(describe(summaries[lane]))))
     print(f"\n{LEGEND}")
-    known = {"drafted", *(method.name for method in METHODS)}
+    known = {DRAFTED, *(method.name for method in METHODS)}
     lanes = {lane: [events] for lane, events in trace.lanes.items() if events and lane in known}
     if BASELINE in lanes and len(lanes) > 1:
         race = race_summary(lanes)
-        if set(lanes) == {BASELINE, "drafted"}:
-            print(speed_line(pair_summary(race), summaries["drafted"]["rule"]))
+        if set(lanes) == {BASELINE, DRAFTED}:
+            print(speed_line(pair_summary(race)))
         else:
             print("\n" + "\n".join(table(race)))
     if args.json:

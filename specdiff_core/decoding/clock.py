@@ -1,4 +1,4 @@
-"""The one clock. It runs while the algorithm works and stands while somebody watches; knows no model.
+"""The one clock. It runs while the algorithm works and stands still while events are handed out.
 
 ``span`` times a piece of work, ``off`` takes narration (building events, yielding them, a slow browser) out of the
 account. A run's time is everything between the first tick and the last that was not ``off``: loop overhead included.

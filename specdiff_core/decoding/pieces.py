@@ -1,4 +1,4 @@
-"""Text of tokens: what an id looks like, told once per run before its first use. Knows a tokenizer, nothing else."""
+"""Adds the text of token ids to a run's events: each id once, before its first use."""
 
 from __future__ import annotations
 

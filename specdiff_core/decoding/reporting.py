@@ -6,7 +6,7 @@ from msgspec.structs import asdict
 from torch import Tensor
 
 from specdiff_core.decoding.verify import node_probs
-from specdiff_core.drafters.base import DenoiseState, Draft, picked
+from specdiff_core.drafters.base import DenoiseState, Draft
 from specdiff_core.schema.events import (
     Candidate,
     Choice,
@@ -57,7 +57,7 @@ def step_event(round: int, step: int, state: DenoiseState, span: Span) -> Denois
 
 def draft_event(round: int, draft: Draft, span: Span) -> DraftReady:
     ids = draft.ids.tolist()
-    q = [1.0] * len(ids) if draft.probs is None else picked(draft.probs, draft.ids)
+    q = draft.q
     return DraftReady(
         round=round,
         ids=tuple(ids),

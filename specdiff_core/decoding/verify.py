@@ -73,7 +73,7 @@ def _accept(
     tokens = draft.ids.tolist()
     size = len(tokens)
     p = node_probs(draft, target_probs)
-    q = [1.0] * size if draft.probs is None else picked(draft.probs, draft.ids)
+    q = draft.q
     tests: list[Test] = []
     dist, source = target_probs[size], "bonus"
     for i in range(size):
@@ -109,7 +109,7 @@ def _match(
     tokens = draft.ids.tolist()
     size = len(tokens)
     p = node_probs(draft, target_probs)
-    q = [1.0] * size if draft.probs is None else picked(draft.probs, draft.ids)
+    q = draft.q
     tests: list[Test] = []
     for i in range(size + 1):
         wanted = int(sampler.sample(target_probs[i : i + 1], positions[i : i + 1])[0])

@@ -1,5 +1,5 @@
 """Drafts token by token with a small causal model: standard speculative sampling (Leviathan et al. 2211.17192, Chen
-et al. 2302.01318). It is read as a target is, by the same session; it knows no other model.
+et al. 2302.01318). It is read as a target is, by the same session.
 """
 
 from __future__ import annotations

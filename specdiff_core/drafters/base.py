@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -87,6 +87,11 @@ class Draft:
             parents=None if parents is None else tuple(parents),
         )
 
+    @property
+    def q(self) -> list[float]:
+        """The probability of each token under the drafter; 1 of a point mass."""
+        return [1.0] * len(self.ids) if self.probs is None else picked(self.probs, self.ids)
+
     @classmethod
     def empty(cls) -> Draft:
         return cls.point_mass(torch.empty(0, dtype=torch.long), nfe=0)
@@ -137,6 +142,28 @@ class Draft:
             raise DraftContractError("The drafter's q is not finite.", hint="Its weights may be damaged.")
         if self.probs is not None and not all(q > 0 for q in picked(self.probs, self.ids)):
             raise DraftContractError("The drafter drew a token to which its own q gives no probability.")
+
+
+def check_features(drafter: str, ids: Sequence[int], features: Tensor | None) -> Tensor:
+    """``features [n, F]``, if there is one row for each of the n ``ids``.
+
+    Raises:
+        DraftContractError: there is not.
+    """
+    if features is None or features.shape[0] != len(ids):
+        given = 0 if features is None else features.shape[0]
+        raise DraftContractError(f"The drafter {drafter!r} needs features of {len(ids)} tokens and got {given}.")
+    return features
+
+
+def drained(drafting: Generator[Any, None, Draft]) -> Draft:
+    """The draft at the end of a session's drafting."""
+    while True:
+        try:
+            next(drafting)
+        except StopIteration as done:
+            draft: Draft = done.value
+            return draft
 
 
 def picked(probs: Tensor, ids: Tensor) -> list[float]:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.cache import ROOM, Rooms, RoomyLayer
 from specdiff_core.models.causal import vocabulary
@@ -79,13 +79,9 @@ class BlockSession:
         Raises:
             DraftContractError: there is not exactly one row of features for each id.
         """
-        if not ids:
-            return
-        if features is None or features.shape[0] != len(ids):
-            given = 0 if features is None else features.shape[0]
-            raise DraftContractError(f"The block drafter needs features of {len(ids)} tokens and got {given}.")
-        self._pending.append(features)
-        self._observed += len(ids)
+        if ids:
+            self._pending.append(check_features(self._drafter.name, ids, features))
+            self._observed += len(ids)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Denoise a block behind the anchor. A window longer than the network was trained for is cut to its size.

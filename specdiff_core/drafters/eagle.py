@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.maths.distributions import confidence_probs
 from specdiff_core.maths.trees import ROOT, Growth
@@ -18,7 +18,7 @@ from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, EagleReader, load_eagle
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.target import Scores, Target
-from specdiff_core.schema.errors import DraftContractError, PairUnavailable
+from specdiff_core.schema.errors import PairUnavailable
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -45,13 +45,9 @@ class EagleSession:
         """
         self._run.rollback(self._ahead, ())
         self._ahead = 0
-        if not ids:
-            return
-        if features is None or features.shape[0] != len(ids):
-            given = 0 if features is None else features.shape[0]
-            raise DraftContractError(f"EAGLE's head needs features of {len(ids)} tokens and got {given}.")
-        self._features.append(features)
-        self._observed += len(ids)
+        if ids:
+            self._features.append(check_features(self._drafter.name, ids, features))
+            self._observed += len(ids)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """γ passes: the first reads what was committed since the last draft. A context that is full cuts the draft;

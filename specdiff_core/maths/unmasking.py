@@ -37,12 +37,7 @@ def reveal(order: RevealOrder, probs: Tensor, masked: Sequence[int], count: int,
     if order is RevealOrder.RANDOM:
         left = list(masked)
         return sorted(left.pop(sampler.choose(len(left))) for _ in range(count))
-    return _best(_score(order, probs[list(masked)]), masked, count)
-
-
-def most_confident(values_probs: Tensor, masked: Sequence[int], count: int) -> list[int]:
-    """LLaDA's low-confidence remasking: keep the ``count`` positions whose drawn value had the largest probability."""
-    return _best(values_probs, masked, count)
+    return most_confident(_score(order, probs[list(masked)]), masked, count)
 
 
 def exact_positions(order: RevealOrder, reveal_steps: Sequence[int]) -> tuple[bool, ...]:
@@ -73,7 +68,7 @@ def _score(order: RevealOrder, probs: Tensor) -> Tensor:
     return best[:, 0]
 
 
-def _best(scores: Tensor, masked: Sequence[int], count: int) -> list[int]:
+def most_confident(scores: Tensor, masked: Sequence[int], count: int) -> list[int]:
     """The ``count`` best-scored positions; ties go to the left."""
     ranked = scores.sort(dim=-1, descending=True, stable=True).indices[:count].tolist()
     return sorted(masked[i] for i in ranked)

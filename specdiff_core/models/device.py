@@ -1,4 +1,4 @@
-"""Chooses where and in which precision models run, and says why. Decides nothing at import; knows no model."""
+"""Chooses where and in which precision models run, and says why. Nothing is decided at import."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """EAGLE's head (arXiv 2401.15077; the same weights serve EAGLE-2, 2406.16858): one decoder layer that continues the
-target's features. Its files have the released names and shapes. It knows no cache policy, no tree and no rule.
+target's features. Its files have the released names and shapes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads and writes the tensors of a model folder. Knows no network's meaning.
+"""Reads and writes the tensors of a model folder.
 
 Only safetensors are ever read; a damaged file is named in the error.
 """

@@ -3,7 +3,7 @@
 A denoiser fills a window from independent marginals, so neighbours that are likely each, but not together, meet. The
 chain adds to the hidden state of a slot what the token before it says; the head that reads both is the target's own, as
 for the marginals. The Markov head of DSpark (arXiv 2607.05147) adds a low-rank bias to the logits instead. Each slot is
-normalised by itself, so q is a true conditional. It knows tensors, no block and no rule.
+normalised by itself, so q is a true conditional.
 """
 
 from __future__ import annotations

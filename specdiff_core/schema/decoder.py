@@ -1,4 +1,4 @@
-"""What decodes, as the tools see it: prompt in, events out; and races of it. A protocol, so that tests script it."""
+"""The interface of an engine, a protocol so that tests can script one; and the interleaved race of several lanes."""
 
 from __future__ import annotations
 

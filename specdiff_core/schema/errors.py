@@ -1,19 +1,4 @@
-"""The exception tree: every failure a person can meet has a message and says what to do next.
-
-    SpecDiffError
-    ├── ConfigError          a setting is out of range or not a number
-    ├── PairUnavailable      a model pair cannot be loaded here (files, memory, network)
-    │   └── WeightsError     a weight file is missing, truncated or of the wrong shape
-    ├── TokenizerMismatch    drafter and target do not share a vocabulary
-    ├── DraftContractError   a drafter returned something the verifier cannot test
-    ├── ContextOverflow      the prompt leaves no room for a single new token
-    ├── OutOfMemory          the device ran out of memory
-    ├── TraceError           a trace is unreadable
-    │   └── TraceSchemaError a trace was written by a schema this version does not know
-    └── CorpusError          a training corpus is missing or empty
-
-This module knows nothing but the standard library; it never logs and never prints.
-"""
+"""Every failure that a person can meet: a message, and a hint that says what to do next."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ command line's choices are made from these records.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +77,9 @@ PLAIN: dict[str, Any] = {
 
 BASELINE = "vanilla"
 """The method that every race measures, and first: the baseline of every speed-up."""
+
+DRAFTED = "drafted"
+"""The other lane of a race of two."""
 
 _RATIO = (
     "The default test keeps a drafted x with probability min(1, p/q), and after a refusal draws from what p still "
@@ -357,7 +361,7 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         short="DSpark + DDTree",
         settings={"drafter": "block_markov", "gamma": 16, "tree_nodes": 16},
         does="The Markov head scores what follows each candidate, and the B prefixes whose tokens are most probably "
-        "all right become the draft tree: a second guess goes on with what fits it.",
+        "all right become the draft tree: each branch continues with tokens that fit it.",
         costs="A round is one drafter pass, a small network over pairs of candidates, and one pass of the target over "
         "B + 1 positions, each of which sees only its own branch.",
         wins="It wins where the second guess is often the right one, because its branch fits it, and loses where "
@@ -427,6 +431,12 @@ def methods_of(pair: str) -> tuple[Method, ...]:
     """
     names = {spec.name for spec in find_pair(pair).drafters}
     return tuple(method for method in METHODS if method.drafter in names)
+
+
+def two_lanes(config: DecodeConfig) -> dict[str, DecodeConfig]:
+    """The baseline, then what the settings ask for, if that is something else."""
+    vanilla = {BASELINE: dataclasses.replace(config, drafter="none")}
+    return vanilla if config.drafter == "none" else {**vanilla, DRAFTED: config}
 
 
 def race_lanes(base: DecodeConfig, names: Iterable[str]) -> dict[str, DecodeConfig]:

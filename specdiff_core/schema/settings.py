@@ -305,7 +305,8 @@ def _settings() -> dict[str, Setting]:
     for item in dataclasses.fields(DecodeConfig):
         kinds = [kind for kind in get_args(hints[item.name]) or (hints[item.name],) if kind is not type(None)]
         optional = bool(get_args(hints[item.name]))
-        more = {"name": item.name, "kind": kinds[0], "optional": optional, "default": item.default}
+        default = getattr(item.default, "value", item.default)  # of an option, its name
+        more = {"name": item.name, "kind": kinds[0], "optional": optional, "default": default}
         found[item.name] = Setting(**item.metadata, **more)
     return found
 

@@ -67,9 +67,9 @@ def run_summary(events: Sequence[Event]) -> dict[str, Any]:
     }
 
 
-def race_summary(runs: Runs, baseline: str = BASELINE) -> dict[str, Any]:
+def race_summary(runs: Runs) -> dict[str, Any]:
     """A race over n interleaved repeats: for each lane the numbers of its last run, and how it did against
-    ``baseline``.
+    vanilla.
 
     ``speedup`` is taken over all repeats together; ``speedups`` and their median, least and largest show its spread. A
     lane that failed says why. What did not end, or has a baseline that did not, is compared with nothing; a lane that
@@ -82,12 +82,12 @@ def race_summary(runs: Runs, baseline: str = BASELINE) -> dict[str, Any]:
         if not own or header_of(own[-1]) is None:
             alone["lossless"] = None
         failed = next((event for run in own for event in run if isinstance(event, Failed)), None)
-        told = _against(runs[baseline], own) if {lane, baseline} <= ended else dict.fromkeys(AGAINST)
+        told = _against(runs[BASELINE], own) if {lane, BASELINE} <= ended else dict.fromkeys(AGAINST)
         lanes[lane] = {**told, "failed": failed and f"{failed.message} {failed.hint}".strip(), **alone}
-    compared = [fold(run).crowded for lane in ended if baseline in ended for run in runs[lane]]
+    compared = [fold(run).crowded for lane in ended if BASELINE in ended for run in runs[lane]]
     claims = [lane["lossless"] for lane in lanes.values() if lane["lossless"] is not None]
     return {
-        "repeats": len(runs[baseline]),
+        "repeats": len(runs[BASELINE]),
         "quiet": False if True in compared else None if None in compared or not compared else True,
         "lossless": all(claims) if claims else None,
         "lanes": lanes,

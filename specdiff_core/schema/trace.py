@@ -153,7 +153,7 @@ def _read(lines: Iterator[bytes]) -> Trace:
         lanes[lane].append(event_from_dict(_migrate(json.loads(line), schema)) if old else _event.decode(line))
     for run in lanes.values():
         check_run(run)
-    return Trace(lanes={name: tuple(run) for name, run in lanes.items()}, title=header.title)
+    return Trace(lanes={name: tuple(run) for name, run in lanes.items()}, title=header.title, schema=schema)
 
 
 def _migrate(line: dict[str, Any], schema: int) -> dict[str, Any]:
