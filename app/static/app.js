@@ -185,6 +185,7 @@ export class App extends Job {
     this.views.source.measuring();
     this.views.source.differs('');
     this.stage(coming, {});
+    this.views.lanes.slow(1); // these clocks are not slowed
     this.views.score.blank();
     this.views.charts.blank('Its figures follow when all lanes are measured.');
     this.views.window.reset('The draft windows follow when all lanes are measured.');

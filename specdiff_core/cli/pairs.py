@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"    {'available' if available else 'not available: ' + reason}")
         for drafter in pair.drafters:
             gone = "" if here[drafter.name] else " (its weights are not here)"
-            print(f"    --drafter {drafter.name:6} {drafter.about}{gone}")
+            print(f"    --drafter {drafter.name:14} {drafter.about}{gone}")
     if args.json:
         print(json.dumps({"pairs": rows}, ensure_ascii=False))
 
