@@ -111,11 +111,18 @@ def serve(page: Any, **overrides: Any) -> Any:
     return page.launch(**(options | overrides))
 
 
+def _interrupt(signum: int, frame: Any) -> None:
+    """End once: a terminal's Ctrl-C arrives twice, from the terminal and from ``./lab``."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Build the page and serve it until it is interrupted."""
     options = arguments(argv)
     for name in (signal.SIGINT, signal.SIGTERM):  # a script's background process begins with interrupts ignored
-        signal.signal(name, signal.default_int_handler)
+        signal.signal(name, _interrupt)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
     from specdiff_core.schema.events import Event
+    from specdiff_core.schema.settings import DecodeConfig
 
 _HOMES = {
     "specdiff_core.engine": ("Engine",),
@@ -70,9 +71,7 @@ def decode(prompt: str, *, engine: Engine, detail: bool = True, **settings: Any)
     Raises:
         SpecDiffError: a setting is out of range, the prompt is too long, or memory ran out.
     """
-    from specdiff_core.schema.settings import DecodeConfig
-
-    return engine.decode(prompt, DecodeConfig.parse({"pair": engine.pair.spec.name, **settings}), detail=detail)
+    return engine.decode(prompt, _config(engine, settings), detail=detail)
 
 
 def race(
@@ -89,9 +88,26 @@ def race(
         SpecDiffError: as :func:`decode`, and where the pair cannot follow a method.
     """
     from specdiff_core.schema import decoder
-    from specdiff_core.schema.methods import race_lanes
-    from specdiff_core.schema.settings import DecodeConfig
+    from specdiff_core.schema.errors import ConfigError
+    from specdiff_core.schema.methods import PLAIN, race_lanes
     from specdiff_core.schema.summary import race_summary
 
-    base = DecodeConfig.parse({"pair": engine.pair.spec.name, **settings, "drafter": "none"})
-    return race_summary(decoder.race(engine, prompt, race_lanes(base, methods), repeats=repeats))
+    if own := {"drafter", *PLAIN} & settings.keys():
+        raise ConfigError(f"A method has its own {min(own)}.", field=min(own), hint="lab.decode takes every setting.")
+    if isinstance(methods, str) or not methods:
+        raise ConfigError("Name the methods in a list.", field="methods", hint='Such as ["dflash", "ddtree"].')
+    lanes = race_lanes(_config(engine, {**settings, "drafter": "none"}), methods)
+    return race_summary(decoder.race(engine, prompt, lanes, repeats=repeats))
+
+
+def _config(engine: Engine, settings: Mapping[str, Any]) -> DecodeConfig:
+    from specdiff_core.schema.errors import ConfigError
+    from specdiff_core.schema.settings import DecodeConfig
+
+    own = engine.pair.spec.name
+    config = DecodeConfig.parse({"pair": own, **settings})
+    if config.pair != own:
+        raise ConfigError(
+            f"This engine holds the pair {own!r}, not {config.pair!r}.", field="pair", hint="Load that pair."
+        )
+    return config

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import glob
+import logging
 import platform
 import resource
 import sys
@@ -25,10 +26,19 @@ from specdiff_core.loading import LoadedPair, load_pair
 from specdiff_core.models.device import choose_placement, cpu_threads, device_name
 from specdiff_core.models.target import Target
 from specdiff_core.schema.decoder import Stop
-from specdiff_core.schema.errors import ConfigError, ContextOverflow, is_memory, no_memory
+from specdiff_core.schema.errors import (
+    ConfigError,
+    ContextOverflow,
+    DraftContractError,
+    SpecDiffError,
+    is_memory,
+    no_memory,
+)
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
+
+logger = logging.getLogger("specdiff.engine")
 
 WARM_UP = 8
 """Tokens that a warm-up decodes: enough for every kind of pass to have happened."""
@@ -165,10 +175,14 @@ class Engine:
             events = self._worded(header, warm, loop)
             try:
                 yield from with_pieces(events, self.pair.tokenizer) if detail else events
-            except (MemoryError, RuntimeError) as error:
+            except Exception as error:
                 if is_memory(error):
                     raise no_memory() from error
-                raise
+                if isinstance(error, SpecDiffError) or not spec.is_foreign:
+                    raise
+                logger.warning("the drafter %s failed", spec.name, exc_info=error)
+                words = f"The drafter {spec.name!r} failed: {type(error).__name__}: {error}"
+                raise DraftContractError(words[:300], hint="Its code comes from an installed package.") from error
 
     def _header(self, prompt: str, ids: tuple[int, ...], config: DecodeConfig, clock: DeviceClock) -> RunStarted:
         spec, placement = self.pair.spec, self.pair.placement

@@ -106,7 +106,11 @@ def load_pair(
                 if isinstance(error, SpecDiffError) or is_memory(error):
                     raise
                 logger.warning("the drafter %s of %s was not loaded", drafter.name, spec.name, exc_info=error)
-                missing[drafter.name] = f"{drafter.source}: its files do not make a model ({type(error).__name__})."
+                missing[drafter.name] = (
+                    f"{drafter.module} cannot be loaded: {type(error).__name__}: {error}"
+                    if drafter.is_foreign
+                    else f"{drafter.source}: its files do not make a model ({type(error).__name__})."
+                )
     return LoadedPair(
         spec=spec, placement=placement, model=model, tokenizer=tokenizer, drafters=loaded, missing=missing
     )

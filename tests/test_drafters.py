@@ -5,24 +5,26 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from branches import Branches, chain, outcomes, total_variation
 from fakes import FakeClock, FakeTarget, last
+from test_law import Ledger, engine_of
 from test_lossless import LENGTH, TOLERANCE, Tables
 
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter, build
-from specdiff_core.drafters.base import Context, Draft, DraftSession, drained
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, drained
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter, continuation
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.maths.randomness import Independent, Sampler
 from specdiff_core.models.device import choose_placement
 from specdiff_core.models.target import Target
-from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
+from specdiff_core.schema.errors import DraftContractError, TokenizerMismatch, WeightsError
 from specdiff_core.schema.events import DenoiseStep, DraftReady, Event, Finished
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
@@ -240,3 +242,59 @@ def test_what_t_means_to_each_kind_of_drafter(pair: PairSpec) -> None:
     assert [dataclasses.replace(spec, drafting=kind).passes(6, 3) for kind in ("denoise", "sequential", "copy")] == [
         3, 6, 1,
     ]  # fmt: skip
+
+
+ONE = torch.ones(1, 3, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"probs": ONE * 2 / 3}, "no distribution"),
+        ({"probs": ONE / 6}, "no distribution"),
+        ({"probs": torch.tensor([[1.5, -0.25, -0.25]], dtype=torch.float64)}, "no distribution"),
+        ({"probs": ONE * torch.inf}, "not finite"),
+        ({"nfe": -4}, "whole numbers"),
+        ({"nfe": "1"}, "whole numbers"),
+        ({"reveal_steps": (-1,)}, "whole numbers"),
+        ({"branches": ((0, 9),), "parents": (-1,)}, "branches"),
+        ({"branches": ((0,),)}, "branches"),
+    ],
+)
+def test_a_draft_that_could_not_be_verified_is_refused(wrong: dict[str, Any], words: str) -> None:
+    draft = Draft(ids=torch.tensor([0]), probs=ONE / 3, reveal_steps=(0,), exact_q=(True,), nfe=1)
+    draft.check(4, 3)
+    with pytest.raises(DraftContractError, match=words):
+        dataclasses.replace(draft, **wrong).check(4, 3)
+
+
+@pytest.mark.parametrize("size, revealed", [(0, ()), (5, (0,)), (4, (4,)), (4, (-1,))])
+def test_a_state_that_is_no_window_is_refused(size: int, revealed: tuple[int, ...]) -> None:
+    state = DenoiseState(
+        ids=torch.zeros(size, dtype=torch.long),
+        masked=torch.zeros(size, dtype=torch.bool),
+        revealed=revealed,
+        confidence=lambda: ONE,
+    )
+    with pytest.raises(DraftContractError, match="window"):
+        state.check(4)
+
+
+def test_a_foreign_drafter_that_fails_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Its traceback is in the log; an error of our own code stays what it is."""
+
+    class Broken(VanillaDrafter):
+        name = "broken"
+
+        def start(self) -> DraftSession:
+            raise TypeError("no such thing")
+
+    for module, expected in (("package:build", DraftContractError), ("vanilla", TypeError)):
+        engine = engine_of(Ledger(lambda text: torch.zeros(3), 3), {"mdlm": Broken()})
+        spec = DrafterSpec(name="mdlm", label="", module=module)
+        engine.pair = dataclasses.replace(
+            engine.pair, spec=dataclasses.replace(engine.pair.spec, drafters=(spec, NONE))
+        )
+        with pytest.raises(expected, match="no such thing"):
+            list(engine.decode("2022", DecodeConfig(drafter="mdlm", max_new_tokens=2)))
+    assert "the drafter mdlm failed" in caplog.text

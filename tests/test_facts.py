@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from app_fakes import FakeDecoder
@@ -15,11 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+import specdiff_core
 from specdiff_core.decoding.loop import speculate
-from specdiff_core.schema import events
+from specdiff_core.schema import events, pairs
 from specdiff_core.schema.errors import ConfigError, TraceError, TraceSchemaError
 from specdiff_core.schema.events import Committed, DraftReady, Finished, Span, TargetScored, Verified
 from specdiff_core.schema.metrics import Metrics, fold, predict, reached, speed_up
+from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Sampling
 from specdiff_core.schema.summary import race_summary, run_summary
 from specdiff_core.schema.trace import (
@@ -30,6 +33,7 @@ from specdiff_core.schema.trace import (
     read_trace,
     write_trace,
 )
+from specdiff_core.schema.wording import settings_words
 
 SPAN = Span(name="x", start=0.0, seconds=0.0)
 
@@ -247,3 +251,61 @@ def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specdiff_core.schema.trace.MAX_BYTES", 10_000)
     with pytest.raises(TraceError, match="too large"):
         read_trace(gzip.compress(b"0" * 1_000_000))
+
+
+def test_a_trace_of_several_gzip_members_is_read_whole(tmp_path: Path) -> None:
+    """As ``cat`` makes them; what is no gzip behind the first is damage."""
+    run = list(FakeDecoder().decode("Once", DecodeConfig()))
+    lines = dump_trace({"vanilla": run}).splitlines(keepends=True)
+    members = [gzip.compress(b"".join(part)) for part in (lines[:4], lines[4:])]
+    assert read_trace(b"".join(members)).lanes["vanilla"] == tuple(run)
+    with pytest.raises(TraceError, match="damaged"):
+        read_trace(members[0] + b"something else")
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 1e300])
+def test_a_clock_that_cannot_be_is_refused(seconds: float) -> None:
+    *run, end = FakeDecoder().decode("Once", DecodeConfig())
+    with pytest.raises(TraceError, match="clock"):
+        check_run([*run, structs.replace(end, seconds=seconds)])
+
+
+@pytest.mark.parametrize("odd", [{"num_drafts": 4}, {"num_drafts": "x"}, {"selection": 3}, {"steps": None}])
+def test_settings_of_a_foreign_trace_have_words(odd: dict[str, object]) -> None:
+    assert settings_words({"drafter": "block", "gamma": 8, **odd}).startswith("γ 8, ")
+
+
+RECORD = DrafterSpec(name="own", label="", module="package:build")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"name": "none"}, {"name": ""}, {"name": 5}, {"source": 5}, {"window": 0}, {"window": "x"}, {"drafting": "bogus"}],
+)
+def test_a_drafter_record_that_is_wrong_is_refused(wrong: dict[str, object]) -> None:
+    """And vanilla, the baseline of every speed-up, is never replaced."""
+    before = dict(pairs.PAIRS)
+    with pytest.raises(ConfigError):
+        pairs.register_drafter(replace(RECORD, **wrong))
+    with pytest.raises(ConfigError, match="nowhere"):
+        pairs.register_drafter(RECORD, ("embedded", "nowhere"))
+    assert before == pairs.PAIRS
+
+
+@pytest.mark.parametrize(
+    ("methods", "settings"),
+    [
+        ("dflash", {}),
+        ([], {}),
+        (["medusa"], {}),
+        (["dflash"], {"gamma": 2}),
+        (["dflash"], {"drafter": "eagle"}),
+        (["dflash"], {"repeats": 0}),
+        (["dflash"], {"repeats": "2"}),
+        (["dflash"], {"pair": "gpt2-mdlm"}),
+    ],
+)
+def test_the_front_door_refuses_what_the_command_line_refuses(methods: object, settings: dict[str, object]) -> None:
+    engine = SimpleNamespace(pair=SimpleNamespace(spec=pairs.EMBEDDED))
+    with pytest.raises(ConfigError):
+        specdiff_core.race("Once", methods, engine=engine, **settings)  # type: ignore[arg-type]

@@ -243,7 +243,11 @@ def run_report(args: argparse.Namespace) -> None:
             options.say(f"{path.name} was measured without --traces: it is reported as it was aggregated then.")
         results.append(result)
     options.check_target(args.out, "out")
-    text = benchmarks(results, args.out.read_text(encoding="utf-8") if args.out.exists() else "")
+    try:
+        existing = args.out.read_text(encoding="utf-8") if args.out.exists() else ""
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{args.out} is no text.", field="out", hint="Give another file.") from error
+    text = benchmarks(results, existing)
     args.out.write_text(text, encoding="utf-8")
     print(args.out)
 
@@ -259,6 +263,8 @@ def run_prompts(args: argparse.Namespace) -> None:
     """``bench prompts``."""
     from specdiff_core.train.corpus import Corpus
 
+    if args.per_flavour < 1:
+        raise ConfigError("--per-flavour must be at least 1.", field="per_flavour", hint="Ten show the spread.")
     prompts = make_prompts(Corpus.open(args.corpus), per_flavour=args.per_flavour)
     write_prompts(args.out, prompts)
     print(f"{len(prompts)} prompts: {args.out}")

@@ -165,6 +165,7 @@ def _draft(
         spans.append(timer.span)
         if drafting is not None and detail:
             with clock.off():
+                state.check(context.gamma)
                 yield step_event(round, len(spans) - 1, state, timer.span)
     if drafting is not None:  # stopped: nothing was drafted, but its passes were made
         draft = dataclasses.replace(draft, nfe=len(spans))

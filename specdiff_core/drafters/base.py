@@ -46,6 +46,12 @@ class DenoiseState:
     revealed: tuple[int, ...]  # positions revealed by this step
     confidence: Callable[[], Tensor]  # [g, V]: q, or at temperature 0 the softmax at 1
 
+    def check(self, gamma: int) -> None:
+        """Raise :class:`DraftContractError` unless it is a state of a window of at most γ."""
+        size = len(self.ids)
+        if not 0 < size <= gamma or len(self.masked) != size or not all(0 <= place < size for place in self.revealed):
+            raise DraftContractError(f"The drafter yielded a window of {size} tokens, revealed {self.revealed}.")
+
     @classmethod
     def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
         """The window ``ids [g]`` after a pass that said something about position ``step`` only, with ``[1, V]``
@@ -138,8 +144,16 @@ class Draft:
             raise DraftContractError(
                 f"q has shape {tuple(self.probs.shape)}, the target's vocabulary needs {(size, vocab_size)}."
             )
-        if self.probs is not None and size and not bool(torch.isfinite(self.probs.sum())):
-            raise DraftContractError("The drafter's q is not finite.", hint="Its weights may be damaged.")
+        nodes = range(size if self.parents is not None else 0)
+        if not all(node in nodes for branch in self.branches for node in branch):
+            raise DraftContractError("The draft's branches name nodes that its tree does not have.")
+        if not all(isinstance(number, int) and number >= 0 for number in (self.nfe, *self.reveal_steps)):
+            raise DraftContractError("The draft's nfe and reveal_steps must be whole numbers, 0 or more.")
+        if self.probs is not None and size:
+            if not bool(torch.isfinite(self.probs.sum())):
+                raise DraftContractError("The drafter's q is not finite.", hint="Its weights may be damaged.")
+            if bool((self.probs.sum(-1) - 1).abs().max() > 1e-6) or bool(self.probs.min() < 0):
+                raise DraftContractError("The drafter's q is no distribution: rows must be 0 or more and sum to 1.")
         if self.probs is not None and not all(q > 0 for q in picked(self.probs, self.ids)):
             raise DraftContractError("The drafter drew a token to which its own q gives no probability.")
 

@@ -63,7 +63,7 @@ def set_threads(threads: int | None) -> None:
     if threads is None:
         return
     if not 1 <= threads <= 1024:
-        raise ConfigError(f"{threads} threads are not possible.", field="threads", hint="Use at least 1.")
+        raise ConfigError(f"{threads} threads are not possible.", field="threads", hint="Use 1 to 1024.")
     torch.set_num_threads(threads)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
+from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -56,7 +57,14 @@ def race(
     detail: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, list[list[Event]]]:
-    """Each lane's runs, interleaved: in their order, then in the opposite one, so that drift falls on all alike."""
+    """Each lane's runs, interleaved: in their order, then in the opposite one, so that drift falls on all alike.
+
+    Raises:
+        ConfigError: ``repeats`` is no number from 1.
+        SpecDiffError: a lane cannot run.
+    """
+    if not isinstance(repeats, int) or repeats < 1:
+        raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     for settings in lanes.values():
         short = dataclasses.replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
         list(decoder.decode(prompt, short, detail=False))

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
 
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder
@@ -37,9 +40,9 @@ class DrafterSpec:
     module: str
     source: str = ""  # a folder, or a hub repository at ``revision``; empty: no weights
     revision: str = ""
-    context: int | None = None  # tokens that it re-reads at every step, window included
-    window: int | None = None  # the longest block that it was trained to denoise
-    drafting: str = "denoise"
+    context: Annotated[int, msgspec.Meta(ge=1)] | None = None  # tokens that it re-reads at every step, window included
+    window: Annotated[int, msgspec.Meta(ge=1)] | None = None  # the longest block that it was trained to denoise
+    drafting: Literal["denoise", "sequential", "copy", "nothing"] = "denoise"
     chained: bool = False  # a denoiser that draws each token given the one before it
     trees: bool = False  # grows draft trees although it does not denoise
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
@@ -48,6 +51,11 @@ class DrafterSpec:
     def fit(self, gamma: int) -> int:
         """γ, or the window that it was trained for where that is shorter."""
         return gamma if self.window is None else min(gamma, self.window)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether its code lies outside of this project."""
+        return ":" in self.module
 
     @property
     def can_branch(self) -> bool:
@@ -221,15 +229,22 @@ PAIRS: dict[str, PairSpec] = {pair.name: pair for pair in (EMBEDDED, GPT2_MDLM)}
 
 
 def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
-    """Add a drafter to ``pairs``, by default to all of them; one of the same name is replaced.
+    """Add a drafter to ``pairs``, by default to all of them; one of the same name is replaced, but for vanilla.
 
     Raises:
-        ConfigError: there is no such pair.
+        ConfigError: there is no such pair, or the record is not right; nothing is added then.
     """
-    for name in pairs or tuple(PAIRS):
-        pair = find_pair(name)
+    try:
+        msgspec.convert(dataclasses.asdict(spec), DrafterSpec)
+    except (TypeError, msgspec.ValidationError) as error:
+        raise ConfigError(f"This is no record of a drafter: {error}.", field="drafter") from error
+    if not spec.name or spec.name == NONE.name or spec.drafting == NONE.drafting:
+        raise ConfigError(
+            f"A drafter cannot be {spec.name!r}, {spec.drafting}: that is vanilla decoding.", field="drafter"
+        )
+    for pair in [find_pair(name) for name in pairs or tuple(PAIRS)]:
         others = tuple(one for one in pair.drafters if one.name != spec.name)
-        PAIRS[name] = dataclasses.replace(pair, drafters=(*others[:-1], spec, *others[-1:]))  # vanilla stays last
+        PAIRS[pair.name] = dataclasses.replace(pair, drafters=(*others[:-1], spec, *others[-1:]))  # vanilla stays last
 
 
 def find_pair(name: str) -> PairSpec:
@@ -258,8 +273,6 @@ def _register_installed() -> None:
         try:
             loaded = entry.load()
             spec, pairs = loaded if isinstance(loaded, tuple) else (loaded, ())
-            if not isinstance(spec, DrafterSpec):
-                raise TypeError(f"{entry.value} is not a DrafterSpec")
             register_drafter(spec, pairs)
         except Exception as error:  # one broken package must not take all pairs away
             logger.warning("the drafter %r of an installed package was left out: %s", entry.name, error)

@@ -23,6 +23,7 @@ from specdiff_core.schema.events import (
     DenoiseStep,
     DraftReady,
     Event,
+    Finished,
     RoundStarted,
     TargetScored,
     Verified,
@@ -41,6 +42,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _rename}
 """Schema n -> a function that turns one line of schema n into schema n + 1."""
 
 MAX_BYTES = 64_000_000  # of unpacked text: a hostile file must not fill the memory
+MAX_SECONDS = 1e7  # of a decode clock
 MAX_EVENTS = 100_000  # a race of 480 tokens with 32 denoising steps in every round has a third of them
 
 _HINT = "Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace."
@@ -198,14 +200,19 @@ def check_run(events: Sequence[Event]) -> None:
                 need(all(0 <= node < (size or 0) for node in event.path), "a path outside its tree")
                 drawn = [test.draw for test in event.tests if test.kind not in {"match", "tree"}]
                 need(all(draw is not None and isfinite(draw) for draw in drawn), "a test without its draw")
+            case Finished():
+                need(0 <= event.seconds < MAX_SECONDS, "a clock that cannot be")
 
 
 def _unzip(raw: bytes) -> bytes:
-    unpacker = zlib.decompressobj(wbits=31)
-    try:
-        out = unpacker.decompress(raw, MAX_BYTES + 1)
-    except zlib.error as error:
-        raise TraceError("The compressed trace is damaged.", hint=_HINT) from error
-    if not unpacker.eof and len(out) <= MAX_BYTES:
-        raise TraceError("The compressed trace was cut off.", hint=_HINT)
+    out = b""
+    while raw and len(out) <= MAX_BYTES:  # a file may hold several members
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            out += unpacker.decompress(raw, MAX_BYTES + 1 - len(out))
+        except zlib.error as error:
+            raise TraceError("The compressed trace is damaged.", hint=_HINT) from error
+        if not unpacker.eof and len(out) <= MAX_BYTES:
+            raise TraceError("The compressed trace was cut off.", hint=_HINT)
+        raw = unpacker.unused_data
     return out

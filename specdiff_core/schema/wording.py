@@ -34,12 +34,17 @@ def settings_words(config: Mapping[str, Any]) -> str:
     """
     if config.get("drafter", "none") == "none" or "gamma" not in config:
         return ""
+
+    def number(name: str) -> int:  # a foreign trace may hold anything
+        value = config.get(name)
+        return value if isinstance(value, int) else 0
+
     most = "≤ " if config.get("auto") else ""
     words = [f"γ {most}{config['gamma']}"]
-    if nodes := config.get("tree_nodes"):
+    if nodes := number("tree_nodes"):
         words.append(f"B {most}{nodes}")
-    elif (drafts := config.get("num_drafts") or 1) > 1:
-        words.append(f"K {drafts} {config['selection'].replace('_', '-')}")
-    elif denoises(config["drafter"]) and ((steps := config.get("steps", 1)) > 1 or not most):
+    elif (drafts := number("num_drafts")) > 1:
+        words.append(f"K {drafts} {config.get('selection', 'self')}".replace("_", "-"))
+    elif denoises(config["drafter"]) and ((steps := number("steps") or 1) > 1 or not most):
         words.append(f"T {most}{steps}")
     return ", ".join(words)

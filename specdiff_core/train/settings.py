@@ -78,7 +78,7 @@ class TokenizerSettings(Settings):
     part, job = "tokenizer", "tokenizer:TokenizerJob"
     about = "Train the byte-level BPE that the target and its drafters share."
 
-    vocabulary: int = option(4096, "entries of the tokenizer; tokens are stored in 16 bits", low=1, high=2**16)
+    vocabulary: int = option(4096, "entries of the tokenizer; tokens are stored in 16 bits", low=258, high=2**16)
     out: Path = option(SHIPPED / "tokenizer", "where the result goes")
 
 
