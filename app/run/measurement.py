@@ -153,8 +153,8 @@ class Measurement:
             repeats = self._choice.repeats
             log: RowLog[Row] | None = None
             try:
-                cells = (BASELINE, *self._usable(prompts[0].prompt))
-                for count, total, log in sweep(self._engine(), prompts, cells, self._base, repeats=repeats):
+                settings = (BASELINE, *self._usable(prompts[0].prompt))
+                for count, total, log in sweep(self._engine(), prompts, settings, self._base, repeats=repeats):
                     self._row(count, total, log)
             except Stopped:
                 pass  # what was finished is folded below
@@ -174,7 +174,7 @@ class Measurement:
         return self._watched
 
     def _usable(self, prompt: str) -> list[BenchSetting]:
-        """The cells that decode here; the others are told in ``left_out``, so that one does not cost all.
+        """The settings that decode here; the others are told in ``left_out``, so that one does not cost all.
 
         Raises:
             Exception: what the last of them said, if none can be used.
@@ -182,11 +182,11 @@ class Measurement:
         short = dataclasses.replace(self._base, max_new_tokens=PROBE)
         usable: list[BenchSetting] = []
         failed: Exception | None = None
-        for cell, label in self._choice.labels.items():
+        for setting, label in self._choice.labels.items():
             engine = self._engine()
             self._hear("Trying each method, a few tokens long")
             try:
-                for _ in engine.decode(prompt, cell.config(short), detail=False):
+                for _ in engine.decode(prompt, setting.config(short), detail=False):
                     pass
             except Stopped:
                 raise
@@ -195,7 +195,7 @@ class Measurement:
                 reason = told["hint"] if told["code"] == "unexpected" else told["message"]
                 self.left_out.append(f"{label}: {reason}")
             else:
-                usable.append(cell)
+                usable.append(setting)
         if failed is not None and not usable:
             raise failed
         return usable

@@ -55,7 +55,7 @@ test('a busy machine casts doubt on its cells, and through vanilla on all', () =
   assert.equal(busyMachine(one, 0.2), '');
   one.cells[1].waiting = 0.2;
   assert.deepEqual([...doubted(one, 0.2)], ['block/9/1']);
-  assert.match(busyMachine(one, 0.2), /worst of these cells: 0[.]20/);
+  assert.match(busyMachine(one, 0.2), /worst of these rows: 0[.]20/);
   one.cells[0].waiting = 0.9;
   assert.equal(doubted(one, 0.2).size, one.cells.length);
   one.cells.forEach((each) => { each.waiting = null; });

@@ -124,7 +124,7 @@ export function doubted(table, crowded) {
 export function busyMachine(table, crowded) {
   if (!doubted(table, crowded).size) return '';
   const worst = Math.max(...table.cells.map((cell) => cell.waiting ?? 0));
-  return `⚠ Busy machine: other programs held the processor, so the speed-ups that are struck out may be many times too large or too small. Threads that had to wait, on average, in the worst of these cells: ${ratio(worst)}. On a quiet machine it is 0.`;
+  return `⚠ Busy machine: other programs held the processor, so the speed-ups that are struck out may be many times too large or too small. Threads that had to wait, on average, in the worst of these rows: ${ratio(worst)}. On a quiet machine it is 0.`;
 }
 
 /** What a visitor must know first about the numbers on screen. */

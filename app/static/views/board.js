@@ -6,7 +6,7 @@ import { h } from './dom.js';
 import { ratio } from '../state/format.js';
 
 const COLUMNS = [ // head, meaning, and the head where room is short
-  ['Method', 'A drafter and how it is used, with the settings of its fastest cell. γ: tokens in a draft window; T: denoising steps; B: nodes of a draft tree; K: drafts.'],
+  ['Method', 'A drafter and how it is used, with its fastest settings. γ: tokens in a draft window; T: denoising steps; B: nodes of a draft tree; K: drafts.'],
   ['Speed-up over vanilla', 'Vanilla’s decode seconds per token over the method’s, on the same prompts in the same sweep, prefill included. The whisker is a 95 % bootstrap interval over prompts; “Mean” is over flavours. A bar opens the recorded race behind it.'],
   ['τ', 'Block efficiency: tokens committed per round, the target’s own token included.'],
   ['drafter passes per round', 'Passes of the drafter (NFE) per round, over all flavours.', 'draft / round'],
