@@ -112,17 +112,21 @@ def test_a_setting_that_cannot_be_measured_is_refused(key: str, message: str) ->
 
 
 def test_a_grid_holds_what_its_drafters_can_follow() -> None:
-    """T at most γ, γ at most the window, T of denoisers only."""
+    """T at most γ, γ at most the window, T of denoisers only, K of denoisers only and never with a tree."""
     found = grid(BASE, ["none", "block"], [2, 4], [1, 4])
     assert found == (BASELINE, BenchSetting("block", 2, 1), BenchSetting("block", 4, 1), BenchSetting("block", 4, 4))
     wide = grid(BASE, ["block", "mdlm"], [16, 17], [1])
     assert [setting.key for setting in wide[1:]] == ["block/16/1", "mdlm/16/1", "mdlm/17/1"]
-    several = grid(BASE, ["block", "autoregressive"], [4], [1, 2])
-    assert [setting.key for setting in several[1:]] == ["block/4/1", "block/4/2", "autoregressive/4/4"]
+    several = grid(BASE, ["block", "autoregressive"], [4], [1, 2], [0, 8], [1, 2], ["self", "trie"])
+    assert sorted(setting.key for setting in several[1:]) == [
+        "autoregressive/4/4", "block/4/1", "block/4/1/0/2/self", "block/4/1/0/2/trie", "block/4/1/8", "block/4/2",
+    ]  # fmt: skip
     assert grid(BASE, ["none"], [4], [1]) == (BASELINE,)
     for nothing in (([2], [4]), ([17], [1])):
         with pytest.raises(ConfigError, match="nothing to measure"):
             grid(BASE, ["block"], *nothing)
+    with pytest.raises(ConfigError, match="nothing to measure"):
+        grid(BASE, ["autoregressive"], [4], [1], num_drafts=[2])
 
 
 @pytest.mark.parametrize(
@@ -700,7 +704,9 @@ def test_a_prompt_that_does_not_fit_is_named_before_anything_is_measured(
         ("sweep --repeats 0", "at least 1"),
         ("sweep --first 0", "leaves no prompt"),
         ("sweep --json /", "is no file"),
-        ("sweep --steps two", "not a list"),
+        ("sweep --num-drafts 99", "Give a whole number"),
+        ("sweep --num-drafts two", "not a list"),
+        ("sweep --num-drafts 2 --selection best", "Choose one of: self"),
         ("sweep --settings block/4/1/0/99/self", "Give a whole number"),
         ("sweep --settings block/4/1/0/2/best", "Choose one of: self"),
         ("equality --temperatures warm", "not a list"),
@@ -709,7 +715,7 @@ def test_a_prompt_that_does_not_fit_is_named_before_anything_is_measured(
         ("hf-baseline --settings block", "no setting"),
         ("hf-baseline --settings block/0/1", "Give a whole number"),
         ("hf-baseline --settings nobody/4/1", "no drafter called"),
-        ("forwards --settings block/4/1/0/2/self", "of a fixed size that a denoiser fills"),
+        ("forwards --num-drafts 2", "of a fixed size that a denoiser fills"),
         ("forwards --sweep nothing.json", "nothing.json is no result"),
         ("report nothing.json", "nothing.json is no result"),
         ("prompts --corpus nothing --out p.jsonl", "No training text"),

@@ -488,11 +488,12 @@ def test_a_measured_lane_is_not_disturbed_by_animations(browser: Any, address: s
             callback(now);
         });"""
     drawn = """() => new Promise((done) => {
-        const before = window.frames_drawn;
+        const [before, began] = [window.frames_drawn, performance.now()];
         let over = false;
         const tick = () => { if (!over) requestAnimationFrame(tick); };
         tick();
-        setTimeout(() => { over = true; done(window.frames_drawn - before); }, 1000);
+        const rate = () => (1000 * (window.frames_drawn - before)) / (performance.now() - began);
+        setTimeout(() => { over = true; done(rate()); }, 1500);
     })"""
     with visit(browser, address, before=count) as page:
         start(page, "live", "A slow run, calmly")
@@ -501,7 +502,8 @@ def test_a_measured_lane_is_not_disturbed_by_animations(browser: Any, address: s
         assert page.evaluate(f"Boolean({LIVE}.live)"), "the lane was measured all the while"
         page.click("#live-stop")
         page.wait_for_selector("#live-player .sd-chip:has-text('Stopped run')")
-        assert 1 <= measured <= 3 < page.evaluate(drawn)
+        assert 0.5 < measured <= 3, "frames a second"
+        assert any(page.evaluate(drawn) > 3 for _ in range(3)), "a busy machine may need a moment"
 
 
 def test_where_threads_had_to_wait_passes_stand_for_the_clock_and_one_thread_is_offered(

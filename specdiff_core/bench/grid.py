@@ -142,16 +142,30 @@ def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[BenchSetting, ...]:
 
 
 def grid(
-    base: DecodeConfig, drafters: Sequence[str], gammas: Sequence[int], steps: Sequence[int]
+    base: DecodeConfig,
+    drafters: Sequence[str],
+    gammas: Sequence[int],
+    steps: Sequence[int],
+    tree_nodes: Sequence[int] = (0,),
+    num_drafts: Sequence[int] = (1,),
+    selections: Sequence[str] = ("self",),
 ) -> tuple[BenchSetting, ...]:
-    """The baseline, then every window that its drafter can follow, with T ≤ γ.
+    """The baseline, then every combination that its drafter can follow, with T ≤ γ. A tree and K drafts exclude each
+    other, grow from one pass, so that they have no T, and only K drafts have a selection.
 
     Raises:
         ConfigError: nothing is left besides the baseline, or the pair has no such drafter.
     """
-    asked = (BenchSetting(*each) for each in itertools.product(drafters, gammas, steps) if each[2] <= each[1])
-    found = dict.fromkeys([BASELINE, *(real for real, same in (each.followed(base) for each in asked) if same)])
+    found = {BASELINE: None}
+    for drafter, gamma, nodes, count, selection, passes in itertools.product(
+        drafters, gammas, tree_nodes, num_drafts, selections, steps
+    ):
+        if passes <= gamma and not (nodes and count > 1):
+            asked = BenchSetting(drafter, gamma, passes, nodes, count, selection if count > 1 else "self")
+            real, same = asked.followed(base)
+            found |= {real: None} if same else {}
     if len(found) == 1 and set(drafters) != {BASELINE.drafter}:
         message = "There is nothing to measure: no drafter can follow any of these settings."
-        raise ConfigError(message, field="steps", hint="Choose T at most γ, and γ at most 16 for block.")
+        hint = "Choose T at most γ, γ at most 16 for block, and K or a tree, not both."
+        raise ConfigError(message, field="steps", hint=hint)
     return tuple(found)

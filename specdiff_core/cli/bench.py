@@ -99,8 +99,11 @@ def _add_measuring(add: Callable[..., Any], *, grid: bool = False, repeats: bool
         ("drafters", "none,mdlm,block", "drafters"),
         ("gamma", "4,8,16", "draft windows"),
         ("steps", "1,2,4", "denoising steps; T larger than γ is left out"),
+        ("tree-nodes", "0", "nodes of draft trees; 0 is a window"),
+        ("num-drafts", "1", "K, drafts of a denoiser per round; 1 is one window"),
+        ("selection", "self", "what becomes of K > 1 drafts: self, trie, multi_round"),
     ) if grid else ():  # fmt: skip
-        dest = f"each_{name}"  # a list, not the setting of that name
+        dest = f"each_{name.replace('-', '_')}"  # a list, not the setting of that name
         add(f"--{name}", dest=dest, default=default, metavar="LIST", help=f"{about} [default {default}]")
     add(
         "--settings",
@@ -131,8 +134,18 @@ def _settings(args: argparse.Namespace, base: DecodeConfig) -> tuple[BenchSettin
     """The baseline and what the flags ask for."""
     if args.settings:
         return listed(_values(args.settings, str, "settings"), base)
-    drafters = _values(args.each_drafters, str, "drafters")
-    return grid(base, drafters, _values(args.each_gamma, int, "gamma"), _values(args.each_steps, int, "steps"))
+    selections = _values(args.each_selection, str, "selection")
+    for name in selections:
+        BenchSetting("none", 1, 1, selection=name).config(base)  # a misspelt one is refused even where K is 1
+    return grid(
+        base,
+        _values(args.each_drafters, str, "drafters"),
+        _values(args.each_gamma, int, "gamma"),
+        _values(args.each_steps, int, "steps"),
+        _values(args.each_tree_nodes, int, "tree-nodes"),
+        _values(args.each_num_drafts, int, "num-drafts"),
+        selections,
+    )
 
 
 def _prepare(
