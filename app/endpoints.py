@@ -102,7 +102,7 @@ def _endpoint(
     endpoint.__name__ = endpoint.__qualname__ = name
     endpoint.__doc__ = f"{about}\n\nArgs:\n{arguments}\n"
     endpoint.__annotations__ = {item.name: item.annotation for item in parameters} | {"return": Iterator[dict]}
-    endpoint.__signature__ = signature  # type: ignore[attr-defined]
+    endpoint.__signature__ = signature
     return endpoint
 
 

@@ -40,7 +40,7 @@ _QUERY = """((names, values) => {
   return query;
 })"""
 
-_SHARE = """() => {
+SHARE = """() => {
   const button = document.getElementById('sd-share');
   const say = (words) => {
     button.textContent = words;
@@ -56,6 +56,8 @@ _SHARE = """() => {
   if (navigator.clipboard) navigator.clipboard.writeText(location.href).then(() => say('Link copied'), fallback);
   else fallback();
 }"""
+"""Put the prompt and every setting of the tab on screen into the address, and copy it (inside a Space, also tell the
+frame around it)."""
 
 _CONTROLS = """(...values) => {
   const asked = QUERY(NAMES, values).toString();
@@ -81,11 +83,6 @@ _CHOOSE = """(index, pair, ...values) => {
 def constant(value: Any) -> str:
     """A function that returns a value."""
     return f"() => {json_for_script(value)}"
-
-
-SHARE = _SHARE
-"""Put the prompt and every setting of the tab on screen into the address, and copy it (inside a Space, also tell the
-frame around it)."""
 
 
 def controls(tab: str, names: Sequence[str]) -> str:

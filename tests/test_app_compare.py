@@ -60,7 +60,7 @@ def test_the_result_is_that_of_the_bench() -> None:
     for flavour, race in table["races"].items():
         lanes = read_trace(base64.b64decode(race["data"])).lanes
         assert list(lanes) == race["lanes"] == ["vanilla", "block/9/1", "prompt_lookup/9/1"], flavour
-        speed = fold(lanes["block/9/1"]).tokens_per_second / fold(lanes["vanilla"]).tokens_per_second  # type: ignore[operator]
+        speed = fold(lanes["block/9/1"]).tokens_per_second / fold(lanes["vanilla"]).tokens_per_second
         assert (
             speed == pytest.approx(race["speedup"]) == pytest.approx(table["cells"][1]["by_flavour"][flavour]["value"])
         )
@@ -129,7 +129,7 @@ def test_nobody_is_told_what_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -
     for _ in told:
         if work and work[0].count > 2:
             break
-    told.close()  # type: ignore[attr-defined]
+    told.close()
     assert work[0].done.wait(5) and work[0].error is None and not folded
 
 
@@ -200,7 +200,7 @@ def test_stop_by_session_and_a_closed_tab() -> None:
             if json.loads(text)["phase"] in ("warming", "measuring"):
                 break
         if end == "close":
-            told.close()  # type: ignore[attr-defined]
+            told.close()
         else:
             stops.stop("me", 0.0)
             assert json.loads(list(told)[-1])["phase"] == "stopped"
@@ -270,7 +270,7 @@ def test_the_page_opens_with_and_without_a_recording(tmp_path: Path) -> None:
         built = page.build(factory(FakeDecoder()), compared=folder)
         found = [block for block in built.blocks.values() if getattr(block, "elem_id", "") == "compare-player"]
         assert len(found) == 1
-        return str(found[0].js_on_load)  # type: ignore[attr-defined]
+        return str(found[0].js_on_load)
 
     missing = tmp_path / "nothing"
     assert '"recorded":""' in script(missing)

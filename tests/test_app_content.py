@@ -70,7 +70,7 @@ def test_attribute_names() -> None:
 @pytest.mark.parametrize("page", [learn, api, brand])
 def test_pages_are_balanced_markup(page: object) -> None:
     """Every element that opens closes."""
-    source = page()  # type: ignore[operator]
+    source = page()
     for tag in ("div", "article", "table", "tr", "td", "p", "pre", "math", "figure"):
         assert len(re.findall(f"<{tag}[ >]", source)) == source.count(f"</{tag}>")
 

@@ -327,7 +327,7 @@ def test_a_lent_gpu_is_borrowed_for_the_run(monkeypatch: pytest.MonkeyPatch) -> 
     borrowed: list[int] = []
     spaces = ModuleType("spaces")
     spaces.__spec__ = ModuleSpec("spaces", None)
-    spaces.GPU = lambda duration: lambda function: borrowed.append(duration) or function  # type: ignore[attr-defined]
+    spaces.GPU = lambda duration: lambda function: borrowed.append(duration) or function
     monkeypatch.setitem(sys.modules, "spaces", spaces)
     assert not gpu.is_lent()
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")

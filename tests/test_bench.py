@@ -446,7 +446,7 @@ def test_a_tokenizer_adds_the_words_that_a_measured_run_leaves_out(tmp_path: Pat
             return f"w{token}"
 
     quiet = [event for event in FakeDecoder().decode("a b", BASE, detail=False) if not isinstance(event, PiecesSeen)]
-    traces = Traces(tmp_path, Words())  # type: ignore[arg-type]  # all that is asked of a tokenizer
+    traces = Traces(tmp_path, Words())  # all that is asked of a tokenizer
     traces.write("p", 0, BASELINE.key, quiet)
     found = traces.events("p", 0, BASELINE.key)
     assert [event for event in found if not isinstance(event, PiecesSeen)] == quiet
@@ -548,7 +548,8 @@ def test_the_page_is_reported_with_its_spread(tmp_path: Path) -> None:
 
 
 def test_results_of_older_versions_are_read(tmp_path: Path) -> None:
-    """Sweeps before trees and K, and the one that ships, whose speed-ups are called means."""
+    """Sweeps before trees and K, the comparison with transformers when it was called a referee, and the sweep that
+    ships, whose speed-ups are called means."""
     result = msgspec.to_builtins(sweep_result(measured(prompts=PROMPTS[:2], settings=SETTINGS[:2], repeats=1), ORIGIN))
     del result["ratios"], result["traces"]
     for cell in result["cells"]:
@@ -559,6 +560,18 @@ def test_results_of_older_versions_are_read(tmp_path: Path) -> None:
     old = read_result(path, Result)
     assert isinstance(old, Sweep) and [entry.key for entry in old.entries] == ["none/1/1", "block/4/2"]
     assert "| block γ 4, T 2 |" in section(old)
+    lanes = [
+        {"lane": "vanilla", "ours": "vanilla", "drafter": "none", "stock": False, "tokens_per_second": 3.0},
+        {"lane": "generate", "ours": "vanilla", "drafter": "none", "stock": True, "tokens_per_second": 2.0},
+    ]
+    numbers = {
+        "compared": 1, "equal": 1, "ties": 0, "turns": 7, "prompts": 2, "tie_below": 1e-3, "differences": [],
+        "lanes": [{**lane, "compared": 1, "equal": 1, "ties": 0} for lane in lanes],
+        "pairs": [{"ours": "vanilla", "theirs": "generate", "ratio": 1.5, "low": 1.4, "high": 1.6, "ratio_wall": 1.3}],
+    }  # fmt: skip
+    old_lanes = {**PAGE, "kind": "referee", "schema": 1, "prompts": {"math": 2}, "repeats": 1, "left_out": []}
+    path.write_text(json.dumps({**old_lanes, "result": numbers}))
+    assert "| vanilla | 3.0      | generate     | 2.0      | 1.50× | 1.40–1.60 " in section(read_result(path, Result))
     shipped = read_result(ROOT / "assets" / "compare" / "selection.json", Result)
     assert "| mdlm_streak γ 9, K 16 self |" in section(shipped)
 
@@ -571,6 +584,7 @@ def test_results_of_older_versions_are_read(tmp_path: Path) -> None:
         '{"kind": "poem", "schema": 1}',
         '{"kind": "sweep", "schema": 1}',
         '{"kind": "hf_baseline", "schema": 1}',
+        '{"kind": "referee", "schema": 1}',
         json.dumps({**PAGE, "schema": 3}),
         json.dumps({**PAGE, "kind": "equality", "schema": 1, "result": 3}),
         json.dumps({**PAGE, "kind": "equality", "schema": 1, "result": {"cells": [{}]}}),
@@ -642,8 +656,8 @@ def test_tables_read_as_text() -> None:
 def decoder(monkeypatch: pytest.MonkeyPatch) -> FakeDecoder:
     """What every command opens."""
     found = FakeDecoder()
-    found.pair = type("Pair", (), {"tokenizer": None})()  # type: ignore[attr-defined]
-    found.encode = lambda prompt: (1,)  # type: ignore[attr-defined]
+    found.pair = type("Pair", (), {"tokenizer": None})()
+    found.encode = lambda prompt: (1,)
     monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: found)
     return found
 
@@ -688,7 +702,7 @@ def test_a_prompt_that_does_not_fit_is_named_before_anything_is_measured(
             raise ConfigError("The prompt is too long.", hint="Shorten it.")
         return (1,)
 
-    decoder.encode = encode  # type: ignore[attr-defined]
+    decoder.encode = encode
     write_prompts(tmp_path / "p.jsonl", [*PROMPTS, Prompt(id="long-one", flavour="math", prompt="word " * 200)])
     words = f"bench sweep --prompts {tmp_path}/p.jsonl --drafters none --json {tmp_path}/r.json"
     assert cli.main(words.split()) == 2

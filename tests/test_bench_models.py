@@ -109,7 +109,7 @@ def engine() -> Engine:
         missing={},
         name_of=lambda role: f"tiny/{role}",
     )
-    return Engine(pair)  # type: ignore[arg-type]  # stands in for a LoadedPair
+    return Engine(pair)  # stands in for a LoadedPair
 
 
 @pytest.fixture(autouse=True)
@@ -175,10 +175,10 @@ def test_transformers_dflash_generator_takes_our_block_drafter(engine: Engine) -
     assert (same.refusal == "") is known
     if not known:
         pytest.skip("this transformers has no DFlash candidate generator (it came with 5.2x)")
-    network: Any = engine.drafter("block").network  # type: ignore[attr-defined]
+    network: Any = engine.drafter("block").network
     plain = say(engine, PLAIN)
     for lane, block in ((same, 5), (default, 7)):
-        calls = passes_of(network, lambda lane=lane: say(engine, lane))  # type: ignore[misc]
+        calls = passes_of(network, lambda lane=lane: say(engine, lane))
         assert calls and {call["noise_embeds"].shape[1] for call in calls} == {block}
         assert say(engine, lane) == plain
     assert network.config.block_size == 7
@@ -199,21 +199,21 @@ def test_a_transformers_without_dflash_is_reported(engine: Engine, monkeypatch: 
 
 def test_the_assistant_drafts_as_many_tokens_as_it_is_told(engine: Engine) -> None:
     """With our γ to the end of every draft; with the default threshold an untrained model stops after one token."""
-    small: Any = engine.drafter("autoregressive").reader.model  # type: ignore[attr-defined]
+    small: Any = engine.drafter("autoregressive").reader.model
     before = small.generation_config.to_dict()
     counts = []
     for call in CALLS["autoregressive"]:
         lane = Lane(BenchSetting("autoregressive", 3, 3), call)
-        rounds = len(passes_of(engine.target.model, lambda lane=lane: say(engine, lane)))  # type: ignore[misc]
-        counts.append(len(passes_of(small, lambda lane=lane: say(engine, lane))) / rounds)  # type: ignore[misc]
+        rounds = len(passes_of(engine.target.model, lambda lane=lane: say(engine, lane)))
+        counts.append(len(passes_of(small, lambda lane=lane: say(engine, lane))) / rounds)
     assert 2.5 < counts[0] <= 3  # the last draft is cut to what may still be said
     assert counts[1] <= 1 and counts[2] <= 1
     assert small.generation_config.to_dict() == before
 
 
 def test_settings_are_given_back_after_an_error(engine: Engine) -> None:
-    small: Any = engine.drafter("autoregressive").reader.model  # type: ignore[attr-defined]
-    network: Any = engine.drafter("block").network  # type: ignore[attr-defined]
+    small: Any = engine.drafter("autoregressive").reader.model
+    network: Any = engine.drafter("block").network
     kept = small.generation_config
     settings = {"autoregressive": SETTINGS[1], "block_diffusion": SETTINGS[3]}
     for lane in [Lane(setting, call) for module, setting in settings.items() for call in CALLS[module]]:
@@ -290,7 +290,7 @@ def turn_of(prompt: str, *seconds: float, repeat: int = 0, parted: tuple[str, ..
     wall = {lane["lane"]: 0.0 if lane["theirs"] else 1.0 for lane in LANES}
     lanes = {name: (value, value + more, 10) for (name, more), value in zip(wall.items(), seconds, strict=True)}
     differences = [{"lane": name, "prompt": prompt, "repeat": repeat, "tie": True} for name in parted]
-    return Turn(prompt=prompt, flavour="x", repeat=repeat, lanes=lanes, differences=differences)  # type: ignore[arg-type]
+    return Turn(prompt=prompt, flavour="x", repeat=repeat, lanes=lanes, differences=differences)
 
 
 def test_ratios_by_hand() -> None:
@@ -376,7 +376,7 @@ def test_efficiency_by_hand() -> None:
         tau=3.0, new_tokens=90, seconds=0.55, seconds_by={"prefill": 0.05}, tokens_per_second=162.0
     )
     baseline = types.SimpleNamespace(tokens_per_second=90.0)
-    found = efficiency(passes, entry, baseline)  # type: ignore[arg-type]  # all that it reads
+    found = efficiency(passes, entry, baseline)  # all that it reads
     assert found == pytest.approx({"limit_speedup": 2.0, "of_speedup": 0.9, "of_tokens": 180 / 200})
 
 

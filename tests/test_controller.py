@@ -251,7 +251,7 @@ def sequential_distance(rule: Rule, stop_criterion, cut=lambda draft: draft) -> 
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
         def play(rng: Branches) -> tuple[int, ...]:
-            session = AutoregressiveSession(Conditionals(tables))  # type: ignore[arg-type]
+            session = AutoregressiveSession(Conditionals(tables))
             ids = [0, *prefix]
             session.observe(ids[:-1], None)
             draft = cut(drafted(session, dataclasses.replace(context(ids, 3, rng), stop_criterion=stop_criterion)))
@@ -282,8 +282,7 @@ def test_a_sequential_cut_by_the_drawn_value_is_caught() -> None:
 def test_the_length_of_a_draft_does_not_depend_on_what_is_drawn(seed: int) -> None:
     tables = Tables(seed=8, size=3)
     sizes = {
-        windows(tables, (1,), Independent("draft", seed + i, 0), 3, Half.stop_criterion).ids.numel()  # type: ignore[arg-type]
-        for i in range(20)
+        windows(tables, (1,), Independent("draft", seed + i, 0), 3, Half.stop_criterion).ids.numel() for i in range(20)
     }
     assert len(sizes) == 1
 

@@ -147,7 +147,7 @@ def test_the_joint_law_is_the_targets(rule: Rule, size: int, gamma: int) -> None
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
         def play(sampler: Branches) -> tuple[int, ...]:
-            session = AutoregressiveSession(Conditionals(tables))  # type: ignore[arg-type]
+            session = AutoregressiveSession(Conditionals(tables))
             ids = [0, *prefix]
             session.observe(ids[:-1], None)
             draft = drafted(session, context(ids, gamma, sampler))

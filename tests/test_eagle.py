@@ -173,7 +173,7 @@ def test_the_joint_law_is_the_targets(rule: Rule, size: int, gamma: int, nodes: 
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
         def play(sampler: Branches) -> tuple[int, ...]:
-            session = EagleSession(Conditionals(tables))  # type: ignore[arg-type]
+            session = EagleSession(Conditionals(tables))
             ids = [0, 0, *prefix]  # a token to have a feature of, and a start
             session.observe(ids[:-1], torch.zeros(len(ids) - 1, 1))
             told = dataclasses.replace(context(ids, gamma, sampler), tree_nodes=nodes)

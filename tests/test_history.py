@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from specdiff_core import cli
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.history import HISTORY, Training, read_history, simulated_tau, write_history
 from specdiff_core.schema.pairs import ASSETS
@@ -124,3 +125,14 @@ def test_the_picture_is_the_same_for_the_same_curve_and_shows_its_points() -> No
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.01) and y0 - y1 == pytest.approx(2 * (y2 - y1), abs=0.01)
     assert "block &lt;A &amp; B&gt;: τ, tokens per round" in svg and "optimiser steps" in svg
     assert "soft_ce/mean" in curve.draw_curve(((0, {"soft_ce/mean": 9.0}),), "mdlm"), "where no τ was measured"
+
+
+def test_a_curve_finds_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = log(tmp_path / "run", [(200, 2.0), (400, 2.5)], steps=400)
+    write_history(tmp_path / HISTORY, [RUN, dataclasses.replace(RUN, steps=5)])
+    assert cli.main(["train", "curve", str(run), "--into", str(tmp_path)]) == 0
+    first, second = read_history(tmp_path / HISTORY)
+    assert simulated_tau(first.curve) == [(200, 2.0), (400, 2.5)] and not second.curve
+    other = log(tmp_path / "other", [(7, 2.0)], steps=7)
+    assert cli.main(["train", "curve", str(other), "--into", str(tmp_path)]) == 2
+    assert "end at step 7" in capsys.readouterr().err

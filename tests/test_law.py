@@ -178,7 +178,7 @@ def engine_of(model: Any, drafters: dict[str, Drafter], *, context: int = 60) ->
             spec=PairSpec(name="tiny", label="", target="", suppress=(MASK,), context=context, drafters=SPECS),
             placement=Placement(torch.device("cpu"), torch.float32, "a test"),
             model=model,
-            tokenizer=Digits(),  # type: ignore[arg-type]
+            tokenizer=Digits(),
             drafters={**drafters, "prompt_lookup": PromptLookupDrafter("prompt_lookup"), "none": VanillaDrafter()},
         )
     )
@@ -229,8 +229,8 @@ def tiny(size: int, seed: int = 0, scale: float = 1.5) -> Engine:
             "mdlm": masked_diffusion(size, oracle),
             "block": block(size, seed, embedding=embedding, head=head),
             "block_markov": block(size, seed, markov=4, embedding=embedding, head=head),
-            "autoregressive": AutoregressiveDrafter("autoregressive", small, context=60, forbidden=(MASK,)),  # type: ignore[arg-type]
-            "eagle": EagleDrafter("eagle", small, context=60, layer=0, forbidden=(MASK,)),  # type: ignore[arg-type]
+            "autoregressive": AutoregressiveDrafter("autoregressive", small, context=60, forbidden=(MASK,)),
+            "eagle": EagleDrafter("eagle", small, context=60, layer=0, forbidden=(MASK,)),
         },
     )
 
@@ -625,7 +625,7 @@ class Watched:
 def test_a_drafter_is_told_the_features_of_the_text_and_of_nothing_else(shape: str) -> None:
     """Rejected tokens and other branches leave no row, whichever path through a tree survived."""
     engine, prompt = words(4)
-    watched = Watched(engine.drafter("block"))  # type: ignore[arg-type]
+    watched = Watched(engine.drafter("block"))
     told = engine_of(engine.pair.model, {"block": watched})
     values = {**SHAPES[shape][1], **WIDE, "ignore_eos": True, "selection": "trie"}
     for seed in range(4):
@@ -651,11 +651,11 @@ def perfect(kind: str, size: int = 8) -> Engine:
     """A target and a drafter with q = p, as far as a drafter of its kind can have it."""
     if kind == "autoregressive":
         target = Ledger(lambda text: noise("p", text, size=size), size)
-        return engine_of(target, {kind: AutoregressiveDrafter(kind, target, context=60, forbidden=(MASK,))})  # type: ignore[arg-type]
+        return engine_of(target, {kind: AutoregressiveDrafter(kind, target, context=60, forbidden=(MASK,))})
     if kind == "eagle":
         target = Ledger(lambda text: noise("p", text, size=size), size)
         head = Ledger(lambda text: target.logits((2, *text)), size)  # it does not see the first token
-        return engine_of(target, {kind: EagleDrafter(kind, head, context=60, layer=0, forbidden=(MASK,))})  # type: ignore[arg-type]
+        return engine_of(target, {kind: EagleDrafter(kind, head, context=60, layer=0, forbidden=(MASK,))})
     if kind == "mdlm, from left to right":
         target = Ledger(lambda text: noise("p", text, size=size), size)
         oracle = Oracle(size, lambda text, place: target.logits(text[:place]))

@@ -49,7 +49,7 @@ def written(target: Any, tmp_path_factory: pytest.TempPathFactory) -> TargetText
     """Three greedy rows of the target."""
     folder = tmp_path_factory.mktemp("written")
     plan: dict[str, Any] = {"rows": 3, "prompt_tokens": (6, 9), "new_tokens": 20, "temperatures": (0.0,)}
-    list(write_text(target, CountingCorpus(), "valid", folder, parts=1, seed=0, **plan))  # type: ignore[arg-type]
+    list(write_text(target, CountingCorpus(), "valid", folder, parts=1, seed=0, **plan))
     return TargetText.load(folder / "valid")
 
 
@@ -301,8 +301,8 @@ def test_a_markov_head_learns_what_follows_what(target: Any) -> None:
         task, _ = task_for(target, chained, whole=1.0, alone=0.0)
         if name == "another's":
             honest = task._chained
-            task._chained = lambda states, before, honest=honest: honest(states, before[torch.randperm(len(before))])  # type: ignore[method-assign]
-        optimizer = torch.optim.AdamW(chained.markov.parameters(), lr=2e-2)  # type: ignore[union-attr]
+            task._chained = lambda states, before, honest=honest: honest(states, before[torch.randperm(len(before))])
+        optimizer = torch.optim.AdamW(chained.markov.parameters(), lr=2e-2)
         seen = []
         for _ in range(30):
             optimizer.zero_grad()

@@ -87,7 +87,7 @@ def run(pair: Pair, folder: Path, *, resume: bool = False, stop_after: int | Non
         yield from train(SubsTask(model, pair.data, denoise), denoise, folder / "subs")
         yield from train(draft_task(pair, model, steps=10), settings, folder / "draft")
 
-    return model, events_of(phases(), (TrainStep, EvalStep), stop_after)  # type: ignore[arg-type]
+    return model, events_of(phases(), (TrainStep, EvalStep), stop_after)
 
 
 def test_both_phases_learn_and_a_cut_run_resumes(pair: Pair, tmp_path: Path) -> None:

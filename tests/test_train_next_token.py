@@ -36,7 +36,7 @@ def task_for(kind: type[SequentialTask], pair: Pair, model: Any = None, **option
     torch.manual_seed(2)
     if model is None:
         fresh = {AutoregressiveTask: lambda: new_autoregressive(pair.target, layers=1), EagleTask: head_of}
-        model = fresh[kind](pair) if kind is EagleTask else fresh[kind]()  # type: ignore[call-arg]
+        model = fresh[kind](pair) if kind is EagleTask else fresh[kind]()
     return kind(model, pair.target, pair.data, settings_for(**options), prompts=2)
 
 
@@ -151,7 +151,7 @@ def test_eagles_simulated_rounds_are_those_of_the_drafter(pair: Pair) -> None:
 def test_steps_learn_and_a_cut_run_resumes(pair: Pair, tmp_path: Path, kind: type[SequentialTask]) -> None:
     def run(folder: str, stop_after: int | None = None, **options: Any) -> list[Any]:
         settings, task = settings_for(steps=8, **options), task_for(kind, pair)
-        return events_of(train(task, settings, tmp_path / folder), (TrainStep, EvalStep), stop_after)  # type: ignore[arg-type]
+        return events_of(train(task, settings, tmp_path / folder), (TrainStep, EvalStep), stop_after)
 
     *steps, last = run("whole")
     losses = [event.loss for event in steps]

@@ -111,11 +111,11 @@ def test_rows_that_cross_an_epoch_lose_no_token() -> None:
 def test_packed_rows_mix_the_corpus_with_what_the_target_wrote() -> None:
     written = np.full(400, 77, dtype=np.uint16)
     for share, own in ((0.0, 0), (0.5, 2), (1.0, 4)):
-        rows = PackedRows(CountingCorpus(), 0, rows=4, length=96, written=written, share=share)  # type: ignore[arg-type]
+        rows = PackedRows(CountingCorpus(), 0, rows=4, length=96, written=written, share=share)
         batch, _ = rows.draw()
         assert batch.shape == (4, 96) and (batch == 77).all(1).tolist() == [False] * (4 - own) + [True] * own
     with pytest.raises(CorpusError, match="wrote 50 tokens; a row takes 96"):
-        PackedRows(CountingCorpus(), 0, rows=4, length=96, written=written[:50], share=0.5)  # type: ignore[arg-type]
+        PackedRows(CountingCorpus(), 0, rows=4, length=96, written=written[:50], share=0.5)
 
 
 def test_a_short_text_is_one_row() -> None:
@@ -214,7 +214,7 @@ def writer() -> Any:
 
 
 def written(writer: Any, folder: Path, parts: int = 2, seed: int = 0) -> list[PartWritten]:
-    return list(write_text(writer, CountingCorpus(), "train", folder, parts=parts, seed=seed, **PLAN))  # type: ignore[arg-type]
+    return list(write_text(writer, CountingCorpus(), "train", folder, parts=parts, seed=seed, **PLAN))
 
 
 def test_written_text_is_the_targets_own(writer: Any, tmp_path: Path) -> None:
@@ -257,10 +257,10 @@ def test_sampling_follows_the_temperature() -> None:
     def model(**_: Any) -> Any:
         return SimpleNamespace(logits=logits.expand(20_000, 1, 4))
 
-    model.config = new_target(8, layers=1, width=64).config  # type: ignore[attr-defined]  # a function as a model
+    model.config = new_target(8, layers=1, width=64).config  # a function as a model
     prompts, temperatures = torch.ones(20_000, 1, dtype=torch.long), torch.full((20_000,), 2.0)
     generator = torch.Generator().manual_seed(0)
-    text = continue_prompts(model, prompts, temperatures, 1, generator, end=9, mask=3)  # type: ignore[arg-type]
+    text = continue_prompts(model, prompts, temperatures, 1, generator, end=9, mask=3)
     seen = torch.bincount(text[:, 1], minlength=4) / 20_000
     torch.testing.assert_close(seen[:3], (logits[:3] / 2).softmax(0), atol=0.018, rtol=0.0)
     assert float(seen[3]) == 0

@@ -124,7 +124,7 @@ class Measurement:
     """
 
     def __init__(self, factory: Factory, choice: Choice, *, run: str = "") -> None:
-        self.stop, self.done, self.told = threading.Event(), threading.Event(), threading.Event()
+        self.stop, self.done, self.reported = threading.Event(), threading.Event(), threading.Event()
         self.gone = threading.Event()  # nobody listens any more
         self.error: Exception | None = None
         self.message, self.phase = "Preparing the measurement", "loading"  # then warming, measuring
@@ -271,12 +271,12 @@ def stream(
         return
     work = Measurement(factory, choice, run=run)
     stops.add(name, work)
-    last, told = "", float("-inf")
+    last, reported_at = "", float("-inf")
     try:
         work.start()
         while not work.done.wait(BEAT if last else 0):
-            if clock() - told >= PACE:
-                seq, told = seq + 1, clock()
+            if clock() - reported_at >= PACE:
+                seq, reported_at = seq + 1, clock()
                 progress = ("phase", "message", "doing", "count", "total", "left")
                 last = frame(run, seq, **{what: getattr(work, what) for what in progress})
             yield last
@@ -289,5 +289,5 @@ def stream(
     finally:
         work.gone.set()  # first: who stops must know
         work.stop.set()
-        work.told.set()
+        work.reported.set()
         stops.remove(name, work)

@@ -37,7 +37,7 @@ class Job(Protocol):
     """What can be stopped: a race, or a comparison."""
 
     stop: threading.Event
-    told: threading.Event
+    reported: threading.Event
 
 
 class Stops:
@@ -68,7 +68,7 @@ class Stops:
             job = self._jobs.get(name)
         if job is not None:
             job.stop.set()
-            job.told.wait(patience)
+            job.reported.wait(patience)
 
 
 def pack(lanes: Mapping[str, Sequence[Event]], title: str) -> str:
@@ -118,17 +118,17 @@ def stream(
     try:
         yield last
         job.start()
-        told = float("-inf")
+        reported_at = float("-inf")
         while job.wait(BEAT):
             phase = job.phase
-            if job.news and (phase != "measuring" or clock() - told >= PACE):
-                seq, told = seq + 1, clock() if job.lanes else told
+            if job.news and (phase != "measuring" or clock() - reported_at >= PACE):
+                seq, reported_at = seq + 1, clock() if job.lanes else reported_at
                 last = frame(run, seq, lanes=coming, **_news(phase, job.lane, job.drain()))
             yield last  # an equal frame is a heartbeat: the browser does nothing with it
         yield _last_frame(run, seq + 1, job)
     finally:
         job.stop.set()
-        job.told.set()
+        job.reported.set()
         if stops is not None:
             stops.remove(name, job)
 

@@ -56,7 +56,7 @@ class RaceJob:
         self.lanes: dict[str, list[Event]] = {}
         self.news: deque[tuple[str, str | Event]] = deque()  # ("", progress message) or (lane, event)
         self.stop, self.done = threading.Event(), threading.Event()
-        self.told = threading.Event()  # the last frame has left
+        self.reported = threading.Event()  # the last frame has left
         self.error: Exception | None = None
         self.failures: dict[str, Card] = {}  # lane -> why it could not run, or not to its end
         self.phase, self.lane = "loading", ""  # then for each lane: "warming", "measuring"

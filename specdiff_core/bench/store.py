@@ -305,6 +305,11 @@ def read_result(path: Path, kind: type[S]) -> S:
         for cell in value["cells"] if value["kind"] == "sweep" else ():
             if "mean" in cell["speedup"]:  # as older sweeps call it; assets/compare/selection.json is one
                 cell["speedup"]["value"] = cell["speedup"]["mean"]
+        if value["kind"] == "referee":  # the comparison with transformers, as older versions call it
+            numbers = value["result"]
+            ratios = {pair["theirs"]: {**pair, "theirs": True} for pair in numbers["pairs"]}
+            lanes = [{"theirs": False, **lane, **ratios.get(lane["lane"], {})} for lane in numbers["lanes"]]
+            value |= {"kind": "hf_baseline", "result": {**numbers, "lanes": lanes}}
         found = msgspec.convert(value, Sweep | HfBaseline | Equality | Forwards | Page)
     except (OSError, ValueError, LookupError, TypeError, RecursionError, msgspec.ValidationError) as error:
         hint = "Name a file written by --json, or measure it again."

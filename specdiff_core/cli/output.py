@@ -58,21 +58,21 @@ def describe(summary: dict[str, Any]) -> list[str]:
 def table(summary: dict[str, Any]) -> list[str]:
     """A race of several methods for people, one line each."""
     rows = [("method", "speed-up", "τ", "tokens/s", "text", "distribution")]
-    for lane, told in summary["lanes"].items():
-        speed, spread = "failed" if told["failed"] else "not defined" if told["config"] else "not run", ""
-        if told["speedup"] is not None:
-            speed = f"{told['speedup']:.2f}×"
-            low, high = told["speedup_least"], told["speedup_largest"]
-            spread = f" ({low:.2f}–{high:.2f})" if len(told["speedups"]) > 1 and lane != BASELINE else ""
-        tau, rate = told["tau"], told["tokens_per_second"]
+    for lane, numbers in summary["lanes"].items():
+        speed, spread = "failed" if numbers["failed"] else "not defined" if numbers["config"] else "not run", ""
+        if numbers["speedup"] is not None:
+            speed = f"{numbers['speedup']:.2f}×"
+            low, high = numbers["speedup_least"], numbers["speedup_largest"]
+            spread = f" ({low:.2f}–{high:.2f})" if len(numbers["speedups"]) > 1 and lane != BASELINE else ""
+        tau, rate = numbers["tau"], numbers["tokens_per_second"]
         rows.append(
             (
                 lane,
                 speed + spread,
                 "not defined" if tau is None else f"{tau:.2f}",
                 "not defined" if rate is None else f"{rate:.1f}",
-                {True: "as vanilla", False: "another", None: ""}[told["same_text_as_vanilla"]],
-                {True: "the target's", False: "NOT guaranteed", None: ""}[told["lossless"]],
+                {True: "as vanilla", False: "another", None: ""}[numbers["same_text_as_vanilla"]],
+                {True: "the target's", False: "NOT guaranteed", None: ""}[numbers["lossless"]],
             )
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -91,8 +91,8 @@ def speed_line(summary: dict[str, Any]) -> str:
     same = "the same text" if summary["same_text_as_vanilla"] else "another text"
     exact = "the same distribution" if summary["lossless"] else "distribution NOT guaranteed"
     rule = (summary["drafted"] or summary["vanilla"])["rule"]
-    told = f"speed-up {summary['speedup']:.2f}× ({spread}); {same} as vanilla, {exact} (rule {rule})"
-    return told + (f"\n{BUSY}" if summary["quiet"] is False else "")
+    sentence = f"speed-up {summary['speedup']:.2f}× ({spread}); {same} as vanilla, {exact} (rule {rule})"
+    return sentence + (f"\n{BUSY}" if summary["quiet"] is False else "")
 
 
 def plain(text: str) -> str:

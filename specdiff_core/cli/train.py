@@ -25,6 +25,9 @@ def add_command(commands: Any) -> None:
         part = add_parser(parts, name, run_train, settings.about)
         part.set_defaults(part=name)
         add_settings(part, settings)
+    curve = add_parser(parts, "curve", run_curve, "Add the curve of a run to weights that were exported without it.")
+    curve.add_argument("phases", nargs="+", type=Path, metavar="RUN", help="folders with a metrics.jsonl, in order")
+    curve.add_argument("--into", type=Path, required=True, metavar="FOLDER", help="the exported weights")
 
 
 def add_settings(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
@@ -115,3 +118,16 @@ def report(job: Job) -> None:
                 if job.total == event.parts:
                     bar.n = event.part + 1
                     bar.refresh()
+
+
+def run_curve(args: argparse.Namespace) -> None:
+    """Add a curve to a history.
+
+    Raises:
+        WeightsError: no run there fits these logs.
+    """
+    from specdiff_core.schema.history import HISTORY
+    from specdiff_core.train.curve import attach_curve
+
+    points = attach_curve(args.phases, args.into)
+    print(f"{args.into / HISTORY}: a curve of {points} points")

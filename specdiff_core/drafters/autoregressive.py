@@ -78,7 +78,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, p
     """
     folder = resolve(spec.source, spec.revision)
     model = load_causal(folder, placement.dtype, role=f"drafter {spec.name!r}")
-    model.to(placement.device)  # type: ignore[arg-type]
+    model.to(placement.device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
     if int(model.config.vocab_size) != int(target.config.vocab_size):
         raise TokenizerMismatch(
             f"The drafter {spec.name!r} has {model.config.vocab_size} ids, the target {target.config.vocab_size}.",

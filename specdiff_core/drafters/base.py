@@ -150,9 +150,10 @@ class Draft:
         if not all(isinstance(number, int) and number >= 0 for number in (self.nfe, *self.reveal_steps)):
             raise DraftContractError("The draft's nfe and reveal_steps must be whole numbers, 0 or more.")
         if self.probs is not None and size:
-            if not bool(torch.isfinite(self.probs.sum())):
+            sums = self.probs.sum(-1)
+            if not bool(torch.isfinite(sums).all()):
                 raise DraftContractError("The drafter's q is not finite.", hint="Its weights may be damaged.")
-            if bool((self.probs.sum(-1) - 1).abs().max() > 1e-6) or bool(self.probs.min() < 0):
+            if bool(((sums - 1).abs().max() > 1e-6) | (self.probs.min() < 0)):
                 raise DraftContractError("The drafter's q is no distribution: rows must be 0 or more and sum to 1.")
         if self.probs is not None and not all(q > 0 for q in picked(self.probs, self.ids)):
             raise DraftContractError("The drafter drew a token to which its own q gives no probability.")

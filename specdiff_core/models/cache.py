@@ -45,7 +45,7 @@ class Rooms:
         return longer
 
 
-class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
+class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # untyped in transformers
     """A ``DynamicLayer`` that appends by writing behind what it holds, where that one copies everything it holds.
 
     ``keys`` and ``values`` are views of the buffers' beginnings, so transformers' own ``crop`` and
@@ -57,7 +57,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     _layer_type = None  # a subclass that names a type replaces transformers' own layer everywhere
 
     def __init__(self, rooms: Rooms) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in transformers
         self._rooms = rooms
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
@@ -88,6 +88,7 @@ def move_to_front(cache: DynamicCache, scored: int, rows: Sequence[int]) -> None
     are, to be cropped."""
     index = torch.tensor(list(rows))
     for layer in cache.layers:
+        # transformers types the layers, and what they hold, as optional.
         pair: list[Tensor] = [layer.keys, layer.values]  # type: ignore[union-attr,list-item]
         index = index.to(pair[0].device)  # once, unless the layers are spread over devices
         for held in pair:

@@ -40,7 +40,7 @@ def load_causal(
     model: PreTrainedModel
     report: dict[str, Any]
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
+        model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]  # overloaded in transformers
             folder,
             dtype=dtype,
             device_map=device_map,
@@ -71,5 +71,5 @@ def load_causal(
 
 def vocabulary(model: PreTrainedModel) -> tuple[Tensor, nn.Linear]:
     """The embedding ``[V, W]`` of a model, and its output head."""
-    head: nn.Linear = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-    return model.get_input_embeddings().weight.detach(), head  # type: ignore[operator]
+    head: nn.Linear = model.get_output_embeddings()  # type: ignore[no-untyped-call]  # untyped in transformers
+    return model.get_input_embeddings().weight.detach(), head  # type: ignore[operator]  # typed as Tensor | Module

@@ -214,7 +214,7 @@ class DFlashLayer(nn.Module):
         super().__init__()
         self.index = index
         self.self_attn = DFlashAttention(config, index)
-        self.mlp = Qwen3MLP(config)  # type: ignore[no-untyped-call]
+        self.mlp = Qwen3MLP(config)  # type: ignore[no-untyped-call]  # untyped in transformers
         self.input_layernorm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
@@ -245,7 +245,7 @@ class DFlashDraftModel(nn.Module):
         self.fc = nn.Linear(features, config.hidden_size, bias=False)
         self.hidden_norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         layers = (DFlashLayer(config, index) for index in range(config.num_hidden_layers))
-        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # a list of modules, typed as what it holds
         self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.rotary_emb = Qwen3RotaryEmbedding(config=config)
         self.markov = MarkovHead(config.hidden_size, config.markov_width) if config.markov_width else None

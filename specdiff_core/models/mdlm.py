@@ -200,6 +200,7 @@ class _Backbone(nn.Module):
         super().__init__()
         self.vocab_embed = _Embedding(config)
         self.sigma_map = _SigmaMap(config)
+        # Declared as a list of blocks, which is what its users read.
         self.blocks = nn.ModuleList(_Block(config) for _ in range(config.n_blocks))  # type: ignore[assignment]
         self.output_layer = _Head(config)
 

@@ -83,6 +83,7 @@ def event_from_dict(line: dict[str, Any]) -> Event:
         TraceError: the kind is unknown, a field is missing or has the wrong type, or lists do not fit together.
     """
     try:
+        # msgspec types a union of structs as Any.
         return msgspec.convert(line, Event, str_keys=True)  # type: ignore[no-any-return]
     except msgspec.ValidationError as error:
         raise _wrong(error) from error

@@ -5,13 +5,15 @@ A run has one or more phases; each keeps a ``metrics.jsonl`` in a folder of its 
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.schema.history import Curve, simulated_tau
+from specdiff_core.schema.errors import WeightsError
+from specdiff_core.schema.history import HISTORY, Curve, read_history, simulated_tau, write_history
 
 METRICS = "metrics.jsonl"
 
@@ -120,3 +122,26 @@ def redraw(run: Path, phases: Sequence[Path], name: str) -> Path | None:
     partial.write_text(draw_curve(curve, name), encoding="utf-8")
     partial.replace(path)
     return path
+
+
+def attach_curve(phases: Sequence[Path], folder: Path) -> int:
+    """Add the curve of a run to the history in a model's folder, which was exported without it.
+
+    It goes to the last run in the history that has as many steps. Returns the number of points.
+
+    Raises:
+        WeightsError: no run in the history has as many steps as these logs.
+    """
+    runs = list(read_history(folder / HISTORY))
+    curve = curve_of(phases)
+    end = curve[-1][0] if curve else 0
+    found = [index for index, run in enumerate(runs) if run.steps == end]
+    if not found:
+        known = ", ".join(str(run.steps) for run in runs) or "none"
+        raise WeightsError(
+            f"These logs end at step {end}; the runs in {folder / HISTORY} have other numbers of steps: {known}.",
+            hint="Give every phase of one run behind these weights, in order.",
+        )
+    runs[found[-1]] = dataclasses.replace(runs[found[-1]], curve=curve)
+    write_history(folder / HISTORY, runs)
+    return len(curve)
