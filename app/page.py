@@ -174,7 +174,7 @@ def _runs(
     """What starts and what stops a tab's race. One tab of a visitor cannot stop the other's."""
 
     @on_gpu
-    def decode(prompt: str, values: dict[str, Any], visitor: str, threads: int | None) -> Iterator[str]:
+    def decode(prompt: str, values: dict[str, Any], visitor: str, threads: int) -> Iterator[str]:
         yield from session.stream(decoders, prompt, values, plan, stops=stops, name=visitor, threads=threads)
 
     def name(request: gr.Request) -> str:
@@ -183,7 +183,7 @@ def _runs(
     def run(request: gr.Request, prompt: str, *values: Any) -> Iterator[str]:
         *settings, threads = values
         asked = dict(zip(own.settings, settings, strict=True))
-        yield from decode(prompt, asked, name(request), 1 if threads == "1" else None)
+        yield from decode(prompt, asked, name(request), 1 if threads == "1" else 0)
 
     def stop(request: gr.Request) -> None:
         stops.stop(name(request))

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import msgspec
 import torch
@@ -38,8 +39,13 @@ from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 logger = logging.getLogger("specdiff.engine")
 
+PROBES = 4
+"""Times that each number of threads is tried before a run, in turn."""
 WARM_UP = 8
 """Tokens that a warm-up decodes: enough for every kind of pass to have happened."""
 
@@ -54,6 +60,7 @@ class Engine:
     def __init__(self, pair: LoadedPair) -> None:
         self.pair = pair
         self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress)
+        self._stock: dict[str, PreTrainedModel] = {}
 
     @classmethod
     def load(
@@ -76,7 +83,18 @@ class Engine:
             SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
         """
         spec = find_pair(pair)
-        return cls(load_pair(spec, choose_placement(device, dtype), drafters=drafters, progress=progress))
+        engine = cls(load_pair(spec, choose_placement(device, dtype), drafters=drafters, progress=progress))
+        if progress is not None:
+            progress("Trying whether a token has the same bits at every width")
+        assert engine.target.exactness  # tried now, so that no run waits for it
+        return engine
+
+    def stock(self, role: str = "target") -> PreTrainedModel:
+        """The weights of ``"target"``, or of a small drafter of its kind, in transformers' own module, which referees
+        and is raced against; a second copy, kept, of what runs in this lab's network."""
+        if role not in self._stock:
+            self._stock[role] = self.pair.stock(role)
+        return self._stock[role]
 
     def encode(self, prompt: str) -> tuple[int, ...]:
         """Prompt ids, as the target was trained to see a document.
@@ -170,8 +188,9 @@ class Engine:
             detail=detail,
             stopped=stopped,
         )
-        with cpu_threads(threads):
-            header = self._header(prompt, ids, config, clock)
+        probed = threads == 0 and self.pair.placement.device.type == "cpu"
+        with cpu_threads(self._quickest_threads() if probed else threads or None):
+            header = self._header(prompt, ids, config, clock, probed=probed)
             events = self._worded(header, warm, loop)
             try:
                 yield from with_pieces(events, self.pair.tokenizer) if detail else events
@@ -184,7 +203,33 @@ class Engine:
                 words = f"The drafter {spec.name!r} failed: {type(error).__name__}: {error}"
                 raise DraftContractError(words[:300], hint="Its code comes from an installed package.") from error
 
-    def _header(self, prompt: str, ids: tuple[int, ...], config: DecodeConfig, clock: DeviceClock) -> RunStarted:
+    def _quickest_threads(self) -> int:
+        """One CPU thread or as many as torch uses: what is quicker now, over a few passes of one row and of 17. A pass
+        ends with its last thread, so beside another program fewer may be quicker by far; and which bits come out does
+        not depend on it."""
+        most = torch.get_num_threads()
+        run, clock = self.target.start(), DeviceClock(self.pair.placement.device)
+        spent = {most: 0.0, 1: 0.0}
+        for turn in range(PROBES + 1):
+            for count in spent:
+                with cpu_threads(count):
+                    clock.start()
+                    for rows in (1, 17):
+                        run.score([0] * rows)
+                        run.rollback(rows, ())
+                    spent[count] += clock.finish() if turn else 0.0  # the first turn warms up
+        return min(spent, key=spent.__getitem__)
+
+    def _exactness(self, config: DecodeConfig) -> str:
+        """One of :data:`~specdiff_core.schema.events.EXACTNESS`. The branches of a tree are read in another order than
+        the text that comes of it, so its sums round differently."""
+        if not config.rule.lossless:
+            return "biased"
+        return "rounding" if config.tree_nodes or config.num_drafts > 1 else self.target.exactness
+
+    def _header(
+        self, prompt: str, ids: tuple[int, ...], config: DecodeConfig, clock: DeviceClock, *, probed: bool
+    ) -> RunStarted:
         spec, placement = self.pair.spec, self.pair.placement
         draft = spec.drafter(config.drafter)
         packages = ("torch", "transformers", "tokenizers")
@@ -195,11 +240,13 @@ class Engine:
             models={"target": self.pair.name_of("target"), "drafter": self.pair.name_of(draft.name)},
             device=device_name(placement.device),
             dtype=placement.dtype_name,
-            reason=placement.reason,
+            reason=placement.reason + ("; a probe chose the number of threads" if probed else ""),
             threads=torch.get_num_threads(),
             versions={"python": platform.python_version()} | {name: version(name) for name in packages},
             grain=clock.grain,
             lossless=config.rule.lossless,
+            exactness=self._exactness(config),
+            network=self.pair.network,
             started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
 

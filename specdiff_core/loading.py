@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specdiff_core.models.causal import load_causal
+from specdiff_core.models.causal import load_causal, load_stock
 from specdiff_core.models.folders import AGAIN, is_local, resolve, shown
+from specdiff_core.models.kernels import kernel
+from specdiff_core.models.network import Decoder
 from specdiff_core.schema.errors import (
     OutOfMemory,
     PairUnavailable,
@@ -45,10 +47,32 @@ class LoadedPair:
 
     spec: PairSpec
     placement: Placement
-    model: PreTrainedModel
+    model: Any  # the target: a Decoder of this lab, or a model of transformers
     tokenizer: PreTrainedTokenizerBase
     drafters: dict[str, Drafter]
     missing: dict[str, str] = field(default_factory=dict)  # drafter -> why it is not in ``drafters``
+    stock_reason: str = ""  # why the target is not run by this lab's network, where it is not
+
+    @property
+    def network(self) -> str:
+        """What runs the target, in words."""
+        if self.stock_reason:
+            return f"transformers' own module: {self.stock_reason}"
+        return f"this lab's network; products by {kernel(self.placement.device, self.placement.dtype)}"
+
+    def stock(self, role: str = "target") -> PreTrainedModel:
+        """The weights of ``"target"``, or of a small drafter of its kind, in transformers' own module: loaded anew,
+        unless that is what runs them."""
+        drafter = None if role == "target" else self.spec.drafter(role)
+        held: Any = self.model if drafter is None else self.drafters[role]
+        model = held if drafter is None else held.reader.model
+        if isinstance(model, Decoder):
+            source, revision = (
+                (self.spec.target, self.spec.revision) if drafter is None else (drafter.source, drafter.revision)
+            )
+            return load_stock(resolve(source, revision), self.placement.dtype, device=self.placement.device, role=role)
+        stock: PreTrainedModel = model
+        return stock
 
     def name_of(self, role: str) -> str:
         """Where ``"target"`` or a drafter comes from, as traces record it: repository@revision, or pair/folder."""
@@ -92,7 +116,13 @@ def load_pair(
         same = not spec.tokenizer or spec.tokenizer == spec.target
         tokenizer = _load_tokenizer(folder if same else resolve(spec.tokenizer, spec.tokenizer_revision))
         tell("Loading the target")
-        model = load_causal(folder, placement.dtype, device_map=_device_map(spec, placement))
+        model, why_stock = load_causal(
+            folder,
+            placement.dtype,
+            context=spec.context,
+            device=placement.device,
+            device_map=_device_map(spec, placement),
+        )
         _check_tokenizer(tokenizer, model, spec)
         loaded: dict[str, Drafter] = {}
         missing: dict[str, str] = {}
@@ -112,7 +142,13 @@ def load_pair(
                     else f"{drafter.source}: its files do not make a model ({type(error).__name__})."
                 )
     return LoadedPair(
-        spec=spec, placement=placement, model=model, tokenizer=tokenizer, drafters=loaded, missing=missing
+        spec=spec,
+        placement=placement,
+        model=model,
+        tokenizer=tokenizer,
+        drafters=loaded,
+        missing=missing,
+        stock_reason=why_stock,
     )
 
 
@@ -129,7 +165,7 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         ) from error
 
 
-def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, spec: PairSpec) -> None:
+def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:
     """Ids must mean the same to both. A target's table may be padded a little beyond the tokenizer, not more."""
     names, table = len(tokenizer), int(model.config.vocab_size)
     ends = model.config.eos_token_id
@@ -145,15 +181,15 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel,
     raise TokenizerMismatch(what, hint="Target and tokenizer folders do not belong together; restore both.")
 
 
-def _device_map(spec: PairSpec, placement: Placement) -> dict[str, torch.device] | str | None:
-    """accelerate's plan on CUDA: straight onto the device, or spread over what there is where that is too small."""
+def _device_map(spec: PairSpec, placement: Placement) -> str | None:
+    """accelerate's plan, which spreads a target over what there is, where a CUDA device is too small for it."""
     if placement.device.type != "cuda":
         return None
     free, _ = torch.cuda.mem_get_info(placement.device)
-    return "auto" if spec.memory_bytes > free else {"": placement.device}
+    return "auto" if spec.memory_bytes > free else None
 
 
-def _load_drafter(spec: DrafterSpec, placement: Placement, target: PreTrainedModel, pair: PairSpec) -> Drafter:
+def _load_drafter(spec: DrafterSpec, placement: Placement, target: Any, pair: PairSpec) -> Drafter:
     """Import the drafter's module and call what builds it."""
     module, _, function = spec.module.partition(":")
     path = module if function else f"specdiff_core.drafters.{module}"

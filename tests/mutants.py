@@ -54,6 +54,7 @@ HEADER = "tests/test_law.py::test_the_header_says_what_really_runs"
 FEATURES = "tests/test_law.py::test_a_drafter_is_told_the_features_of_the_text_and_of_nothing_else"
 DECODE = "tests/test_decode.py"
 FACTS = "tests/test_facts.py"
+NETWORK = "tests/test_network.py"
 MATHS = "tests/test_maths.py"
 CONTROLLER = "tests/test_controller.py"
 CLI = "tests/test_cli.py"
@@ -583,8 +584,8 @@ MUTANTS = [
         ("states-of-the-slot-before", "states = hidden[0, 1:]", "states = hidden[0, :-1]", DRAFTS),
         (
             "block-one-position-early",
-            "self._rope_at(self._cached, self._cached + gamma + 1)",
-            "self._rope_at(self._cached + 1, self._cached + gamma + 2)",
+            "rope = drafter.rope(held, held + gamma + 1)",
+            "rope = drafter.rope(held + 1, held + gamma + 2)",
             DRAFTS,
         ),
     ),
@@ -622,19 +623,7 @@ MUTANTS = [
         ),
     ),
     *bugs(
-        "specdiff_core/models/target.py",
-        (
-            "places-of-a-tree-off-by-one",
-            "anchor = self._length + new - 1 - len(parents)",
-            "anchor = self._length + new - len(parents)",
-            NETWORKS,
-        ),
-        (
-            "a-row-sees-the-next-token",
-            '.fill_(float("-inf")).triu_(1)',
-            '.fill_(float("-inf")).triu_(2)',
-            NETWORKS,
-        ),
+        "specdiff_core/models/stock.py",
         (
             "refused-tokens-stay-in-the-cache",
             "self._cache.crop(-surplus)",
@@ -649,18 +638,83 @@ MUTANTS = [
         ),
         (
             "features-of-the-layer-below",
-            "torch.cat([out.hidden_states[i + 1][0] for i in self._layers], -1)",
-            "torch.cat([out.hidden_states[i][0] for i in self._layers], -1)",
+            "[out.hidden_states[i + 1][0] for i in self._layers]",
+            "[out.hidden_states[i][0] for i in self._layers]",
             f"{DECODE}::test_features_are_the_outputs_of_the_asked_layers",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/models/network.py",
+        (
+            "the-last-layers-output-without-its-norm",
+            "found[len(self.layers) - 1] = hidden",
+            "hidden = hidden",
+            f"{NETWORK}::test_every_family_says_what_transformers_says",
+        ),
+        (
+            "query-groups-in-turn",
+            "mask = mask.repeat(*[1] * (mask.ndim - 2), groups, 1)",
+            "mask = mask.repeat_interleave(groups, -2)",
+            f"{NETWORK}::test_every_family_says_what_transformers_says",
+        ),
+        (
+            "rotated-the-other-way",
+            "torch.cat([-first, second], -1)[:, None]",
+            "torch.cat([first, -second], -1)[:, None]",
+            f"{NETWORK}::test_every_family_says_what_transformers_says",
         ),
     ),
     *bugs(
         "specdiff_core/models/cache.py",
         (
             "room-that-forgets",
-            "longer[:, :, :held] = buffer[:, :, :held]",
-            "longer[:, :, : held - 1] = buffer[:, :, : held - 1]",
-            "tests/test_cache.py::test_appends_and_roll_backs_leave_the_same_keys_and_values",
+            "longer[..., :held, :] = self._buffer",
+            "longer[..., : held - 1, :] = self._buffer[..., : held - 1, :]",
+            f"{NETWORK}::test_the_buffer_grows_and_keeps_what_it_holds",
+        ),
+        (
+            "a-row-sees-the-next-token",
+            "mask.triu_(cache.length + first + 1)",
+            "mask.triu_(cache.length + first + 2)",
+            NETWORKS,
+        ),
+        ("refused-keys-stay", "self.length = first + len(rows)", "self.length = first + max(1, scored - 1)", NETWORKS),
+        ("kept-keys-not-moved", "if list(rows) != list(range(len(rows))):", "if len(rows) > scored:", NETWORKS),
+        (
+            "a-tree-sees-its-siblings",
+            "masked_fill_(seen[:, : room - begin], 0.0)",
+            "fill_(0.0)",
+            NETWORKS,
+        ),
+        (
+            "a-buffer-for-two-runs",
+            "held = self._free.pop() if self._free else self._new()",
+            "held = self._free[-1] if self._free else self._new()",
+            f"{NETWORK}::test_runs_that_overlap_have_their_own_buffers_and_later_ones_take_them_again",
+        ),
+        (
+            "one-query-by-itself",
+            "ROWS = 4",
+            "ROWS = 1",
+            f"{NETWORK}::test_a_token_has_the_same_bits_at_every_width",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/models/target.py",
+        (
+            "exactness-believed",
+            'return "rounding"\n                first',
+            "pass\n                first",
+            f"{NETWORK}::test_a_kernel_that_rounds_by_width_is_told",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/maths/trees.py",
+        (
+            "places-of-a-tree-off-by-one",
+            "anchor = held + new - 1 - len(parents)",
+            "anchor = held + new - len(parents)",
+            NETWORKS,
         ),
     ),
     *bugs(
@@ -796,8 +850,8 @@ MUTANTS = [
         ),
         (
             "everything-called-lossless",
-            'claim = "lossless" if summary["lossless"] else "NOT lossless"',
-            'claim = "lossless" if summary else "NOT lossless"',
+            'if summary["lossless"] else EXACTNESS["biased"]',
+            'if summary else EXACTNESS["biased"]',
             f"{CLI}::test_naive_is_never_called_lossless",
         ),
     ),

@@ -131,13 +131,13 @@ def test_without_a_drafter_only_vanilla_runs() -> None:
 
 
 def test_a_run_on_one_thread_says_so_in_its_trace() -> None:
-    """Where threads had to wait, the page offers that; otherwise nothing is asked of the engine."""
+    """Where threads had to wait, the page offers that; otherwise a probe before the first lane chooses for all."""
     decoder = FakeDecoder()
     lanes = lanes_of(frames(one(decoder, threads=1))[-1])
     assert decoder.threads == [1, 1]
     assert {event.threads for run in lanes.values() for event in run if isinstance(event, RunStarted)} == {1}
     frames(one(decoder))
-    assert decoder.threads[2:] == [None, None]
+    assert decoder.threads[2:] == [0, 2], "the second lane runs on what the header of the first one says"
 
 
 def test_heartbeats_come_while_nothing_happens() -> None:

@@ -31,6 +31,8 @@ from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.engine import Engine
+from specdiff_core.loading import LoadedPair
+from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import Placement
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import PiecesSeen, RunStarted
@@ -85,7 +87,6 @@ def engine() -> Engine:
         small = new_target(VOCAB, layers=1, width=64, context=96).eval().requires_grad_(False)
         config = drafter_config(target, layers=2, features=2, block_size=7)
         network = new_drafter(target, config).eval().requires_grad_(False)
-    embedding = target.get_input_embeddings().weight
     spec = PairSpec(
         name="tiny", label="Tiny", target="tiny", suppress=(1,), context=96,
         drafters=(
@@ -95,7 +96,7 @@ def engine() -> Engine:
             NONE,
         ),
     )  # fmt: skip
-    pair = types.SimpleNamespace(
+    pair = LoadedPair(
         spec=spec,
         placement=Placement(torch.device("cpu"), torch.float32, "a test"),
         model=target,
@@ -104,12 +105,11 @@ def engine() -> Engine:
             "none": VanillaDrafter(),
             "prompt_lookup": PromptLookupDrafter("prompt_lookup"),
             "autoregressive": AutoregressiveDrafter("autoregressive", small, context=96, forbidden=(1,)),
-            "block": BlockDrafter("block", network, embedding, target.get_output_embeddings(), forbidden=(1,)),
+            "block": BlockDrafter("block", network, vocabulary(target), context=96, forbidden=(1,)),
         },
-        missing={},
-        name_of=lambda role: f"tiny/{role}",
+        stock_reason="a test",
     )
-    return Engine(pair)  # stands in for a LoadedPair
+    return Engine(pair)
 
 
 @pytest.fixture(autouse=True)

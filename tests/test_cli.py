@@ -73,7 +73,7 @@ def test_decode_json_is_the_last_line_and_has_what_was_promised(
     assert found["tokens_per_second"] == pytest.approx(found["new_tokens"] / found["seconds"])
     assert found["target_calls"] == found["rounds"]
     assert found["text"] in out
-    assert "  drafter        block, γ 4, T 2, rule ratio (lossless)" in out
+    assert "  drafter        block, γ 4, T 2, rule ratio\n  exactness      lossless\n" in out
 
 
 def test_every_setting_has_a_flag_that_arrives(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from specdiff_core.drafters.eagle import EagleDrafter, EagleSession, build
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.maths.trees import ROOT, Growth
+from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import choose_placement
 from specdiff_core.models.eagle import EagleHead, EagleReader, load_eagle, save_eagle
 from specdiff_core.models.target import Target
@@ -49,7 +50,8 @@ def head(model) -> EagleHead:
 
 @pytest.fixture(scope="module")
 def drafter(model, head: EagleHead) -> EagleDrafter:
-    return EagleDrafter("eagle", EagleReader(head, model), context=64, layer=LAYERS - 1, forbidden=(1,))
+    reader = EagleReader(head, vocabulary(model), context=64)
+    return EagleDrafter("eagle", reader, context=64, layer=LAYERS - 1, forbidden=(1,))
 
 
 def features_of(model, ids: list[int]) -> torch.Tensor:
@@ -63,7 +65,7 @@ def plainly(model, head: EagleHead, ids: list[int], drafted: tuple[int, ...]) ->
         features = features_of(model, ids[:-1])
         for count in range(len(drafted) + 1):
             tokens = torch.tensor([[*ids[1:], *drafted[:count]]])
-            found = head(model.get_input_embeddings()(tokens), features[None], use_cache=False)[0]
+            found = head(model.get_input_embeddings()(tokens), features[None])[0]
             features = torch.cat([features, found[-1:]])
         return model.lm_head(features[-1])
 

@@ -122,7 +122,7 @@ def test_match_is_vanilla_through_trees_and_several_drafts(
 def test_vanilla_is_transformers_generate(engine: Engine, extent: str) -> None:
     for _, text in chosen(extent, 0, 1):
         prompt = torch.tensor([engine.encode(text)])
-        theirs = engine.target.model.generate(
+        theirs = engine.stock().generate(
             prompt,
             attention_mask=torch.ones_like(prompt),
             max_new_tokens=40,

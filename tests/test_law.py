@@ -10,9 +10,11 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,10 +36,12 @@ from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.loading import LoadedPair
+from specdiff_core.models.causal import Vocabulary, load_causal, vocabulary
 from specdiff_core.models.device import Placement
 from specdiff_core.models.dflash import DFlashDraftModel, make_config
 from specdiff_core.models.eagle import EagleReader
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig
+from specdiff_core.models.network import Decoder
 from specdiff_core.schema.events import Committed, DraftReady, Event, Finished, RunStarted
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
@@ -213,7 +217,7 @@ def block(
     if blind:
         network.norm.weight.zero_()
     network.prepare()
-    return BlockDrafter("block", network, embedding, head, forbidden=(MASK,))
+    return BlockDrafter("block", network, Vocabulary(embedding, head.weight, head), context=64, forbidden=(MASK,))
 
 
 def tiny(size: int, seed: int = 0, scale: float = 1.5) -> Engine:
@@ -243,14 +247,18 @@ def networks(size: int, seed: int = 0) -> Engine:
             vocab_size=size, hidden_size=WIDTH, intermediate_size=8, num_hidden_layers=layers, num_attention_heads=1,
             num_key_value_heads=1, max_position_embeddings=64, eos_token_id=None, pad_token_id=0,
         )  # fmt: skip
-        config._attn_implementation = "sdpa"
         return opinionated(LlamaForCausalLM(config), seed + layers, 0.6)
 
-    target, small = llama(2), llama(1)
+    def ours(model: Any) -> Decoder:
+        with tempfile.TemporaryDirectory() as folder:
+            model.save_pretrained(folder)
+            return load_causal(Path(folder), torch.float32, context=60)[0]
+
+    target, small = llama(2), ours(llama(1))
     embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings()
-    eagle = EagleReader(opinionated(new_eagle(target), seed, 0.3), target)
-    return engine_of(
-        target,
+    eagle = EagleReader(opinionated(new_eagle(target), seed, 0.3), vocabulary(target), context=64)
+    engine = engine_of(
+        ours(target),
         {
             "mdlm": masked_diffusion(size, mdlm(size, seed)),
             "block": block(size, seed, embedding=embedding, head=head, layer=1),
@@ -259,6 +267,8 @@ def networks(size: int, seed: int = 0) -> Engine:
             "eagle": EagleDrafter("eagle", eagle, context=60, layer=1, forbidden=(MASK,)),
         },
     )
+    engine._stock["target"] = target
+    return engine
 
 
 # ---- The law, twice: by the definition, and by enumeration of whole runs ----
@@ -487,10 +497,12 @@ def plain_logits(engine: Engine, name: str, text: Text, drafted: Text, gamma: in
     if isinstance(drafter, BlockDrafter):
         ids = torch.tensor([text[-1], *[MASK] * gamma])
         features = torch.stack([state(text[: i + 1]) for i in range(len(text) - 1)]).float()
-        hidden = drafter.network(drafter.embedding[ids][None], features[None]).last_hidden_state[0, 1 + len(drafted)]
+        hidden = drafter.network(drafter.words.embedding[ids][None], features[None]).last_hidden_state[
+            0, 1 + len(drafted)
+        ]
         if drafter.network.markov is not None:
-            hidden = drafter.network.markov(hidden, drafter.embedding[(*text, *drafted)[-1]])
-        return drafter.head(hidden)
+            hidden = drafter.network.markov(hidden, drafter.words.embedding[(*text, *drafted)[-1]])
+        return drafter.words.head(hidden)
     first = 1 if isinstance(drafter, EagleDrafter) else 0  # the head reads each token beside the feature before it
     return drafter.reader.model.logits((*text, *drafted)[first:])
 
@@ -542,7 +554,7 @@ def test_real_keys_and_values_keep_the_law(enumerate_runs: Callable, shape: str,
 
     @torch.inference_mode()
     def logits(text: Text) -> Tensor:
-        return engine.pair.model(torch.tensor([text])).logits[0, -1].double()
+        return engine.stock()(torch.tensor([text])).logits[0, -1].double()
 
     law = enumerate_runs(engine, config, prompt, beginning)
     assert total_variation(law, expected(logits, config, prompt)) < 1e-5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch import Tensor
 from specdiff_core.drafters.base import Context, Draft, DraftSession
 from specdiff_core.drafters.block_diffusion import BlockDrafter, build
 from specdiff_core.maths.randomness import Independent
+from specdiff_core.models.causal import Vocabulary
 from specdiff_core.models.device import Placement
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.models.markov import MarkovHead, Successors
@@ -174,12 +174,19 @@ def test_one_product_equals_three(released: Path, biased: bool) -> None:
         torch.nn.init.normal_(parameter, std=0.5, generator=generator)
     hidden = torch.randn(2, 3, WIDTH, generator=generator)
     rope = (torch.randn(1, 1, 3, HEAD_DIM, generator=generator), torch.randn(1, 1, 3, HEAD_DIM, generator=generator))
-    apart, context = attention.project(hidden, rope), model.context_keys_values(hidden, rope)
+    seen: list[tuple[Tensor, ...]] = []
+
+    def attend(layer: int, *heads: Tensor) -> Tensor:
+        seen.append(heads)
+        return heads[0]
+
+    context = model.context_keys_values(hidden, rope)
+    model.layers[0](hidden, rope, attend)
     model.prepare()
-    for one, three in zip(attention.project(hidden, rope), apart, strict=True):
+    model.layers[0](hidden, rope, attend)
+    for one, three in zip(*seen, strict=True):
         torch.testing.assert_close(one, three)
-    for one, three in zip(attention.keys_values(hidden, rope), apart[1:], strict=True):
-        torch.testing.assert_close(one, three)
+    assert attention.q_proj.weight.device.type == "cpu", "a drafter that is prepared can still be saved"
     assert len(context) == LAYERS
     for joined, separate in zip(model.context_keys_values(hidden, rope), context, strict=True):
         torch.testing.assert_close(joined, separate)
@@ -257,9 +264,9 @@ def context_of(ids: list[int], gamma: int, steps: int = 1, temperature: float = 
     )
 
 
-def head_of(table: Tensor) -> Callable[[Tensor], Tensor]:
+def words_of(table: Tensor) -> Vocabulary:
     """A head tied to the embedding ``table [V, W]``."""
-    return lambda hidden: hidden @ table.T
+    return Vocabulary(table, table, lambda hidden: hidden @ table.T)
 
 
 def finish(session: DraftSession, context: Context) -> tuple[Draft, list[Tensor]]:
@@ -277,7 +284,7 @@ def test_cached_rounds_equal_a_fresh_start(released: Path, steps: int) -> None:
     """Features arrive round by round, blocks come and go: q must be what one session that sees all at once says."""
     generator = torch.Generator().manual_seed(2)
     table = torch.randn(VOCAB, WIDTH, generator=generator)
-    drafter = BlockDrafter("block", from_folder(released), table, head_of(table))
+    drafter = BlockDrafter("block", from_folder(released), words_of(table), context=320)
     ids = torch.randint(2, VOCAB, (300,), generator=generator).tolist()
     features = torch.randn(300, FEATURES * WIDTH, generator=generator)
     cached = drafter.start()
@@ -300,7 +307,7 @@ def test_a_step_sees_what_earlier_steps_revealed(released: Path) -> None:
     """The q of the last of three steps equals the network's own answer to the half-filled window."""
     generator = torch.Generator().manual_seed(3)
     table = torch.randn(VOCAB, WIDTH, generator=generator)
-    drafter = BlockDrafter("block", from_folder(released), table, head_of(table))
+    drafter = BlockDrafter("block", from_folder(released), words_of(table), context=320)
     features = torch.randn(6, FEATURES * WIDTH, generator=generator)
     session = drafter.start()
     session.observe(list(range(2, 8)), features)
@@ -313,7 +320,7 @@ def test_a_step_sees_what_earlier_steps_revealed(released: Path) -> None:
 
 def test_windows_longer_than_trained_are_cut(released: Path) -> None:
     table = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(4))
-    session = BlockDrafter("block", from_folder(released), table, head_of(table), forbidden=(7,)).start()
+    session = BlockDrafter("block", from_folder(released), words_of(table), context=320, forbidden=(7,)).start()
     session.observe([2, 3], torch.randn(2, FEATURES * WIDTH, generator=torch.Generator().manual_seed(5)))
     draft, seen = finish(session, context_of([2, 3, 4], gamma=16, steps=9, temperature=1.0))
     assert draft.ids.numel() == 5 and draft.nfe == 5  # block_size 6 holds the anchor and five masks
@@ -323,14 +330,14 @@ def test_windows_longer_than_trained_are_cut(released: Path) -> None:
 
 def test_an_anchor_alone_can_be_drafted_from(released: Path) -> None:
     table = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(4))
-    session = BlockDrafter("block", from_folder(released), table, head_of(table)).start()
+    session = BlockDrafter("block", from_folder(released), words_of(table), context=320).start()
     session.observe([], None)
     assert finish(session, context_of([5], 4))[0].ids.numel() == 4
 
 
 def test_missing_features_break_the_contract(released: Path) -> None:
     table = torch.zeros(VOCAB, WIDTH)
-    session = BlockDrafter("block", from_folder(released), table, head_of(table)).start()
+    session = BlockDrafter("block", from_folder(released), words_of(table), context=320).start()
     with pytest.raises(DraftContractError, match="features"):
         session.observe([2, 3], None)
     with pytest.raises(DraftContractError, match="anchor"):

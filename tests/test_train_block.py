@@ -13,6 +13,7 @@ from torch import Tensor
 from train_fakes import END, MASK, CountingCorpus, counting_documents, events_of, greedy_context
 
 from specdiff_core.drafters.block_diffusion import BlockDrafter
+from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import ConfigError
@@ -100,7 +101,7 @@ def test_one_training_pass_is_what_decoding_computes(target: Any) -> None:
         probs = (hidden.view(3, gamma + 1, -1)[:, 1:] @ weights.T).double()
         probs[..., MASK] = -torch.inf
         for row, anchor in enumerate(anchors[0].tolist()):
-            session = BlockDrafter("block", drafter, weights, target.get_output_embeddings()).start()
+            session = BlockDrafter("block", drafter, vocabulary(target), context=128).start()
             session.observe(text[:anchor].tolist(), features[:anchor])
             context = greedy_context(text[: anchor + 1].tolist(), gamma, Sampling(temperature=1.0))
             state = next(session.draft(context))
@@ -369,8 +370,7 @@ def test_evaluation_is_the_tau_of_a_real_greedy_decode(target: Any, written: Tar
     *_, last = train(task, settings, tmp_path)
     assert isinstance(last, EvalStep) and set(last.scores) == {"tau4/count", "tau4/mean"}
     drafter.eval()
-    weights = target.get_input_embeddings().weight
-    shared = BlockDrafter("block", drafter, weights, target.get_output_embeddings())
+    shared = BlockDrafter("block", drafter, vocabulary(target), context=128)
     committed = rounds = 0
     for row in range(3):
         prompt, length = int(written.prompts[row]), int(written.lengths[row])

@@ -221,10 +221,10 @@ def test_a_trained_drafter_is_trained_on(made: Path, corpus: Path) -> None:
     assert not (made / "r3" / "subs").exists(), "a trained drafter goes straight to drafting"
     assert steps_in(made / "mdlm2") == [4, 5]
 
-    head = load_eagle(made / "eagle").body.layers[0].self_attn.o_proj.weight
+    head = load_eagle(made / "eagle").layers[0].self_attn.o_proj.weight
     words = ["--start", str(made / "eagle"), "--steps", "1", "--seed", "7", "--rate", "0.01"]
     assert train(made, corpus, "eagle", *words, out="eagle2", run="r7") == 0
-    moved = (load_eagle(made / "eagle2").body.layers[0].self_attn.o_proj.weight - head).norm()
+    moved = (load_eagle(made / "eagle2").layers[0].self_attn.o_proj.weight - head).norm()
     assert 0 < float(moved) < 0.01 * float(head.norm())
 
 

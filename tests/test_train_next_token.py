@@ -14,6 +14,7 @@ from train_fakes import MASK, Pair, events_of, greedy_context
 from train_fakes import pair as pair  # a fixture
 
 from specdiff_core.drafters.eagle import EagleDrafter, EagleSession
+from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.eagle import EagleReader, load_eagle, save_eagle
 from specdiff_core.schema.settings import Sampling
 from specdiff_core.train import eagle
@@ -136,7 +137,8 @@ def test_eagles_simulated_rounds_are_those_of_the_drafter(pair: Pair) -> None:
     prefixes = [torch.tensor(ids) for ids in ([0, 5, 9, 14], [0, 8], [0, 5, 9, 14, 20, 21, 22])]
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         proposed = task.propose(prefixes).tolist()
-    drafter = EagleDrafter("eagle", EagleReader(head, pair.target), context=64, layer=0, forbidden=(MASK,))
+    reader = EagleReader(head, vocabulary(pair.target), context=64)
+    drafter = EagleDrafter("eagle", reader, context=64, layer=0, forbidden=(MASK,))
     agreed = 0
     for prefix, wanted in zip(prefixes, proposed, strict=True):
         session = EagleSession(drafter)
@@ -167,7 +169,7 @@ def test_a_trained_head_comes_back_and_learns_on(pair: Pair, tmp_path: Path) -> 
     head = new_eagle(pair.target, seed=2)
     folder = save_eagle(head, tmp_path)
     assert torch.equal(load_eagle(folder).fc.weight, head.fc.weight.detach().bfloat16().float())
-    again = load_eagle(folder, fast=False).requires_grad_(True)
+    again = load_eagle(folder).requires_grad_(True)
     assert torch.equal(again.fc.weight.detach(), head.fc.weight.detach().bfloat16().float())
     task_for(EagleTask, pair, again).loss().backward()
     silent = [name for name, p in again.named_parameters() if p.grad is None or not bool(p.grad.abs().sum() > 0)]

@@ -95,7 +95,7 @@ def stream(
     *,
     stops: Stops | None = None,
     name: str = "",
-    threads: int | None = None,
+    threads: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[str]:
     """Run one race and yield the player's frames: waiting words, slim news, and at last the whole trace or a card.

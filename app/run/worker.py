@@ -39,7 +39,7 @@ class RaceJob:
     Args:
         run: the name under which errors are logged.
         watched: whether a page draws what happens: it gets the time of a longer warm-up before each clock starts.
-        threads: CPU threads of the decodes; None leaves them as they are.
+        threads: CPU threads of the decodes; 0: what a probe before the first lane finds quickest.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class RaceJob:
         *,
         run: str = "",
         watched: bool = False,
-        threads: int | None = None,
+        threads: int = 0,
     ) -> None:
         self.plan = plan
         self.lanes: dict[str, list[Event]] = {}
@@ -134,6 +134,7 @@ class RaceJob:
             if isinstance(event, NEWS):
                 self.news.append((lane, event))
             if isinstance(event, RunStarted):  # its warm-up begins: the page hears now, and not while it is measured
+                self._threads = event.threads  # the other lanes run on as many
                 self._fresh.set()
 
     def wait(self, seconds: float) -> bool:

@@ -58,7 +58,7 @@ def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) 
     """Greedy new ids by transformers' own loop, as many as the context allows. The last one needs no place in it, as in
     our loop."""
     ids = engine.encode(prompt)
-    model: Any = engine.target.model
+    model: Any = engine.stock()
     given = torch.tensor([ids], device=model.device)
     count = min(config.max_new_tokens, engine.target.context - len(ids) + 1)
     endless: dict[str, Any] = {"eos_token_id": None, "pad_token_id": 0} if config.ignore_eos else {}

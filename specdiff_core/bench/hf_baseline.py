@@ -112,7 +112,7 @@ def prepared(engine: Engine, lane: Lane) -> Iterator[dict[str, Any]]:
     elif call.kind == "lookup":  # it looks for endings as long as ours does
         yield {"prompt_lookup_num_tokens": gamma, "max_matching_ngram_size": LONGEST}
     elif call.kind == "assisted":
-        model = drafter.reader.model
+        model = engine.stock(lane.ours.drafter)
         schedule, threshold = (None, None) if call.confident else ("constant", 0.0)  # None: left to transformers
         with changed(
             model,

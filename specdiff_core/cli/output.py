@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from specdiff_core.schema.events import Committed, Event, PiecesSeen, spell
+from specdiff_core.schema.events import EXACTNESS, Committed, Event, PiecesSeen, spell
 from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.wording import settings_words
 
@@ -37,13 +37,14 @@ def describe(summary: dict[str, Any]) -> list[str]:
         return "not defined" if value is None else f"{value:{form}} {unit}"
 
     parts = ", ".join(f"{name} {1000 * spent:.0f} ms" for name, spent in summary["seconds_by"].items())
-    claim = "lossless" if summary["lossless"] else "NOT lossless"
+    claim = EXACTNESS.get(summary["exactness"], "lossless") if summary["lossless"] else EXACTNESS["biased"]
     threads = f", {summary['threads']} threads" if summary["threads"] else ""
     waited = "" if summary["waiting"] is None else f"; threads waiting for a processor: {summary['waiting']:.2f}"
     words = settings_words(summary["config"])  # of what ran: a window wider than the drafter's own is cut to it
     ran = f", {words}" if words else ""
     return [
-        f"  drafter        {summary['drafter']}{ran}, rule {summary['rule']} ({claim})",
+        f"  drafter        {summary['drafter']}{ran}, rule {summary['rule']}",
+        f"  exactness      {claim}",
         f"  new tokens     {summary['new_tokens']} in {summary['rounds']} rounds, ended by {summary['finished']}",
         f"  decode clock   {summary['seconds']:.3f} s: {parts}",
         f"  speed          {number(summary['tokens_per_second'], '.1f', 'tokens/s')}",
@@ -51,6 +52,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
         f"  α              {number(summary['alpha'], '.3f', 'of tested tokens accepted')}",
         f"  passes         {summary['target_calls']} of the target, {summary['draft_nfe']} of the drafter",
         f"  measured on    {summary['device']}, {summary['dtype']}{threads}{waited}",
+        f"  target run by  {summary['network'] or 'not recorded'}",
         *(f"  note           {fallback}" for fallback in summary["fallbacks"]),
     ]
 

@@ -42,8 +42,10 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.trace, "trace")
     engine = options.open_engine(args, config.pair, [settings.drafter for settings in lanes.values()])
-    detail = args.trace is not None
-    runs = race_of(engine, args.prompt, lanes, repeats=args.repeats, detail=detail, progress=options.say)
+    detail, threads = args.trace is not None, 0 if args.threads is None else None
+    runs = race_of(
+        engine, args.prompt, lanes, repeats=args.repeats, detail=detail, progress=options.say, threads=threads
+    )
     race = race_summary(runs)
     if args.methods is None:
         summary = pair_summary(race)

@@ -5,9 +5,9 @@ et al. 2302.01318). It is read as a target is, by the same session.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from typing import Any
 
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.drafters.sequential import draft_in_order
@@ -52,14 +52,14 @@ class AutoregressiveDrafter:
     """Shared weights of a small causal model with the target's ids.
 
     Args:
-        model: from transformers.
+        model: as a target's.
         context: tokens that it can read.
         forbidden: ids that the target never says.
     """
 
     layers: tuple[int, ...] = ()
 
-    def __init__(self, name: str, model: PreTrainedModel, *, context: int, forbidden: Sequence[int] = ()) -> None:
+    def __init__(self, name: str, model: Any, *, context: int, forbidden: Sequence[int] = ()) -> None:
         self.name, self.forbidden = name, tuple(forbidden)
         self.reader = Target(model, context=context)
 
@@ -68,7 +68,7 @@ class AutoregressiveDrafter:
         return AutoregressiveSession(self)
 
 
-def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> AutoregressiveDrafter:
+def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> AutoregressiveDrafter:
     """Load the small model of ``spec``.
 
     Raises:
@@ -77,11 +77,12 @@ def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, p
         TokenizerMismatch: it has other ids than the target.
     """
     folder = resolve(spec.source, spec.revision)
-    model = load_causal(folder, placement.dtype, role=f"drafter {spec.name!r}")
-    model.to(placement.device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
+    context = spec.context or pair.context
+    role = f"drafter {spec.name!r}"
+    model, _ = load_causal(folder, placement.dtype, context=context, device=placement.device, role=role)
     if int(model.config.vocab_size) != int(target.config.vocab_size):
         raise TokenizerMismatch(
             f"The drafter {spec.name!r} has {model.config.vocab_size} ids, the target {target.config.vocab_size}.",
             hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
         )
-    return AutoregressiveDrafter(spec.name, model, context=spec.context or pair.context, forbidden=pair.suppress)
+    return AutoregressiveDrafter(spec.name, model, context=context, forbidden=pair.suppress)

@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.maths.distributions import confidence_probs
 from specdiff_core.maths.trees import ROOT, Growth
+from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, EagleReader, load_eagle
 from specdiff_core.models.folders import resolve
@@ -145,7 +146,7 @@ class EagleDrafter:
         return EagleSession(self)
 
 
-def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> EagleDrafter:
+def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> EagleDrafter:
     """Load the head of ``spec`` for a loaded target.
 
     Raises:
@@ -159,7 +160,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, p
             f"The drafter {spec.name!r} was made for another target than {pair.label}.",
             hint="Its width and its vocabulary must be the target's.",
         )
-    reader = EagleReader(head, target)
+    reader = EagleReader(head, vocabulary(target), context=pair.context)
     return EagleDrafter(
         spec.name, reader, context=pair.context, layer=theirs.num_hidden_layers - 1, forbidden=pair.suppress
     )

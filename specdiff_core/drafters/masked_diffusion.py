@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.drafters.denoise import denoise
@@ -88,9 +88,7 @@ class MaskedDiffusionDrafter:
         return logits[0, :gamma, : self._vocab_size]
 
 
-def build(
-    spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec
-) -> MaskedDiffusionDrafter:
+def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> MaskedDiffusionDrafter:
     """Load the network of ``spec`` and fit it to the target's ids.
 
     Raises:

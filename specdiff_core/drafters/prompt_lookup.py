@@ -6,10 +6,10 @@ It has no weights. A copy is a point mass; where nothing matches, the draft is e
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.models.device import Placement
@@ -52,6 +52,6 @@ def continuation(ids: Sequence[int], gamma: int) -> list[int]:
     return []
 
 
-def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> PromptLookupDrafter:
+def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> PromptLookupDrafter:
     """The same for every pair."""
     return PromptLookupDrafter(spec.name)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from specdiff_core.schema.events import depths
+
 ROOT = -1
 
 Ranked = Callable[[int, int], tuple[Sequence[float], Sequence[int], Sequence[int]]]
@@ -32,6 +34,13 @@ def visible(parents: Sequence[int]) -> Tensor:
     for node, parent in enumerate(parents):
         seen[node + 1] |= seen[parent + 1]
     return seen
+
+
+def places(held: int, new: int, parents: Sequence[int]) -> list[int]:
+    """Absolute positions of the last ``new`` of an anchor and the tree behind it, where ``held`` tokens come before
+    those."""
+    anchor = held + new - 1 - len(parents)
+    return [anchor, *(anchor + 1 + depth for depth in depths(parents))][-new:]
 
 
 def merge(texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[tuple[int, ...]]]:

@@ -1,96 +1,144 @@
-"""Keys and values in a buffer with room behind them. It knows transformers' cache layers and no session; what is
-rolled back, and when, is :mod:`specdiff_core.models.target`'s business alone.
+"""Keys and values of one run in one buffer, and how a pass reads them. What is rolled back, and when, is the business
+of the sessions that hold them.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
-from transformers import DynamicCache, PretrainedConfig
-from transformers.cache_utils import DynamicLayer
 
-ROOM = 256  # buffers are allocated in multiples of this many positions
+from specdiff_core.maths.trees import visible
+from specdiff_core.models.network import Shape, attend
+
+ROOM = 128
+"""Positions of the smallest buffer; a full one is replaced by one twice as long."""
+BLOCK = 512
+"""Keys that torch's attention on a CPU sums up before it goes on to the next."""
+BORDERS = (192, 384, BLOCK)
+"""Lengths of a block in which a row is summed with the same bits, whatever stands behind it: up to the first any, then
+only these (fp32: MKL cuts longer sums into equal parts, of up to 192 numbers on AMD and 384 on Intel)."""
+ROWS = 4
+"""From so many queries on, a query's bits do not depend on how many others there are."""
 
 
-class Rooms:
-    """Where the layers of one run keep their keys and values: buffers cut from few allocations.
-
-    As one large piece the memory of a run is taken again by the next, its pages mapped; many small ones go back to the
-    system, and every run pays for their pages anew (measured on two CPU cores: 2 to 4 ms of a prefill of 17).
+class KeyValues:
+    """``[layers, 2, 1, Hkv, room, D]``, zeroed at first: what a mask hides is multiplied by 0 and must be a number.
 
     Args:
-        layers: how many buffers of a kind will be asked for together.
+        context: positions that it will ever be asked for.
     """
 
-    def __init__(self, layers: int) -> None:
-        self._layers = max(1, layers)
-        self._free: dict[tuple[Any, ...], list[Tensor]] = {}
+    def __init__(self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device) -> None:
+        self._most = -(-context // BLOCK) * BLOCK
+        room = min(ROOM, self._most)
+        self._buffer = torch.zeros(shape.layers, 2, 1, shape.kv_heads, room, shape.head_dim, dtype=dtype, device=device)
+        self.length = 0
 
-    def with_room(self, buffer: Tensor, held: int, size: int) -> Tensor:
-        """``buffer [B, H, room, D]``, or where ``size`` positions do not fit a longer one with the ``held`` first
-        copied; the room doubles at least, so that this stays rare."""
-        room = buffer.shape[2]
-        if size <= room:
-            return buffer
-        shape = (*buffer.shape[:2], max(2 * room, -(-size // ROOM) * ROOM), buffer.shape[3])
-        # Layers of a model that is spread over devices keep theirs where they are.
-        free = self._free.setdefault((buffer.device, buffer.dtype, *shape), [])
-        if not free:
-            free.extend(buffer.new_empty((self._layers, *shape)))
-        longer = free.pop()
-        longer[:, :, :held] = buffer[:, :, :held]
-        return longer
+    @property
+    def device(self) -> torch.device:
+        return self._buffer.device
+
+    def reserve(self, room: int) -> None:
+        """Make room for so many positions; the buffer doubles at least, so that this stays rare."""
+        held = self._buffer.shape[-2]
+        if room > held:
+            size = list(self._buffer.shape)
+            size[-2] = max(min(2 * held, self._most), -(-room // ROOM) * ROOM)
+            longer = self._buffer.new_zeros(size)
+            longer[..., :held, :] = self._buffer
+            self._buffer = longer
+
+    def write(self, layer: int, k: Tensor, v: Tensor, *, at: int) -> tuple[Tensor, Tensor]:
+        """Put ``k, v [1, Hkv, n, D]`` at places ``at`` and behind; returns the layer's, ``[1, Hkv, room, D]``."""
+        keys, values = self._buffer[layer, 0], self._buffer[layer, 1]
+        end = at + k.shape[2]
+        keys[:, :, at:end] = k
+        values[:, :, at:end] = v
+        return keys, values
+
+    def keep(self, scored: int, rows: Sequence[int]) -> None:
+        """Of the last ``scored`` positions only ``rows`` (ascending) stay, side by side."""
+        first = self.length - scored
+        if list(rows) != list(range(len(rows))):
+            index = torch.tensor(list(rows), device=self._buffer.device) + first
+            self._buffer[..., first : first + len(rows), :] = self._buffer.index_select(-2, index)  # a copy
+        self.length = first + len(rows)
 
 
-class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # untyped in transformers
-    """A ``DynamicLayer`` that appends by writing behind what it holds, where that one copies everything it holds.
+class Pool:
+    """Buffers of runs that have ended, for the next ones: memory that is mapped already (fresh pages cost a run 2 to
+    4 ms on two CPU cores)."""
 
-    ``keys`` and ``values`` are views of the buffers' beginnings, so transformers' own ``crop`` and
-    ``get_seq_length`` hold as they are. Reordering rows (beam search) would replace the views: not for that.
-    Measured on two CPU cores with the embedded target, at 128 tokens held: a pass over 1 token 7 % quicker, over 9
-    tokens 5 %.
+    def __init__(self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device) -> None:
+        self._new = partial(KeyValues, shape, context, dtype=dtype, device=device)
+        self._free: list[KeyValues] = []
+
+    def new(self) -> KeyValues:
+        """An empty one."""
+        held = self._free.pop() if self._free else self._new()
+        held.length = 0
+        return held
+
+    def give_back(self, held: KeyValues, *, when_gone: object) -> None:
+        """Keep ``held`` for another run, once nobody uses the object ``when_gone`` any more."""
+        weakref.finalize(when_gone, self._free.append, held).atexit = False
+
+
+class CausalReading:
+    """What the rows of one pass read: what is cached, and those of themselves that come before them.
+
+    Args:
+        cache: they will stand behind its ``length`` positions; it makes room for them.
+        new: rows n of the pass.
+        parents: of a tree, for all rows behind its anchor; the rows are its last n, and the others are cached already.
     """
 
-    _layer_type = None  # a subclass that names a type replaces transformers' own layer everywhere
+    def __init__(self, cache: KeyValues, new: int, parents: Sequence[int] | None, *, dtype: torch.dtype) -> None:
+        self._cache, self._at, device = cache, cache.length, cache.device
+        self._parts = []  # first row, end, keys that they read, mask
+        for first, end, room in parts_of(cache.length, new):
+            cache.reserve(room)
+            rows = -(-(end - first) // ROWS) * ROWS
+            mask = torch.full((rows, room), -torch.inf, dtype=dtype, device=device)
+            if parents is None:
+                mask.triu_(cache.length + first + 1)
+            else:
+                seen = visible(parents)[-new:][first:end].to(device)
+                begin = cache.length + new - seen.shape[1]
+                mask[:, :begin] = 0.0
+                mask[: end - first, begin : begin + seen.shape[1]].masked_fill_(seen[:, : room - begin], 0.0)
+                mask[end - first :, begin] = 0.0  # rows that fill up read something
+            self._parts.append((first, end, room, mask))
 
-    def __init__(self, rooms: Rooms) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # untyped in transformers
-        self._rooms = rooms
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Append ``[B, Hkv, n, D]`` each; returns all that is held, ``[B, Hkv, m, D]`` each."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-            self._buffers = [key_states[:, :, :0], value_states[:, :, :0]]
-        held = self.get_seq_length()
-        end = held + key_states.shape[-2]
-        self._buffers = [self._rooms.with_room(buffer, held, end) for buffer in self._buffers]
-        for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
-            buffer[:, :, held:end] = new
-        self.keys, self.values = (buffer[:, :, :end] for buffer in self._buffers)
-        return self.keys, self.values
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys, values = self._cache.write(layer, k, v, at=self._at)
+        read = []
+        for first, end, room, mask in self._parts:
+            rows = q[:, :, first:end]
+            if missing := mask.shape[0] - (end - first):
+                rows = F.pad(rows, (0, 0, 0, missing))
+            found = attend(rows, keys[:, :, :room], values[:, :, :room], mask)
+            read.append(found[:, :, : end - first] if missing else found)
+        return read[0] if len(read) == 1 else torch.cat(read, 2)
 
 
-def new_cache(config: PretrainedConfig) -> DynamicCache:
-    """An empty cache for one run of a model with ``config``; layers that are not plain attention stay transformers'."""
-    cache = DynamicCache(config=config)
-    rooms = Rooms(len(cache.layers))
-    cache.layers = [RoomyLayer(rooms) if type(layer) is DynamicLayer else layer for layer in cache.layers]
-    return cache
+def parts_of(held: int, new: int) -> list[tuple[int, int, int]]:
+    """How ``new`` rows behind ``held`` positions are read: (first row, end, keys), in runs that read equally many.
 
-
-@torch.inference_mode()
-def move_to_front(cache: DynamicCache, scored: int, rows: Sequence[int]) -> None:
-    """Of the last ``scored`` positions move ``rows`` to the first places, in every layer; the others are left as they
-    are, to be cropped."""
-    index = torch.tensor(list(rows))
-    for layer in cache.layers:
-        # transformers types the layers, and what they hold, as optional.
-        pair: list[Tensor] = [layer.keys, layer.values]  # type: ignore[union-attr,list-item]
-        index = index.to(pair[0].device)  # once, unless the layers are spread over devices
-        for held in pair:
-            last = held[:, :, held.shape[2] - scored :]
-            last[:, :, : len(rows)] = last.index_select(2, index)  # a copy
+    A row at place p of its block of :data:`BLOCK` keys reads up to the next of :data:`BORDERS`; where that is the
+    first, only so far as the pass goes, rounded up.
+    """
+    parts, first = [], 0
+    while first < new:
+        begin = (held + first) // BLOCK * BLOCK
+        border = begin + next(border for border in BORDERS if held + first < begin + border)
+        end = min(new, border - held)
+        room = border if border - begin > BORDERS[0] else -(-(held + end) // 32) * 32
+        parts.append((first, end, room))
+        first = end
+    return parts

@@ -1,34 +1,114 @@
-"""Loads a causal language model from transformers, strictly. Knows folders and files, no pair and no role."""
+"""Loads a causal language model, strictly: into this lab's network where it can run it, else into transformers' own
+module. Knows folders and files, no pair and no role.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from specdiff_core.models.files import check_files
+from specdiff_core.models.files import check_files, read_tensors, tensor_names
 from specdiff_core.models.folders import AGAIN, read_config, shown
-from specdiff_core.models.layout import lay_out
+from specdiff_core.models.network import Decoder
 from specdiff_core.schema.errors import WeightsError, is_memory
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PretrainedConfig, PreTrainedModel
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
+ROTARY = ("default", "linear", "llama3", "yarn")
+"""Rotary positions whose factors do not depend on the length of the text."""
+
+
+def unsupported(config: PretrainedConfig, context: int) -> str:
+    """Why this lab's network cannot run a model with ``config`` over ``context`` positions; empty where it can."""
+    values: Any = config
+    if values.model_type not in FAMILIES:
+        return f"models of the family {values.model_type!r} are not built here"
+    if getattr(values, "quantization_config", None):
+        return "its weights are quantised"
+    heads, shared = (
+        values.num_attention_heads,
+        getattr(values, "num_key_value_heads", None) or values.num_attention_heads,
+    )
+    size = getattr(values, "head_dim", None) or values.hidden_size // heads
+    if heads % shared or (size * heads != values.hidden_size and getattr(values, "head_dim", None) is None):
+        return f"{heads} heads do not split into {shared} groups, or its width into heads"
+    if values.model_type == "gpt2":
+        odd = values.scale_attn_by_inverse_layer_idx or not values.scale_attn_weights or values.add_cross_attention
+        if odd or values.activation_function not in ("gelu_new", "gelu_pytorch_tanh"):
+            return "it is a variant of GPT-2"
+        return "" if context <= values.max_position_embeddings else "its positions end before the context"
+    if size % 2:
+        return f"its heads have an odd size, {size}"
+    if values.hidden_act not in ("silu", "swish"):
+        return f"its activation is {values.hidden_act}"
+    window = getattr(values, "sliding_window", None)
+    sliding = "sliding_attention" in (getattr(values, "layer_types", None) or ())
+    if values.model_type == "mistral":
+        sliding = window is not None
+    if sliding and (window is None or window < context):
+        return f"it reads a sliding window of {window} tokens"
+    rope = getattr(values, "rope_parameters", None) or getattr(values, "rope_scaling", None) or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind not in ROTARY or rope.get("partial_rotary_factor", 1.0) != 1.0:
+        return f"its rotary positions are of the kind {kind!r}"
+    return ""
 
 
 def load_causal(
     folder: Path,
     dtype: torch.dtype,
     *,
-    device_map: dict[str, torch.device] | str | None = None,
+    context: int,
+    device: torch.device | None = None,
+    device_map: str | None = None,
     role: str = "target",
-) -> PreTrainedModel:
+) -> tuple[Decoder | PreTrainedModel, str]:
     """The model in ``folder``, frozen: safetensors only, never remote code; no tensor may be missing or resized.
 
     Args:
-        device_map: accelerate's plan; None leaves it on the CPU.
+        context: positions that it will be asked for.
+        device: where it shall be; by default the CPU.
+        device_map: accelerate's plan for a model that is too large for ``device``: transformers' module follows it.
         role: what errors call it.
+
+    Returns:
+        the model, and why it is not this lab's network where it is not.
+
+    Raises:
+        WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
+    """
+    from transformers import AutoConfig
+
+    read_config(folder)
+    check_files(folder)
+    with _readable(folder, role):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        why = unsupported(config, context) or ("it is spread over several devices" if device_map else "")
+        with torch.device("meta"):
+            network = None if why else Decoder(config, context=context)
+    if network is None:
+        return load_stock(folder, dtype, device=device, device_map=device_map, role=role), why
+    tensors = _read(folder, network)
+    network.load_state_dict({name: tensors.pop(name).to(device, dtype) for name in list(tensors)}, assign=True)
+    return network.freeze(), ""
+
+
+def load_stock(
+    folder: Path,
+    dtype: torch.dtype,
+    *,
+    device: torch.device | None = None,
+    device_map: str | None = None,
+    role: str = "target",
+) -> PreTrainedModel:
+    """The model in ``folder`` in transformers' own module, frozen; see :func:`load_causal`.
 
     Raises:
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
@@ -39,7 +119,7 @@ def load_causal(
     check_files(folder)
     model: PreTrainedModel
     report: dict[str, Any]
-    try:
+    with _readable(folder, role):
         model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]  # overloaded in transformers
             folder,
             dtype=dtype,
@@ -48,7 +128,25 @@ def load_causal(
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except Exception as error:  # a damaged config.json makes transformers raise nearly anything
+    # transformers fills missing tensors with random numbers and goes on; a model must never be made up.
+    for kind in ("missing_keys", "mismatched_keys"):
+        if names := sorted(str(name) for name in report.get(kind) or ()):
+            raise WeightsError(
+                f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}.",
+                hint=AGAIN,
+            )
+    if device is not None and device_map is None:
+        model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
+    model.train(False).requires_grad_(False)
+    return model
+
+
+@contextmanager
+def _readable(folder: Path, role: str) -> Iterator[None]:
+    """A damaged config.json makes transformers raise nearly anything."""
+    try:
+        yield
+    except Exception as error:
         if is_memory(error):
             raise
         words = " ".join(str(error).split())[:160]
@@ -57,19 +155,84 @@ def load_causal(
             f"({type(error).__name__}: {words}).",
             hint=AGAIN,
         ) from error
-    # transformers fills missing tensors with random numbers and goes on; a model must never be made up.
-    for kind in ("missing_keys", "mismatched_keys"):
-        if names := sorted(str(name) for name in report.get(kind) or ()):
-            raise WeightsError(
-                f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}.",
-                hint=AGAIN,
-            )
-    model.train(False).requires_grad_(False)
-    lay_out(model)
-    return model
 
 
-def vocabulary(model: PreTrainedModel) -> tuple[Tensor, nn.Linear]:
-    """The embedding ``[V, W]`` of a model, and its output head."""
-    head: nn.Linear = model.get_output_embeddings()  # type: ignore[no-untyped-call]  # untyped in transformers
-    return model.get_input_embeddings().weight.detach(), head  # type: ignore[operator]  # typed as Tensor | Module
+class Vocabulary(NamedTuple):
+    """What a drafter that speaks with its target's words shares with it."""
+
+    embedding: Tensor  # [V, W]
+    rows: Tensor  # [V, W] of the output head
+    head: Callable[[Tensor], Tensor]  # states [..., W] -> logits [..., V]
+
+
+def vocabulary(model: Any) -> Vocabulary:
+    """Of a loaded model, of this lab or of transformers."""
+    if isinstance(model, Decoder):
+        return Vocabulary(model.embed_tokens.weight, model.lm_head.weight, model.head)
+    head = model.get_output_embeddings()
+    return Vocabulary(model.get_input_embeddings().weight.detach(), head.weight, head)
+
+
+class _Stored(NamedTuple):
+    """How a file holds one or more of the network's tensors."""
+
+    names: tuple[str, ...]  # of the network, side by side
+    turned: bool = False  # inputs first, as in GPT-2
+
+
+def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
+    """Tensors of a network by its own names."""
+    shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
+    tied = network.config.tie_word_embeddings
+    gpt2 = network.shape.gpt2
+    files = _gpt2_names(network) if gpt2 else {_llama_name(name): _Stored((name,)) for name in shapes}
+    ignored = {_llama_name(f"layers.{i}.self_attn.rotary_emb.inv_freq") for i in range(len(network.layers))}
+    if tied:
+        files.pop("lm_head.weight", None)
+        ignored.add("lm_head.weight")
+    if gpt2:
+        ignored |= {f"h.{i}.attn.{name}" for i in range(len(network.layers)) for name in ("bias", "masked_bias")}
+    prefix = "transformer." if gpt2 and any(name.startswith("transformer.") for name in tensor_names(folder)) else ""
+    expected = {}
+    for name, stored in files.items():
+        first = shapes[stored.names[0]]
+        size = torch.Size([sum(shapes[part][0] for part in stored.names), *first[1:]])
+        expected[_prefixed(prefix, name)] = size[::-1] if stored.turned else size
+    found = read_tensors(folder, expected, ignored={_prefixed(prefix, name) for name in ignored})
+    tensors: dict[str, Tensor] = {}
+    for name, stored in files.items():
+        tensor = found.pop(_prefixed(prefix, name))
+        whole = tensor.t() if stored.turned else tensor
+        parts = torch.split(whole, [shapes[part][0] for part in stored.names])
+        tensors |= {part: values.contiguous() for part, values in zip(stored.names, parts, strict=True)}
+    if tied:
+        tensors["lm_head.weight"] = tensors["embed_tokens.weight"]
+    return tensors
+
+
+def _prefixed(prefix: str, name: str) -> str:
+    return name if name == "lm_head.weight" else prefix + name
+
+
+def _llama_name(name: str) -> str:
+    return name if name.startswith("lm_head.") else f"model.{name}"
+
+
+def _gpt2_names(network: Decoder) -> dict[str, _Stored]:
+    """GPT-2's names, and what they hold."""
+    files = {"wte.weight": _Stored(("embed_tokens.weight",)), "wpe.weight": _Stored(("places.weight",))}
+    files["lm_head.weight"] = _Stored(("lm_head.weight",))
+    linears = {
+        "attn.c_attn": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        "attn.c_proj": ("self_attn.o_proj",),
+        "mlp.c_fc": ("mlp.up_proj",),
+        "mlp.c_proj": ("mlp.down_proj",),
+    }
+    norms = {"ln_1": ("input_layernorm",), "ln_2": ("post_attention_layernorm",)}
+    for kind in ("weight", "bias"):
+        files[f"ln_f.{kind}"] = _Stored((f"norm.{kind}",))
+        for index in range(len(network.layers)):
+            for name, ours in {**linears, **norms}.items():
+                parts = tuple(f"layers.{index}.{part}.{kind}" for part in ours)
+                files[f"h.{index}.{name}.{kind}"] = _Stored(parts, turned=name in linears and kind == "weight")
+    return files

@@ -7,28 +7,23 @@ generator calls. Embedding and output head are the target's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 import torch
-import torch.nn.functional as F
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from transformers import Qwen3Config  # transformers >= 4.51 brought Qwen3
 from transformers.modeling_outputs import BaseModelOutputWithPast
-from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
 from specdiff_core.models import files, folders
 from specdiff_core.models.folders import RELEASED, Id, Size, as_config
-from specdiff_core.models.layout import laid_out, lay_out
+from specdiff_core.models.kernels import Product
 from specdiff_core.models.markov import MarkovHead
+from specdiff_core.models.network import Attend, Heads, Layer, Rope, Shape, attend, heads_of, rotary_table
 from specdiff_core.schema.errors import WeightsError
-
-Rope = tuple[Tensor, Tensor]  # cos, and sin with its first half negated: [B or 1, 1, n, head_dim]
-# (layer, q [B, H, n, D], k [B, Hkv, n, D], v [B, Hkv, n, D] of the block) -> [B, H, n, D]
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
 class _Special(msgspec.Struct):
@@ -119,113 +114,6 @@ def make_config(
     }
 
 
-class RMSNorm(nn.RMSNorm):
-    """In the weight's precision: under autocast, states arrive in a lower one."""
-
-    def forward(self, states: Tensor) -> Tensor:
-        return super().forward(states.to(self.weight.dtype))
-
-
-class Joined(NamedTuple):
-    """Several projections as one product: first the heads that are normed and rotated, then the values."""
-
-    projection: nn.Linear  # W -> heads·D
-    norms: Tensor  # [heads to norm, 1, D]: each one's norm weight
-    epsilon: float
-
-    @classmethod
-    def of(cls, parts: Sequence[nn.Linear], norms: Sequence[RMSNorm]) -> Joined:
-        """``parts`` side by side; ``norms`` belong to the first of them, one each."""
-        size = norms[0].weight.numel()
-        heads = [norm.weight.expand(part.out_features // size, -1) for part, norm in zip(parts, norms, strict=False)]
-        weight = torch.cat([part.weight for part in parts]).detach()
-        joined = nn.Linear(weight.shape[1], weight.shape[0], parts[0].bias is not None, device="meta")
-        joined.weight = nn.Parameter(weight, requires_grad=False)
-        if joined.bias is not None:
-            joined.bias = nn.Parameter(torch.cat([part.bias for part in parts]).detach(), requires_grad=False)
-        return cls(laid_out(joined), torch.cat(heads).detach()[:, None], norms[0].eps or 0.0)
-
-    def __call__(self, hidden: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
-        """``hidden [B, n, W]`` -> normed, rotated heads and values, ``[B, heads, n, D]`` each."""
-        count, _, size = self.norms.shape
-        states = self.projection(hidden).view(*hidden.shape[:-1], -1, size).transpose(1, 2)
-        normed = F.rms_norm(states[:, :count], (size,), eps=self.epsilon)
-        return _rotate(normed * self.norms, rope), states[:, count:]
-
-
-def _rotate(states: Tensor, rope: Rope) -> Tensor:
-    """Rotary embedding of ``states [B, heads, n, D]``: x·cos + roll(x, D/2)·sin, the sine's first half negated."""
-    cos, sin = rope
-    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin)
-
-
-class DFlashAttention(nn.Module):
-    """Projections of one layer. Keys and values come from the block's hidden states *and* from the context features."""
-
-    def __init__(self, config: Qwen3Config, index: int) -> None:
-        super().__init__()
-        width, self.heads = config.hidden_size, config.num_attention_heads
-        self.head_dim = int(config.head_dim or width // self.heads)
-        self.kv_heads = int(config.num_key_value_heads or self.heads)
-        self.q_proj = nn.Linear(width, self.heads * self.head_dim, bias=config.attention_bias)
-        self.k_proj = nn.Linear(width, self.kv_heads * self.head_dim, bias=config.attention_bias)
-        self.v_proj = nn.Linear(width, self.kv_heads * self.head_dim, bias=config.attention_bias)
-        self.o_proj = nn.Linear(self.heads * self.head_dim, width, bias=config.attention_bias)
-        self.q_norm = RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-        self.k_norm = RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-        kinds = config.layer_types or []
-        self.window = config.sliding_window if kinds[index] == "sliding_attention" else None
-        self._joined: Joined | None = None
-
-    def join(self) -> None:
-        """Lay q, k and v side by side for one product instead of three; their weights become views of it.
-
-        Biases and norms are copied: load weights before, not after.
-        """
-        parts = (self.q_proj, self.k_proj, self.v_proj)
-        self._joined = Joined.of(parts, (self.q_norm, self.k_norm))
-        rows_of = torch.split(self._joined.projection.weight, [part.out_features for part in parts])
-        for part, rows in zip(parts, rows_of, strict=True):
-            part.weight = nn.Parameter(rows, requires_grad=False)
-
-    def project(self, hidden: Tensor, rope: Rope) -> tuple[Tensor, Tensor, Tensor]:
-        """``hidden [B, n, W]`` of a block -> q ``[B, H, n, D]`` and k, v ``[B, Hkv, n, D]``, normed and rotated."""
-        if self._joined is None:
-            q = self.q_norm(self.q_proj(hidden).view(*hidden.shape[:-1], -1, self.head_dim)).transpose(1, 2)
-            return _rotate(q, rope), *self.keys_values(hidden, rope)
-        qk, v = self._joined(hidden, rope)
-        return qk[:, : self.heads], qk[:, self.heads :], v
-
-    def keys_values(self, hidden: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
-        """``hidden [B, n, W]`` (block states or context features) -> k, v, each ``[B, Hkv, n, D]``."""
-        split = (*hidden.shape[:-1], -1, self.head_dim)
-        keys = self.k_norm(self.k_proj(hidden).view(split)).transpose(1, 2)
-        return _rotate(keys, rope), self.v_proj(hidden).view(split).transpose(1, 2)
-
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Attention of ``q [B, H, n, D]`` over ``k, v [B, Hkv, m, D]``, not causal; mask True = may be read."""
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=self.heads != self.kv_heads)
-
-
-class DFlashLayer(nn.Module):
-    """Pre-norm attention and SwiGLU, as in Qwen3."""
-
-    def __init__(self, config: Qwen3Config, index: int) -> None:
-        super().__init__()
-        self.index = index
-        self.self_attn = DFlashAttention(config, index)
-        self.mlp = Qwen3MLP(config)  # type: ignore[no-untyped-call]  # untyped in transformers
-        self.input_layernorm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-
-    def forward(self, hidden: Tensor, rope: Rope, attend: Attend) -> Tensor:
-        normed = self.input_layernorm(hidden)
-        mixed = attend(self.index, *self.self_attn.project(normed, rope))
-        hidden = hidden + self.self_attn.o_proj(mixed.transpose(1, 2).flatten(2))
-        out: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
-        return out
-
-
 class DFlashDraftModel(nn.Module):
     """A target-conditioned block denoiser, without embedding and head: it uses the target's.
 
@@ -235,21 +123,24 @@ class DFlashDraftModel(nn.Module):
             shall depend on the one before it.
     """
 
-    layers: Sequence[DFlashLayer]
+    layers: Sequence[Layer]
 
     def __init__(self, released: dict[str, Any]) -> None:
         super().__init__()
         self.released = dict(released)
         self.config = config = read_released(released)
-        features = len(config.target_layer_ids) * config.hidden_size
-        self.fc = nn.Linear(features, config.hidden_size, bias=False)
-        self.hidden_norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        layers = (DFlashLayer(config, index) for index in range(config.num_hidden_layers))
+        self.shape = shape = Shape.of(config)
+        self.fc = nn.Linear(len(config.target_layer_ids) * shape.width, shape.width, bias=False)
+        self.hidden_norm = shape.norm()
+        layers = (Layer(shape, index) for index in range(shape.layers))
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # a list of modules, typed as what it holds
-        self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.rotary_emb = Qwen3RotaryEmbedding(config=config)
-        self.markov = MarkovHead(config.hidden_size, config.markov_width) if config.markov_width else None
-        self._joined: Joined | None = None  # k and v of all layers
+        self.norm = shape.norm()
+        self.markov = MarkovHead(shape.width, config.markov_width) if config.markov_width else None
+        kinds = config.layer_types or []
+        self.windows = [config.sliding_window if kind == "sliding_attention" else None for kind in kinds]
+        rotary_table(config, torch.zeros(1, 1), torch.float32)  # odd positions are refused now, not in a run
+        self._read: Product | None = None  # fc
+        self._context: Heads | None = None  # k and v of all layers
 
     def initialize(self, generator: torch.Generator) -> None:
         """Draw the matrices of an untrained network: normal, ``config.initializer_range``; norms stay one."""
@@ -269,32 +160,29 @@ class DFlashDraftModel(nn.Module):
 
     def read_features(self, features: Tensor) -> Tensor:
         """``features [B, n, F·W]``, the target's layers side by side -> what every layer reads ``[B, n, W]``."""
-        read: Tensor = self.hidden_norm(self.fc(features))
+        read: Tensor = self.hidden_norm(self.fc(features) if self._read is None else self._read(features))
         return read
 
     def rope(self, positions: Tensor, dtype: torch.dtype | None = None) -> Rope:
         """cos and signed sin at absolute ``positions [B, n]``, for all heads."""
-        like = torch.empty(0, device=positions.device, dtype=dtype or self.dtype)
-        cos, sin = self.rotary_emb(like, positions)
-        first, second = sin.chunk(2, -1)
-        return cos[:, None], torch.cat([-first, second], -1)[:, None]
+        return rotary_table(self.config, positions, dtype or self.dtype)
 
     def prepare(self) -> DFlashDraftModel:
         """Freeze for inference: eval mode, no gradients, fewer and larger products. Call after moving the model."""
         self.eval().requires_grad_(False)
         attentions = [layer.self_attn for layer in self.layers]
-        for attention in attentions:
-            attention.join()
-        parts = [attention.k_proj for attention in attentions] + [attention.v_proj for attention in attentions]
-        self._joined = Joined.of(parts, [attention.k_norm for attention in attentions])
-        lay_out(self)
+        keys, values = ([getattr(one, name) for one in attentions] for name in ("k_proj", "v_proj"))
+        self._context = heads_of(keys, values, [one.k_norm for one in attentions], attentions[0], frozen=True)
+        self._read = Product.of([self.fc])
+        for layer in self.layers:
+            layer.freeze()
         return self
 
     def context_keys_values(self, context: Tensor, rope: Rope) -> list[tuple[Tensor, Tensor]]:
         """Every layer's k and v ``[B, Hkv, n, D]`` of what :meth:`read_features` returned, ``context [B, n, W]``."""
-        if self._joined is None:
-            return [layer.self_attn.keys_values(context, rope) for layer in self.layers]
-        keys, values = (part.chunk(len(self.layers), 1) for part in self._joined(context, rope))
+        if self._context is None:
+            return [layer.self_attn.of_context()(context, rope) for layer in self.layers]
+        keys, values = (part.chunk(len(self.layers), 1) for part in self._context(context, rope))
         return list(zip(keys, values, strict=True))
 
     def denoise(self, embeddings: Tensor, rope: Rope, attend: Attend) -> Tensor:
@@ -311,7 +199,7 @@ class DFlashDraftModel(nn.Module):
 
     def window_mask(self, layer: int, queries: Tensor, keys: Tensor) -> Tensor | None:
         """For sliding layers, True where ``|query - key| < window``; positions ``[n]`` and ``[m]`` -> ``[n, m]``."""
-        window = self.layers[layer].self_attn.window
+        window = self.windows[layer]
         if window is None or keys.numel() == 0:
             return None
         return (queries[:, None] - keys[None, :]).abs() < window
@@ -343,10 +231,10 @@ class DFlashDraftModel(nn.Module):
         context_rope = (cos[:, :, :fresh], sin[:, :, :fresh])
         block_rope = (cos[:, :, fresh:], sin[:, :, fresh:])
         places = position_ids[0, fresh:]
+        old = self.context_keys_values(context, context_rope)
 
-        def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            attention = self.layers[index].self_attn
-            old_k, old_v = attention.keys_values(context, context_rope)
+        def read(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            old_k, old_v = old[index]
             k, v = torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2)
             if past_key_values is not None:
                 k, v = past_key_values.update(k, v, index)
@@ -356,9 +244,9 @@ class DFlashDraftModel(nn.Module):
             if attention_mask is not None and not bool(attention_mask.all()):
                 readable = attention_mask[:, None, None, -k.shape[2] :].bool()
                 mask = readable if mask is None else readable & mask
-            return attention.mix(q, k, v, mask)
+            return attend(q, k, v, mask)
 
-        hidden = self.denoise(noise_embeds, block_rope, attend)
+        hidden = self.denoise(noise_embeds, block_rope, read)
         return BaseModelOutputWithPast(last_hidden_state=hidden, past_key_values=past_key_values)
 
 
@@ -379,9 +267,7 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
         ) from error
     expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
     model.load_state_dict(files.read_tensors(folder, expected))
-    model = model.to(dtype)
-    model.rotary_emb = Qwen3RotaryEmbedding(config=model.config)  # .to() rounds its frequencies, which stay fp32
-    return model.eval().requires_grad_(False)
+    return model.to(dtype).eval().requires_grad_(False)
 
 
 def save_to_folder(model: DFlashDraftModel, folder: Path | str) -> Path:

@@ -6,24 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from specdiff_core.models.causal import vocabulary
+from specdiff_core.models.causal import Vocabulary
 from specdiff_core.models.files import read_tensors, write_folder
 from specdiff_core.models.folders import read_config, shown
-from specdiff_core.models.layout import lay_out
+from specdiff_core.models.network import Attend, Layer, Rope, Shape, causal, rotary_table
 from specdiff_core.schema.errors import WeightsError
 
 if TYPE_CHECKING:
-    from transformers import LlamaConfig, PreTrainedModel
+    from transformers import LlamaConfig
 
-BODY = "body."
-"""Where the layer lies in this module; released files leave it out."""
 UNUSED = ("embed_tokens.weight",)
 """Released with the head, although it is the target's own table."""
 
@@ -36,57 +33,62 @@ class EagleHead(nn.Module):
         bias: whether fc has one; released heads do.
     """
 
-    def __init__(self, config: LlamaConfig, *, bias: bool = False) -> None:
-        from transformers import LlamaModel
+    layers: Sequence[Layer]
 
+    def __init__(self, config: LlamaConfig, *, bias: bool = False) -> None:
         super().__init__()
         self.config = config
-        self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=bias)
-        self.body = LlamaModel(config)
-        for name in ("embed_tokens", "norm", "layers.0.input_layernorm"):
-            self.body.set_submodule(name, nn.Identity())
+        self.shape = shape = Shape.of(config)
+        self.fc = nn.Linear(2 * shape.width, shape.width, bias=bias)
+        self.layers = nn.ModuleList([Layer(shape, 0, first_norm=False)])  # type: ignore[assignment]  # as in Decoder
 
-    def forward(self, embeddings: Tensor, features: Tensor, **others: Any) -> Tensor:
-        """``embeddings [B, n, W]`` of tokens t + 1 and ``features [B, n, W]`` of tokens t -> features of tokens t + 1.
-
-        Args:
-            others: attention_mask, position_ids, past_key_values, use_cache, as for a Llama.
-        """
+    def forward(
+        self, embeddings: Tensor, features: Tensor, rope: Rope | None = None, attend: Attend = causal
+    ) -> Tensor:
+        """``embeddings [B, n, W]`` of tokens t + 1 and ``features [B, n, W]`` of tokens t -> features of tokens t + 1;
+        by default of a whole text."""
+        if rope is None:
+            everywhere = torch.arange(embeddings.shape[1], device=embeddings.device)[None]
+            rope = rotary_table(self.config, everywhere, embeddings.dtype)
         joined = self.fc(torch.cat([embeddings, features.to(embeddings)], -1))
-        out: Tensor = self.body(inputs_embeds=joined, **others).last_hidden_state
+        out: Tensor = self.layers[0](joined, rope, attend)
         return out
 
 
 class EagleReader:
-    """A head between its target's embedding and output head: called as a causal model is, with features beside ids."""
-
-    def __init__(self, head: EagleHead, target: PreTrainedModel) -> None:
-        self.head, self.config = head, head.config
-        self._embedding, self._output = vocabulary(target)
-        self.dtype, self.device = target.dtype, target.device
-
-    def __call__(
-        self,
-        input_ids: Tensor,
-        features: Tensor,
-        logits_to_keep: int = 0,
-        output_hidden_states: Sequence[int] = (),
-        **others: Any,
-    ) -> CausalLMOutputWithPast:
-        """Logits ``[1, n, V]`` of token t + 2 behind each token t + 1 of ``input_ids [1, n]``, and as hidden state 1
-        the features ``[1, n, W]`` that they were read off."""
-        hidden = self.head(F.embedding(input_ids, self._embedding), features, **others)
-        return CausalLMOutputWithPast(
-            logits=self._output(hidden[:, -logits_to_keep:]),
-            hidden_states=(hidden, hidden) if output_hidden_states else None,  # of the layer; nobody asks for the first
-        )
-
-
-def load_eagle(folder: Path, dtype: torch.dtype = torch.float32, *, fast: bool = True) -> EagleHead:
-    """The head in ``folder``, frozen, on the CPU.
+    """A head between its target's embedding and output head, for decoding: a network that reads features beside ids.
 
     Args:
-        fast: lay the weights out for decoding; in training no gradient would reach them.
+        context: positions that it may be asked for.
+    """
+
+    def __init__(self, head: EagleHead, words: Vocabulary, *, context: int) -> None:
+        self.config, self.shape = head.config, head.shape
+        self.dtype, self.device = head.fc.weight.dtype, head.fc.weight.device
+        self._head, self._words = head, words
+        head.layers[0].freeze()
+        self._rope = rotary_table(head.config, torch.arange(context, device=self.device)[None], self.dtype)
+
+    def decode(
+        self,
+        ids: Tensor,
+        places: slice | Tensor,
+        attend: Attend,
+        *,
+        layers: Sequence[int] = (),
+        last: int | None = None,
+        features: Tensor | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Logits ``[1, last or n, V]`` of token t + 2 behind each token t + 1 of ``ids [1, n]``, and as the output of
+        layer 0 the features ``[1, n, W]`` that they were read off."""
+        assert features is not None, "EAGLE reads features"
+        rope = (self._rope[0][:, :, places], self._rope[1][:, :, places])
+        hidden = self._head(F.embedding(ids, self._words.embedding), features, rope, attend)
+        return self._words.head(hidden if last is None else hidden[:, -last:]), [hidden] * len(layers)
+
+
+def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
+    """The head in ``folder``, frozen, on the CPU.
 
     Raises:
         WeightsError: a file is missing, damaged, or does not fit ``config.json``; the message names it.
@@ -103,22 +105,16 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32, *, fast: bool =
             f"{shown(folder / 'config.json')} describes no EAGLE head ({type(error).__name__}).",
             hint="Restore the config.json that was saved with this model.",
         ) from error
-    config._attn_implementation = "sdpa"
-    expected = {name.removeprefix(BODY): tensor.shape for name, tensor in head.state_dict().items()}
+    expected = {name: tensor.shape for name, tensor in head.state_dict().items()}
     stored = read_tensors(folder, expected, optional=("fc.bias",), ignored=UNUSED)
     if "fc.bias" not in stored:
         head.fc.register_parameter("bias", None)
-    head.load_state_dict({name: stored[name.removeprefix(BODY)].to(dtype) for name in head.state_dict()}, assign=True)
-    head.body.rotary_emb = type(head.body.rotary_emb)(config)  # its tables are no weights: they were left on "meta"
-    head.eval().requires_grad_(False)
-    if fast:
-        lay_out(head)
-    return head
+    head.load_state_dict({name: tensor.to(dtype) for name, tensor in stored.items()}, assign=True)
+    return head.eval().requires_grad_(False)
 
 
 def save_eagle(head: EagleHead, folder: Path) -> Path:
     """Write ``head`` with the released names: ``config.json`` and bf16 safetensors, in shards below 9 MB."""
     values = {name: value for name, value in head.config.to_diff_dict().items() if name not in {"dtype", "layer_types"}}
-    tensors = {name.removeprefix(BODY): tensor for name, tensor in head.state_dict().items()}
-    write_folder(folder, values, tensors)
+    write_folder(folder, values, head.state_dict())
     return folder

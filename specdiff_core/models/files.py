@@ -65,7 +65,22 @@ def read_tensors(
                 f"{name} in {file} has shape {tuple(tensor.shape)}, config.json says {tuple(expected[name])}.",
                 hint="config.json and the weights do not belong together; " + AGAIN[0].lower() + AGAIN[1:],
             )
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise WeightsError(f"{name} in {file} holds values that are no finite numbers.", hint=AGAIN)
     return found
+
+
+def tensor_names(folder: Path) -> set[str]:
+    """Of a folder's weight files; nothing is read.
+
+    Raises:
+        WeightsError: a file is missing, truncated or not in safetensors format.
+    """
+    names: set[str] = set()
+    for path in weight_files(folder):
+        with _opened(path, partial(safe_open, framework="pt")) as file:
+            names.update(file.keys())
+    return names
 
 
 def _opened(path: Path, read: Callable[[Path], T]) -> T:

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from specdiff_core.models.files import read_tensors, write_folder
 from specdiff_core.models.folders import RELEASED, Id, Size, as_config, read_config, resolve, shown
+from specdiff_core.models.kernels import Product
+from specdiff_core.models.network import Rope, attend, rotate
 from specdiff_core.schema.errors import WeightsError
 
 FREQUENCIES = 256  # width of the timestep embedding
@@ -90,8 +92,7 @@ class Constants(NamedTuple):
     blocks: tuple[Modulation, ...]
     final_weight: Tensor  # [D]
     final_bias: Tensor  # [D]
-    cos: Tensor  # [model_length, 1, head_dim]
-    sin: Tensor  # [model_length, 1, head_dim], the first half negated: rotate_half's sign
+    rope: Rope  # [model_length, head_dim] each, in the dtype of the weights
 
 
 def _linear32(layer: nn.Module, x: Tensor) -> Tensor:
@@ -103,23 +104,6 @@ def _linear32(layer: nn.Module, x: Tensor) -> Tensor:
 def _norm(x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
     """Modulated LayerNorm in float32: norm(x)·w·(1 + scale) + shift, with both folded into ``weight`` and ``bias``."""
     return F.layer_norm(x, x.shape[-1:], weight, bias, 1e-5).to(dtype)
-
-
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding, half-split: ``x [B, L, H, d]``, tables ``[L, 1, d]``."""
-    return x * cos.to(x.dtype) + x.roll(x.shape[-1] // 2, -1) * sin.to(x.dtype)
-
-
-def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-    """Bidirectional attention, ``[B, H, Q, d]``; ``bias [B, 1, 1, L]`` hides padding.
-
-    The CPU backward of fused attention is slower than plain matrix products at drafter sizes (measured: ×1.5).
-    """
-    if not (q.requires_grad and q.device.type == "cpu"):
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=None if bias is None else bias.to(q.dtype))
-    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
-    mixed: Tensor = (scores if bias is None else scores + bias).softmax(-1).to(v.dtype) @ v
-    return mixed
 
 
 class _Embedding(nn.Module):
@@ -153,6 +137,7 @@ class _Block(nn.Module):
         self.norm2 = nn.LayerNorm(width, bias=False)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width))
         self.adaLN_modulation = nn.Linear(config.cond_dim, 6 * width)
+        self._frozen: tuple[Product, ...] = ()
 
     def modulation(self, c: Tensor) -> Modulation:
         """``c [cond_dim]`` -> this block's constants."""
@@ -160,25 +145,23 @@ class _Block(nn.Module):
         weight1, weight2 = self.norm1.weight.float(), self.norm2.weight.float()
         return Modulation(weight1 * (1 + scale1), shift1, gate1, weight2 * (1 + scale2), shift2, gate2)
 
-    def forward(self, x: Tensor, m: Modulation, cos: Tensor, sin: Tensor, bias: Tensor | None, first: int) -> Tensor:
+    def freeze(self) -> None:
+        """Packed products for decoding."""
+        up, _, down = self.mlp
+        assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
+        self._frozen = tuple(Product.of([part]) for part in (self.attn_qkv, self.attn_out, up, down))
+
+    def forward(self, x: Tensor, m: Modulation, rope: Rope, bias: Tensor | None, first: int) -> Tensor:
         """``x [B, L, D]`` float32 -> ``[B, L − first, D]``: outputs at positions ``first`` and later."""
-        dtype, width = self.attn_qkv.weight.dtype, x.shape[-1]
+        dtype = self.attn_qkv.weight.dtype
+        qkv, out, up, down = self._frozen or (self.attn_qkv, self.attn_out, self.mlp[0], self.mlp[2])
         h = _norm(x, m.weight_attn, m.bias_attn, dtype)
-        if first:
-            queries = F.linear(h[:, first:], self.attn_qkv.weight[:width])
-            both = F.linear(h, self.attn_qkv.weight[width:])
-            keys, values = both.view(*both.shape[:-1], 2, self.heads, -1).unbind(2)
-            q = _rotate(queries.view(*queries.shape[:-1], self.heads, -1), cos[first:], sin[first:])
-            k = _rotate(keys, cos, sin)
-            x = x[:, first:]
-        else:
-            qkv = self.attn_qkv(h).view(*h.shape[:-1], 3 * self.heads, -1)
-            q, k = _rotate(qkv[:, :, : 2 * self.heads], cos, sin).chunk(2, 2)
-            values = qkv[:, :, 2 * self.heads :]
-        mixed = _attend(q.transpose(1, 2), k.transpose(1, 2), values.transpose(1, 2), bias)  # [B, H, Q, d]
-        x = torch.addcmul(x, m.gate_attn, self.attn_out(mixed.transpose(1, 2).flatten(2)).float())
+        heads = qkv(h).view(*h.shape[:-1], 3 * self.heads, -1).transpose(1, 2)  # [B, 3·H, L, d]
+        q, k = rotate(heads[:, : 2 * self.heads], rope).chunk(2, 1)
+        mixed = attend(q[:, :, first:], k, heads[:, 2 * self.heads :], bias)  # in both directions
+        x = torch.addcmul(x[:, first:], m.gate_attn, out(mixed.transpose(1, 2).flatten(2)).float())
         h = _norm(x, m.weight_mlp, m.bias_mlp, dtype)
-        return torch.addcmul(x, m.gate_mlp, self.mlp(h).float())
+        return torch.addcmul(x, m.gate_mlp, down(self.mlp[1](up(h))).float())
 
 
 class _Head(nn.Module):
@@ -213,6 +196,7 @@ class Mdlm(nn.Module):
         self.config = config
         self.backbone = _Backbone(config)
         self._prepared: Constants | None = None
+        self._head: Product | None = None
 
     def constants(self) -> Constants:
         """All modulation vectors at σ = 0 and the rotary tables, float32, on the model's device."""
@@ -232,8 +216,7 @@ class Mdlm(nn.Module):
             blocks=tuple(block.modulation(c) for block in self.backbone.blocks),
             final_weight=weight,
             final_bias=bias,
-            cos=torch.cat((cos, cos), -1)[:, None],
-            sin=torch.cat((-sin, sin), -1)[:, None],
+            rope=(torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)),
         )
 
     def prepare(self) -> Mdlm:
@@ -241,6 +224,9 @@ class Mdlm(nn.Module):
         self.eval().requires_grad_(False)
         with torch.inference_mode():
             self._prepared = self.constants()
+        for block in self.backbone.blocks:
+            block.freeze()
+        self._head = Product.of([self.backbone.output_layer.linear])
         return self
 
     def forward(self, ids: Tensor, *, first: int = 0, padding: Tensor | None = None) -> Tensor:
@@ -257,17 +243,19 @@ class Mdlm(nn.Module):
         """
         known = self._prepared or self.constants()
         length = ids.shape[1]
-        cos, sin = known.cos[:length], known.sin[:length]
+        rope = (known.rope[0][:length], known.rope[1][:length])
         bias = None
         if padding is not None:
             hidden = torch.arange(length, device=ids.device) < padding[:, None]
-            bias = torch.zeros(hidden.shape, device=ids.device).masked_fill(hidden, -torch.inf)[:, None, None]
+            zero = torch.zeros(hidden.shape, dtype=self.backbone.output_layer.linear.weight.dtype, device=ids.device)
+            bias = zero.masked_fill(hidden, -torch.inf)[:, None, None]
         x = self.backbone.vocab_embed.embedding[ids].float()
         last = len(self.backbone.blocks) - 1
         for index, (block, modulation) in enumerate(zip(self.backbone.blocks, known.blocks, strict=True)):
-            x = block(x, modulation, cos, sin, bias, first if index == last else 0)
+            x = block(x, modulation, rope, bias, first if index == last else 0)
         head = self.backbone.output_layer.linear
-        logits: Tensor = head(_norm(x, known.final_weight, known.final_bias, head.weight.dtype))
+        states = _norm(x, known.final_weight, known.final_bias, head.weight.dtype)
+        logits: Tensor = head(states) if self._head is None else self._head(states)
         return logits
 
 

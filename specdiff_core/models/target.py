@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from specdiff_core.maths.trees import visible
-from specdiff_core.models.cache import move_to_front, new_cache
-from specdiff_core.schema.errors import ConfigError, ContextOverflow
-from specdiff_core.schema.events import depths
+from specdiff_core.maths.trees import places
+from specdiff_core.models.cache import BORDERS, CausalReading, KeyValues, Pool
+from specdiff_core.models.network import Attend, Shape
+from specdiff_core.models.stock import CausalModel, StockRun
+from specdiff_core.schema.errors import ContextOverflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,12 @@ class Scores:
     features: Tensor | None  # [n, F] hidden states of the asked layers, concatenated
 
 
-class CausalModel(Protocol):
-    """What is asked of a causal language model here; those of transformers offer it."""
+@runtime_checkable
+class Network(Protocol):
+    """What is asked of a network of this lab (:mod:`specdiff_core.models.network`)."""
+
+    @property
+    def shape(self) -> Shape: ...
 
     @property
     def config(self) -> Any: ...
@@ -38,72 +44,138 @@ class CausalModel(Protocol):
     @property
     def device(self) -> torch.device: ...
 
-    def __call__(self, *args: Any, **values: Any) -> Any: ...
+    def decode(
+        self,
+        ids: Tensor,
+        places: slice | Tensor,
+        attend: Attend,
+        *,
+        layers: Sequence[int],
+        last: int | None,
+        features: Tensor | None,
+    ) -> tuple[Tensor, list[Tensor]]: ...
 
 
-class Target:
-    """Shared weights of a causal language model from transformers, or of one that is called like it."""
+class NetworkRun:
+    """One run's cache, and the passes over it, of a network of this lab."""
 
-    def __init__(self, model: CausalModel, *, context: int, suppress: Sequence[int] = ()) -> None:
-        self.model = model
-        self.context = context
-        self.suppress = tuple(suppress)
-        self.vocab_size = int(model.config.vocab_size)
-        kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
-        self._plain = kinds == {"full_attention"} and model.config._attn_implementation in {"sdpa", "eager"}
-
-    def start(self, layers: Sequence[int] = ()) -> TargetSession:
-        """A fresh run. ``layers``: whose outputs to return as features (0 = after the first layer)."""
-        return TargetSession(self, tuple(layers))
-
-    def mask(self, held: int, new: int, parents: Sequence[int] | None = None) -> Tensor | None:
-        """What ``new`` tokens behind ``held`` cached ones may read: ``[1, 1, new, held + new]``, 0 or −∞ to be added.
-        They follow one another, or are the last ones of an anchor and the tree behind it.
-
-        transformers would make the same mask, as booleans that every layer converts again (measured: 3 % of a
-        verifying pass of a small model on a CPU). None where it shall make its own: nothing cached, window layers.
-
-        Raises:
-            ConfigError: a tree, and layers for which only transformers can make a mask.
-        """
-        if parents is not None and not self._plain:
-            raise ConfigError(
-                "This target cannot verify a tree: some of its layers see a window only.",
-                field="tree_nodes",
-                hint="Set the draft tree to 0.",
-            )
-        if parents is None and (not self._plain or not held or new < 2):
-            return None
-        mask = torch.zeros(1, 1, new, held + new, dtype=self.model.dtype, device=self.model.device)
-        if parents is None:
-            mask[..., held:].fill_(float("-inf")).triu_(1)
-        else:
-            seen = visible(parents)[-new:].to(mask.device)
-            mask[..., -seen.shape[1] :].masked_fill_(~seen, float("-inf"))
-        return mask
-
-
-class TargetSession:
-    """One run's key-value cache."""
-
-    def __init__(self, target: Target, layers: tuple[int, ...]) -> None:
-        self._target, self._layers = target, layers
-        self._cache = new_cache(target.model.config)
-        self._length = 0
+    def __init__(self, network: Network, layers: Sequence[int], cache: KeyValues) -> None:
+        self._network, self._layers, self._cache = network, tuple(layers), cache
 
     @property
     def length(self) -> int:
         """Tokens in the cache."""
-        return self._length
+        return self._cache.length
+
+    @torch.inference_mode()
+    def forward(
+        self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None, last: int | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """A pass over n ``ids``, which enter the cache.
+
+        Args:
+            parents: of a tree, see :meth:`TargetSession.score`.
+            features: ``[n, W]`` beside the tokens.
+            last: logits of so many last tokens; None: of all.
+
+        Returns:
+            logits ``[last or n, V]``, and the outputs of the asked layers, ``[n, W]`` each.
+        """
+        network, held, new = self._network, self._cache.length, len(ids)
+        where: slice | Tensor = slice(held, held + new)
+        if parents is not None:
+            where = torch.tensor(places(held, new, parents), device=network.device)
+        logits, outputs = network.decode(
+            torch.tensor([list(ids)], device=network.device),
+            where,
+            CausalReading(self._cache, new, parents, dtype=network.dtype),
+            layers=self._layers,
+            last=last,
+            features=None if features is None else features[None],
+        )
+        self._cache.length += new
+        return logits[0], [output[0] for output in outputs]
+
+    @torch.inference_mode()
+    def keep(self, scored: int, rows: Sequence[int]) -> None:
+        """Of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
+        self._cache.keep(scored, rows)
+
+
+class Target:
+    """Shared weights of a causal language model.
+
+    Args:
+        model: a network of this lab; or a model of transformers, or one that is called like it.
+        context: tokens that a run may hold.
+        suppress: ids that it never says.
+    """
+
+    def __init__(self, model: Network | CausalModel, *, context: int, suppress: Sequence[int] = ()) -> None:
+        self.model: Any = model
+        self.context = context
+        self.suppress = tuple(suppress)
+        self.vocab_size = int(model.config.vocab_size)
+        self._pool: Pool | None = None
+        if isinstance(model, Network):
+            self._pool = Pool(model.shape, context, dtype=model.dtype, device=model.device)
+
+    def start(self, layers: Sequence[int] = ()) -> TargetSession:
+        """A fresh run. ``layers``: whose outputs to return as features (0 = after the first layer)."""
+        return TargetSession(self, self._run(layers), features=bool(layers))
+
+    def _run(self, layers: Sequence[int]) -> NetworkRun | StockRun:
+        if self._pool is None:
+            return StockRun(self.model, layers)
+        cache = self._pool.new()
+        run = NetworkRun(self.model, layers, cache)
+        self._pool.give_back(cache, when_gone=run)
+        return run
+
+    @cached_property
+    def exactness(self) -> str:
+        """``bitwise`` where a token's logits have the same bits however many tokens are read beside it, as they have
+        here if the kernels below keep their promise: tried on these weights and this machine, on the first asking.
+        ``rounding`` where sums round differently.
+        """
+        if self._pool is None:
+            return "rounding"
+        widths = (1, 2, 5, 9, 17)
+        ids = [7919 * i % self.vocab_size for i in range(sum(widths))]
+        whole, split = self._run(()), self._run(())
+        for border in (0, *(border for border in BORDERS if border + len(ids) <= self.context)):
+            for run in (whole, split):  # with something in the cache, just before a length where sums may change
+                if missing := max(0, border - len(ids) // 2 - run.length):
+                    run.forward([ids[i % len(ids)] for i in range(missing)], None, None, 0)
+            at_once, _ = whole.forward(ids, None, None, None)
+            first = 0
+            for width in widths:
+                alone, _ = split.forward(ids[first : first + width], None, None, None)
+                if not torch.equal(alone, at_once[first : first + width]):
+                    return "rounding"
+                first += width
+        return "bitwise"
+
+
+class TargetSession:
+    """One run over a cache."""
+
+    def __init__(self, target: Target, run: NetworkRun | StockRun, *, features: bool) -> None:
+        self._target, self._run, self._features = target, run, features
+
+    @property
+    def length(self) -> int:
+        """Tokens in the cache."""
+        return self._run.length
 
     @property
     def room(self) -> int:
         """Tokens that can still be scored before the context is full."""
-        return self._target.context - self._length
+        return self._target.context - self.length
 
     def read(self, ids: Sequence[int]) -> Tensor | None:
         """Prefill: take ``ids`` into the cache for good; returns their features."""
-        return self._forward(ids, logits_to_keep=1).features if ids else None
+        return self._forward(ids, None, None, 0).features if ids else None
 
     def score(
         self,
@@ -111,7 +183,7 @@ class TargetSession:
         parents: Sequence[int] | None = None,
         *,
         features: Tensor | None = None,
-        last: int = 0,
+        last: int | None = None,
     ) -> Scores:
         """One pass over [anchor, draft]: n distributions, all n tokens enter the cache until :meth:`rollback`.
 
@@ -119,51 +191,21 @@ class TargetSession:
             parents: of a tree, for all tokens behind its anchor: each reads its own text only, at its own position.
                 Where ``ids`` are fewer, they are its last ones, and the others are in the cache already.
             features: ``[n, W]`` beside the tokens, for a model that reads both (EAGLE's head).
-            last: return the distributions of so many last tokens only; 0: of all.
+            last: return the distributions of so many last tokens only; None: of all.
         """
-        return self._forward(ids, logits_to_keep=last, parents=parents, features=features)
+        return self._forward(ids, parents, features, last)
 
     def rollback(self, scored: int, rows: Sequence[int]) -> None:
         """Roll back: of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
-        surplus = scored - len(rows)
-        if list(rows) != list(range(len(rows))):
-            move_to_front(self._cache, scored, rows)
-        if surplus:
-            self._cache.crop(-surplus)  # a negative count removes from the end in every supported version
-        self._length -= surplus
+        self._run.keep(scored, rows)
 
-    @torch.inference_mode()
     def _forward(
-        self,
-        ids: Sequence[int],
-        logits_to_keep: int,
-        parents: Sequence[int] | None = None,
-        features: Tensor | None = None,
+        self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None, last: int | None
     ) -> Scores:
         if len(ids) > self.room:
             raise ContextOverflow(
-                f"{self._length + len(ids)} tokens do not fit into a context of {self._target.context}.",
+                f"{self.length + len(ids)} tokens do not fit into a context of {self._target.context}.",
                 hint="Shorten the prompt.",
             )
-        model = self._target.model
-        out = model(
-            input_ids=torch.tensor([list(ids)], device=model.device),
-            attention_mask=self._target.mask(self._length, len(ids), parents),
-            position_ids=None if parents is None else self._places(parents, len(ids)),
-            past_key_values=self._cache,
-            use_cache=True,
-            output_hidden_states=[i + 1 for i in self._layers],  # None stands for all the others
-            logits_to_keep=logits_to_keep,
-            **({} if features is None else {"features": features[None]}),
-        )
-        self._length += len(ids)
-        if not self._layers:
-            return Scores(out.logits[0], None)
-        # hidden_states[0] is the embedding, so the output of layer i is at i + 1 (docs/theory.md, Block drafters).
-        return Scores(out.logits[0], torch.cat([out.hidden_states[i + 1][0] for i in self._layers], -1))
-
-    def _places(self, parents: Sequence[int], new: int) -> Tensor:
-        """``[1, new]`` absolute positions of the last ``new`` of an anchor and the tree behind it."""
-        anchor = self._length + new - 1 - len(parents)
-        places = [anchor, *(anchor + 1 + depth for depth in depths(parents))]
-        return torch.tensor([places[-new:]], device=self._target.model.device)
+        logits, outputs = self._run.forward(ids, parents, features, last)
+        return Scores(logits, torch.cat(outputs, -1) if self._features else None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.events import Event
+from specdiff_core.schema.events import Event, RunStarted
 from specdiff_core.schema.settings import DecodeConfig
 
 
@@ -40,7 +40,7 @@ class Decoder(Protocol):
             stop: when set, the run ends with reason ``stopped`` before its next pass.
             warm_up: after RunStarted the first tokens are decoded off the clock, once, and again until so many seconds
                 have passed; None: not at all.
-            threads: CPU threads of this decode; None leaves them as they are.
+            threads: CPU threads of this decode; None leaves them as they are, 0 lets a short probe choose.
         """
 
 
@@ -56,8 +56,12 @@ def race(
     repeats: int = 1,
     detail: bool = False,
     progress: Callable[[str], None] | None = None,
+    threads: int | None = 0,
 ) -> dict[str, list[list[Event]]]:
     """Each lane's runs, interleaved: in their order, then in the opposite one, so that drift falls on all alike.
+
+    Args:
+        threads: CPU threads of all lanes, see :class:`Decoder`.
 
     Raises:
         ConfigError: ``repeats`` is no number from 1.
@@ -67,11 +71,12 @@ def race(
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     for settings in lanes.values():
         short = dataclasses.replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
-        list(decoder.decode(prompt, short, detail=False))
+        for event in decoder.decode(prompt, short, detail=False, threads=threads):
+            threads = event.threads if isinstance(event, RunStarted) else threads  # all lanes alike
     runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
     for repeat in range(repeats):
         for lane in list(lanes)[:: 1 if repeat % 2 == 0 else -1]:
             if progress is not None:
                 progress(f"measuring {lane}, {repeat + 1} of {repeats}")
-            runs[lane].append(list(decoder.decode(prompt, lanes[lane], detail=detail)))
+            runs[lane].append(list(decoder.decode(prompt, lanes[lane], detail=detail, threads=threads)))
     return runs

@@ -83,6 +83,14 @@ class Verdict(Struct, frozen=True, kw_only=True):
     lossless: bool = True
 
 
+EXACTNESS = {
+    "bitwise": "lossless bit for bit: every probability that the target gives is the very number that vanilla computes",
+    "rounding": "lossless rule; sums over a draft round differently from vanilla's, in the last digits",
+    "biased": "NOT lossless: the rule can change the distribution of the text",
+}
+"""How close the distribution of a run is to that of vanilla decoding on the same machine."""
+
+
 class RunStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     """The header of a run: everything needed to repeat it."""
 
@@ -98,6 +106,8 @@ class RunStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     versions: dict[str, str]
     grain: str  # how finely the clock synchronised: step or total
     lossless: bool  # what the rule claims for this run
+    exactness: str = ""  # one of EXACTNESS; "" in traces from before it was known
+    network: str = ""  # what ran the target: a network, and how it multiplies
     started_at: str = ""  # UTC, ISO 8601
 
 

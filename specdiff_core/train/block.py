@@ -251,13 +251,12 @@ def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, 
     places = (anchors[..., None] + torch.arange(size, device=anchors.device)).flatten(1)  # [B, A·b]
     positions = torch.arange(length, device=anchors.device)
     context_rope = model.rope(positions[None])
-    context = model.read_features(features)
+    context = model.context_keys_values(model.read_features(features), context_rope)
     hidden_from = positions >= anchors[..., None]  # [B, A, L]
     bias = torch.zeros_like(hidden_from, dtype=torch.float32).masked_fill_(hidden_from, -torch.inf)[:, None, :, None]
 
     def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        attention: Any = model.layers[index].self_attn  # the layers of a ModuleList have no type
-        keys, values = attention.keys_values(context, context_rope)  # [B, Hkv, L, D]
+        keys, values = context[index]  # [B, Hkv, L, D]
         copies = q.shape[1] // k.shape[1]
         keys, values, k, v = (
             part.repeat_interleave(copies, 1) if copies > 1 else part for part in (keys, values, k, v)
@@ -329,7 +328,7 @@ def new_drafter(target: LlamaForCausalLM, values: dict[str, Any], seed: int = 0)
     """An untrained drafter; its last norm begins as the target's, since both feed the same head."""
     model = DFlashDraftModel(values)
     model.initialize(torch.Generator().manual_seed(seed))
-    model.norm.weight.data.copy_(target.model.norm.weight)
+    model.norm.load_state_dict(target.model.norm.state_dict())
     return model
 
 

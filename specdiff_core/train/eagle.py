@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specdiff_core.models.eagle import EagleHead, load_eagle, save_eagle
@@ -15,7 +15,7 @@ from specdiff_core.train.autoregressive import SequentialTask
 from specdiff_core.train.jobs import DrafterJob
 from specdiff_core.train.losses import soft_cross_entropy
 from specdiff_core.train.settings import EagleSettings
-from specdiff_core.train.task import Task, attention_for
+from specdiff_core.train.task import Task
 
 PASSES = 3
 """Times that EAGLE's head reads a row: first the target's features, then, in part, its own (EAGLE-3's training-time
@@ -48,7 +48,7 @@ class EagleTask(SequentialTask):
             for own in (None, *own_features):
                 if own is not None:  # a feature that the head predicted belongs one token later
                     given = torch.cat([states[:, :1], torch.where(own, found[:, :-1], states[:, 1:-1])], 1)
-                found = self.model(embeddings, given, use_cache=False)
+                found = self.model(embeddings, given)
                 logits = F.linear(found, self.target.lm_head.weight)
                 loss = loss + soft_cross_entropy(logits, labels).mean()
                 loss = loss + FEATURE * F.smooth_l1_loss(found.float(), states[:, 1:].float())
@@ -63,7 +63,7 @@ class EagleTask(SequentialTask):
     def soft_ce(self, ids: Tensor) -> Tensor:
         with torch.autocast(ids.device.type, torch.bfloat16):
             states, labels = self._read(ids)
-            found = self.model(self.target.get_input_embeddings()(ids[:, 1:]), states[:, :-1], use_cache=False)
+            found = self.model(self.target.get_input_embeddings()(ids[:, 1:]), states[:, :-1])
             return soft_cross_entropy(F.linear(found, self.target.lm_head.weight), labels).mean()
 
     def next_logits(self, ids: Tensor, first: Tensor, ends: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class EagleTask(SequentialTask):
         embeddings = self.target.get_input_embeddings()(ids[:, 1:])
         # The target has read all but the anchor, at first − 1; from there on the features are the head's own.
         for depth in range(drafted + 1):
-            found = self.model(embeddings, states, use_cache=False)
+            found = self.model(embeddings, states)
             place = first - 2 + depth  # entry of the anchor, then of each drafted token
             states = states.clone()
             states[every, (place + 1).clamp_max(states.shape[1] - 1)] = found[every, place].to(states.dtype)
@@ -88,11 +88,10 @@ class EagleJob(DrafterJob):
 
     def begin(self) -> EagleHead:
         if self.settings.start:
-            return load_eagle(self.settings.start, fast=False).requires_grad_(True)
+            return load_eagle(self.settings.start).requires_grad_(True)
         return new_eagle(self.target, seed=self.settings.seed)
 
     def task(self) -> Task:
-        self.model.config._attn_implementation = attention_for(self.device, self.settings.length)
         return EagleTask(self.model, self.target, self.data, self.settings, written=self.written)
 
     def export(self) -> None:
@@ -103,13 +102,14 @@ def new_eagle(target: LlamaForCausalLM, *, seed: int = 0) -> EagleHead:
     """An untrained head for ``target``; it begins by repeating the feature that it is given."""
     values = {**target.config.to_dict(), "num_hidden_layers": 1, "architectures": ["LlamaForCausalLMEagle"]}
     config = LlamaConfig(**{name: value for name, value in values.items() if name not in {"layer_types", "dtype"}})
-    with torch.random.fork_rng(), torch.no_grad():
-        torch.manual_seed(seed)  # transformers initialises from the global stream
-        head = EagleHead(config)
+    head, generator = EagleHead(config), torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            if parameter.ndim == 2:
+                nn.init.normal_(parameter, std=config.initializer_range, generator=generator)
         width = config.hidden_size
         head.fc.weight[:, :width] *= 0.1
         head.fc.weight[:, width:] = torch.eye(width)
-        layer: Any = head.body.layers[0]  # the layers of a ModuleList have no type
-        for last in (layer.self_attn.o_proj, layer.mlp.down_proj):
+        for last in (head.layers[0].self_attn.o_proj, head.layers[0].mlp.down_proj):
             last.weight.mul_(0.1)
     return head

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from specdiff_core.models.causal import load_causal
+from specdiff_core.models.causal import load_stock
 from specdiff_core.models.device import choose_placement, set_threads
 from specdiff_core.models.folders import AGAIN, shown
 from specdiff_core.provenance import command, provenance
@@ -212,13 +212,9 @@ def load_llama(folder: Path, device: torch.device, part: str = "target") -> Llam
         WeightsError: it has not been trained, is damaged, or is another kind of model.
     """
     _expect(part, folder, "config.json")
-    stored = load_causal(folder, torch.float32, role=part)
-    if not isinstance(stored, LlamaForCausalLM):
+    model = load_stock(folder, torch.float32, device=device, role=part)
+    if not isinstance(model, LlamaForCausalLM):
         raise WeightsError(f"The {part} in {shown(folder)} is no Llama.", hint="Only a Llama can be trained here.")
-    model = LlamaForCausalLM(stored.config)  # without the second copies of weights that decoding reads
-    model.load_state_dict(stored.state_dict())
-    model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
-    model.train(False).requires_grad_(False)
     return model
 
 

@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import LlamaForCausalLM
+from transformers import DynamicCache, LlamaForCausalLM
 
-from specdiff_core.models.cache import new_cache
 from specdiff_core.models.folders import shown
 from specdiff_core.schema.errors import CorpusError
 from specdiff_core.train.corpus import Documents, EncodedCorpus, save_arrays
@@ -117,7 +116,7 @@ def continue_prompts(
     Returns:
         ``[B, P + n]`` int64, n ≤ ``new_tokens``.
     """
-    cache = new_cache(model.config)
+    cache = DynamicCache(config=model.config)
     greedy = temperatures <= 0
     scale = torch.where(greedy, torch.ones_like(temperatures), temperatures)[:, None]
     banned = torch.tensor([mask], device=prompts.device)

@@ -33,6 +33,8 @@ export interface RunStarted {
   versions: Record<string, string>;
   grain: string;
   lossless: boolean;
+  exactness: string;
+  network: string;
   started_at: string;
 }
 export interface Prefilled {

@@ -116,6 +116,7 @@ function report(lanes, header, title) {
     ['Slow motion', 'Playback stretches all lanes by the same factor. All times shown are real decode times.'],
     ['Timed', GRAINS[header.grain] || header.grain],
     ['Device', `${placeOf(header)} (${header.reason})`],
+    ['Target run by', header.network || 'not recorded'],
     ['Processor', processorOf(lanes)],
     ['Models', models],
     ['Versions', versions],

@@ -20,6 +20,13 @@ const NUMBERS = [
 const PREDICTED = 'v: seconds of one verifying pass of the target over those of one vanilla pass. c: seconds of one drafter pass over those '
   + 'of one vanilla pass. Both are means of this race. What else a round costs is left out, so it is usually more than was measured.';
 
+/** @type {Record<string, string>} what a run claims about its text, by how exact it is */
+const CLAIMS = {
+  bitwise: '✓ Lossless, bit for bit: every probability of the target is the very number that vanilla decoding computes.',
+  rounding: '✓ Lossless rule: the text follows the target’s own distribution. Sums may round differently from vanilla’s, in the last digits.',
+  biased: '⚠ lossless: false. With several steps this rule can change the distribution of the text; it is here to be studied.',
+  '': '✓ Lossless rule: the text follows the target’s own distribution.',
+};
 const BUSY = 'A pass ends when its last thread does, so threads that wait for a processor slow every pass, and the lane with more '
   + 'passes loses more: beside one busy program the speed-up can be several times off.';
 
@@ -71,8 +78,7 @@ export class ScoreView {
     const lossless = header ? header.lossless : true;
     text(this.name, name);
     this.hero.classList.toggle('sd-lossy', !lossless);
-    text(this.claim, !header ? '' : lossless ? '✓ Lossless rule: the text follows the target’s own distribution.'
-      : '⚠ lossless: false. With several steps this rule can change the distribution of the text; it is here to be studied.');
+    text(this.claim, !header ? '' : CLAIMS[header.exactness || ''] || CLAIMS[lossless ? '' : 'biased']);
     const compared = drafted && vanilla && drafted.finished && vanilla.finished;
     /** @type {[string, number | null][]} */
     const waits = [[short.drafted, waiting(drafted)], [short.vanilla, waiting(vanilla)]];

@@ -1,0 +1,74 @@
+"""How few rows are multiplied by a large matrix: chosen when weights are loaded, by device, dtype and what this torch
+offers. Never by a stopwatch: another order of sums rounds differently, and a text must not depend on what else the
+machine was doing.
+
+oneDNN's products by a packed matrix compute a row with the same bits however many rows come with it, on any number of
+threads; those of MKL, which ``F.linear`` calls in fp32, do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+OPERATORS = ("_reorder_linear_weight", "_linear_pointwise")
+"""Of ``torch.ops.mkldnn``: what packs a matrix, and what multiplies by a packed one. Not part of torch's stable API."""
+PACKED, PLAIN = "oneDNN, packed weights", "torch F.linear"
+
+
+def kernel(device: torch.device, dtype: torch.dtype) -> str:
+    """What multiplies on ``device``: :data:`PACKED` or :data:`PLAIN`. In bf16 packing needs a processor that computes
+    it (avx512_bf16, AMX); others would emulate it."""
+    there = device.type == "cpu" and all(hasattr(torch.ops.mkldnn, name) for name in OPERATORS)
+    if there and dtype == torch.bfloat16:
+        there = computes_bf16()
+    return PACKED if there and dtype in (torch.float32, torch.bfloat16) else PLAIN
+
+
+def computes_bf16() -> bool:
+    """Whether this processor multiplies bf16 itself."""
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+class Product:
+    """x·Wᵀ + b for a frozen W, which may be of several projections side by side.
+
+    Args:
+        weight: ``[out, in]``. A packed product holds its own copy and lets go of this one.
+        bias: ``[out]``.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self.packed = kernel(weight.device, weight.dtype) is PACKED
+        # Packing needs rows that lie side by side, and would otherwise tie itself to the memory that it is given.
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.clone(), None) if self.packed else weight
+        self._bias = bias
+
+    @classmethod
+    def of(cls, parts: Sequence[nn.Linear]) -> Product:
+        """Projections of the same rows as one product, frozen. Where it packs no copy of its own, their weights become
+        views of it."""
+        weight = torch.cat([part.weight.detach() for part in parts])
+        bias = None if parts[0].bias is None else torch.cat([part.bias.detach() for part in parts])
+        product = cls(weight, bias)
+        if not product.packed:
+            for part, rows in zip(parts, torch.split(weight, [part.out_features for part in parts]), strict=True):
+                part.weight = nn.Parameter(rows, requires_grad=False)
+        return product
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """``rows [..., in]`` -> ``[..., out]``."""
+        if not self.packed:
+            return F.linear(rows, self._weight, self._bias)
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
+        return out
+
+    def added(self, rows: Tensor, residual: Tensor) -> Tensor:
+        """The product of ``rows [..., in]``, added to ``residual [..., out]``."""
+        if not self.packed:
+            return residual + F.linear(rows, self._weight, self._bias)
+        out: Tensor = torch.ops.mkldnn._linear_pointwise.binary(rows, residual, self._weight, self._bias, "add")
+        return out

@@ -1,0 +1,385 @@
+"""One transformer for everything here that attends: the target, the small drafter of its kind, EAGLE's layer, the block
+drafter. Modules have the names of transformers' Llama, so weights are read and written under their released names.
+
+What a layer's queries read is a function that comes in (:data:`Attend`): a cache, a block, or a whole text in training.
+That is all in which decoding, drafting and training differ.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from specdiff_core.models.kernels import Product
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+Rope = tuple[Tensor, Tensor]
+"""cos, and sin with its first half negated: ``[B or 1, 1, n, D]`` each."""
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""(layer, q ``[B, H, n, D]``, k and v ``[B, Hkv, n, D]`` of the rows themselves) -> what they read,
+``[B, H, n, D]``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Sizes and kinds of a network's parts."""
+
+    width: int
+    inner: int  # of the MLP
+    layers: int
+    heads: int
+    kv_heads: int  # fewer than heads: grouped-query attention
+    head_dim: int
+    epsilon: float = 1e-6  # of the norms
+    qkv_bias: bool = False
+    out_bias: bool = False
+    mlp_bias: bool = False
+    head_norms: bool = False  # q and k are normed, head by head (Qwen3)
+    gpt2: bool = False  # LayerNorm, GELU and learned positions, in place of RMSNorm, SwiGLU and rotary ones
+
+    @classmethod
+    def of(cls, config: PretrainedConfig) -> Shape:
+        """Of a configuration of transformers."""
+        values: Any = config
+        width, heads = int(values.hidden_size), int(values.num_attention_heads)
+        kind, gpt2 = values.model_type, values.model_type == "gpt2"
+        bias = bool(getattr(values, "attention_bias", False))
+        return cls(
+            width=width,
+            inner=int((values.n_inner or 4 * width) if gpt2 else values.intermediate_size),
+            layers=int(values.num_hidden_layers),
+            heads=heads,
+            kv_heads=int(getattr(values, "num_key_value_heads", None) or heads),
+            head_dim=int(getattr(values, "head_dim", None) or width // heads),
+            epsilon=float(values.layer_norm_epsilon if gpt2 else values.rms_norm_eps),
+            qkv_bias=gpt2 or bias or kind == "qwen2",
+            out_bias=gpt2 or bias,
+            mlp_bias=gpt2 or bool(getattr(values, "mlp_bias", False)),
+            head_norms=kind == "qwen3",
+            gpt2=gpt2,
+        )
+
+    def norm(self) -> nn.Module:
+        """A norm of hidden states."""
+        return nn.LayerNorm(self.width, eps=self.epsilon) if self.gpt2 else RMSNorm(self.width, eps=self.epsilon)
+
+
+class RMSNorm(nn.RMSNorm):
+    """In the weight's precision: under autocast, states arrive in a lower one."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        return super().forward(states.to(self.weight.dtype))
+
+
+def rotary_table(config: PretrainedConfig, positions: Tensor, dtype: torch.dtype) -> Rope:
+    """Rotary factors at ``positions [B, n]``, plain or scaled as ``config`` says (llama3, yarn, linear)."""
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    like = torch.empty(0, device=positions.device, dtype=dtype)
+    known: Any = config
+    cos, sin = LlamaRotaryEmbedding(known).to(positions.device)(like, positions)
+    first, second = sin.chunk(2, -1)
+    return cos[:, None], torch.cat([-first, second], -1)[:, None]
+
+
+def rotate(states: Tensor, rope: Rope) -> Tensor:
+    """Rotary embedding of ``states [B, heads, n, D]``: x·cos + roll(x, D/2)·sin, the sine's first half negated."""
+    cos, sin = (part.to(states.dtype) for part in rope)  # under autocast, states arrive in a lower precision
+    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Attention of ``q [B, H, n, D]`` over ``k, v [B, Hkv, m, D]``; ``mask [..., n, m]`` is added, or True where a key
+    may be read. Queries that share a key head stand side by side, so keys are never copied."""
+    groups, rows = q.shape[1] // k.shape[1], q.shape[2]
+    if groups > 1:
+        q = q.reshape(q.shape[0], k.shape[1], groups * rows, q.shape[3])
+        if mask is not None and mask.shape[-2] > 1:
+            mask = mask.repeat(*[1] * (mask.ndim - 2), groups, 1)
+    mixed = _trained(q, k, v, mask) if q.requires_grad and q.device.type == "cpu" else _mixed(q, k, v, mask)
+    return mixed if groups == 1 else mixed.reshape(q.shape[0], -1, rows, q.shape[3])
+
+
+def _mixed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def _trained(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """On a CPU the backward pass of fused attention is slower than plain matrix products at drafter sizes (× 1.5)."""
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    mixed: Tensor = scores.softmax(-1).to(v.dtype) @ v
+    return mixed
+
+
+def causal(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """What the rows of a whole text read: themselves and what comes before them."""
+    rows = q.shape[2]
+    return attend(q, k, v, torch.ones(rows, rows, dtype=torch.bool, device=q.device).tril())
+
+
+class Heads(NamedTuple):
+    """Projections of the same rows, as heads: first those that are normed and rotated, then values."""
+
+    product: Callable[[Tensor], Tensor]
+    norms: Tensor | None  # [heads that are rotated, 1, D]: each one's norm weight
+    rotated: int
+    size: int  # D
+    epsilon: float
+
+    def __call__(self, hidden: Tensor, rope: Rope | None) -> tuple[Tensor, Tensor]:
+        """``hidden [B, n, W]`` -> normed, rotated heads and values, ``[B, heads, n, D]`` each."""
+        states = self.product(hidden).view(*hidden.shape[:-1], -1, self.size).transpose(1, 2)
+        rotated, values = states[:, : self.rotated], states[:, self.rotated :]
+        if self.norms is not None:
+            rotated = F.rms_norm(rotated.to(self.norms.dtype), (self.size,), eps=self.epsilon) * self.norms
+        return rotated if rope is None else rotate(rotated, rope), values
+
+
+class Attention(nn.Module):
+    """Projections of one layer."""
+
+    q_norm: RMSNorm | None
+    k_norm: RMSNorm | None
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.head_dim = shape.heads, shape.kv_heads, shape.head_dim
+        self.epsilon = shape.epsilon
+        own, shared = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        self.q_proj = nn.Linear(shape.width, own, bias=shape.qkv_bias)
+        self.k_proj = nn.Linear(shape.width, shared, bias=shape.qkv_bias)
+        self.v_proj = nn.Linear(shape.width, shared, bias=shape.qkv_bias)
+        self.o_proj = nn.Linear(own, shape.width, bias=shape.out_bias)
+        self.q_norm = RMSNorm(self.head_dim, eps=shape.epsilon) if shape.head_norms else None
+        self.k_norm = RMSNorm(self.head_dim, eps=shape.epsilon) if shape.head_norms else None
+
+    def of_rows(self, *, frozen: bool = False) -> Heads:
+        """q and k, then v."""
+        return heads_of([self.q_proj, self.k_proj], [self.v_proj], [self.q_norm, self.k_norm], self, frozen=frozen)
+
+    def of_context(self, *, frozen: bool = False) -> Heads:
+        """k, then v: of rows that are read and ask for nothing."""
+        return heads_of([self.k_proj], [self.v_proj], [self.k_norm], self, frozen=frozen)
+
+
+def heads_of(
+    rotated: Sequence[nn.Linear],
+    values: Sequence[nn.Linear],
+    norms: Sequence[RMSNorm | None],
+    like: Attention,
+    *,
+    frozen: bool,
+) -> Heads:
+    """Projections as one product; ``norms`` belong to the ``rotated`` ones."""
+    parts = [*rotated, *values]
+    size, counts = like.head_dim, [part.out_features // like.head_dim for part in rotated]
+    known = [norm.weight.expand(count, size) for norm, count in zip(norms, counts, strict=True) if norm is not None]
+    product: Callable[[Tensor], Tensor]
+    if frozen:
+        product = Product.of(parts)
+    else:
+        product = functools.partial(_side_by_side, parts)
+    weights = torch.cat(known)[:, None] if known else None
+    return Heads(
+        product, weights.detach() if frozen and weights is not None else weights, sum(counts), size, like.epsilon
+    )
+
+
+def _side_by_side(parts: Sequence[nn.Linear], rows: Tensor) -> Tensor:
+    return torch.cat([part(rows) for part in parts], -1)
+
+
+class MLP(nn.Module):
+    """SwiGLU."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(shape.width, shape.inner, bias=shape.mlp_bias)
+        self.up_proj = nn.Linear(shape.width, shape.inner, bias=shape.mlp_bias)
+        self.down_proj = nn.Linear(shape.inner, shape.width, bias=shape.mlp_bias)
+
+    def entrance(self) -> Sequence[nn.Linear]:
+        """The projections into the middle, side by side."""
+        return (self.gate_proj, self.up_proj)
+
+    @staticmethod
+    def middle(states: Tensor) -> Tensor:
+        gate, up = states.chunk(2, -1)
+        return F.silu(gate) * up
+
+
+class GeluMLP(nn.Module):
+    """GPT-2's."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.up_proj = nn.Linear(shape.width, shape.inner, bias=shape.mlp_bias)
+        self.down_proj = nn.Linear(shape.inner, shape.width, bias=shape.mlp_bias)
+
+    def entrance(self) -> Sequence[nn.Linear]:
+        return (self.up_proj,)
+
+    @staticmethod
+    def middle(states: Tensor) -> Tensor:
+        return F.gelu(states, approximate="tanh")
+
+
+class _Frozen(NamedTuple):
+    """A layer's products, for decoding."""
+
+    heads: Heads
+    out: Product
+    entrance: Product
+    exit: Product
+
+
+class Layer(nn.Module):
+    """Pre-norm attention and MLP.
+
+    Args:
+        first_norm: whether the attention reads normed states; EAGLE's does not.
+    """
+
+    def __init__(self, shape: Shape, index: int, *, first_norm: bool = True) -> None:
+        super().__init__()
+        self.index = index
+        self.self_attn = Attention(shape)
+        self.mlp = GeluMLP(shape) if shape.gpt2 else MLP(shape)
+        self.input_layernorm = shape.norm() if first_norm else nn.Identity()
+        self.post_attention_layernorm = shape.norm()
+        self._frozen: _Frozen | None = None
+
+    def freeze(self) -> None:
+        """Fewer and larger products for decoding."""
+        attention, mlp = self.self_attn, self.mlp
+        self._frozen = _Frozen(
+            attention.of_rows(frozen=True),
+            Product.of([attention.o_proj]),
+            Product.of(mlp.entrance()),
+            Product.of([mlp.down_proj]),
+        )
+
+    def release(self) -> None:
+        """Let go of the separate projections, where packed products hold copies of them."""
+        for linear in (module for module in self.modules() if isinstance(module, nn.Linear)):
+            if self._frozen is not None and self._frozen.out.packed:
+                linear.to_empty(device="meta")
+
+    def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend) -> Tensor:
+        """``hidden [B, n, W]`` -> ``[B, n, W]``."""
+        attention, frozen = self.self_attn, self._frozen
+        heads = attention.of_rows() if frozen is None else frozen.heads
+        both, v = heads(self.input_layernorm(hidden), rope)
+        q, k = both[:, : attention.heads], both[:, attention.heads :]
+        mixed = attend(self.index, q, k, v).transpose(1, 2).flatten(2)
+        if frozen is not None:
+            hidden = frozen.out.added(mixed, hidden)
+            states = self.mlp.middle(frozen.entrance(self.post_attention_layernorm(hidden)))
+            return frozen.exit.added(states, hidden)
+        hidden = hidden + attention.o_proj(mixed)
+        states = self.mlp.middle(_side_by_side(self.mlp.entrance(), self.post_attention_layernorm(hidden)))
+        out: Tensor = hidden + self.mlp.down_proj(states)
+        return out
+
+
+class Decoder(nn.Module):
+    """A causal language model, for decoding.
+
+    Args:
+        config: of a Llama, Mistral, Qwen2, Qwen3 or GPT-2, from transformers.
+        context: positions that it may be asked for.
+    """
+
+    layers: Sequence[Layer]
+
+    def __init__(self, config: PretrainedConfig, *, context: int) -> None:
+        super().__init__()
+        self.config, self.context = config, context
+        self.shape = shape = Shape.of(config)
+        vocab = int(config.vocab_size)
+        self.embed_tokens = nn.Embedding(vocab, shape.width)
+        self.places = nn.Embedding(int(config.max_position_embeddings), shape.width) if shape.gpt2 else None
+        layers = (Layer(shape, index) for index in range(shape.layers))
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # a list of modules, typed as what it holds
+        self.norm = shape.norm()
+        self.lm_head = nn.Linear(shape.width, vocab, bias=False)
+        self._head: Product | None = None
+        self._rope: Rope | None = None
+
+    def freeze(self) -> Decoder:
+        """Prepare for decoding. Call after the weights are loaded, and where they shall be."""
+        if self.config.tie_word_embeddings:
+            self.lm_head.weight = self.embed_tokens.weight
+        self.eval().requires_grad_(False)
+        for layer in self.layers:
+            layer.freeze()
+            layer.release()
+        self._head = Product(self.lm_head.weight)
+        if self.places is None:
+            everywhere = torch.arange(self.context, device=self.device)[None]
+            self._rope = rotary_table(self.config, everywhere, self.dtype)
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        return self.embed_tokens.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.embed_tokens.weight.dtype
+
+    def head(self, states: Tensor) -> Tensor:
+        """Final states ``[..., W]`` -> logits ``[..., V]``."""
+        assert self._head is not None, "frozen"
+        return self._head(states)
+
+    def decode(
+        self,
+        ids: Tensor,
+        places: slice | Tensor,
+        attend: Attend,
+        *,
+        layers: Sequence[int] = (),
+        last: int | None = None,
+        features: Tensor | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One pass over ``ids [B, n]`` at absolute ``places``.
+
+        Args:
+            attend: what each layer's queries read.
+            layers: whose outputs to return, too. The last one's is normed, as it is in transformers.
+            last: logits of so many last rows; None: of all.
+            features: none; a language model reads tokens only.
+
+        Returns:
+            logits ``[B, last or n, V]``, and the outputs of ``layers``, ``[B, n, W]`` each, in their order.
+        """
+        hidden = F.embedding(ids, self.embed_tokens.weight)
+        rope = None
+        if self.places is not None:
+            hidden = hidden + self.places.weight[places]
+        elif self._rope is not None:
+            rope = (self._rope[0][:, :, places], self._rope[1][:, :, places])
+        found = {}
+        for layer in self.layers:
+            hidden = layer(hidden, rope, attend)
+            if layer.index in layers:
+                found[layer.index] = hidden
+        if last is None or len(self.layers) - 1 in found:
+            hidden = self.norm(hidden)
+            states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
+        else:
+            states = self.norm(hidden[:, hidden.shape[1] - last :])
+        if len(self.layers) - 1 in found:
+            found[len(self.layers) - 1] = hidden
+        return self.head(states), [found[index] for index in layers]

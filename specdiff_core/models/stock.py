@@ -1,0 +1,94 @@
+"""A causal model run by transformers' own module: any architecture, without the promises of this lab's network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from specdiff_core.maths.trees import places, visible
+from specdiff_core.schema.errors import ConfigError
+
+
+class CausalModel(Protocol):
+    """What is asked of a causal language model; those of transformers offer it."""
+
+    @property
+    def config(self) -> Any: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def __call__(self, *args: Any, **values: Any) -> Any: ...
+
+
+class StockRun:
+    """One run's cache, and the passes over it."""
+
+    def __init__(self, model: CausalModel, layers: Sequence[int]) -> None:
+        self._model, self._layers = model, tuple(layers)
+        self._cache = DynamicCache(config=model.config)
+        self.length = 0
+
+    @torch.inference_mode()
+    def forward(
+        self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None, last: int | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """As :meth:`specdiff_core.models.target.NetworkRun.forward`.
+
+        Raises:
+            ConfigError: a tree, and layers for which only transformers can make a mask.
+        """
+        model, new = self._model, len(ids)
+        out = model(
+            input_ids=torch.tensor([list(ids)], device=model.device),
+            attention_mask=None if parents is None else self._tree_mask(parents, new),
+            position_ids=None
+            if parents is None
+            else torch.tensor([places(self.length, new, parents)]).to(model.device),
+            past_key_values=self._cache,
+            use_cache=True,
+            output_hidden_states=[i + 1 for i in self._layers],  # None stands for all the others
+            logits_to_keep=0 if last is None else max(1, last),
+            **({} if features is None else {"features": features[None]}),
+        )
+        self.length += new
+        # hidden_states[0] is the embedding, so the output of layer i is at i + 1 (docs/theory.md, Block drafters).
+        return out.logits[0], [out.hidden_states[i + 1][0] for i in self._layers]
+
+    def _tree_mask(self, parents: Sequence[int], new: int) -> Tensor:
+        """``[1, 1, new, length + new]``, 0 or −∞ to be added."""
+        config = self._model.config
+        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+        if kinds != {"full_attention"} or config._attn_implementation not in {"sdpa", "eager"}:
+            raise ConfigError(
+                "This target cannot verify a tree: some of its layers see a window only.",
+                field="tree_nodes",
+                hint="Set the draft tree to 0.",
+            )
+        seen = visible(parents)[-new:].to(self._model.device)
+        mask = torch.zeros(1, 1, new, self.length + new, dtype=self._model.dtype, device=self._model.device)
+        mask[..., -seen.shape[1] :].masked_fill_(~seen, -torch.inf)
+        return mask
+
+    @torch.inference_mode()
+    def keep(self, scored: int, rows: Sequence[int]) -> None:
+        """Of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
+        surplus = scored - len(rows)
+        if list(rows) != list(range(len(rows))):
+            index = torch.tensor(list(rows))
+            for layer in self._cache.layers:
+                # transformers types the layers, and what they hold, as optional.
+                pair: list[Tensor] = [layer.keys, layer.values]  # type: ignore[union-attr,list-item]
+                for held in pair:  # on its own device, if the layers are spread over several
+                    end = held[:, :, held.shape[2] - scored :]
+                    end[:, :, : len(rows)] = end.index_select(2, index.to(held.device))  # a copy
+        if surplus:
+            self._cache.crop(-surplus)  # a negative count removes from the end in every supported version
+        self.length -= surplus

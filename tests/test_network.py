@@ -1,0 +1,334 @@
+"""One network for the target and its drafters: transformers' numbers, and the same bits at every width."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import (
+    AutoModelForCausalLM,
+    GPT2Config,
+    LlamaConfig,
+    MistralConfig,
+    PretrainedConfig,
+    Qwen2Config,
+    Qwen3Config,
+)
+
+from specdiff_core.engine import Engine
+from specdiff_core.maths.trees import ROOT
+from specdiff_core.models import kernels
+from specdiff_core.models.cache import BLOCK, BORDERS, ROOM, KeyValues, parts_of
+from specdiff_core.models.causal import load_causal, unsupported
+from specdiff_core.models.device import cpu_threads
+from specdiff_core.models.kernels import PACKED, PLAIN, Product, computes_bf16, kernel
+from specdiff_core.models.network import Decoder
+from specdiff_core.models.target import Target
+from specdiff_core.schema.errors import WeightsError
+
+CPU = torch.device("cpu")
+SIZES = {
+    "vocab_size": 60, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 4, "max_position_embeddings": 128, "eos_token_id": None, "pad_token_id": 0,
+    "bos_token_id": None, "tie_word_embeddings": False,
+}  # fmt: skip
+LLAMA3 = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32, "rope_theta": 500.0,
+}  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "rope_theta": 10_000.0}
+LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
+FAMILIES: dict[str, PretrainedConfig] = {
+    "llama": LlamaConfig(**SIZES),
+    "llama, tied": LlamaConfig(**SIZES | {"tie_word_embeddings": True}),
+    "llama, biases": LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True),
+    "llama, grouped queries": LlamaConfig(**SIZES | {"num_key_value_heads": 2}),
+    "llama, one key head, wide heads": LlamaConfig(**SIZES | {"num_key_value_heads": 1}, head_dim=16),
+    "llama, llama3 positions": LlamaConfig(**SIZES, rope_parameters=LLAMA3),
+    "llama, yarn positions": LlamaConfig(**SIZES, rope_parameters=YARN),
+    "llama, linear positions": LlamaConfig(**SIZES, rope_parameters=LINEAR),
+    "mistral": MistralConfig(**SIZES | {"num_key_value_heads": 2}, sliding_window=None),
+    "mistral, a window that is never full": MistralConfig(**SIZES, sliding_window=4096),
+    "qwen2": Qwen2Config(**SIZES | {"num_key_value_heads": 2}),
+    "qwen3": Qwen3Config(**SIZES | {"num_key_value_heads": 2}, head_dim=16),
+    "gpt2": GPT2Config(
+        vocab_size=60, n_embd=32, n_layer=3, n_head=4, n_positions=128, bos_token_id=None, eos_token_id=None
+    ),
+}  # fmt: skip
+PARENTS = [ROOT, ROOT, 0, 2, 1]
+
+
+@pytest.fixture(scope="module", params=list(FAMILIES))
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Target, Target]:
+    """The same checkpoint in this lab's network and in transformers' own module."""
+    config = FAMILIES[request.param]
+    folder = tmp_path_factory.mktemp("family")
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():  # far from flat, and no norm or bias left at one or zero
+                parameter.add_(0.1 * torch.randn(parameter.shape))
+    model.save_pretrained(folder)
+    ours, why = load_causal(folder, torch.float32, context=100)
+    assert isinstance(ours, Decoder) and not why
+    return Target(ours, context=100), Target(model, context=100)
+
+
+def close(ours: Tensor, theirs: Tensor) -> None:
+    assert ours.shape == theirs.shape
+    assert float((ours - theirs).abs().max()) <= 1e-5 * float(theirs.abs().max())
+
+
+@torch.inference_mode()
+def test_every_family_says_what_transformers_says(both: tuple[Target, Target]) -> None:
+    """Logits and features of every layer: prefill, windows, rollback by length and rows, trees in one pass or two."""
+    runs = [target.start((0, 1, 2)) for target in both]
+
+    def agree(do: Any) -> None:
+        ours, theirs = (do(run) for run in runs)
+        for name in ("logits", "features"):
+            close(getattr(ours, name), getattr(theirs, name))
+
+    for run in runs:
+        run.read([3, 5, 8, 9, 2, 7])
+    agree(lambda run: run.score([4, 11, 12]))
+    for run in runs:
+        run.rollback(3, (0,))
+    agree(lambda run: run.score([21, *range(30, 35)], PARENTS))
+    for run in runs:
+        run.rollback(6, (0, 1, 3))
+    agree(lambda run: run.score([50], last=1))
+    agree(lambda run: run.score([51, 7, 9], PARENTS[:2]))
+    agree(lambda run: run.score([11, 13, 15], PARENTS))
+    for run in runs:
+        run.rollback(6, (0, 1))
+    agree(lambda run: run.score(list(range(2, 40))))
+    assert runs[0].length == runs[1].length and runs[0].room == runs[1].room
+
+
+def split(length: int, seed: int, most: int = 33) -> list[int]:
+    draw, widths = random.Random(seed), []
+    while sum(widths) < length:
+        widths.append(min(draw.choice([1, 1, 2, 3, 5, 9, 16, 17, most]), length - sum(widths)))
+    return widths
+
+
+def in_parts(target: Target, ids: Sequence[int], widths: Sequence[int], *, refused: int = 0) -> Tensor:
+    """Logits of ``ids`` in passes of so many tokens, each followed by ``refused`` that are rolled back."""
+    run, found, first = target.start(), [], 0
+    for width in widths:
+        wrong = [5] * min(refused, run.room - width)
+        found.append(run.score([*ids[first : first + width], *wrong]).logits[:width])
+        run.rollback(width + len(wrong), range(width))
+        first += width
+    return torch.cat(found)
+
+
+@pytest.fixture(scope="module")
+def fp32() -> Target:
+    return Engine.load("embedded", device="cpu", dtype="fp32", drafters=[]).target
+
+
+@pytest.fixture(scope="module")
+def bf16() -> Target:
+    if not computes_bf16():
+        pytest.skip("this processor does not compute bf16")
+    return Engine.load("embedded", device="cpu", dtype="bf16", drafters=[]).target
+
+
+IDS = [7919 * i % 4096 for i in range(512)]
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_a_token_has_the_same_bits_at_every_width(request: pytest.FixtureRequest, dtype: str, threads: int) -> None:
+    """Over the whole context, with drafts refused in between; also on another number of threads."""
+    target: Target = request.getfixturevalue(dtype)
+    assert target.exactness == "bitwise"
+    with cpu_threads(1):
+        one_by_one = in_parts(target, IDS, [1] * 512)
+    with cpu_threads(threads):
+        for seed in range(2):
+            assert torch.equal(in_parts(target, IDS, split(512, seed), refused=7 * seed), one_by_one)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    first=st.integers(0, 440), widths=st.lists(st.integers(1, 24), min_size=1, max_size=3), refused=st.integers(0, 9)
+)
+def test_any_split_behind_any_context_has_the_same_bits(
+    fp32: Target, first: int, widths: list[int], refused: int
+) -> None:
+    """The property, against one pass; what comes before is read in one piece by both."""
+    whole, parts = fp32.start(), fp32.start()
+    whole.read(IDS[:first])
+    parts.read(IDS[:first])
+    expected = whole.score(IDS[first : first + sum(widths)]).logits
+    at = first
+    for width in widths:
+        wrong = [3] * min(refused, parts.room - width)
+        logits = parts.score([*IDS[at : at + width], *wrong]).logits[:width]
+        assert torch.equal(logits, expected[at - first : at - first + width])
+        parts.rollback(width + len(wrong), range(width))
+        at += width
+
+
+def test_a_kernel_that_rounds_by_width_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The self-test is one that can fail: it sees products whose sums depend on the number of rows, as MKL's do."""
+
+    def rounding(self: Product, rows: Tensor) -> Tensor:
+        out = rows @ self._weight.t()
+        return out if rows.shape[-2] % 2 else out * (1 + 2**-22)
+
+    monkeypatch.setattr(kernels, "kernel", lambda device, dtype: PLAIN)
+    monkeypatch.setattr(Product, "__call__", rounding)
+    assert Engine.load("embedded", device="cpu", drafters=[]).target.exactness == "rounding"
+
+
+def test_f_linear_in_fp32_is_such_a_kernel_where_mkl_multiplies() -> None:
+    """What would come of plain ``F.linear``; on machines whose library happens to agree there is nothing to show."""
+    draw = torch.Generator().manual_seed(0)
+    weight, rows = torch.randn(704, 256, generator=draw), torch.randn(33, 256, generator=draw)
+    whole = F.linear(rows, weight)
+    differs = [n for n in range(1, 33) if not torch.equal(F.linear(rows[:n], weight), whole[:n])]
+    packed = Product(weight)
+    if kernel(CPU, torch.float32) is PACKED:
+        assert all(torch.equal(packed(rows[:n]), packed(rows)[:n]) for n in range(1, 33))
+    if not differs:
+        pytest.skip("F.linear is row-invariant on this machine")
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("plain", [False, True])
+@torch.inference_mode()
+def test_products_side_by_side_are_the_products(bias: bool, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if plain:
+        monkeypatch.setattr(kernels, "kernel", lambda device, dtype: PLAIN)
+    parts = [torch.nn.Linear(24, out, bias) for out in (8, 40)]
+    rows, residual = torch.randn(9, 24), torch.randn(9, 48)
+    expected = torch.cat([part(rows) for part in parts], -1)
+    product = Product.of(parts)
+    torch.testing.assert_close(product(rows), expected)
+    torch.testing.assert_close(product.added(rows, residual), expected + residual)
+    torch.testing.assert_close(torch.cat([part(rows) for part in parts], -1), expected)
+
+
+def test_the_kernel_depends_on_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernel(torch.device("meta"), torch.float32) == PLAIN
+    assert kernel(CPU, torch.float16) == PLAIN
+    monkeypatch.setattr(kernels, "computes_bf16", lambda: False)
+    assert kernel(CPU, torch.bfloat16) == PLAIN, "emulated bf16 would be slower"
+    monkeypatch.setattr(kernels, "OPERATORS", ("a_torch_without_them",))
+    assert kernel(CPU, torch.float32) == PLAIN
+
+
+@given(held=st.integers(0, 2000), new=st.integers(1, 600))
+def test_rows_are_read_in_lengths_that_round_alike(held: int, new: int) -> None:
+    parts = parts_of(held, new)
+    assert [first for first, _, _ in parts] == [0, *(end for _, end, _ in parts[:-1])] and parts[-1][1] == new
+    for first, end, room in parts:
+        assert room >= held + end, "every row may read itself"
+        for place in (held + first, held + end - 1):
+            begin = place // BLOCK * BLOCK
+            if place - begin >= BORDERS[0]:
+                assert room - begin == next(border for border in BORDERS if place - begin < border)
+            else:
+                assert room - begin <= BORDERS[0]
+
+
+def test_the_buffer_grows_and_keeps_what_it_holds() -> None:
+    shape = Decoder(FAMILIES["llama"], context=8).shape
+    cache = KeyValues(shape, 1000, dtype=torch.float32, device=CPU)
+    k, v = torch.randn(1, 4, ROOM, 8), torch.randn(1, 4, ROOM, 8)
+    cache.write(1, k, v, at=0)
+    cache.length = 100
+    cache.reserve(700)
+    keys, values = cache.write(1, k[:, :, :0], v[:, :, :0], at=100)
+    assert torch.equal(keys[:, :, :ROOM], k) and torch.equal(values[:, :, :ROOM], v)
+    assert keys.shape[2] >= 700 and bool((keys[:, :, ROOM:] == 0).all())
+    cache.keep(10, (0, 4, 7))
+    keys, _ = cache.write(1, k[:, :, :0], v[:, :, :0], at=93)
+    assert cache.length == 93 and torch.equal(keys[:, :, 90:93], k[:, :, [90, 94, 97]])
+
+
+def test_runs_that_overlap_have_their_own_buffers_and_later_ones_take_them_again(fp32: Target) -> None:
+    fp32.start()  # ends at once: there is a buffer to take again
+    first, second = fp32.start(), fp32.start()
+    first.read(IDS[:20])
+    second.read(IDS[40:60])
+    alone = fp32.start()
+    alone.read(IDS[:20])
+    expected = alone.score([9]).logits
+    assert torch.equal(first.score([9]).logits, expected)
+    assert fp32._pool is not None
+    free = len(fp32._pool._free)
+    del second, alone
+    assert len(fp32._pool._free) == free + 2
+
+
+def refusal(**changes: Any) -> str:
+    family = changes.pop("family", LlamaConfig)
+    return unsupported(family(**SIZES | changes), context=100)
+
+
+def test_what_the_network_cannot_run_goes_to_transformers_with_its_reason() -> None:
+    from transformers import Gemma2Config
+
+    assert not refusal()
+    assert "family" in refusal(family=Gemma2Config)
+    assert "sliding window of 16" in refusal(family=MistralConfig, sliding_window=16)
+    assert "sliding window" in refusal(
+        family=Qwen2Config, use_sliding_window=True, sliding_window=16, max_window_layers=1
+    )
+    assert "quantised" in refusal(quantization_config={"quant_method": "awq"})
+    odd = LlamaConfig(**SIZES)
+    odd.head_dim = 7  # newer versions of transformers refuse it themselves
+    assert "odd size" in unsupported(odd, 100)
+    assert "activation" in refusal(hidden_act="gelu")
+    dynamic = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
+    assert "'dynamic'" in refusal(rope_parameters=dynamic)
+    assert "variant" in unsupported(GPT2Config(activation_function="relu"), 100)
+    assert "positions end" in unsupported(GPT2Config(n_positions=64), 100)
+
+
+def test_a_sliding_window_runs_in_transformers_module(tmp_path: Path) -> None:
+    config = MistralConfig(**SIZES, sliding_window=16)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    model, why = load_causal(tmp_path, torch.float32, context=100)
+    assert not isinstance(model, Decoder) and "sliding window" in why
+    target = Target(model, context=100)
+    assert target.exactness == "rounding"
+    run = target.start()
+    run.read(list(range(2, 30)))
+    whole = model(torch.tensor([list(range(2, 40))])).logits[0, -1]
+    close(run.score(list(range(30, 40))).logits[-1], whole)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda tensors: tensors.pop("model.layers.1.mlp.up_proj.weight"), "missing"),
+        (lambda tensors: tensors.update({"model.layers.9.mlp.up_proj.weight": torch.zeros(2)}), "unknown tensor"),
+        (lambda tensors: tensors.update({"model.norm.weight": torch.zeros(31)}), "shape"),
+        (lambda tensors: tensors["model.norm.weight"].fill_(torch.nan), "no finite numbers"),
+    ],
+)
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, spoil: Any, words: str) -> None:
+    from safetensors.torch import load_file, save_file
+
+    AutoModelForCausalLM.from_config(FAMILIES["llama"]).save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    spoil(tensors)
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(WeightsError, match=words):
+        load_causal(tmp_path, torch.float32, context=100)
