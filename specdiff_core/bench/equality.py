@@ -1,4 +1,6 @@
-"""Which texts are equal: ``match`` and vanilla at the same seed, vanilla and transformers' ``generate``."""
+"""What is equal: the texts of ``match`` and vanilla at the same seed, bit for bit the logits behind their tokens, and
+vanilla's text and that of transformers' ``generate``.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from specdiff_core.bench.grid import BASELINE, BenchSetting
 from specdiff_core.bench.prompts import Prompt, ranks
@@ -17,6 +20,7 @@ from specdiff_core.bench.store import Measured, RowLog
 from specdiff_core.bench.sweep import header
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.maths.randomness import SharedGumbel
+from specdiff_core.models.target import Scores
 from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import final
 
@@ -38,6 +42,55 @@ class EqualityRow(Measured, kw_only=True):
     compared: list[str]  # keys of settings, and GENERATE
     tokens: int
     differences: list[dict[str, Any]]  # cell, prompt, temperature, and what difference() says
+    bits: dict[
+        str, tuple[int, int]
+    ]  # key -> committed tokens whose logits differ from vanilla's in any bit, and of all
+
+
+class Watched:
+    """A target whose runs remember the logits behind every token that they commit."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+        self.logits: list[Tensor] = []  # [V] each, of the last run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def start(self, layers: Sequence[int] = ()) -> Any:
+        """A run that is watched."""
+        self.logits = []
+        return _WatchedRun(self._target.start(layers), self.logits)
+
+
+class _WatchedRun:
+    def __init__(self, run: Any, logits: list[Tensor]) -> None:
+        self._run, self._logits = run, logits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+    def score(self, *args: Any, **values: Any) -> Scores:
+        scores: Scores = self._run.score(*args, **values)
+        self._scores = scores
+        return scores
+
+    def rollback(self, scored: int, rows: Sequence[int]) -> None:
+        """Each row that stays gave the token behind it."""
+        self._logits.extend(self._scores.logits[list(rows)].cpu())
+        self._run.rollback(scored, rows)
+
+
+@contextmanager
+def watched(engine: Engine) -> Iterator[Watched]:
+    """The target of ``engine``, watched for the length of the body."""
+    plain = engine.target
+    watching: Any = Watched(plain)
+    engine.target = watching
+    try:
+        yield watching
+    finally:
+        engine.target = plain
 
 
 @contextmanager
@@ -106,6 +159,15 @@ def difference(
     return {"token": place, "ours": said[0], "theirs": said[1], "margin": margin, "tie": tie}
 
 
+def different_bits(
+    text: Sequence[int], logits: Sequence[Tensor], vanilla: Sequence[int], wanted: Sequence[Tensor]
+) -> tuple[int, int]:
+    """Of the tokens up to where two texts part, those whose logits ``[V]`` differ in any bit; and how many they are."""
+    pairs = zip(text, vanilla, strict=False)
+    same = next((place + 1 for place, (a, b) in enumerate(pairs) if a != b), min(len(text), len(vanilla)))
+    return sum(not torch.equal(a, b) for a, b in zip(logits[:same], wanted[:same], strict=True)), same
+
+
 def check_equality(
     engine: Engine,
     prompts: Sequence[Prompt],
@@ -131,11 +193,14 @@ def check_equality(
     def one(number: int, prompt: Prompt, temperature: float) -> EqualityRow:
         shared = dataclasses.replace(base, temperature=temperature, seed=number)
         texts: dict[str, Sequence[int]] = {}
-        for setting in (BASELINE, *settings):
-            last = final(engine.decode(prompt.prompt, setting.config(shared), detail=False, grain="total"))
-            assert last is not None, "a decode ends with Finished or raises"
-            texts[setting.key] = last.ids
-        vanilla = texts.pop(BASELINE.key)
+        logits: dict[str, list[Tensor]] = {}
+        with watched(engine) as target:
+            for setting in (BASELINE, *settings):
+                last = final(engine.decode(prompt.prompt, setting.config(shared), detail=False, grain="total"))
+                assert last is not None, "a decode ends with Finished or raises"
+                texts[setting.key], logits[setting.key] = last.ids, target.logits
+        vanilla, wanted = texts.pop(BASELINE.key), logits.pop(BASELINE.key)
+        bits = {key: different_bits(texts[key], logits[key], vanilla, wanted) for key in texts}
         if temperature == 0 and number in with_generate:
             suppress = list(engine.target.suppress) or None
             texts[GENERATE] = generate(engine, prompt.prompt, shared, suppress_tokens=suppress)
@@ -151,6 +216,7 @@ def check_equality(
             compared=list(texts),
             tokens=len(vanilla),
             differences=differences,
+            bits=bits,
         )
 
     others = {"temperatures": list(temperatures), "generate_prompts": generate_prompts}
@@ -160,20 +226,20 @@ def check_equality(
 
 
 def aggregate(rows: Sequence[EqualityRow]) -> dict[str, Any]:
-    """Comparisons, equal ones, ties and unexplained differences, by setting and temperature; every difference
-    listed."""
-    outcomes = ("compared", "equal", "ties", "unexplained")
+    """Comparisons and equal ones by setting and temperature, and how many logits differ in any bit; every difference of
+    texts listed."""
+    counts = ("compared", "equal", "bits_compared", "bits_different")
     table: dict[tuple[str, float], dict[str, Any]] = {}
     for row in rows:
-        ties = {item["cell"]: item["tie"] for item in row.differences}
+        parted = {item["cell"] for item in row.differences}
         for key in row.compared:
-            new = {"cell": key, "temperature": row.temperature, **dict.fromkeys(outcomes, 0)}
+            new = {"cell": key, "temperature": row.temperature, **dict.fromkeys(counts, 0)}
             entry = table.setdefault((key, row.temperature), new)
-            entry["compared"] += 1
-            entry["equal" if key not in ties else "ties" if ties[key] else "unexplained"] += 1
+            different, compared = row.bits.get(key, (0, 0))
+            one = (1, int(key not in parted), compared, different)
+            entry.update((name, entry[name] + value) for name, value in zip(counts, one, strict=True))
     return {
-        **{name: sum(entry[name] for entry in table.values()) for name in outcomes},
-        "tie_below": TIE,
+        **{name: sum(entry[name] for entry in table.values()) for name in counts},
         "tokens": sum(row.tokens for row in rows),
         "cells": list(table.values()),
         "differences": [item for row in rows for item in row.differences],

@@ -236,20 +236,34 @@ def _equality(result: Equality) -> list[str]:
     numbers = result.result
     temperatures = sorted({entry["temperature"] for entry in numbers["cells"]})
     found: dict[str, dict[float, str]] = defaultdict(dict)
+    bits: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for entry in numbers["cells"]:
         name = "vanilla and generate()" if entry["cell"] == "generate" else entry["cell"]
         found[name][entry["temperature"]] = f"{entry['equal']}/{entry['compared']}"
-    rows = [[name, *(equal.get(temperature, "–") for temperature in temperatures)] for name, equal in found.items()]
+        bits[name][0] += entry.get("bits_different", 0)
+        bits[name][1] += entry.get("bits_compared", 0)
+    rows = [
+        [name, *(equal.get(temperature, "–") for temperature in temperatures), *_of(*bits[name])]
+        for name, equal in found.items()
+    ]
+    lines = [
+        f"- {item['cell']} at temperature {item['temperature']:g}, {item['prompt']}, token {item['token']}: the two "
+        f"best tokens are {item['margin']:.1e} apart"
+        for item in numbers["differences"]
+    ]
     return [
-        "### The same text, token for token",
+        "### The same text, token for token, and the same bits",
         f"Rule `match` against vanilla at the same seed ({result.dtype}), and vanilla against "
         f"`generate(do_sample=False)`: {numbers['compared']} comparisons over {numbers['tokens']} vanilla tokens, "
-        f"**{numbers['equal']} equal, {numbers['ties']} parted at a tie, {numbers['unexplained']} unexplained**. A "
-        f"tie: the two best tokens were less than {numbers['tie_below']:g} apart (log p plus noise). Equal texts by "
-        "temperature:",
-        table(["drafter/γ/T/B/K/selection", *(f"{temperature:g}" for temperature in temperatures)], rows),
-        _parted((f"{item['cell']} at temperature {item['temperature']:g}", item) for item in numbers["differences"]),
+        f"**{numbers['equal']} texts equal**. Bits: of the tokens that a drafted run committed, those whose logits "
+        "(the target's, over the whole vocabulary) differ from vanilla's in any bit. Equal texts by temperature:",
+        table(["drafter/γ/T/B/K/selection", *(f"{value:g}" for value in temperatures), "logits that differ"], rows),
+        "\n".join(["Texts that parted:\n", *lines]) if lines else "",
     ]
+
+
+def _of(different: int, compared: int) -> list[str]:
+    return [f"{different} of {compared}" if compared else "–"]
 
 
 @body.register
