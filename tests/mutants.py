@@ -45,6 +45,7 @@ def bugs(file: str, *found: tuple[str, str, str, str | tuple[str, ...]]) -> list
 LAW = "tests/test_law.py::test_the_text_follows_the_targets_law"
 RECORDED = "tests/test_law.py::test_the_q_that_is_tested_is_the_q_that_was_drawn_from"
 DRAFTS = "tests/test_law.py::test_drafts_follow_the_law_of_their_drafter"
+BLOCK = "tests/test_lossless.py::test_a_block_keeps_the_law_and_never_fewer_tokens_than_ratio"
 NETWORKS = "tests/test_law.py::test_real_keys_and_values_keep_the_law"
 VANILLA = "tests/test_law.py::test_match_returns_vanillas_text_and_at_temperature_0_so_does_every_rule"
 BELIEVED = "tests/test_law.py::test_a_drafter_that_is_the_target_is_always_believed"
@@ -209,6 +210,33 @@ MUTANTS = [
             "(draft.exact_q[i] or rule is Rule.NAIVE)",
             "(draft.exact_q[i] or rule is not Rule.DELTA)",
             LAW,
+        ),
+        (
+            "a-block-that-may-grow-beyond-1",
+            "lambda weight, ratio: min(1.0, weight * ratio)",
+            "lambda weight, ratio: weight * ratio",
+            BLOCK,
+        ),
+        (
+            "a-block-cut-at-its-first-failure",
+            "return verdict, dist\n\n\ndef _match(",
+            "return _accept(draft, target_probs, Rule.NAIVE, sampler, positions) if min(chances, default=1) < 0.5 "
+            "else (verdict, dist)\n\n\ndef _match(",
+            BLOCK,
+        ),
+        ("residual-of-an-unweighted-block", "(scale[:, None] * target_probs[:size]", "(target_probs[:size]", BLOCK),
+        ("a-block-without-its-own-mass", "rest / (rest + 1 - weight)", "rest / (rest + 1)", BLOCK),
+        (
+            "chances-of-a-block-one-place-early",
+            "chances = [*chances[1:], weights[size]] if size else []",
+            "chances = [*chances[:-1], weights[size]] if size else []",
+            BLOCK,
+        ),
+        (
+            "late-positions-of-a-block-with-q",
+            "exact = [draft.probs is not None and known for known in draft.exact_q]",
+            "exact = [draft.probs is not None for _ in draft.exact_q]",
+            BLOCK,
         ),
         (
             "self-selected-draft-tested-with-p-over-q",

@@ -27,7 +27,7 @@ V, LENGTH, TOLERANCE = 3, 3, 1e-12
 MASK = V  # the drafter's vocabulary has one id more than the target's law ever uses
 WARM = Sampling(temperature=1.0)
 ORDERS = list(RevealOrder)
-EXACT_RULES = [Rule.RATIO, Rule.DELTA, Rule.MATCH]
+EXACT_RULES = [Rule.RATIO, Rule.BLOCK, Rule.DELTA, Rule.MATCH]
 
 
 class Tables:
@@ -144,6 +144,25 @@ def test_cutting_drafts_behind_the_end_of_the_text_keeps_the_joint_law(rule: Rul
     for text, weight in tables.target_law(LENGTH).items():
         expected[whole(text)] = expected.get(whole(text), 0.0) + weight
     assert total_variation(chain(round_law, LENGTH), expected) < TOLERANCE
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_block_keeps_the_law_and_never_fewer_tokens_than_ratio(order: RevealOrder, steps: int) -> None:
+    """γ = 3; and at least i tokens stay with a probability of w_i (docs/theory.md, Block)."""
+    tables = Tables(seed=5 + steps, size=2)
+    assert distance(tables, production(tables, Rule.BLOCK, order, gamma=3, steps=steps)) < TOLERANCE
+
+    def kept(rule: Rule) -> float:
+        def tested(draft: Draft, sampler: Branches) -> int:
+            return verify(draft, tables.scores((), draft), rule, sampler, positions((), 3))[0].accepted
+
+        law = in_turn(lambda sampler: drafted(tables, (), sampler, order, 3, steps), tested)
+        return sum(count * weight for count, weight in law.items())
+
+    assert kept(Rule.BLOCK) >= kept(Rule.RATIO) - TOLERANCE
+    if steps == 1:
+        assert kept(Rule.BLOCK) > kept(Rule.RATIO) + 1e-3
 
 
 @pytest.mark.parametrize("order", [o for o in ORDERS if o is not RevealOrder.LEFT_TO_RIGHT])

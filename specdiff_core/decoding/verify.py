@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Sequence
 from operator import mul
 
+import torch
 from msgspec.structs import replace
 from torch import Tensor
 
@@ -40,7 +41,7 @@ def verify(
         draft: g tokens, a window or a tree.
         target_probs: ``[g+1, V]`` float64, p after the anchor and after each drafted token.
         rule: ``ratio`` accepts with min(1, p/q) where that is exact and like ``delta`` elsewhere; ``delta`` accepts
-            with p(x); ``match`` lets the target's own draw decide; ``naive`` accepts with min(1, p/q) everywhere, which
+            with p(x); ``block`` weighs a window as a whole; ``match`` lets the target's own draw decide; ``naive`` accepts with min(1, p/q) everywhere, which
             is biased where a position was revealed before one to its left, or chosen by its drawn value. A tree of
             alternatives is walked by the target's own draws under every rule.
         sampler: the verification stream of this round.
@@ -62,7 +63,7 @@ def verify(
         return replace(verdict, scores=tuple(map(rounded, scores))), dist
     if draft.parents is not None:
         return _walk(draft, target_probs, rule, sampler, positions)
-    test = _match if rule is Rule.MATCH else _accept
+    test = {Rule.MATCH: _match, Rule.BLOCK: _accept_block}.get(rule, _accept)
     return test(draft, target_probs, rule, sampler, positions)
 
 
@@ -98,6 +99,56 @@ def _accept(
         source=source,
         fallback=_fallback(draft, rule),
         lossless=rule.lossless,
+    )
+    return verdict, dist
+
+
+def _accept_block(
+    draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
+) -> tuple[Verdict, Tensor]:
+    """Block verification (Sun et al., arXiv 2403.10444, Algorithm 2): the longest beginning of the window that passes
+    its own test stays. A position that no exact q is known of counts as a point mass, as in :func:`_accept`.
+
+    With w₀ = 1 and w_i = min(1, w_{i−1} · p/q) of the first i tokens, and R_i = Σ_z (w_i · p(z) − q(z))₊ of the token
+    behind them, i < γ tokens pass with R_i / (R_i + 1 − w_i), all γ with w_γ.
+    """
+    tokens = draft.ids.tolist()
+    size = len(tokens)
+    p, q = node_probs(draft, target_probs), draft.q
+    exact = [draft.probs is not None and known for known in draft.exact_q]
+    proposed = torch.zeros_like(target_probs[:size])  # what each token was drawn from
+    if size:
+        proposed.scatter_(1, draft.ids.to(proposed.device)[:, None], 1.0)
+    if draft.probs is not None and any(exact):
+        proposed[exact] = draft.probs[exact].to(proposed)
+    ratios = (p[i] / q[i] if exact[i] else p[i] for i in range(size))
+    weights = list(itertools.accumulate(ratios, lambda weight, ratio: min(1.0, weight * ratio), initial=1.0))
+    scale = torch.tensor(weights[:size], dtype=target_probs.dtype, device=target_probs.device)
+    rests = (scale[:, None] * target_probs[:size] - proposed).clamp_min(0.0)  # [g, V]
+    sums = rests.sum(-1).tolist()
+    chances = [rest / (rest + 1 - weight) if rest else float(weight == 1) for rest, weight in zip(sums, weights[:size])]
+    chances = [*chances[1:], weights[size]] if size else []  # of 1 … γ tokens; none at all always pass
+    draws: dict[int, float] = {}
+    kept = size
+    while kept:
+        passed, draws[kept - 1] = sampler.accept(chances[kept - 1])
+        if passed:
+            break
+        kept -= 1
+    tests = tuple(
+        _test(i, tokens[i], p[i], q[i], chances[i], i < kept, "block", draw=draws.get(i))
+        for i in range(min(kept + 1, size))
+    )
+    dist = target_probs[size]
+    if kept < size:
+        dist = rests[kept] / sums[kept] if sums[kept] else target_probs[kept]
+    verdict = Verdict(
+        tests=tests,
+        accepted=kept,
+        path=tuple(range(kept)),
+        extra=int(sampler.sample(dist[None], [positions[kept]])[0]),
+        source="bonus" if kept == size else "residual",
+        fallback=_fallback(draft, rule),
     )
     return verdict, dist
 
@@ -139,7 +190,9 @@ def _select(
     own = Rule.MATCH if rule is Rule.MATCH else Rule.DELTA
     verdict, dist = verify(window, target_probs[[0, *(node + 1 for node in branch)]], own, sampler, positions)
     path = tuple(branch[place] for place in verdict.path)
-    return replace(verdict, path=path, fallback=SELECTED if rule is Rule.RATIO else "", chosen=chosen), dist
+    return replace(
+        verdict, path=path, fallback=SELECTED if rule in (Rule.RATIO, Rule.BLOCK) else "", chosen=chosen
+    ), dist
 
 
 def _multi_round(
@@ -208,7 +261,7 @@ def _walk(
         path=tuple(path),
         extra=wanted,
         source="target" if options else "bonus",
-        fallback=WALKED if rule in (Rule.RATIO, Rule.NAIVE) else "",
+        fallback=WALKED if rule in (Rule.RATIO, Rule.BLOCK, Rule.NAIVE) else "",
     )
     return verdict, dist
 
@@ -253,8 +306,8 @@ def _test(
 
 
 def _fallback(draft: Draft, rule: Rule) -> str:
-    """Why the ratio rule tested some positions of a window as point masses."""
-    if rule is not Rule.RATIO or all(draft.exact_q):
+    """Why a rule that knows q tested some positions of a window as point masses."""
+    if rule not in (Rule.RATIO, Rule.BLOCK) or all(draft.exact_q):
         return ""
     if draft.probs is None:
         return NO_PROBS

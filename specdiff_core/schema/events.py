@@ -44,10 +44,11 @@ class Test(Struct, frozen=True, kw_only=True):
     p: float
     q: float
     threshold: float  # acceptance probability of this test
-    draw: float | None = None  # u; accepted if and only if u < threshold. None for match and tree
+    draw: float | None = None  # u; accepted if and only if u < threshold. None for match and tree, and in a block for
+    # a token that stayed because a longer beginning of the block passed
     wanted: Int | None = None  # for match and tree: the token that the target would have said
     accepted: bool
-    kind: str  # ratio, delta, match or tree
+    kind: str  # ratio, delta, block, match or tree
 
 
 class Choice(Struct, frozen=True, kw_only=True):

@@ -41,6 +41,7 @@ class Rule(Option):
     """How drafted tokens are tested (``decoding/verify.py``)."""
 
     RATIO = "ratio", "Ratio: accept with min(1, p/q), exact"
+    BLOCK = "block", "Block: p/q of the draft as a whole, exact, never fewer tokens"
     MATCH = "match", "Match: same noise as vanilla, identical text"
     DELTA = "delta", "Delta: accept with p, exact for any draft"
     NAIVE = "naive", "Naive: p/q in any reveal order, not always lossless"

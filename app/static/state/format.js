@@ -101,6 +101,10 @@ export function testWords(test, greedy) {
   if (test.kind === 'match') return `${numbers}; shared noise: accepted if the target draws the same token`;
   if (test.kind === 'tree') return `the branches here have p = ${exact(test.threshold)} together; the target drew ${test.accepted ? 'one of them' : 'another token'}`;
   if (greedy) return test.accepted ? 'temperature 0: the target’s most probable token is the same' : 'temperature 0: the target’s most probable token is another';
+  if (test.kind === 'block') {
+    const chance = `${numbers}; the draft up to here passes as a whole with ${exact(test.threshold)}`;
+    return test.draw === null ? `${chance}, and more of it did` : `${chance}, drawn u = ${exact(test.draw)}`;
+  }
   const bound = test.kind === 'ratio' ? 'min(1, p/q)' : 'p';
   return `${numbers}, ${bound} = ${exact(test.threshold)}, drawn u = ${exact(test.draw)}`;
 }
@@ -108,6 +112,7 @@ export function testWords(test, greedy) {
 /** The numbers of one test where there is little room. @param {Test} test @param {boolean} greedy */
 export function testFigures(test, greedy) {
   if (test.kind === 'tree' && !greedy) return `Σp ${short(test.threshold)}`;
+  if (test.kind === 'block' && test.draw === null && !greedy) return 'in the block';
   if (greedy || test.kind === 'match' || test.draw === null) return test.accepted ? 'same' : 'differs';
   return `u ${short(test.draw)} ${test.accepted ? '<' : '≥'} ${short(test.threshold)}`;
 }
