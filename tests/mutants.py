@@ -228,8 +228,8 @@ MUTANTS = [
         ("a-block-without-its-own-mass", "rest / (rest + 1 - weight)", "rest / (rest + 1)", BLOCK),
         (
             "chances-of-a-block-one-place-early",
-            "chances = [*chances[1:], weights[size]] if size else []",
-            "chances = [*chances[:-1], weights[size]] if size else []",
+            "before = zip(sums[1:], weights[1:size], strict=True)",
+            "before = zip(sums[:-1], weights[:-2], strict=True)",
             BLOCK,
         ),
         (

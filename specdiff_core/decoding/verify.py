@@ -40,10 +40,10 @@ def verify(
     Args:
         draft: g tokens, a window or a tree.
         target_probs: ``[g+1, V]`` float64, p after the anchor and after each drafted token.
-        rule: ``ratio`` accepts with min(1, p/q) where that is exact and like ``delta`` elsewhere; ``delta`` accepts
-            with p(x); ``block`` weighs a window as a whole; ``match`` lets the target's own draw decide; ``naive`` accepts with min(1, p/q) everywhere, which
-            is biased where a position was revealed before one to its left, or chosen by its drawn value. A tree of
-            alternatives is walked by the target's own draws under every rule.
+        rule: ``ratio`` accepts with min(1, p/q) where that is exact and like ``delta`` elsewhere; ``block`` weighs the
+            window as a whole; ``delta`` accepts with p(x); ``match`` lets the target's own draw decide; ``naive``
+            accepts with min(1, p/q) everywhere, which is biased where a position was revealed before one to its left,
+            or chosen by its drawn value. A tree of alternatives is walked by the target's own draws under every rule.
         sampler: the verification stream of this round.
         positions: ``[g+1]`` absolute positions, for noise keyed by position.
         selection: what becomes of several drafts: the best by S is tested as a point mass, all are walked as a tree
@@ -126,8 +126,9 @@ def _accept_block(
     scale = torch.tensor(weights[:size], dtype=target_probs.dtype, device=target_probs.device)
     rests = (scale[:, None] * target_probs[:size] - proposed).clamp_min(0.0)  # [g, V]
     sums = rests.sum(-1).tolist()
-    chances = [rest / (rest + 1 - weight) if rest else float(weight == 1) for rest, weight in zip(sums, weights[:size])]
-    chances = [*chances[1:], weights[size]] if size else []  # of 1 … γ tokens; none at all always pass
+    before = zip(sums[1:], weights[1:size], strict=True)
+    chances = [rest / (rest + 1 - weight) if rest else float(weight == 1) for rest, weight in before]
+    chances += weights[1:][-1:]  # of 1 … γ tokens; none at all always pass
     draws: dict[int, float] = {}
     kept = size
     while kept:

@@ -53,6 +53,11 @@ class KeyValues:
             longer[..., :held, :] = self._buffer
             self._buffer = longer
 
+    def views(self, first: int, end: int) -> tuple[Tensor, ...]:
+        """Of the places ``first .. end − 1``: keys and values of the first layer, of the second, …, each
+        ``[1, Hkv, end − first, D]``."""
+        return self._buffer[..., first:end, :].flatten(0, 1).unbind(0)
+
     def write(self, layer: int, k: Tensor, v: Tensor, *, at: int) -> tuple[Tensor, Tensor]:
         """Put ``k, v [1, Hkv, n, D]`` at places ``at`` and behind; returns the layer's, ``[1, Hkv, room, D]``."""
         keys, values = self._buffer[layer, 0], self._buffer[layer, 1]
@@ -99,10 +104,12 @@ class CausalReading:
     """
 
     def __init__(self, cache: KeyValues, new: int, parents: Sequence[int] | None, *, dtype: torch.dtype) -> None:
-        self._cache, self._at, device = cache, cache.length, cache.device
-        self._parts = []  # first row, end, keys that they read, mask
-        for first, end, room in parts_of(cache.length, new):
-            cache.reserve(room)
+        device = cache.device
+        self._parts = []  # first row, end, mask, and of each layer keys and values that they read
+        parts = parts_of(cache.length, new)
+        cache.reserve(parts[-1][2])
+        self._slots = cache.views(cache.length, cache.length + new)
+        for first, end, room in parts:
             rows = -(-(end - first) // ROWS) * ROWS
             mask = torch.full((rows, room), -torch.inf, dtype=dtype, device=device)
             if parents is None:
@@ -113,16 +120,17 @@ class CausalReading:
                 mask[:, :begin] = 0.0
                 mask[: end - first, begin : begin + seen.shape[1]].masked_fill_(seen[:, : room - begin], 0.0)
                 mask[end - first :, begin] = 0.0  # rows that fill up read something
-            self._parts.append((first, end, room, mask))
+            self._parts.append((first, end, mask, cache.views(0, room)))
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        keys, values = self._cache.write(layer, k, v, at=self._at)
+        self._slots[2 * layer].copy_(k)
+        self._slots[2 * layer + 1].copy_(v)
         read = []
-        for first, end, room, mask in self._parts:
-            rows = q[:, :, first:end]
+        for first, end, mask, held in self._parts:
+            rows = q if len(self._parts) == 1 else q[:, :, first:end]
             if missing := mask.shape[0] - (end - first):
                 rows = F.pad(rows, (0, 0, 0, missing))
-            found = attend(rows, keys[:, :, :room], values[:, :, :room], mask)
+            found = attend(rows, held[2 * layer], held[2 * layer + 1], mask)
             read.append(found[:, :, : end - first] if missing else found)
         return read[0] if len(read) == 1 else torch.cat(read, 2)
 

@@ -8,6 +8,7 @@ That is all in which decoding, drafting and training differ.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -73,10 +74,19 @@ class Shape:
 
 
 class RMSNorm(nn.RMSNorm):
-    """In the weight's precision: under autocast, states arrive in a lower one."""
+    """x / √(mean x² + ε), times a weight, in fp32 (or fp64). In fewer operations than ``F.rms_norm`` takes on a CPU:
+    there a pass of the embedded target spent an eighth of its time on them."""
 
     def forward(self, states: Tensor) -> Tensor:
-        return super().forward(states.to(self.weight.dtype))
+        return rms_norm(states, self.weight, self.eps or 0.0)
+
+
+def rms_norm(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """``states [..., D]``, each row normed: x·w·√D / √(Σ x² + D·ε); in the precision of ``weight``."""
+    size = states.shape[-1]
+    precise = states if states.dtype == torch.float64 else states.float()
+    shrunk = precise * ((precise * precise).sum(-1, keepdim=True) + size * epsilon).rsqrt()
+    return (shrunk * (weight.to(precise.dtype) * math.sqrt(size))).to(weight.dtype)
 
 
 def rotary_table(config: PretrainedConfig, positions: Tensor, dtype: torch.dtype) -> Rope:
@@ -92,7 +102,9 @@ def rotary_table(config: PretrainedConfig, positions: Tensor, dtype: torch.dtype
 
 def rotate(states: Tensor, rope: Rope) -> Tensor:
     """Rotary embedding of ``states [B, heads, n, D]``: x·cos + roll(x, D/2)·sin, the sine's first half negated."""
-    cos, sin = (part.to(states.dtype) for part in rope)  # under autocast, states arrive in a lower precision
+    cos, sin = rope
+    if cos.dtype != states.dtype:  # under autocast, states arrive in a lower precision
+        cos, sin = cos.to(states.dtype), sin.to(states.dtype)
     return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin)
 
 
@@ -141,7 +153,7 @@ class Heads(NamedTuple):
         states = self.product(hidden).view(*hidden.shape[:-1], -1, self.size).transpose(1, 2)
         rotated, values = states[:, : self.rotated], states[:, self.rotated :]
         if self.norms is not None:
-            rotated = F.rms_norm(rotated.to(self.norms.dtype), (self.size,), eps=self.epsilon) * self.norms
+            rotated = rms_norm(rotated, self.norms, self.epsilon)
         return rotated if rope is None else rotate(rotated, rope), values
 
 
