@@ -320,7 +320,10 @@ def section(result: Result) -> str:
 def machine(result: Result) -> str:
     """What computed a result: results of one machine share a section."""
     origin = result.provenance
-    return origin["gpu"] if result.device.startswith("cuda") else f"{origin['cpu']}, {origin['cores']} cores"
+    if result.device.startswith("cuda"):
+        return origin["gpu"]
+    known = origin.get("instruction_set")  # processors of different generations may have one name
+    return f"{origin['cpu']}, {origin['cores']} cores" + (f", {known}" if known else "")
 
 
 def _commit(result: Result) -> str:

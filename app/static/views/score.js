@@ -79,6 +79,7 @@ export class ScoreView {
     text(this.name, name);
     this.hero.classList.toggle('sd-lossy', !lossless);
     text(this.claim, !header ? '' : CLAIMS[header.exactness || ''] || CLAIMS[lossless ? '' : 'biased']);
+    text(this.again, header?.threads === 1 ? 'Measure again' : 'Measure again on one thread');
     const compared = drafted && vanilla && drafted.finished && vanilla.finished;
     /** @type {[string, number | null][]} */
     const waits = [[short.drafted, waiting(drafted)], [short.vanilla, waiting(vanilla)]];
