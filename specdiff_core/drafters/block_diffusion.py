@@ -178,4 +178,6 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
             f"The drafter {spec.name!r} was made for another target than {pair.label}.",
             hint="Its width, its feature layers and its mask id must exist in the target.",
         )
+    for layer in network.layers:
+        layer.release()
     return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=pair.suppress)

@@ -161,6 +161,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
             hint="Its width and its vocabulary must be the target's.",
         )
     reader = EagleReader(head, vocabulary(target), context=pair.context)
+    head.layers[0].release()
     return EagleDrafter(
         spec.name, reader, context=pair.context, layer=theirs.num_hidden_layers - 1, forbidden=pair.suppress
     )

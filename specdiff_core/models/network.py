@@ -246,6 +246,12 @@ class GeluMLP(nn.Module):
         return F.gelu(states, approximate="tanh")
 
 
+def release(module: nn.Module) -> None:
+    """Let go of the weights of every projection in ``module``."""
+    for linear in (part for part in module.modules() if isinstance(part, nn.Linear)):
+        linear.to_empty(device="meta")
+
+
 class _Frozen(NamedTuple):
     """A layer's products, for decoding."""
 
@@ -283,9 +289,8 @@ class Layer(nn.Module):
 
     def release(self) -> None:
         """Let go of the separate projections, where packed products hold copies of them."""
-        for linear in (module for module in self.modules() if isinstance(module, nn.Linear)):
-            if self._frozen is not None and self._frozen.out.packed:
-                linear.to_empty(device="meta")
+        if self._frozen is not None and self._frozen.out.packed:
+            release(self)
 
     def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend) -> Tensor:
         """``hidden [B, n, W]`` -> ``[B, n, W]``."""
