@@ -46,6 +46,8 @@ logger = logging.getLogger("specdiff.engine")
 
 PROBES = 4
 """Times that each number of threads is tried before a run, in turn."""
+PROBE_SECONDS = 1.0
+"""A large model is tried fewer times: no further turn begins after so many seconds."""
 WARM_UP = 8
 """Tokens that a warm-up decodes: enough for every kind of pass to have happened."""
 
@@ -207,10 +209,12 @@ class Engine:
         run, clock = self.target.start(), DeviceClock(self.pair.placement.device)
         spent = {most: 0.0, 1: 0.0}
         for turn in range(PROBES + 1):
+            if sum(spent.values()) > PROBE_SECONDS:
+                break
             for count in spent:
                 with cpu_threads(count):
                     clock.start()
-                    for rows in (1, 17):
+                    for rows in (1, min(17, run.room)):
                         run.score([0] * rows)
                         run.rollback(rows, ())
                     spent[count] += clock.finish() if turn else 0.0  # the first turn warms up

@@ -716,8 +716,8 @@ MUTANTS = [
         ),
         (
             "a-buffer-for-two-runs",
-            "held = self._free.pop() if self._free else self._new()",
-            "held = self._free[-1] if self._free else self._new()",
+            "held = self._free.pop()",
+            "held = self._free[-1]",
             f"{NETWORK}::test_runs_that_overlap_have_their_own_buffers_and_later_ones_take_them_again",
         ),
         (
@@ -729,6 +729,13 @@ MUTANTS = [
     ),
     *bugs(
         "specdiff_core/models/target.py",
+        (
+            "a-baseline-that-reads-twice",
+            "        logits, outputs = self._run.forward(ids, parents, features, last)\n",
+            "        self._run.forward(ids, parents, features, last)\n        self._run.keep(len(ids), ())\n"
+            "        logits, outputs = self._run.forward(ids, parents, features, last)\n",
+            f"{NETWORK}::test_vanilla_makes_one_pass_of_one_row_for_each_token",
+        ),
         (
             "exactness-believed",
             'return "rounding"\n                first',

@@ -33,6 +33,8 @@ from specdiff_core.models.kernels import PACKED, PLAIN, Product, computes_bf16, 
 from specdiff_core.models.network import Decoder
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import WeightsError
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import header_of
 
 CPU = torch.device("cpu")
 SIZES = {
@@ -332,3 +334,40 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, spoil: Any, words: str) -
     save_file(tensors, file, metadata={"format": "pt"})
     with pytest.raises(WeightsError, match=words):
         load_causal(tmp_path, torch.float32, context=100)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine.load("embedded", device="cpu", dtype="fp32", drafters=["none", "block"])
+
+
+def test_vanilla_makes_one_pass_of_one_row_for_each_token(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The baseline is not slowed: no second pass, no wider one, and no row of the head that nobody asked for."""
+    assert engine.target.exactness, "the self-test has passes of its own"
+    network, passes = engine.target.model, []
+    decode = network.decode
+
+    def counted(ids: Tensor, *args: Any, **values: Any) -> Any:
+        logits, outputs = decode(ids, *args, **values)
+        passes.append((ids.shape[1], logits.shape[1]))
+        return logits, outputs
+
+    monkeypatch.setattr(network, "decode", counted)
+    prompt = "Once upon a time"
+    config = DecodeConfig(drafter="none", max_new_tokens=12, ignore_eos=True)
+    list(engine.decode(prompt, config))
+    assert passes == [(len(engine.encode(prompt)) - 1, 0), *[(1, 1)] * 12]
+
+
+def test_a_probe_chooses_the_threads_and_the_text_does_not_depend_on_it(engine: Engine) -> None:
+    config = DecodeConfig(drafter="block", gamma=9, max_new_tokens=24, ignore_eos=True)
+    texts = set()
+    with cpu_threads(2):
+        for threads in (0, 1, 2):
+            events = list(engine.decode("Once upon a time", config, threads=threads))
+            header = header_of(events)
+            assert header is not None and header.threads in ({1, 2} if threads == 0 else {threads})
+            assert ("a probe chose" in header.reason) == (threads == 0) and header.exactness == "bitwise"
+            texts.add(events[-1].ids)
+        assert torch.get_num_threads() == 2, "given back after the run"
+    assert len(texts) == 1

@@ -153,8 +153,10 @@ class BlockSession:
         held = self._cache.length
         end = held + k.shape[2]
         keys, values = self._cache.write(layer, k, v, at=held)
-        places = torch.arange(end, device=q.device)
-        mask = self._drafter.network.window_mask(layer, places[held:], places)
+        network, mask = self._drafter.network, None
+        if network.windows[layer] is not None:
+            places = torch.arange(end, device=q.device)
+            mask = network.window_mask(layer, places[held:], places)
         return attend(q, keys[:, :, :end], values[:, :, :end], mask)
 
 

@@ -85,7 +85,10 @@ class Pool:
 
     def new(self) -> KeyValues:
         """An empty one."""
-        held = self._free.pop() if self._free else self._new()
+        try:  # runs of several threads may ask at once
+            held = self._free.pop()
+        except IndexError:
+            held = self._new()
         held.length = 0
         return held
 

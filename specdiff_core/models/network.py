@@ -116,12 +116,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tenso
         q = q.reshape(q.shape[0], k.shape[1], groups * rows, q.shape[3])
         if mask is not None and mask.shape[-2] > 1:
             mask = mask.repeat(*[1] * (mask.ndim - 2), groups, 1)
-    mixed = _trained(q, k, v, mask) if q.requires_grad and q.device.type == "cpu" else _mixed(q, k, v, mask)
+    trained = q.requires_grad and q.device.type == "cpu"
+    mixed = _trained(q, k, v, mask) if trained else F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     return mixed if groups == 1 else mixed.reshape(q.shape[0], -1, rows, q.shape[3])
-
-
-def _mixed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
 def _trained(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -179,9 +176,9 @@ class Attention(nn.Module):
         """q and k, then v."""
         return heads_of([self.q_proj, self.k_proj], [self.v_proj], [self.q_norm, self.k_norm], self, frozen=frozen)
 
-    def of_context(self, *, frozen: bool = False) -> Heads:
+    def of_context(self) -> Heads:
         """k, then v: of rows that are read and ask for nothing."""
-        return heads_of([self.k_proj], [self.v_proj], [self.k_norm], self, frozen=frozen)
+        return heads_of([self.k_proj], [self.v_proj], [self.k_norm], self, frozen=False)
 
 
 def heads_of(

@@ -16,7 +16,7 @@ from torch import Tensor
 from specdiff_core.maths.trees import places
 from specdiff_core.models.cache import BORDERS, CausalReading, KeyValues, Pool
 from specdiff_core.models.network import Attend, Shape
-from specdiff_core.models.stock import CausalModel, StockRun
+from specdiff_core.models.stock import CausalModel, Placed, StockRun
 from specdiff_core.schema.errors import ContextOverflow
 
 
@@ -29,20 +29,11 @@ class Scores:
 
 
 @runtime_checkable
-class Network(Protocol):
+class Network(Placed, Protocol):
     """What is asked of a network of this lab (:mod:`specdiff_core.models.network`)."""
 
     @property
     def shape(self) -> Shape: ...
-
-    @property
-    def config(self) -> Any: ...
-
-    @property
-    def dtype(self) -> torch.dtype: ...
-
-    @property
-    def device(self) -> torch.device: ...
 
     def decode(
         self,
