@@ -18,6 +18,7 @@ from specdiff_core import cli
 from specdiff_core.bench import equality, sweep
 from specdiff_core.bench import forwards as forwards_module
 from specdiff_core.bench import hf_baseline as hf
+from specdiff_core.bench import split as split_module
 from specdiff_core.bench.equality import changed, check_equality, difference, generate, top_two
 from specdiff_core.bench.forwards import efficiency, time_passes
 from specdiff_core.bench.grid import BASELINE, BenchSetting, listed
@@ -26,6 +27,7 @@ from specdiff_core.bench.markdown import section
 from specdiff_core.bench.prompts import Prompt, write_prompts
 from specdiff_core.bench.store import HfBaseline, RowLog
 from specdiff_core.cli import options
+from specdiff_core.decoding import loop
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
@@ -418,6 +420,45 @@ def test_a_stopped_warm_up_ends_the_run(engine: Engine) -> None:
     assert last is not None and (last.reason, last.rounds, last.ids) == ("stopped", 0, ())
 
 
+# Where the time of a round goes.
+
+
+def test_a_part_does_not_count_what_runs_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that every call of the parts moves by a known amount; afterwards nothing is watched."""
+    now = 0.0
+
+    def works(seconds: float, *inside: str) -> Callable[..., None]:
+        def work(*args: Any) -> None:
+            nonlocal now
+            now += seconds
+            for name in inside:
+                getattr(loop, name)()
+
+        return work
+
+    monkeypatch.setattr(split_module.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(
+        split_module, "PARTS", {"tests": ("decoding.loop:verify",), "sampling": ("decoding.loop:to_probs",)}
+    )
+    inner, outer = works(2.0), works(1.0, "to_probs", "to_probs")
+    monkeypatch.setattr(loop, "to_probs", inner)
+    monkeypatch.setattr(loop, "verify", outer)
+    with split_module.watched() as spent:
+        loop.verify()  # type: ignore[call-arg]
+        assert spent == {"tests": 1.0, "sampling": 4.0}
+    assert loop.verify is outer and loop.to_probs is inner
+
+
+def test_the_parts_of_a_round_are_the_round(engine: Engine) -> None:
+    """They add up to the clock, and each was there: one target pass a round, and no drafter in vanilla's."""
+    settings = [BASELINE, BenchSetting("block", 4, 1)]
+    with split_module.watched() as spent:
+        result = split_module.split(engine, PROMPTS[:1], settings, BASE, spent, ORIGIN)
+    vanilla, block = (entry.seconds for entry in result.entries)
+    assert vanilla["drafter"] == 0.0 < block["drafter"] and min(vanilla["target"], block["target"]) > 0.0
+    assert min(*vanilla.values(), *block.values()) >= 0.0 < block["sampling"]
+
+
 # The command line.
 
 
@@ -433,6 +474,7 @@ def test_every_measurement_from_the_command_line(
         "sweep": [*grid, "--repeats", "1"],
         "hf-baseline": ["--settings", "autoregressive/4/4, block/4/1", "--repeats", "1"],
         "forwards": [*grid, "--sweep", f"{tmp_path}/sweep.json"],
+        "split": grid,
         "equality": grid,
     }
     results = []
@@ -457,8 +499,9 @@ def test_every_measurement_from_the_command_line(
         "### Temperature 0",
         "### Our lanes and transformers' own",
         "### How close the loop is to its own limit",
+        "### Where the time of a round goes",
         "### The same text",
     ]
     assert "| autoregressive γ 4 |" in text and "texts equal**" in text and str(tmp_path) not in text
     limits = [line for line in text.splitlines() if line.startswith("| block γ 4, T 1 ") and " %" in line]
-    assert len(limits) == 2, "the share of the clock, and that of the limit"
+    assert len(limits) == 3, "the share of the clock, that of the limit, and the parts of a round"

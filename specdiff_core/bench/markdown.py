@@ -11,7 +11,7 @@ from typing import Any
 
 from specdiff_core.bench.grid import BASELINE
 from specdiff_core.bench.report import streak_pair
-from specdiff_core.bench.store import Equality, Forwards, HfBaseline, Page, Result, SettingResult, Sweep
+from specdiff_core.bench.store import Equality, Forwards, HfBaseline, Page, Result, SettingResult, Split, Sweep
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import CROWDED
 
@@ -228,6 +228,23 @@ def _forwards(result: Forwards) -> list[str]:
         "tokens/s of rounds over τ/(t_draft + t_verify). More than 100 %: the machine was slower while bare passes "
         "were timed than during the sweep.",
         table(["setting", "t₁", "t_verify", "t_draft", "with reveal", "limit", "of speed-up", "of tokens/s"], rows),
+    ]
+
+
+@body.register
+def _split(result: Split) -> list[str]:
+    parts = list(result.entries[0].seconds)
+    rows = []
+    for entry in result.entries:
+        whole = sum(entry.seconds.values())
+        shares = (f"{1000 * entry.seconds[part]:.2f} ({percent(entry.seconds[part] / whole)})" for part in parts)
+        rows.append([entry.name, f"{1000 * whole:.2f}", *shares])
+    return [
+        "### Where the time of a round goes",
+        "Mean milliseconds of a round, without the prefill, and their share: the target's network, the drafter's, the "
+        "output head that both use, distributions and draws (trees and chains too), the acceptance tests, the cache, "
+        "and all the rest.",
+        table(["setting", "a round", *parts], rows),
     ]
 
 

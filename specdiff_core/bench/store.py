@@ -279,6 +279,19 @@ class Forwards(Result, kw_only=True, tag="forwards"):
     entries: list[Passes] = msgspec.field(name="cells")
 
 
+class RoundParts(BenchSetting, frozen=True, kw_only=True):
+    """Mean seconds of the parts of a round."""
+
+    rounds: int
+    seconds: dict[str, float]  # part -> less what the parts inside it took
+
+
+class Split(Result, kw_only=True, tag="split"):
+    """Where the time of a round goes."""
+
+    entries: list[RoundParts] = msgspec.field(name="cells")
+
+
 class Page(Result, kw_only=True, tag="page"):
     """How soon the page is usable and what it costs the clock; ``app/measure.py`` writes it."""
 
@@ -310,7 +323,7 @@ def read_result(path: Path, kind: type[S]) -> S:
             ratios = {pair["theirs"]: {**pair, "theirs": True} for pair in numbers["pairs"]}
             lanes = [{"theirs": False, **lane, **ratios.get(lane["lane"], {})} for lane in numbers["lanes"]]
             value |= {"kind": "hf_baseline", "result": {**numbers, "lanes": lanes}}
-        found = msgspec.convert(value, Sweep | HfBaseline | Equality | Forwards | Page)
+        found = msgspec.convert(value, Sweep | HfBaseline | Equality | Forwards | Split | Page)
     except (OSError, ValueError, LookupError, TypeError, RecursionError, msgspec.ValidationError) as error:
         hint = "Name a file written by --json, or measure it again."
         raise ConfigError(f"{path} is no result of this version ({error}).", field="results", hint=hint) from error

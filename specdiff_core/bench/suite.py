@@ -27,6 +27,8 @@ SETTINGS = {
     "equal": """block/4/1 block/16/4 block/9/1/12 block/8/1/0/4/self block/16/1/auto block_markov/9/1 block_markov/16/4
         block_markov/8/1/0/4/trie block_markov/16/1/24/auto mdlm/4/1 mdlm/16/4 mdlm_streak/9/1 mdlm_streak/9/1/0/8/trie
         mdlm_streak/8/1/0/4/multi_round autoregressive/4/4 eagle/4/4 eagle/6/1/12 prompt_lookup/9/1""",
+    # What each kind of drafter spends its time on.
+    "kinds": "block/9/1 block_markov/16/1/16 mdlm_streak/9/1 eagle/6/6",
     # On the page; measured on this project's own prompts, because their races ship.
     "shown": """block/9/1 block/16/1/auto block/9/1/9 block_markov/9/1 block_markov/16/1/16 mdlm/4/1 mdlm_streak/4/1
         mdlm_streak/9/1/0/4/self autoregressive/4/4 autoregressive/9/9/auto eagle/4/4 eagle/9/9/auto eagle/4/1/6
@@ -48,6 +50,8 @@ COMMANDS = {
     "hf-baseline.json": f"bench hf-baseline {{machine}} --max-new-tokens 96 --json {{file}} {ON_FILE} --repeats 1",
     "forwards.json": f"bench forwards {{machine}} --max-new-tokens 96 --json {{file}} {ON_FILE} {GRID} "
     "--sweep {out}/greedy.json",
+    "split.json": f"bench split {{machine}} --max-new-tokens 96 --ignore-eos --json {{file}} {ON_FILE} --first 3 "
+    "--settings {kinds}",
     "page.json": "app.measure --starts 8 --repeats 6 --json {file}",
     "prompts-200.jsonl": "bench prompts --corpus {corpus} --per-flavour 50 --out {file}",
     "equality.json": "bench equality {machine} --dtype fp32 --max-new-tokens 24 --json {file} "

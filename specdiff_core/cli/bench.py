@@ -59,6 +59,9 @@ def add_command(commands: Any) -> None:
     _add_measuring(add, grid=True)
     add("--sweep", type=Path, metavar="FILE", help="the sweep whose speed-ups are held against the limit")
 
+    add = parser("split", run_split, "Where the time of a round goes: networks, head, sampling, tests, cache, Python.")
+    _add_measuring(add, grid=True)
+
     for kind in kinds.choices.values():
         options.add_settings(kind, leave=SWEPT)
         options.add_placement(kind)
@@ -243,6 +246,17 @@ def run_forwards(args: argparse.Namespace) -> None:
     stored = None if args.sweep is None else read_result(args.sweep, Sweep)
     engine, prompts, facts, _ = _prepare(args, base, settings)
     _finish(args, forwards(engine, prompts, settings, base, stored, facts))
+
+
+def run_split(args: argparse.Namespace) -> None:
+    """``bench split``."""
+    from specdiff_core.bench.split import split, watched
+
+    base = options.read_settings(args)
+    settings = _settings(args, base)
+    with watched() as spent:
+        engine, prompts, facts, _ = _prepare(args, base, settings)
+        _finish(args, split(engine, prompts, settings, base, spent, facts))
 
 
 def run_report(args: argparse.Namespace) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from specdiff_core.maths.trees import visible
@@ -124,6 +123,7 @@ class CausalReading:
                 mask[: end - first, begin : begin + seen.shape[1]].masked_fill_(seen[:, : room - begin], 0.0)
                 mask[end - first :, begin] = 0.0  # rows that fill up read something
             self._parts.append((first, end, mask, cache.views(0, room)))
+        self._padded: Tensor | None = None  # queries of a part that has fewer rows than a mask
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self._slots[2 * layer].copy_(k)
@@ -131,11 +131,18 @@ class CausalReading:
         read = []
         for first, end, mask, held in self._parts:
             rows = q if len(self._parts) == 1 else q[:, :, first:end]
-            if missing := mask.shape[0] - (end - first):
-                rows = F.pad(rows, (0, 0, 0, missing))
+            if end - first < len(mask):
+                rows = self._fill_up(rows, len(mask))
             found = attend(rows, held[2 * layer], held[2 * layer + 1], mask)
-            read.append(found[:, :, : end - first] if missing else found)
+            read.append(found[:, :, : end - first])
         return read[0] if len(read) == 1 else torch.cat(read, 2)
+
+    def _fill_up(self, rows: Tensor, count: int) -> Tensor:
+        """``rows [B, H, n, D]`` and zeros -> ``[B, H, count, D]``, in the same memory for all layers."""
+        if self._padded is None or self._padded.shape[2] != count:
+            self._padded = rows.new_zeros(*rows.shape[:2], count, rows.shape[3])
+        self._padded[:, :, : rows.shape[2]] = rows
+        return self._padded
 
 
 def parts_of(held: int, new: int) -> list[tuple[int, int, int]]:

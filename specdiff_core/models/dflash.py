@@ -172,7 +172,7 @@ class DFlashDraftModel(nn.Module):
         self.eval().requires_grad_(False)
         attentions = [layer.self_attn for layer in self.layers]
         keys, values = ([getattr(one, name) for one in attentions] for name in ("k_proj", "v_proj"))
-        self._context = heads_of(keys, values, [one.k_norm for one in attentions], attentions[0], frozen=True)
+        self._context = heads_of(keys, values, [one.k_norm for one in attentions], attentions[0], Product.of)
         self._read = Product.of([self.fc])
         for layer in self.layers:
             layer.freeze()

@@ -72,3 +72,19 @@ class Product:
             return residual + F.linear(rows, self._weight, self._bias)
         out: Tensor = torch.ops.mkldnn._linear_pointwise.binary(rows, residual, self._weight, self._bias, "add")
         return out
+
+
+class Separate:
+    """The same of projections that are still trained: one by one, their results side by side."""
+
+    packed = False
+
+    def __init__(self, parts: Sequence[nn.Linear]) -> None:
+        self._parts = parts
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        found = [part(rows) for part in self._parts]
+        return found[0] if len(found) == 1 else torch.cat(found, -1)
+
+    def added(self, rows: Tensor, residual: Tensor) -> Tensor:
+        return residual + self(rows)
