@@ -50,6 +50,8 @@ PROBE_SECONDS = 1.0
 """A large model is tried fewer times: no further turn begins after so many seconds."""
 WARM_UP = 8
 """Tokens that a warm-up decodes: enough for every kind of pass to have happened."""
+RECORDED = 3
+"""Windows that it decodes at least where passes are recorded, so that those of full width are among them."""
 
 
 class Engine:
@@ -61,7 +63,8 @@ class Engine:
 
     def __init__(self, pair: LoadedPair) -> None:
         self.pair = pair
-        self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress)
+        self._graphs = pair.placement.graphs
+        self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress, graphs=self._graphs)
         self._stock: dict[str, PreTrainedModel] = {}
 
     @classmethod
@@ -165,14 +168,20 @@ class Engine:
         stopped = stop.is_set if stop is not None else lambda: False
 
         def warm() -> None:
-            short = dataclasses.replace(config, max_new_tokens=min(WARM_UP, config.max_new_tokens))
+            least = WARM_UP if self._graphs is None else RECORDED * max(config.gamma, config.tree_nodes)
+            short = dataclasses.replace(config, max_new_tokens=min(max(WARM_UP, least), config.max_new_tokens))
             until = time.monotonic() + (warm_up or 0.0)
-            while warm_up is not None and not stopped():
-                off = DeviceClock(self.pair.placement.device, "total")
-                for _ in speculate(ids, short, self.target, drafter, off, ends=ends, detail=False, stopped=stopped):
-                    pass
-                if time.monotonic() >= until:
-                    break
+            recording = contextlib.nullcontext() if self._graphs is None else self._graphs.recording()
+            with recording:
+                if self._graphs is not None and self._graphs.open:
+                    most = 0 if spec.drafting == "nothing" else max(config.gamma, config.tree_nodes)
+                    self.target.rehearse(range(1, most + 2), drafter.layers)
+                while (warm_up is not None or self._graphs is not None) and not stopped():
+                    off = DeviceClock(self.pair.placement.device, "total")
+                    for _ in speculate(ids, short, self.target, drafter, off, ends=ends, detail=False, stopped=stopped):
+                        pass
+                    if time.monotonic() >= until:
+                        break
 
         controller = Auto(config, spec.passes) if config.auto else Fixed(config)
         loop = speculate(

@@ -58,7 +58,8 @@ class LoadedPair:
         """What runs the target, in words."""
         if self.stock_reason:
             return f"transformers' own module: {self.stock_reason}"
-        return f"this lab's network; products by {kernel(self.placement.device, self.placement.dtype)}"
+        made = f"this lab's network; products by {kernel(self.placement.device, self.placement.dtype)}"
+        return made if self.placement.graphs is None else f"{made}; {self.placement.graphs}"
 
     def stock(self, role: str = "target") -> PreTrainedModel:
         """The weights of ``"target"``, or of a small drafter of its kind, in transformers' own module: loaded anew,

@@ -14,6 +14,7 @@ from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.models.causal import load_causal
 from specdiff_core.models.device import Placement
 from specdiff_core.models.folders import resolve
+from specdiff_core.models.graphs import Graphs
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
@@ -55,13 +56,16 @@ class AutoregressiveDrafter:
         model: as a target's.
         context: tokens that it can read.
         forbidden: ids that the target never says.
+        graphs: records its passes.
     """
 
     layers: tuple[int, ...] = ()
 
-    def __init__(self, name: str, model: Any, *, context: int, forbidden: Sequence[int] = ()) -> None:
+    def __init__(
+        self, name: str, model: Any, *, context: int, forbidden: Sequence[int] = (), graphs: Graphs | None = None
+    ) -> None:
         self.name, self.forbidden = name, tuple(forbidden)
-        self.reader = Target(model, context=context)
+        self.reader = Target(model, context=context, graphs=graphs)
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
@@ -85,4 +89,5 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
             f"The drafter {spec.name!r} has {model.config.vocab_size} ids, the target {target.config.vocab_size}.",
             hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
         )
-    return AutoregressiveDrafter(spec.name, model, context=context, forbidden=pair.suppress)
+    forbidden, graphs = pair.suppress, placement.graphs
+    return AutoregressiveDrafter(spec.name, model, context=context, forbidden=forbidden, graphs=graphs)

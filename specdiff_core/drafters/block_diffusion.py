@@ -14,13 +14,14 @@ from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features
 from specdiff_core.drafters.denoise import denoise
-from specdiff_core.models.cache import Pool
+from specdiff_core.models.cache import FixedReading, Pool
 from specdiff_core.models.causal import Vocabulary, vocabulary
-from specdiff_core.models.device import Placement
+from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder
 from specdiff_core.models.folders import resolve
+from specdiff_core.models.graphs import Graphs
 from specdiff_core.models.markov import Successors
-from specdiff_core.models.network import Rope, attend
+from specdiff_core.models.network import Attend, Rope, attend
 from specdiff_core.schema.errors import DraftContractError, PairUnavailable
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -33,6 +34,7 @@ class BlockDrafter:
         words: the target's.
         context: tokens that a run may hold.
         forbidden: ids that the target never says, besides the mask.
+        graphs: records the passes over a block.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class BlockDrafter:
         *,
         context: int,
         forbidden: Sequence[int] = (),
+        graphs: Graphs | None = None,
     ) -> None:
         self.name = name
         self.network, self.words = network, words
@@ -52,13 +55,20 @@ class BlockDrafter:
         self.window = int(network.config.block_size) - 1  # the anchor takes one slot
         self.successors = None if network.markov is None else Successors(network.markov, words.embedding, words.rows)
         room = context + self.window + 1  # a block may stand beyond what will be read of it
-        self.pool = Pool(network.shape, room, dtype=network.dtype, device=network.device)
+        self.pool = Pool(network.shape, room, dtype=network.dtype, device=network.device, graphs=graphs)
         self._rope = network.rope(torch.arange(room, device=network.device)[None])
 
-    def rope(self, first: int, end: int) -> Rope:
-        """Rotary factors of the positions ``first .. end − 1``."""
+    def rope(self, places: slice | Tensor) -> Rope:
+        """Rotary factors at ``places``."""
         cos, sin = self._rope
-        return cos[:, :, first:end], sin[:, :, first:end]
+        return cos[:, :, places], sin[:, :, places]
+
+    def denoise(self, ids: Tensor, places: slice | Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
+        """A pass over a block ``ids [1 + g]``, the anchor and its slots: their final states ``[g, W]`` and logits
+        ``[g, V]``."""
+        embeddings = F.embedding(ids, self.words.embedding)[None]
+        states = self.network.denoise(embeddings, self.rope(places), attend)[0, 1:]
+        return states, self.words.head(states)
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
@@ -105,18 +115,15 @@ class BlockSession:
         with torch.inference_mode():  # what all passes of this block share
             held = self._cache.length
             self._cache.reserve(held + gamma + 1)
-            rope = drafter.rope(held, held + gamma + 1)
-            anchor = torch.tensor([context.ids[-1]], device=drafter.network.device)
+            anchor = on_device([context.ids[-1]], drafter.network.device)
             masks = torch.full((gamma,), drafter.mask_id, device=drafter.network.device)
         successors, states = drafter.successors, drafter.words.embedding  # of the last pass, [g, W]
 
         @torch.inference_mode()
         def predict(window: Tensor) -> Tensor:
             nonlocal states
-            ids = torch.cat([anchor, window])
-            hidden = drafter.network.denoise(F.embedding(ids, drafter.words.embedding)[None], rope, self._read)
-            states = hidden[0, 1:]
-            return drafter.words.head(states)
+            states, logits = self._pass(torch.cat([anchor, window]))
+            return logits
 
         def follow(before: Tensor, candidates: Tensor) -> Tensor:
             assert successors is not None, "asked only of a drafter with a Markov head"
@@ -142,11 +149,28 @@ class BlockSession:
         features = torch.cat(self._pending)
         self._pending.clear()
         context = network.read_features(features[None].to(network.dtype))
-        rope = self._drafter.rope(cache.length, self._observed)
+        rope = self._drafter.rope(slice(cache.length, self._observed))
         cache.reserve(self._observed)
         for layer, (k, v) in enumerate(network.context_keys_values(context, rope)):
             cache.write(layer, k, v, at=cache.length)
         cache.length = self._observed
+
+    def _pass(self, ids: Tensor) -> tuple[Tensor, ...]:
+        """One pass over a block."""
+        drafter, cache = self._drafter, self._cache
+        if cache.passes is None:
+            return drafter.denoise(ids, slice(cache.length, cache.length + len(ids)), self._read)
+
+        def work(ids: Tensor, first: Tensor) -> tuple[Tensor, ...]:
+            everything = ids.new_ones(len(ids), len(ids), dtype=torch.bool)
+            reading = FixedReading(cache, first, everything, dtype=drafter.network.dtype)
+
+            def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+                return reading(layer, q, k, v, drafter.network.windows[layer])
+
+            return drafter.denoise(ids, first + torch.arange(len(ids), device=ids.device), attend)
+
+        return cache.passes(len(ids), work, ids, on_device(cache.length, ids.device))
 
     def _read(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """What a block reads: [features; block], in both directions."""
@@ -182,4 +206,5 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         )
     for layer in network.layers:
         layer.release()
-    return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=pair.suppress)
+    forbidden, graphs = pair.suppress, placement.graphs
+    return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=forbidden, graphs=graphs)

@@ -18,6 +18,7 @@ from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, EagleReader, load_eagle
 from specdiff_core.models.folders import resolve
+from specdiff_core.models.graphs import Graphs
 from specdiff_core.models.target import Scores, Target
 from specdiff_core.schema.errors import PairUnavailable
 from specdiff_core.schema.events import depths
@@ -132,14 +133,22 @@ class EagleDrafter:
         context: entries that its cache may hold.
         layer: the target's last one, whose output the head reads.
         forbidden: ids that the target never says.
+        graphs: records the head's passes.
     """
 
     def __init__(
-        self, name: str, reader: EagleReader, *, context: int, layer: int, forbidden: Sequence[int] = ()
+        self,
+        name: str,
+        reader: EagleReader,
+        *,
+        context: int,
+        layer: int,
+        forbidden: Sequence[int] = (),
+        graphs: Graphs | None = None,
     ) -> None:
         self.name, self.forbidden = name, tuple(forbidden)
         self.layers: tuple[int, ...] = (layer,)
-        self.reader = Target(reader, context=context)
+        self.reader = Target(reader, context=context, graphs=graphs)
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
@@ -163,5 +172,10 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     reader = EagleReader(head, vocabulary(target), context=pair.context)
     head.layers[0].release()
     return EagleDrafter(
-        spec.name, reader, context=pair.context, layer=theirs.num_hidden_layers - 1, forbidden=pair.suppress
+        spec.name,
+        reader,
+        context=pair.context,
+        layer=theirs.num_hidden_layers - 1,
+        forbidden=pair.suppress,
+        graphs=placement.graphs,
     )

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.drafters.denoise import denoise
-from specdiff_core.models.device import Placement
+from specdiff_core.models.device import Placement, on_device
+from specdiff_core.models.graphs import Graphs, Passes
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
 from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
@@ -33,6 +34,7 @@ class MaskedDiffusionDrafter:
         view: how many tokens, window included, the network is shown (more where a wide window needs it).
         shift: 1 where slot i − 1 predicts token i (declared by the pair).
         forbidden: ids that the target never says.
+        graphs: records the passes; then a short text stands behind padding, so that every pass is as wide.
     """
 
     layers: tuple[int, ...] = ()
@@ -46,6 +48,7 @@ class MaskedDiffusionDrafter:
         view: int,
         shift: int = 0,
         forbidden: Sequence[int] = (),
+        graphs: Graphs | None = None,
     ) -> None:
         self.name = name
         self.model = model
@@ -54,6 +57,7 @@ class MaskedDiffusionDrafter:
         self.device = model.backbone.vocab_embed.embedding.device
         self.forbidden = tuple(forbidden)
         self._vocab_size, self._shift = vocab_size, shift
+        self._passes = None if graphs is None else Passes(graphs)
 
     def start(self) -> DraftSession:
         return self
@@ -67,12 +71,19 @@ class MaskedDiffusionDrafter:
         if gamma < 1:
             return Draft.empty()
         context = dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma))
-        known = torch.tensor(list(context.ids[-self.known(gamma) :]))
-        ids = torch.cat((known, torch.empty(gamma, dtype=torch.long))).to(self.device)
+        known = list(context.ids[-self.known(gamma) :])
+        missing = 0 if self._passes is None else self.known(gamma) - len(known)
+        ids = on_device([self.mask_id] * missing + known + [self.mask_id] * gamma, self.device)
+        padding = None if self._passes is None else on_device([missing], self.device)
 
         def predict(window: Tensor) -> Tensor:
             ids[-gamma:] = window
-            return self.logits(ids, gamma)
+            if self._passes is None or padding is None:
+                return self.logits(ids, gamma)
+            logits, *_ = self._passes(
+                (len(ids), gamma), lambda ids, padding: (self.logits(ids, gamma, padding),), ids, padding
+            )
+            return logits
 
         return (yield from denoise(predict, context, mask_id=self.mask_id, forbidden=self.forbidden))
 
@@ -81,10 +92,11 @@ class MaskedDiffusionDrafter:
         return min(max(self.view - gamma, KNOWN), self.model.config.model_length - gamma)
 
     @torch.inference_mode()
-    def logits(self, ids: Tensor, gamma: int) -> Tensor:
-        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device."""
+    def logits(self, ids: Tensor, gamma: int, padding: Tensor | None = None) -> Tensor:
+        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device;
+        ``padding [1]`` leading ids are not read."""
         first = len(ids) - gamma - self._shift
-        logits: Tensor = self.model(ids[None], first=first)
+        logits: Tensor = self.model(ids[None], first=first, padding=padding)
         return logits[0, :gamma, : self._vocab_size]
 
 
@@ -117,4 +129,5 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         view=spec.context or config.model_length,
         shift=spec.logit_shift,
         forbidden=pair.suppress,
+        graphs=placement.graphs,
     )

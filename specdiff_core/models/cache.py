@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from specdiff_core.maths.trees import visible
+from specdiff_core.models.graphs import Graphs, Passes
 from specdiff_core.models.network import Shape, attend
 
 ROOM = 128
@@ -30,11 +31,15 @@ class KeyValues:
 
     Args:
         context: positions that it will ever be asked for.
+        graphs: records passes over it, so it has all its room at once and never moves.
     """
 
-    def __init__(self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device, graphs: Graphs | None = None
+    ) -> None:
         self._most = -(-context // BLOCK) * BLOCK
-        room = min(ROOM, self._most)
+        room = min(ROOM, self._most) if graphs is None else self._most
+        self.passes = None if graphs is None else Passes(graphs)
         self._buffer = torch.zeros(shape.layers, 2, 1, shape.kv_heads, room, shape.head_dim, dtype=dtype, device=device)
         self.length = 0
 
@@ -42,9 +47,14 @@ class KeyValues:
     def device(self) -> torch.device:
         return self._buffer.device
 
+    @property
+    def room(self) -> int:
+        """Positions that it can hold as it is."""
+        return self._buffer.shape[-2]
+
     def reserve(self, room: int) -> None:
         """Make room for so many positions; the buffer doubles at least, so that this stays rare."""
-        held = self._buffer.shape[-2]
+        held = self.room
         if room > held:
             size = list(self._buffer.shape)
             size[-2] = max(min(2 * held, self._most), -(-room // ROOM) * ROOM)
@@ -65,6 +75,11 @@ class KeyValues:
         values[:, :, at:end] = v
         return keys, values
 
+    def put(self, layer: int, k: Tensor, v: Tensor, *, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`write`, at the places ``slots [n]`` of the device."""
+        keys, values = self._buffer[layer, 0], self._buffer[layer, 1]
+        return keys.index_copy_(2, slots, k), values.index_copy_(2, slots, v)
+
     def keep(self, scored: int, rows: Sequence[int]) -> None:
         """Of the last ``scored`` positions only ``rows`` (ascending) stay, side by side."""
         first = self.length - scored
@@ -78,8 +93,10 @@ class Pool:
     """Buffers of runs that have ended, for the next ones: memory that is mapped already (fresh pages cost a run 2 to
     4 ms on two CPU cores)."""
 
-    def __init__(self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device) -> None:
-        self._new = partial(KeyValues, shape, context, dtype=dtype, device=device)
+    def __init__(
+        self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device, graphs: Graphs | None = None
+    ) -> None:
+        self._new = partial(KeyValues, shape, context, dtype=dtype, device=device, graphs=graphs)
         self._free: list[KeyValues] = []
 
     def new(self) -> KeyValues:
@@ -143,6 +160,34 @@ class CausalReading:
             self._padded = rows.new_zeros(*rows.shape[:2], count, rows.shape[3])
         self._padded[:, :, : rows.shape[2]] = rows
         return self._padded
+
+
+class FixedReading:
+    """The same at fixed addresses, for a pass that is recorded: every row looks at all of the cache, and a mask says
+    what is there.
+
+    Args:
+        first: ``[]`` how many positions are cached before the rows.
+        seen: ``[n, m]`` bool: which of the last m positions, the n rows' own among them, each row reads; it reads all
+            before those.
+    """
+
+    def __init__(self, cache: KeyValues, first: Tensor, seen: Tensor, *, dtype: torch.dtype) -> None:
+        rows, known = seen.shape
+        self._cache = cache
+        self._slots = first + torch.arange(rows, device=seen.device)
+        self._columns = torch.arange(cache.room, device=seen.device)
+        behind = self._columns - (first + rows - known)  # [room]
+        inside = seen.index_select(1, behind.clamp(0, known - 1)) & (behind < known)
+        self._mask = torch.full((rows, cache.room), -torch.inf, dtype=dtype, device=seen.device)
+        self._mask.masked_fill_((behind < 0) | inside, 0.0)
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor:
+        """``window``: how near a position must be to be read, where the layer sees a window only."""
+        mask = self._mask
+        if window is not None:
+            mask = mask.masked_fill((self._slots[:, None] - self._columns).abs() >= window, -torch.inf)
+        return attend(q, *self._cache.put(layer, k, v, slots=self._slots), mask)
 
 
 def parts_of(held: int, new: int) -> list[tuple[int, int, int]]:

@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
+from specdiff_core.models.graphs import Graphs
 from specdiff_core.schema.errors import ConfigError
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -18,11 +21,12 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A device, a dtype, and the reason shown to people."""
+    """A device, a dtype, and the reason shown to people; on CUDA, what records passes."""
 
     device: torch.device
     dtype: torch.dtype
     reason: str
+    graphs: Graphs | None = None
 
     @property
     def dtype_name(self) -> str:
@@ -45,13 +49,19 @@ def choose_placement(device: str = "auto", dtype: str = "auto") -> Placement:
     where = torch.device("cuda" if cuda else "cpu")
     why = "CUDA" if cuda else "CPU was asked for" if device == "cpu" else "no CUDA device is available"
     if dtype != "auto":
-        return Placement(where, DTYPES[dtype], f"{why}; {dtype} was asked for")
+        return Placement(where, DTYPES[dtype], f"{why}; {dtype} was asked for", Graphs(where) if cuda else None)
     if not cuda:
         return Placement(where, torch.float32, f"{why}; fp32 is exact and fast on every processor")
     major = torch.cuda.get_device_capability()[0]
     if major >= 8:
-        return Placement(where, torch.bfloat16, f"CUDA capability {major}.x computes bf16 natively")
-    return Placement(where, torch.float32, f"CUDA capability {major}.x has no fast bf16")
+        return Placement(where, torch.bfloat16, f"CUDA capability {major}.x computes bf16 natively", Graphs(where))
+    return Placement(where, torch.float32, f"CUDA capability {major}.x has no fast bf16", Graphs(where))
+
+
+def on_device(values: Any, device: torch.device) -> Tensor:
+    """``values`` as a tensor on ``device``. On CUDA it is sent from pinned memory, so that nobody waits for it."""
+    tensor = torch.as_tensor(values)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def set_threads(threads: int | None) -> None:

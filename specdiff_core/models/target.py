@@ -5,7 +5,7 @@ Invariant, held between rounds: the cache holds every committed token except the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -13,8 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from specdiff_core.maths.trees import places
-from specdiff_core.models.cache import BORDERS, CausalReading, KeyValues, Pool
+from specdiff_core.maths.trees import places, visible
+from specdiff_core.models.cache import BORDERS, CausalReading, FixedReading, KeyValues, Pool
+from specdiff_core.models.device import on_device
+from specdiff_core.models.graphs import Graphs, Passes
 from specdiff_core.models.network import Attend, Shape
 from specdiff_core.models.stock import CausalModel, Placed, StockRun
 from specdiff_core.schema.errors import ContextOverflow
@@ -73,6 +75,8 @@ class NetworkRun:
             logits ``[last or n, V]``, and the outputs of the asked layers, ``[n, W]`` each.
         """
         network, held, new = self._network, self._cache.length, len(ids)
+        if self._cache.passes is not None and last != 0:  # a prompt is read once: not worth recording
+            return self._recorded(self._cache.passes, ids, parents, features, last)
         where: slice | Tensor = slice(held, held + new)
         if parents is not None:
             where = torch.tensor(places(held, new, parents), device=network.device)
@@ -85,6 +89,35 @@ class NetworkRun:
             features=None if features is None else features[None],
         )
         self._cache.length += new
+        return logits[0], [output[0] for output in outputs]
+
+    def _recorded(
+        self,
+        passes: Passes,
+        ids: Sequence[int],
+        parents: Sequence[int] | None,
+        features: Tensor | None,
+        last: int | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The same pass as a function of tensors alone."""
+        network, cache, layers = self._network, self._cache, self._layers
+        held, new = cache.length, len(ids)
+        if parents is None:
+            where, seen = list(range(held, held + new)), torch.ones(new, new, dtype=torch.bool).tril()
+        else:
+            where, seen = places(held, new, parents), visible(parents)[-new:]
+
+        def work(ids: Tensor, where: Tensor, first: Tensor, seen: Tensor, *features: Tensor) -> tuple[Tensor, ...]:
+            attend = FixedReading(cache, first, seen, dtype=network.dtype)
+            beside = features[0] if features else None
+            logits, outputs = network.decode(ids, where, attend, layers=layers, last=last, features=beside)
+            return (logits, *outputs)
+
+        kind = (new, seen.shape[1], last, layers, features is None)
+        inputs = on_device([list(ids)], network.device), *(on_device(part, network.device) for part in (where, held))
+        beside = () if features is None else (features[None],)
+        logits, *outputs = passes(kind, work, *inputs, on_device(seen, network.device), *beside)
+        cache.length += new
         return logits[0], [output[0] for output in outputs]
 
     @torch.inference_mode()
@@ -100,16 +133,24 @@ class Target:
         model: a network of this lab; or a model of transformers, or one that is called like it.
         context: tokens that a run may hold.
         suppress: ids that it never says.
+        graphs: records the passes of a network of this lab.
     """
 
-    def __init__(self, model: Network | CausalModel, *, context: int, suppress: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        model: Network | CausalModel,
+        *,
+        context: int,
+        suppress: Sequence[int] = (),
+        graphs: Graphs | None = None,
+    ) -> None:
         self.model: Any = model
         self.context = context
         self.suppress = tuple(suppress)
         self.vocab_size = int(model.config.vocab_size)
         self._pool: Pool | None = None
         if isinstance(model, Network):
-            self._pool = Pool(model.shape, context, dtype=model.dtype, device=model.device)
+            self._pool = Pool(model.shape, context, dtype=model.dtype, device=model.device, graphs=graphs)
 
     def start(self, layers: Sequence[int] = ()) -> TargetSession:
         """A fresh run. ``layers``: whose outputs to return as features (0 = after the first layer)."""
@@ -122,6 +163,13 @@ class Target:
         run = NetworkRun(self.model, layers, cache)
         self._pool.give_back(cache, when_gone=run)
         return run
+
+    def rehearse(self, widths: Iterable[int], layers: Sequence[int] = ()) -> None:
+        """Make a pass of each of ``widths``, for somebody who records them."""
+        run = self.start(layers)
+        for width in widths:
+            run.score([0] * width)
+            run.rollback(width, ())
 
     @cached_property
     def exactness(self) -> str:
