@@ -43,6 +43,7 @@ def bugs(file: str, *found: tuple[str, str, str, str | tuple[str, ...]]) -> list
 
 
 LAW = "tests/test_law.py::test_the_text_follows_the_targets_law"
+GRAPHS = "tests/test_graphs.py"
 RECORDED = "tests/test_law.py::test_the_q_that_is_tested_is_the_q_that_was_drawn_from"
 DRAFTS = "tests/test_law.py::test_drafts_follow_the_law_of_their_drafter"
 BLOCK = "tests/test_lossless.py::test_a_block_keeps_the_law_and_never_fewer_tokens_than_ratio"
@@ -338,8 +339,8 @@ MUTANTS = [
         ),
         (
             "residual-not-normalised",
-            "return excess / total if float(total) > 0.0 else target_probs",
-            "return excess if float(total) > 0.0 else target_probs",
+            "return torch.where(total > 0.0, mass / total, otherwise)",
+            "return torch.where(total > 0.0, mass, otherwise)",
             f"{MATHS}::test_residual_is_what_p_lacks",
         ),
         (
@@ -426,7 +427,7 @@ MUTANTS = [
         ),
         (
             "noise-of-a-candidate-not-of-its-id",
-            "noise = noise.gather(-1, among.ids.cpu())",
+            "noise = noise.gather(-1, among.ids)",
             "noise = noise[:, : probs.shape[-1]]",
             BELIEVED,
         ),
@@ -477,8 +478,8 @@ MUTANTS = [
         "specdiff_core/maths/chains.py",
         (
             "chain-draws-without-its-predecessor",
-            "place = int(sampler.sample(dists[slot, place][None], [first + slot], among)[0])",
-            "place = int(sampler.sample(dists[slot, 0][None], [first + slot], among)[0])",
+            "place = int(sampler.sample(here[slot, place][None], [first + slot], among)[0])",
+            "place = int(sampler.sample(here[slot, 0][None], [first + slot], among)[0])",
             RECORDED,
         ),
         (
@@ -495,8 +496,8 @@ MUTANTS = [
         ),
         (
             "noise-of-a-chain-shifted",
-            "dists[slot, place][None], [first + slot], among",
-            "dists[slot, place][None], [first + slot - 1], among",
+            "here[slot, place][None], [first + slot], among",
+            "here[slot, place][None], [first + slot - 1], among",
             BELIEVED,
         ),
         (
@@ -609,11 +610,11 @@ MUTANTS = [
     ),
     *bugs(
         "specdiff_core/drafters/block_diffusion.py",
-        ("states-of-the-slot-before", "states = hidden[0, 1:]", "states = hidden[0, :-1]", DRAFTS),
+        ("states-of-the-slot-before", "attend)[0, 1:]", "attend)[0, :-1]", DRAFTS),
         (
             "block-one-position-early",
-            "rope = drafter.rope(held, held + gamma + 1)",
-            "rope = drafter.rope(held + 1, held + gamma + 2)",
+            "drafter.denoise(ids, slice(cache.length, cache.length + len(ids)), self._read)",
+            "drafter.denoise(ids, slice(cache.length + 1, cache.length + len(ids) + 1), self._read)",
             DRAFTS,
         ),
     ),
@@ -693,12 +694,39 @@ MUTANTS = [
         ),
     ),
     *bugs(
+        "specdiff_core/models/graphs.py",
+        (
+            "a-replay-of-old-inputs",
+            "old.copy_(new)",
+            "old.copy_(old)",
+            f"{GRAPHS}::test_inputs_are_copied_in_and_outputs_out",
+        ),
+        (
+            "outputs-that-the-next-replay-overwrites",
+            "return tuple(output.clone() for output in outputs)",
+            "return tuple(output for output in outputs)",
+            f"{GRAPHS}::test_inputs_are_copied_in_and_outputs_out",
+        ),
+    ),
+    *bugs(
         "specdiff_core/models/cache.py",
         (
             "room-that-forgets",
             "longer[..., :held, :] = self._buffer",
             "longer[..., : held - 1, :] = self._buffer[..., : held - 1, :]",
             f"{NETWORK}::test_the_buffer_grows_and_keeps_what_it_holds",
+        ),
+        (
+            "a-recorded-pass-writes-one-place-late",
+            "self._slots = first + torch.arange(rows, device=seen.device)",
+            "self._slots = first + 1 + torch.arange(rows, device=seen.device)",
+            f"{GRAPHS}::test_every_method_runs_on_recorded_passes",
+        ),
+        (
+            "a-recorded-row-reads-all-rows",
+            "(behind < 0) | inside",
+            "behind < known",
+            f"{GRAPHS}::test_every_method_runs_on_recorded_passes",
         ),
         (
             "a-row-sees-the-next-token",

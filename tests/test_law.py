@@ -38,7 +38,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.loading import LoadedPair
 from specdiff_core.models.causal import Vocabulary, load_causal, vocabulary
 from specdiff_core.models.device import Placement
-from specdiff_core.models.dflash import DFlashDraftModel, make_config
+from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.eagle import EagleReader
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig
 from specdiff_core.models.network import Decoder
@@ -46,6 +46,7 @@ from specdiff_core.schema.events import Committed, DraftReady, Event, Finished, 
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selection
+from specdiff_core.train.block import drafter_config
 from specdiff_core.train.eagle import new_eagle
 
 END, MASK = 0, 1  # the words are 2 and higher
@@ -131,7 +132,7 @@ class Oracle:
         self.backbone = SimpleNamespace(vocab_embed=SimpleNamespace(embedding=torch.zeros(0)))
         self._rows = rows
 
-    def __call__(self, ids: Tensor, *, first: int = 0) -> Tensor:
+    def __call__(self, ids: Tensor, *, first: int = 0, padding: Tensor | None = None) -> Tensor:
         text = tuple(ids[0].tolist())
         return torch.stack([self._rows(text, place) for place in range(first, len(text))])[None]
 
@@ -208,11 +209,12 @@ def block(
     size: int, seed: int, *, embedding: Tensor, head: nn.Linear, markov: int = 0, layer: int = 0, blind: bool = False
 ) -> BlockDrafter:
     """``blind``: its hidden states are zero, whatever it reads."""
-    values = make_config(
-        width=WIDTH, layers=1, heads=1, intermediate=8, vocab_size=size, context=64, block_size=5, mask_token_id=MASK,
-        target_layer_ids=[layer], num_target_layers=layer + 1,
+    theirs = LlamaConfig(
+        hidden_size=WIDTH, num_attention_heads=1, vocab_size=size, max_position_embeddings=64,
+        num_hidden_layers=layer + 1,
     )  # fmt: skip
-    values["dflash_config"]["markov_width"] = markov
+    values = drafter_config(theirs, layers=1, intermediate=8, block_size=5, mask_id=MASK)
+    values["dflash_config"] |= {"markov_width": markov, "target_layer_ids": [layer]}
     network = opinionated(DFlashDraftModel(values), seed, markov=0.5)
     if blind:
         network.norm.weight.zero_()

@@ -351,7 +351,7 @@ def test_build_checks_that_the_target_fits(released: Path) -> None:
     pair = PairSpec(name="toy", label="Toy", target="", suppress=(1,))
     with pytest.raises(PairUnavailable, match="another target"):
         build(spec, placement, target=target, pair=pair)
-    fitting = new_drafter(target, drafter_config(target, layers=1, features=2, block_size=5))
+    fitting = new_drafter(target, drafter_config(target.config, layers=1, features=2, block_size=5))
     save_to_folder(fitting, released)
     drafter = build(spec, placement, target=target, pair=pair)
     assert drafter.layers == (1, 2) and drafter.window == 4 and drafter.forbidden == (1,)
@@ -365,7 +365,7 @@ def test_stock_generate_runs_the_drafter() -> None:
         pytest.skip("this transformers has no DFlash candidate generator (it came with 5.2x)")
     torch.manual_seed(0)
     target = new_target(VOCAB, layers=6, width=64, context=256).eval().requires_grad_(False)
-    drafter = new_drafter(target, drafter_config(target, layers=2, features=3, block_size=6)).eval()
+    drafter = new_drafter(target, drafter_config(target.config, layers=2, features=3, block_size=6)).eval()
     calls = 0
 
     def count(*_: Any) -> None:

@@ -55,7 +55,7 @@ def written(target: Any, tmp_path_factory: pytest.TempPathFactory) -> TargetText
 
 
 def drafter_for(target: Any, seed: int = 0, features: int = 2) -> DFlashDraftModel:
-    return new_drafter(target, drafter_config(target, layers=1, features=features, block_size=BLOCK), seed)
+    return new_drafter(target, drafter_config(target.config, layers=1, features=features, block_size=BLOCK), seed)
 
 
 def settings_for(**options: Any) -> BlockSettings:
@@ -347,7 +347,7 @@ def test_a_grown_drafter_computes_the_same_and_all_its_weights_learn(target: Any
 @pytest.mark.parametrize("layers", [[2, 0, 1], [1, 1], [1, 1, 1]])
 def test_a_drafter_grows_from_layers_in_any_order(target: Any, layers: list[int]) -> None:
     """Released configs may name them as they like, twice even."""
-    values = drafter_config(target, layers=1, features=len(layers), block_size=BLOCK)
+    values = drafter_config(target.config, layers=1, features=len(layers), block_size=BLOCK)
     values["dflash_config"]["target_layer_ids"] = layers
     plain = new_drafter(target, values)
     text = torch.randint(2, 60, (2, 40))

@@ -62,11 +62,10 @@ def time_passes(engine: Engine, ids: Sequence[int], setting: BenchSetting, base:
     logits[range(size), drafted.ids] = 20.0  # a confident answer, ready at once
     forbidden = engine.target.suppress
     mask = next(iter(forbidden), 0)
-    window = torch.full((size,), mask, device=device)
     same_size = dataclasses.replace(context, gamma=size, steps=min(setting.steps, size))
 
     def reveal() -> Draft:
-        return drained(denoise(lambda _: logits, same_size, mask_id=mask, forbidden=forbidden, window=window))
+        return drained(denoise(lambda _: logits, same_size, mask_id=mask, forbidden=forbidden))
 
     works: dict[str, tuple[int, Callable[[], Any]]] = {  # places of the target's cache that each takes, and the work
         "reveal": (0, reveal),

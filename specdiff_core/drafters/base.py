@@ -41,8 +41,8 @@ class Context:
 class DenoiseState:
     """The window after one denoising step."""
 
-    ids: Tensor  # [g] int64; the mask id where still masked
-    masked: Tensor  # [g] bool, after the step
+    ids: Tensor  # [g] int64 on the CPU; the mask id where still masked
+    masked: Tensor  # [g] bool on the CPU, after the step
     revealed: tuple[int, ...]  # positions revealed by this step
     confidence: Callable[[], Tensor]  # [g, V]: q, or at temperature 0 the softmax at 1
 
@@ -71,7 +71,7 @@ class Draft:
     An empty draft means a plain step of the target.
     """
 
-    ids: Tensor  # [g] int64
+    ids: Tensor  # [g] int64, on the CPU
     probs: Tensor | None  # [g, V] float64, the q each token was drawn from; None: a point mass
     reveal_steps: tuple[int, ...]  # [g] the denoising step that revealed each position
     exact_q: tuple[bool, ...]  # [g] positions that may be tested with p/q (maths/unmasking.py)
@@ -183,7 +183,7 @@ def drained(drafting: Generator[Any, None, Draft]) -> Draft:
 
 def picked(probs: Tensor, ids: Tensor) -> list[float]:
     """Each row's probability of its id: ``probs [n, V]``, ``ids [n]``."""
-    found: list[float] = probs.gather(-1, ids.to(probs.device)[:, None])[:, 0].tolist()
+    found: list[float] = probs.gather(-1, ids.to(probs.device, non_blocking=True)[:, None])[:, 0].tolist()
     return found
 
 

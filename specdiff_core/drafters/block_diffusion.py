@@ -113,16 +113,13 @@ class BlockSession:
         gamma = min(context.gamma, drafter.window)
         self._absorb()
         with torch.inference_mode():  # what all passes of this block share
-            held = self._cache.length
-            self._cache.reserve(held + gamma + 1)
-            anchor = on_device([context.ids[-1]], drafter.network.device)
-            masks = torch.full((gamma,), drafter.mask_id, device=drafter.network.device)
+            self._cache.reserve(self._cache.length + gamma + 1)
         successors, states = drafter.successors, drafter.words.embedding  # of the last pass, [g, W]
 
         @torch.inference_mode()
         def predict(window: Tensor) -> Tensor:
             nonlocal states
-            states, logits = self._pass(torch.cat([anchor, window]))
+            states, logits = self._pass(on_device([context.ids[-1], *window.tolist()], drafter.network.device))
             return logits
 
         def follow(before: Tensor, candidates: Tensor) -> Tensor:
@@ -135,7 +132,6 @@ class BlockSession:
                 dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma)),
                 mask_id=drafter.mask_id,
                 forbidden=drafter.forbidden,
-                window=masks,
                 follow=None if successors is None else follow,
             )
         )

@@ -29,7 +29,6 @@ def denoise(
     *,
     mask_id: int,
     forbidden: Sequence[int] = (),
-    window: Tensor | None = None,
     follow: Follow | None = None,
 ) -> Generator[DenoiseState, None, Draft]:
     """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with fixed counts per step). With T = 1
@@ -37,11 +36,10 @@ def denoise(
     drafts (SpecDiff-2), they come from one step.
 
     Args:
-        predict: window ids ``[g]`` (``mask_id`` where masked) -> logits ``[g, V]``, one drafter pass.
+        predict: window ids ``[g]`` on the CPU (``mask_id`` where masked) -> logits ``[g, V]``, one drafter pass.
         context: γ, T, reveal order, the drafter's sampling and its randomness.
         mask_id: never drawn: its probability is zero before normalising (SUBS).
         forbidden: further ids that the target cannot say.
-        window: an all-masked window to start from; by default γ masks on the CPU.
         follow: for a denoiser whose tokens depend on the one before them (``maths/chains.py``). What a step reveals
             side by side from the left is then drawn in order; other reveals, and those that look at drawn values, take
             the marginals.
@@ -53,7 +51,7 @@ def denoise(
         the draft; ``probs[i]`` is the q that position i was drawn from, at the step that revealed it.
     """
     size = context.gamma
-    ids = torch.full((size,), mask_id, dtype=torch.long) if window is None else window.clone()
+    ids = torch.full((size,), mask_id, dtype=torch.long)
     never = tuple(dict.fromkeys((mask_id, *forbidden)))
     chain_of = None if follow is None else partial(Chain, follow, anchor=context.ids[-1], sampling=context.sampling)
     if context.tree_nodes or context.num_drafts > 1:
@@ -76,7 +74,7 @@ def denoise(
             shown = _side_by_side(logits, context, masked, count, banned)
         size = len(shown.probs)
         ids, masked = ids[:size].clone(), masked[:size]
-        ids[shown.chosen] = shown.values.to(ids.device)
+        ids[shown.chosen] = shown.values
         if drawn_from is None:
             drawn_from = shown.probs.clone() if len(plan) > 1 else shown.probs
         else:
@@ -103,7 +101,7 @@ class _Revealed(NamedTuple):
     """What one step revealed, in a window that it may have cut to g slots."""
 
     chosen: list[int]
-    values: Tensor  # [n] ids of the chosen slots
+    values: Tensor  # [n] ids of the chosen slots, on the CPU
     probs: Tensor  # [g, V] q
     confidence: Callable[[], Tensor]  # [g, V]
 
@@ -157,7 +155,7 @@ def _tree(
     if chain_of is None:
         marginals = confidence_probs(logits, context.sampling, banned)
         ranked = independent(marginals.log(), context.tree_nodes)
-        state = _whole(marginals.argmax(-1), lambda: marginals)
+        state = _whole(marginals.argmax(-1).cpu(), lambda: marginals)
     else:
         chain = chain_of(logits, [None] * size, banned=banned, ranked=True)
         ranked = chain.ranked()

@@ -77,7 +77,7 @@ class MaskedDiffusionDrafter:
         padding = None if self._passes is None else on_device([missing], self.device)
 
         def predict(window: Tensor) -> Tensor:
-            ids[-gamma:] = window
+            ids[-gamma:] = on_device(window, self.device)
             if self._passes is None or padding is None:
                 return self.logits(ids, gamma)
             logits, *_ = self._passes(

@@ -81,10 +81,11 @@ class Chain:
                 every slot so far, so it depends on distributions and never on the value of a token yet to be drawn.
 
         Returns:
-            ids ``[n]``; the q that each was drawn from, ``[n, V]`` float64; and the confidence in them, ``[n, V]``.
+            ids ``[n]`` on the CPU; the q that each was drawn from, ``[n, V]`` float64; the confidence, ``[n, V]``.
         """
         dists = self._dists
-        likeliest = dists.argmax(-1).tolist() if self._greedy else []
+        here, ids_here = dists.cpu(), self._ids.cpu()  # tables of k by k: small, and asked slot by slot
+        likeliest = here.argmax(-1).tolist() if self._greedy else []
         highest = [] if stop_criterion is None else self._confidence.amax(-1).tolist()
         chosen: list[int] = []
         places: list[int] = []  # of each token among its slot's candidates
@@ -99,18 +100,19 @@ class Chain:
             if likeliest:
                 place = likeliest[slot][place]
             else:
-                among = Candidates(self._ids[slot : slot + 1], self._vocab)
-                place = int(sampler.sample(dists[slot, place][None], [first + slot], among)[0])
+                among = Candidates(ids_here[slot : slot + 1], self._vocab)
+                place = int(sampler.sample(here[slot, place][None], [first + slot], among)[0])
             places.append(place)
         ids, rows = self._ids[chosen], (chosen, [0, *places[:-1]])
-        return _at(ids, places), self._wide(ids, dists[rows]), lambda: self._wide(ids, self._confidence[rows])
+        drawn = _at(ids_here[chosen], places)
+        return drawn, self._wide(ids, dists[rows]), lambda: self._wide(ids, self._confidence[rows])
 
     def best(self) -> tuple[Tensor, Callable[[], Tensor]]:
-        """The most probable token of every slot given the one before it: ids ``[g]``, and the confidence in them,
-        ``[g, V]``."""
+        """The most probable token of every slot given the one before it: ids ``[g]`` on the CPU, and the confidence in
+        them, ``[g, V]``."""
         places = list(itertools.accumulate(self._table.argmax(-1).tolist(), lambda place, row: row[place], initial=0))
         rows = (list(range(len(self._ids))), places[:-1])
-        return _at(self._ids, places[1:]), lambda: self._wide(self._ids, self._confidence[rows])
+        return _at(self._ids.cpu(), places[1:]), lambda: self._wide(self._ids, self._confidence[rows])
 
     @cached_property
     def _dists(self) -> Tensor:
@@ -141,4 +143,4 @@ class Chain:
 
 def _at(ids: Tensor, places: Sequence[int]) -> Tensor:
     """Of the candidates ``ids [n, k]`` the one at its place in each row, ``[n]``."""
-    return ids.gather(1, torch.tensor(places, device=ids.device)[:, None])[:, 0]
+    return ids.gather(1, torch.tensor(places)[:, None])[:, 0]

@@ -31,8 +31,8 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
     top = logits.max(-1, keepdim=True)
     # A greedy row needs its largest logit only: no copy, unless a forbidden id has it.
     if forbidden and (sampling.temperature or not set(forbidden).isdisjoint(top.indices.flatten().tolist())):
-        logits = logits.clone()
-        logits[..., list(forbidden)] = -torch.inf
+        index = torch.tensor(list(forbidden)).to(logits.device, non_blocking=True)
+        logits = logits.index_fill(-1, index, -torch.inf)
         top = logits.max(-1, keepdim=True)
     if not bool(torch.isfinite(top.values).all()):  # a NaN anywhere makes the maximum NaN
         raise SpecDiffError(
@@ -79,15 +79,18 @@ def residual(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
     Args:
         target_probs, draft_probs: ``[V]`` float64.
     """
-    excess = (target_probs - draft_probs).clamp_min(0.0)
-    total = excess.sum()
-    # p = q to the last bit: a rejection has probability zero, but rounding may still ask for a distribution.
-    return excess / total if float(total) > 0.0 else target_probs
+    return _normed((target_probs - draft_probs).clamp_min(0.0), target_probs)
 
 
 def without(target_probs: Tensor, token: int) -> Tensor:
     """p with ``token`` removed, renormalised: the residual of a point mass. ``[V]`` float64."""
     rest = target_probs.clone()
     rest[token] = 0.0
-    total = rest.sum()
-    return rest / total if float(total) > 0.0 else target_probs
+    return _normed(rest, target_probs)
+
+
+def _normed(mass: Tensor, otherwise: Tensor) -> Tensor:
+    """``mass`` as a distribution. Where there is none, a rejection had probability zero, but rounding may still ask for
+    a distribution: then ``otherwise``."""
+    total = mass.sum()
+    return torch.where(total > 0.0, mass / total, otherwise)

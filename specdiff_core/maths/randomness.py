@@ -27,7 +27,7 @@ class Sampler(Protocol):
 
     def sample(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
         """Draw one column per row of ``probs [n, V]``, or ``[n, k]`` with ``among``, for absolute ``positions``;
-        returns ``[n]`` int64: ids, or with ``among`` places in its rows."""
+        returns ``[n]`` int64 on the CPU: ids, or with ``among`` places in its rows."""
 
     def accept(self, threshold: float) -> tuple[bool, float]:
         """Whether an event of probability ``threshold`` happens, and the draw u that decided it (u < threshold)."""
@@ -49,7 +49,8 @@ def _seed(*parts: int | str) -> int:
 def _certain(probs: Tensor) -> Tensor | None:
     """The columns of one-hot rows, which no draw could change (a greedy model's); None if any row is not one-hot."""
     best = probs.max(-1)
-    return best.indices if bool((best.values == 1.0).all()) else None
+    values, columns = torch.stack([best.values, best.indices.to(best.values.dtype)]).cpu()  # both at one go
+    return columns.long() if bool((values == 1.0).all()) else None
 
 
 class Independent:
@@ -66,17 +67,15 @@ class Independent:
         return torch.rand(count, dtype=torch.float64, generator=self._generator)
 
     def sample(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
-        probs = probs.to("cpu", torch.float64)
+        probs = probs.to(torch.float64)
         if (certain := _certain(probs)) is not None:
             return certain
         cumulative = probs.cumsum(-1)  # [n, V]
-        draws = self._uniform(len(positions))[:, None] * cumulative[:, -1:]
+        total = cumulative[:, -1:]
+        draws = self._uniform(len(positions)).to(probs.device, non_blocking=True)[:, None] * total
+        draws = torch.minimum(draws, total.nextafter(torch.zeros_like(total)))  # rounding at the very end
         # u < cumulative strictly: an id of probability zero is never drawn.
-        index = torch.searchsorted(cumulative, draws, right=True)[:, 0]
-        if int(index.max()) < probs.shape[-1]:
-            return index
-        last = probs.shape[-1] - 1 - (probs > 0).to(torch.uint8).flip(-1).argmax(-1)  # rounding at the very end
-        return torch.minimum(index, last)
+        return torch.searchsorted(cumulative, draws, right=True)[:, 0].cpu()
 
     def accept(self, threshold: float) -> tuple[bool, float]:
         draw = float(self._uniform(1))
@@ -104,14 +103,14 @@ class SharedGumbel(Independent):
         return Independent("fresh", self._root, *self._key)
 
     def sample(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
-        probs = probs.to("cpu", torch.float64)
+        probs = probs.to(torch.float64)
         if (certain := _certain(probs)) is not None:
             return certain
         size = probs.shape[-1] if among is None else among.vocab
-        noise = torch.stack([self.noise(position, size) for position in positions])
+        noise = torch.stack([self.noise(position, size) for position in positions]).to(probs.device, non_blocking=True)
         if among is not None:  # noise belongs to an id
-            noise = noise.gather(-1, among.ids.cpu())
-        return (probs.log() + noise).argmax(-1)
+            noise = noise.gather(-1, among.ids)
+        return (probs.log() + noise).argmax(-1).cpu()
 
     def noise(self, position: int, size: int) -> Tensor:
         """g ``[size]`` float64, standard Gumbel."""

@@ -59,9 +59,8 @@ def choose_placement(device: str = "auto", dtype: str = "auto") -> Placement:
 
 
 def on_device(values: Any, device: torch.device) -> Tensor:
-    """``values`` as a tensor on ``device``. On CUDA it is sent from pinned memory, so that nobody waits for it."""
-    tensor = torch.as_tensor(values)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    """Values of the host as a tensor on ``device``; nobody waits for it to be there."""
+    return torch.as_tensor(values).to(device, non_blocking=True)
 
 
 def set_threads(threads: int | None) -> None:

@@ -70,50 +70,6 @@ def read_released(values: dict[str, Any]) -> Qwen3Config:
     return config
 
 
-def make_config(
-    *,
-    width: int,
-    layers: int,
-    heads: int,
-    intermediate: int,
-    vocab_size: int,
-    context: int,
-    block_size: int,
-    mask_token_id: int,
-    target_layer_ids: list[int],
-    num_target_layers: int,
-    rope_theta: float = 10_000.0,
-) -> dict[str, Any]:
-    """The ``config.json`` of a new drafter, in the released format."""
-    return {
-        "architectures": ["DFlashDraftModel"],
-        "model_type": "qwen3",
-        "attention_bias": False,
-        "attention_dropout": 0.0,
-        "block_size": block_size,
-        "dflash_config": {"mask_token_id": mask_token_id, "target_layer_ids": target_layer_ids},
-        "dtype": "bfloat16",
-        "head_dim": width // heads,
-        "hidden_act": "silu",
-        "hidden_size": width,
-        "initializer_range": 0.02,
-        "intermediate_size": intermediate,
-        "layer_types": ["full_attention"] * layers,
-        "max_position_embeddings": context,
-        "num_attention_heads": heads,
-        "num_hidden_layers": layers,
-        "num_key_value_heads": heads,
-        "num_target_layers": num_target_layers,
-        "rms_norm_eps": 1e-6,
-        "rope_scaling": None,
-        "rope_theta": rope_theta,
-        "sliding_window": None,
-        "tie_word_embeddings": False,
-        "use_sliding_window": False,
-        "vocab_size": vocab_size,
-    }
-
-
 class DFlashDraftModel(nn.Module):
     """A target-conditioned block denoiser, without embedding and head: it uses the target's.
 

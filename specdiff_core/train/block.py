@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import LlamaForCausalLM
+from transformers import LlamaForCausalLM, PretrainedConfig
 
 from specdiff_core.maths.chains import RANKED
-from specdiff_core.models.dflash import DFlashDraftModel, from_folder, make_config, save_to_folder
+from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.train import losses
 from specdiff_core.train.jobs import DrafterJob
@@ -37,7 +37,7 @@ class BlockJob(DrafterJob):
         if settings.start:
             model = from_folder(settings.start)
         else:
-            values = drafter_config(self.target, layers=settings.layers, mask_id=self.data.mask, **sizes)
+            values = drafter_config(self.target.config, layers=settings.layers, mask_id=self.data.mask, **sizes)
             model = new_drafter(self.target, values, settings.seed)
         if settings.markov or (settings.start and any(sizes.values())):
             model = grown(model, target_layers=depth, **sizes, markov=settings.markov, seed=settings.seed)
@@ -292,7 +292,7 @@ def feature_layers(count: int, target_layers: int) -> list[int]:
 
 
 def drafter_config(
-    target: LlamaForCausalLM,
+    config: PretrainedConfig,
     *,
     layers: int = 3,
     features: int | None = None,
@@ -300,28 +300,43 @@ def drafter_config(
     block_size: int = 17,
     mask_id: int = 1,
 ) -> dict[str, Any]:
-    """The ``config.json`` of a new drafter for ``target``: its width, heads, context and rotary base.
+    """The ``config.json`` of a new drafter, in the released format: with the width, heads, context and rotary base of a
+    target that has ``config``.
 
     Args:
         features: how many layers of the target it reads; by default 3, or as many as there are.
         intermediate: width of its MLPs; by default 8/3 of the target's width.
     """
-    config = target.config
     width, depth = config.hidden_size, config.num_hidden_layers
     rope = getattr(config, "rope_parameters", None) or {}
-    return make_config(
-        width=width,
-        layers=layers,
-        heads=config.num_attention_heads,
-        intermediate=intermediate or 64 * max(1, round(width * 8 / 3 / 64)),
-        vocab_size=config.vocab_size,
-        context=config.max_position_embeddings,
-        block_size=block_size,
-        mask_token_id=mask_id,
-        target_layer_ids=feature_layers(features or min(3, max(1, depth - 1)), depth),
-        num_target_layers=depth,
-        rope_theta=float(rope.get("rope_theta", getattr(config, "rope_theta", 10_000.0))),
-    )
+    chosen = feature_layers(features or min(3, max(1, depth - 1)), depth)
+    return {
+        "architectures": ["DFlashDraftModel"],
+        "model_type": "qwen3",
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "block_size": block_size,
+        "dflash_config": {"mask_token_id": mask_id, "target_layer_ids": chosen},
+        "dtype": "bfloat16",
+        "head_dim": width // config.num_attention_heads,
+        "hidden_act": "silu",
+        "hidden_size": width,
+        "initializer_range": 0.02,
+        "intermediate_size": intermediate or 64 * max(1, round(width * 8 / 3 / 64)),
+        "layer_types": ["full_attention"] * layers,
+        "max_position_embeddings": config.max_position_embeddings,
+        "num_attention_heads": config.num_attention_heads,
+        "num_hidden_layers": layers,
+        "num_key_value_heads": config.num_attention_heads,
+        "num_target_layers": depth,
+        "rms_norm_eps": 1e-6,
+        "rope_scaling": None,
+        "rope_theta": float(rope.get("rope_theta", getattr(config, "rope_theta", 10_000.0))),
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+        "use_sliding_window": False,
+        "vocab_size": config.vocab_size,
+    }
 
 
 def new_drafter(target: LlamaForCausalLM, values: dict[str, Any], seed: int = 0) -> DFlashDraftModel:
