@@ -62,8 +62,10 @@ COMMANDS = {
 }
 """The file that a command writes -> the words behind ``python -m specdiff_core``, in their order. The report shows the
 results in the same order, without those that the page shows."""
-OPTIONAL = "page.json"
-"""Needs a browser; its command is no subcommand."""
+PAGE = "page.json"
+"""Its command is no subcommand."""
+OPTIONAL = (PAGE, "split.json")
+"""Need a browser, and a CPU."""
 
 
 def commands(corpus: Path, out: Path, machine: Sequence[str] = ()) -> dict[Path, list[str]]:
@@ -77,7 +79,7 @@ def commands(corpus: Path, out: Path, machine: Sequence[str] = ()) -> dict[Path,
     lists = {name: ",".join(keys.split()) for name, keys in SETTINGS.items()}
     found = {}
     for name, command in COMMANDS.items():
-        words: list[str] = [] if name == OPTIONAL else ["specdiff_core"]
+        words: list[str] = [] if name == PAGE else ["specdiff_core"]
         for word in command.split():  # first split, then filled in: a folder may hold spaces
             filled = [word.format(corpus=corpus, out=out, file=out / name, machine="", **lists)]
             words += machine if word == "{machine}" else filled
