@@ -1,0 +1,239 @@
+"""Every method decodes with all weights on a second device: nothing is mixed, every event is the CPU's, number for
+number, and how often the host waits or sends in a round is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from operator import setitem
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from branches import spread
+from fakes import FakeClock
+from second_device import DEVICE, Crossing, Far, SecondDevice
+from torch import Tensor
+from torch.nn.functional import linear
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from specdiff_core.decoding import loop
+from specdiff_core.decoding.controller import Auto, Fixed
+from specdiff_core.engine import Engine
+from specdiff_core.loading import load_pair
+from specdiff_core.maths.distributions import residual, to_probs
+from specdiff_core.models import kernels
+from specdiff_core.models.cache import KeyValues
+from specdiff_core.models.device import Placement, choose_placement
+from specdiff_core.models.target import Target
+from specdiff_core.schema.events import Committed, Event, Prefilled
+from specdiff_core.schema.pairs import EMBEDDED
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selection
+
+TEXT = "Tim had a red ball. Tim had a red ball. Tim"
+TREE = {"tree_nodes": 10}
+
+
+class Method(NamedTuple):
+    """A drafter and its settings."""
+
+    waits: int  # in a round, at most
+    copies: int
+    drafter: str
+    settings: Mapping[str, Any] = MappingProxyType({})
+
+
+METHODS = {
+    "vanilla": Method(3, 3, "none"),
+    "prompt_lookup": Method(6, 6, "prompt_lookup"),
+    "autoregressive": Method(23, 22, "autoregressive"),
+    "autoregressive-auto": Method(31, 22, "autoregressive", {"auto": True}),
+    "eagle": Method(23, 23, "eagle"),
+    "eagle-tree": Method(21, 26, "eagle", TREE),
+    "block": Method(18, 12, "block"),
+    "block-auto": Method(20, 12, "block", {"auto": True}),
+    "block-tree": Method(13, 12, "block", TREE),
+    "block_markov": Method(23, 14, "block_markov"),
+    "block_markov-steps": Method(27, 28, "block_markov", {"steps": 2}),
+    "block_markov-tree": Method(16, 12, "block_markov", {**TREE, "auto": True}),
+    "block_markov-drafts": Method(35, 26, "block_markov", {"num_drafts": 3, "selection": Selection.MULTI_ROUND}),
+    "mdlm": Method(14, 14, "mdlm", {"top_k": 50, "top_p": 0.9}),
+    **{
+        f"mdlm-{order.value}": Method(waits, copies, "mdlm", {"steps": 2, "order": order})
+        for order, waits, copies in zip(RevealOrder, (17, 17, 19, 19, 19, 21), (21, 21, 22, 22, 22, 23), strict=True)
+    },
+    **{
+        f"mdlm-{way.value}": Method(waits, copies, "mdlm_streak", {"num_drafts": 3, "selection": way})
+        for way, waits, copies in zip(Selection, (14, 16, 22), (17, 15, 15), strict=True)
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[tuple[Engine, Engine]]:
+    """The shipped pair on the CPU and on the second device, with the same products."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "kernel", lambda device, dtype: kernels.PLAIN)
+        patch.setattr(torch.cuda, "mem_get_info", lambda device: (2**40, 2**40))
+        near = load_pair(EMBEDDED, choose_placement("cpu", "fp32"))
+        with SecondDevice():
+            far = load_pair(EMBEDDED, Placement(DEVICE, torch.float32, "a stand-in"))
+        yield Engine(near), Engine(far)
+
+
+def decoded(engine: Engine, method: Method, **settings: Any) -> Iterator[Event]:
+    """Events of a short run. Its clock waits for no device."""
+    spec = EMBEDDED.drafter(method.drafter)
+    config = DecodeConfig(drafter=spec.name, gamma=4, max_new_tokens=8, **method.settings, **settings)
+    config = spec.follow(config)
+    controller = Auto(config, spec.passes) if config.auto else Fixed(config)
+    prompt = engine.encode(TEXT)[:10]
+    return loop.speculate(prompt, config, engine.target, engine.drafter(spec.name), FakeClock(), controller=controller)
+
+
+def on_device(engine: Engine, method: Method, **settings: Any) -> tuple[list[Event], list[list[Crossing]]]:
+    """The events, and what crossed in each round while the clock ran, which it does not for reports."""
+    events, rounds = [], []
+    with SecondDevice() as device:
+        for event in decoded(engine, method, **settings):
+            events.append(event)
+            if isinstance(event, (Prefilled, Committed)):
+                rounds.append([c for c in device.crossings if not any("reporting.py" in line for line in c.lines)])
+                device.crossings.clear()
+    return events, rounds[1:]
+
+
+def most(kind: str, rounds: list[list[Crossing]]) -> int:
+    """Crossings of one kind in one round."""
+    return max(sum(crossing.kind == kind for crossing in round) for round in rounds)
+
+
+@pytest.mark.parametrize(("method", "rule", "temperature"), spread(list(METHODS), list(Rule), [0.0, 1.0]))
+def test_a_run_on_the_device_is_the_run_on_the_cpu(
+    engines: tuple[Engine, Engine], method: str, rule: Rule, temperature: float
+) -> None:
+    settings = {"rule": rule, "temperature": temperature, "seed": 1}
+    expected = list(decoded(engines[0], METHODS[method], **settings))
+    events, rounds = on_device(engines[1], METHODS[method], **settings)
+    assert events == expected
+    assert 0 < most("wait", rounds) <= METHODS[method].waits
+    assert 0 < most("copy", rounds) <= METHODS[method].copies
+
+
+def test_the_self_test_runs_on_the_device(engines: tuple[Engine, Engine]) -> None:
+    near, far = engines
+    with SecondDevice():
+        assert far.target.exactness == near.target.exactness
+
+
+def test_a_target_of_transformers_reads_and_forgets_on_the_device() -> None:
+    """A window, a tree, and what stays of them."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=40, **sizes)).eval()
+
+    def scored() -> list[Tensor]:
+        session = Target(model, context=64).start((0,))
+        session.read([3, 4])
+        scores = [session.score([5, 6, 7])]
+        session.rollback(3, [0])
+        scores.append(session.score([8, 9, 10, 11], (-1, -1, 1)))
+        session.rollback(4, [0, 2, 3])
+        scores.append(session.score([12]))
+        return [part for score in scores for part in (score.logits, score.features) if part is not None]
+
+    expected = scored()
+    with SecondDevice():
+        model.to(DEVICE)
+        found = scored()
+        assert len(found) == 6 and all(isinstance(part, Far) for part in found)
+        assert all(torch.equal(part.cpu(), other) for part, other in zip(found, expected, strict=True))
+
+
+def test_a_cache_left_on_the_host_is_caught(engines: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeyValues, "device", torch.device("cpu"))  # so masks are made there
+    with pytest.raises(RuntimeError, match="on the same device"):
+        on_device(engines[1], METHODS["vanilla"])
+
+
+def test_one_more_look_at_a_number_is_counted(engines: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    def looking(logits: Tensor, *more: Any) -> Tensor:
+        logits.amax().item()
+        return to_probs(logits, *more)
+
+    _, before = on_device(engines[1], METHODS["block"])
+    monkeypatch.setattr(loop, "to_probs", looking)
+    _, after = on_device(engines[1], METHODS["block"])
+    assert most("wait", after) == most("wait", before) + 1
+
+
+def test_a_crossing_knows_who_asked_for_it() -> None:
+    with SecondDevice() as device:
+        p = torch.full((2,), 0.5, device=DEVICE)
+        residual(p, p)
+    (crossing,) = device.crossings
+    assert crossing.kind == "wait" and len(crossing.lines) == 1
+    assert crossing.lines[0].startswith("maths/distributions.py:") and crossing.lines[0].endswith(" residual")
+
+
+NEAR, TWO = torch.arange(6.0), torch.tensor([0, 2])
+ACTS: dict[str, tuple[list[str], Callable[[Tensor], Any]]] = {
+    "arithmetic": ([], lambda far: (2 * far + torch.tensor(1.0)).softmax(-1)),
+    "made there": ([], lambda far: far + torch.zeros(6, device=far.device) + far.new_ones(6)),
+    "slice": ([], lambda far: far[1:3].clone()),
+    "set a slice": ([], lambda far: setitem(far, slice(1, 3), 0.0)),
+    "indexed": ([], lambda far: far[far.argsort()]),
+    "dtype": ([], lambda far: far.to(torch.float64)),
+    "chosen": ([], lambda far: torch.where(far > 1, far, 0.0).masked_fill(far > 2, 1.0)),
+    "empty": ([], lambda far: (far[:0].tolist(), torch.tensor([], device=DEVICE), NEAR[:0].to(DEVICE))),
+    "item": (["wait"], lambda far: far[1].item()),
+    "int": (["wait"], lambda far: int(far.sum())),
+    "float": (["wait"], lambda far: float(far[1])),
+    "bool": (["wait"], lambda far: bool((far > 1).any())),
+    "index": (["wait"], lambda far: range(6)[far.argmax()]),
+    "element": (["wait"], lambda far: far[far.argmax()]),
+    "tolist": (["wait"], lambda far: far.tolist()),
+    "cpu": (["wait"], lambda far: far.cpu()),
+    "back": (["wait"], lambda far: far.to("cpu", torch.float64)),
+    "back to": (["wait"], lambda far: far.to(NEAR)),
+    "copied back": (["wait"], lambda far: torch.zeros(6).copy_(far)),
+    "equal": (["wait"], lambda far: torch.equal(far, far)),
+    "nonzero": (["wait"], lambda far: far.nonzero()),
+    "where": (["wait"], lambda far: torch.where(far > 1)),
+    "unique": (["wait"], lambda far: far.unique()),
+    "masked": (["wait"], lambda far: far[far > 1]),
+    "set where": (["wait"], lambda far: setitem(far, far > 1, far[0])),
+    "tensor": (["copy"], lambda far: torch.tensor([1.0], device=DEVICE)),
+    "there": (["copy"], lambda far: NEAR.to(DEVICE)),
+    "there to": (["copy"], lambda far: NEAR.to(far)),
+    "copied there": (["copy"], lambda far: far.copy_(NEAR)),
+    "list": (["copy"], lambda far: far[[0, 2]]),
+    "near index": (["copy"], lambda far: far[TWO]),
+    "set one": (["copy"], lambda far: setitem(far, 1, 0.0)),
+    "set in a list": (["copy", "copy"], lambda far: setitem(far, [0, 2], 0.0)),
+    "list of truths": (["copy", "wait"], lambda far: far[[True] * 6]),
+    "mixed sum": (["refused"], lambda far: far + NEAR),
+    "mixed in place": (["refused"], lambda far: far.add_(NEAR)),
+    "mixed list": (["refused"], lambda far: torch.cat([far, NEAR])),
+    "mixed product": (["refused"], lambda far: linear(far, NEAR[None])),
+    "gathered nearby": (["refused"], lambda far: far.gather(0, TWO)),
+    "far index": (["refused"], lambda far: NEAR[far.argsort()]),
+    "near values": (["refused"], lambda far: setitem(far, TWO, NEAR[:2])),
+    "numpy": (["refused"], lambda far: far.numpy()),
+}
+
+
+@pytest.mark.parametrize("mode", [nullcontext, torch.inference_mode])
+@pytest.mark.parametrize("act", ACTS)
+def test_the_device_has_a_gpus_rules(act: str, mode: Callable[[], Any]) -> None:
+    crossings, do = ACTS[act]
+    with SecondDevice() as device, mode():
+        far = torch.arange(6.0, device=DEVICE)
+        if crossings == ["refused"]:
+            with pytest.raises((RuntimeError, TypeError), match=r"same device|to numpy"):
+                do(far)
+        else:
+            do(far)
+            assert [crossing.kind for crossing in device.crossings] == crossings
