@@ -370,14 +370,14 @@ MUTANTS = [
         ),
         (
             "ties-at-temperature-0-share",
-            "torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(-1, top.indices, 1.0)",
+            "torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(-1, indices, 1.0)",
             "(logits == top.values).double() / (logits == top.values).sum(-1, keepdim=True)",
             MATHS,
         ),
         (
             "temperature-multiplied",
-            "top.values.to(torch.float64)) / sampling.temperature",
-            "top.values.to(torch.float64)) * sampling.temperature",
+            "values.to(torch.float64)) / sampling.temperature",
+            "values.to(torch.float64)) * sampling.temperature",
             LAW,
         ),
         (

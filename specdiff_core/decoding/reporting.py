@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import asdict
 from torch import Tensor
 
-from specdiff_core.decoding.verify import node_probs
+from specdiff_core.decoding.verify import tested
 from specdiff_core.drafters.base import DenoiseState, Draft
 from specdiff_core.schema.events import (
     Candidate,
@@ -75,7 +75,7 @@ def draft_event(round: int, draft: Draft, span: Span) -> DraftReady:
 def scored_event(round: int, draft: Draft, target_probs: Tensor, span: Span, detail: bool) -> TargetScored:
     return TargetScored(
         round=round,
-        p=tuple(map(rounded, node_probs(draft, target_probs))),
+        p=tuple(map(rounded, tested(draft, target_probs)[0])),
         candidates=top_candidates(target_probs) if detail and draft.parents is None else (),
         span=span,
     )

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from specdiff_core.drafters.base import Draft, picked
-from specdiff_core.maths.distributions import residual, without
+from specdiff_core.maths.distributions import residual, to_host, without
 from specdiff_core.maths.randomness import Sampler
 from specdiff_core.maths.trees import ROOT, children
 from specdiff_core.schema.events import Test, Verdict, rounded
@@ -73,8 +73,7 @@ def _accept(
     """Speculative sampling (Leviathan et al., Algorithm 1): keep x if u < min(1, p/q). A point mass has q(x) = 1."""
     tokens = draft.ids.tolist()
     size = len(tokens)
-    p = node_probs(draft, target_probs)
-    q = draft.q
+    p, q = tested(draft, target_probs)
     tests: list[Test] = []
     dist, source = target_probs[size], "bonus"
     for i in range(size):
@@ -114,13 +113,16 @@ def _accept_block(
     """
     tokens = draft.ids.tolist()
     size = len(tokens)
-    p, q = node_probs(draft, target_probs), draft.q
+    p, q = tested(draft, target_probs)
     exact = [draft.probs is not None and known for known in draft.exact_q]
-    proposed = torch.zeros_like(target_probs[:size])  # what each token was drawn from
-    if size:
-        proposed.scatter_(1, draft.ids.to(proposed.device)[:, None], 1.0)
-    if draft.probs is not None and any(exact):
-        proposed[exact] = draft.probs[exact].to(proposed)
+    if draft.probs is not None and all(exact):
+        proposed = draft.probs.to(target_probs)  # what each token was drawn from
+    else:
+        points, known = draft.ids[:, None], torch.tensor(exact, dtype=torch.bool)[:, None]
+        points, known = (part.to(target_probs.device, non_blocking=True) for part in (points, known))
+        proposed = torch.zeros_like(target_probs[:size]).scatter_(1, points, 1.0)
+        if draft.probs is not None:
+            proposed = torch.where(known, draft.probs.to(proposed), proposed)
     ratios = (p[i] / q[i] if exact[i] else p[i] for i in range(size))
     weights = list(itertools.accumulate(ratios, lambda weight, ratio: min(1.0, weight * ratio), initial=1.0))
     scale = torch.tensor(weights[:size], dtype=target_probs.dtype, device=target_probs.device)
@@ -160,8 +162,7 @@ def _match(
     """Emit y_i = argmax(log p_i + g_i) with the noise g of position i; keep the draft while it says the same."""
     tokens = draft.ids.tolist()
     size = len(tokens)
-    p = node_probs(draft, target_probs)
-    q = draft.q
+    p, q = tested(draft, target_probs)
     tests: list[Test] = []
     for i in range(size + 1):
         wanted = int(sampler.sample(target_probs[i : i + 1], positions[i : i + 1])[0])
@@ -239,6 +240,7 @@ def _walk(
     """
     assert draft.parents is not None, "a window is not walked"
     tokens, parents = draft.ids.tolist(), draft.parents
+    probs, _ = tested(draft, target_probs)
     tests: list[Test] = []
     path: list[int] = []
     node = ROOT
@@ -248,7 +250,7 @@ def _walk(
         options = {tokens[child]: child for child in children(parents, node)}
         if not options:
             break
-        p = dist[list(options)].tolist()
+        p = [probs[child] for child in options.values()]
         hit = wanted in options
         shown = wanted if hit else max(zip(p, options, strict=True))[1]
         tests.append(_test(len(path), shown, sum(p), 1.0, min(1.0, sum(p)), hit, "tree", wanted=wanted))
@@ -267,17 +269,21 @@ def _walk(
     return verdict, dist
 
 
-def node_probs(draft: Draft, target_probs: Tensor) -> list[float]:
-    """p of each drafted token after what comes before it: in a window the token to its left, in a tree its parent."""
-    if draft.parents is None:
-        return picked(target_probs[: draft.ids.numel()], draft.ids)
-    return picked(target_probs[[parent + 1 for parent in draft.parents]], draft.ids)
+def tested(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[float]]:
+    """p and q of each drafted token after what comes before it: in a window the token to its left, in a tree its
+    parent."""
+    size = draft.ids.numel()
+    before = torch.arange(size) if draft.parents is None else torch.tensor(draft.parents, dtype=torch.long) + 1
+    places = torch.stack([before, draft.ids]).to(target_probs.device, non_blocking=True)
+    p = target_probs[places[0], places[1]]
+    p, q = to_host(p, torch.ones_like(p) if draft.probs is None else picked(draft.probs, draft.ids).to(p))
+    return p.tolist(), q.tolist()
 
 
 def expected_runs(draft: Draft, target_probs: Tensor) -> tuple[float, ...]:
     """S(x) = Σ_m Π_{j≤m} p_j(x_j) of each draft: how many of its tokens the point-mass rule is expected to accept
     (SpecDiff-2)."""
-    p = node_probs(draft, target_probs)
+    p, _ = tested(draft, target_probs)
     return tuple(sum(itertools.accumulate((p[node] for node in branch), mul)) for branch in draft.branches)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from specdiff_core.maths.distributions import to_host
 from specdiff_core.maths.randomness import Sampler
 from specdiff_core.maths.trees import ROOT
 from specdiff_core.schema.errors import DraftContractError
@@ -96,7 +97,8 @@ class Draft:
     @property
     def q(self) -> list[float]:
         """The probability of each token under the drafter; 1 of a point mass."""
-        return [1.0] * len(self.ids) if self.probs is None else picked(self.probs, self.ids)
+        one: list[float] = [1.0] * len(self.ids) if self.probs is None else picked(self.probs, self.ids).tolist()
+        return one
 
     @classmethod
     def empty(cls) -> Draft:
@@ -150,13 +152,13 @@ class Draft:
         if not all(isinstance(number, int) and number >= 0 for number in (self.nfe, *self.reveal_steps)):
             raise DraftContractError("The draft's nfe and reveal_steps must be whole numbers, 0 or more.")
         if self.probs is not None and size:
-            sums = self.probs.sum(-1)
+            sums, least, drawn = to_host(self.probs.sum(-1), self.probs.min(), picked(self.probs, self.ids))
             if not bool(torch.isfinite(sums).all()):
                 raise DraftContractError("The drafter's q is not finite.", hint="Its weights may be damaged.")
-            if bool(((sums - 1).abs().max() > 1e-6) | (self.probs.min() < 0)):
+            if bool(((sums - 1).abs().max() > 1e-6) | (least < 0)):
                 raise DraftContractError("The drafter's q is no distribution: rows must be 0 or more and sum to 1.")
-        if self.probs is not None and not all(q > 0 for q in picked(self.probs, self.ids)):
-            raise DraftContractError("The drafter drew a token to which its own q gives no probability.")
+            if not bool((drawn > 0).all()):
+                raise DraftContractError("The drafter drew a token to which its own q gives no probability.")
 
 
 def check_features(drafter: str, ids: Sequence[int], features: Tensor | None) -> Tensor:
@@ -181,10 +183,9 @@ def drained(drafting: Generator[Any, None, Draft]) -> Draft:
             return draft
 
 
-def picked(probs: Tensor, ids: Tensor) -> list[float]:
-    """Each row's probability of its id: ``probs [n, V]``, ``ids [n]``."""
-    found: list[float] = probs.gather(-1, ids.to(probs.device, non_blocking=True)[:, None])[:, 0].tolist()
-    return found
+def picked(probs: Tensor, ids: Tensor) -> Tensor:
+    """Each row's probability of its id, ``[n]``: ``probs [n, V]``, ``ids [n]``."""
+    return probs.gather(-1, ids.to(probs.device, non_blocking=True)[:, None])[:, 0]
 
 
 class DraftSession(Protocol):

@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from specdiff_core.maths.distributions import confidence_probs, to_probs
+from specdiff_core.maths.distributions import confidence_probs, to_host, to_probs
 from specdiff_core.maths.randomness import Candidates, Sampler
 from specdiff_core.maths.trees import Ranked
 from specdiff_core.schema.settings import Sampling
@@ -84,7 +84,7 @@ class Chain:
             ids ``[n]`` on the CPU; the q that each was drawn from, ``[n, V]`` float64; the confidence, ``[n, V]``.
         """
         dists = self._dists
-        here, ids_here = dists.cpu(), self._ids.cpu()  # tables of k by k: small, and asked slot by slot
+        here, ids_here = to_host(dists, self._ids)  # tables of k by k: small, and asked slot by slot
         likeliest = here.argmax(-1).tolist() if self._greedy else []
         highest = [] if stop_criterion is None else self._confidence.amax(-1).tolist()
         chosen: list[int] = []
@@ -110,9 +110,10 @@ class Chain:
     def best(self) -> tuple[Tensor, Callable[[], Tensor]]:
         """The most probable token of every slot given the one before it: ids ``[g]`` on the CPU, and the confidence in
         them, ``[g, V]``."""
-        places = list(itertools.accumulate(self._table.argmax(-1).tolist(), lambda place, row: row[place], initial=0))
+        likeliest, ids = to_host(self._table.argmax(-1), self._ids)
+        places = list(itertools.accumulate(likeliest.tolist(), lambda place, row: row[place], initial=0))
         rows = (list(range(len(self._ids))), places[:-1])
-        return _at(self._ids.cpu(), places[1:]), lambda: self._wide(self._ids, self._confidence[rows])
+        return _at(ids, places[1:]), lambda: self._wide(self._ids, self._confidence[rows])
 
     @cached_property
     def _dists(self) -> Tensor:
@@ -132,7 +133,7 @@ class Chain:
         """What follows a candidate in the next slot, the most probable first: rows for
         :func:`specdiff_core.maths.trees.best_first`."""
         best = self._confidence.log().sort(dim=-1, descending=True, stable=True)
-        values, order, ids = best.values.tolist(), best.indices.tolist(), self._ids.tolist()
+        values, order, ids = (part.tolist() for part in to_host(*best, self._ids))
 
         def row(slot: int, place: int) -> tuple[list[float], list[int], list[int]]:
             places = order[slot][place]

@@ -13,6 +13,15 @@ from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.settings import Sampling
 
 
+def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Copies on the CPU, for which a GPU is waited for once; what is there already stays as it is."""
+    if all(tensor.device.type == "cpu" for tensor in tensors):
+        return tensors
+    together = torch.cat([tensor.to(torch.float64).flatten() for tensor in tensors]).cpu()
+    parts = torch.split(together, [tensor.numel() for tensor in tensors])
+    return tuple(part.view(like.shape).to(like.dtype) for part, like in zip(parts, tensors, strict=True))
+
+
 def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Tensor:
     """The distribution of ``softmax(logits / temperature)`` after top-k and top-p.
 
@@ -28,21 +37,21 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
         SpecDiffError: a row holds no finite logit, or a NaN.
     """
     logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
-    top = logits.max(-1, keepdim=True)
+    if forbidden and sampling.temperature:
+        logits = _never(logits, forbidden)
+    values, indices, finite, ids = _best(logits)
     # A greedy row needs its largest logit only: no copy, unless a forbidden id has it.
-    if forbidden and (sampling.temperature or not set(forbidden).isdisjoint(top.indices.flatten().tolist())):
-        index = torch.tensor(list(forbidden)).to(logits.device, non_blocking=True)
-        logits = logits.index_fill(-1, index, -torch.inf)
-        top = logits.max(-1, keepdim=True)
-    if not bool(torch.isfinite(top.values).all()):  # a NaN anywhere makes the maximum NaN
+    if forbidden and not sampling.temperature and not set(forbidden).isdisjoint(ids.flatten().tolist()):
+        values, indices, finite, _ = _best(_never(logits, forbidden))
+    if not finite:  # a NaN anywhere makes the maximum NaN
         raise SpecDiffError(
             "A model returned logits that are not numbers.",
             hint="Its weights may be damaged; try fp32, or download them again.",
         )
     if sampling.temperature == 0:
-        return torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(-1, top.indices, 1.0)
+        return torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(-1, indices, 1.0)
     # Subtracting the maximum first leaves the distribution as it is, and no small temperature makes it overflow.
-    scaled = (logits.to(torch.float64) - top.values.to(torch.float64)) / sampling.temperature
+    scaled = (logits.to(torch.float64) - values.to(torch.float64)) / sampling.temperature
     if sampling.top_k and sampling.top_k < scaled.shape[-1]:
         kept = torch.full_like(scaled, -torch.inf)
         best = scaled.sort(dim=-1, descending=True, stable=True)
@@ -56,6 +65,19 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
         probs = torch.zeros_like(probs).scatter_(-1, ordered.indices, values)
         probs = probs / probs.sum(-1, keepdim=True)
     return probs
+
+
+def _never(logits: Tensor, forbidden: Sequence[int]) -> Tensor:
+    """A copy in which ``forbidden`` ids have no probability."""
+    index = torch.tensor(list(forbidden)).to(logits.device, non_blocking=True)
+    return logits.index_fill(-1, index, -torch.inf)
+
+
+def _best(logits: Tensor) -> tuple[Tensor, Tensor, bool, Tensor]:
+    """The largest logit of each row ``[..., 1]`` and its id, whether all are finite, and the ids on the CPU."""
+    top = logits.max(-1, keepdim=True)
+    finite, ids = to_host(torch.isfinite(top.values).all(), top.indices)
+    return top.values, top.indices, bool(finite), ids
 
 
 def confidence_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Tensor:

@@ -14,6 +14,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from specdiff_core.maths.distributions import to_host
+
 
 class Candidates(NamedTuple):
     """The ids that the columns of a distribution stand for, where they are not the whole vocabulary."""
@@ -49,8 +51,8 @@ def _seed(*parts: int | str) -> int:
 def _certain(probs: Tensor) -> Tensor | None:
     """The columns of one-hot rows, which no draw could change (a greedy model's); None if any row is not one-hot."""
     best = probs.max(-1)
-    values, columns = torch.stack([best.values, best.indices.to(best.values.dtype)]).cpu()  # both at one go
-    return columns.long() if bool((values == 1.0).all()) else None
+    values, columns = to_host(best.values, best.indices)
+    return columns if bool((values == 1.0).all()) else None
 
 
 class Independent:

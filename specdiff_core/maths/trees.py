@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from specdiff_core.maths.distributions import to_host
 from specdiff_core.schema.events import depths
 
 ROOT = -1
@@ -66,7 +67,7 @@ def independent(log_q: Tensor, budget: int) -> Ranked:
     """Rows for :func:`best_first` of a window whose positions are independent: ``log_q [g, V]``, of each the
     ``budget`` best."""
     best = log_q.topk(min(budget, log_q.shape[-1]), -1)
-    values, tokens = best.values.tolist(), best.indices.tolist()
+    values, tokens = (part.tolist() for part in to_host(*best))
     return lambda depth, place: (values[depth], tokens[depth], range(len(tokens[depth])))
 
 
@@ -126,7 +127,7 @@ class Growth:
         """Give the nodes ``rows`` (``[ROOT]`` at first) their children, from ``log_q [n, V]`` behind each of them."""
         self._first = len(self.ids)
         best = log_q.topk(min(self._width, log_q.shape[-1]), -1)
-        for parent, values, tokens in zip(rows, best.values.tolist(), best.indices.tolist(), strict=True):
+        for parent, values, tokens in zip(rows, *(part.tolist() for part in to_host(*best)), strict=True):
             before = 0.0 if parent == ROOT else self._totals[parent]
             for value, token in zip(values, tokens, strict=True):
                 if value > float("-inf"):

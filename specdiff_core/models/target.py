@@ -79,9 +79,9 @@ class NetworkRun:
             return self._recorded(self._cache.passes, ids, parents, features, last)
         where: slice | Tensor = slice(held, held + new)
         if parents is not None:
-            where = torch.tensor(places(held, new, parents), device=network.device)
+            where = on_device(places(held, new, parents), network.device)
         logits, outputs = network.decode(
-            torch.tensor([list(ids)], device=network.device),
+            on_device([list(ids)], network.device),
             where,
             CausalReading(self._cache, new, parents, dtype=network.dtype),
             layers=self._layers,
