@@ -371,7 +371,7 @@ MUTANTS = [
         (
             "ties-at-temperature-0-share",
             "torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(-1, indices, 1.0)",
-            "(logits == top.values).double() / (logits == top.values).sum(-1, keepdim=True)",
+            "(logits == values).double() / (logits == values).sum(-1, keepdim=True)",
             MATHS,
         ),
         (
