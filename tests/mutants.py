@@ -453,8 +453,8 @@ MUTANTS = [
         "specdiff_core/maths/trees.py",
         (
             "a-node-does-not-see-its-ancestors",
-            "seen[node + 1] |= seen[parent + 1]",
-            "seen[node + 1] |= seen[0]",
+            "rows.append(rows[parent + 1].copy())",
+            "rows.append(rows[0].copy())",
             (LAW, NETWORKS),
         ),
         (

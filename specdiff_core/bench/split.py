@@ -43,7 +43,6 @@ PARTS = {
         "drafters.denoise:Chain.__init__",
         "drafters.denoise:Chain.draw",
         "drafters.denoise:Chain.ranked",
-        "drafters.denoise:Chain.best",
         "drafters.denoise:best_first",
         "drafters.eagle:confidence_probs",
         "drafters.sequential:to_probs",

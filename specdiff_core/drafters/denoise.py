@@ -15,7 +15,7 @@ from torch import Tensor
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
 from specdiff_core.maths.chains import Chain, Follow
 from specdiff_core.maths.distributions import confidence_probs, lazy_confidence, to_probs
-from specdiff_core.maths.trees import best_first, independent, merge
+from specdiff_core.maths.trees import best_first, independent, merge, most_probable
 from specdiff_core.maths.unmasking import RANKED, exact_positions, most_confident, reveal, schedule
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.settings import RevealOrder
@@ -154,12 +154,12 @@ def _tree(
     size = context.gamma
     if chain_of is None:
         marginals = confidence_probs(logits, context.sampling, banned)
-        ranked = independent(marginals.log(), context.tree_nodes)
-        state = _whole(marginals.argmax(-1).cpu(), lambda: marginals)
+        ranked, confidence = independent(marginals.log(), context.tree_nodes), lambda places: marginals
     else:
         chain = chain_of(logits, [None] * size, banned=banned, ranked=True)
-        ranked = chain.ranked()
-        state = _whole(*chain.best())
+        ranked, confidence = chain.ranked(), chain.confidence
+    window, places = most_probable(ranked, size)
+    state = _whole(torch.tensor(window), partial(confidence, places))
     ids, parents = best_first(ranked, size, context.tree_nodes, context.min_node_prob)
     yield state
     return Draft.point_mass(torch.tensor(ids), nfe=1, parents=parents)

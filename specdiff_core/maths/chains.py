@@ -7,7 +7,6 @@ distribution over these candidates, given the token before; outside them it is z
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
@@ -107,13 +106,9 @@ class Chain:
         drawn = _at(ids_here[chosen], places)
         return drawn, self._wide(ids, dists[rows]), lambda: self._wide(ids, self._confidence[rows])
 
-    def best(self) -> tuple[Tensor, Callable[[], Tensor]]:
-        """The most probable token of every slot given the one before it: ids ``[g]`` on the CPU, and the confidence in
-        them, ``[g, V]``."""
-        likeliest, ids = to_host(self._table.argmax(-1), self._ids)
-        places = list(itertools.accumulate(likeliest.tolist(), lambda place, row: row[place], initial=0))
-        rows = (list(range(len(self._ids))), places[:-1])
-        return _at(ids, places[1:]), lambda: self._wide(self._ids, self._confidence[rows])
+    def confidence(self, places: Sequence[int]) -> Tensor:
+        """In what follows, in every slot, the candidate of the slot before it at ``places [g]``: ``[g, V]``."""
+        return self._wide(self._ids, self._confidence[list(range(len(self._ids))), list(places)])
 
     @cached_property
     def _dists(self) -> Tensor:

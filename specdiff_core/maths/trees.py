@@ -30,11 +30,11 @@ def children(parents: Sequence[int], node: int) -> list[int]:
 def visible(parents: Sequence[int]) -> Tensor:
     """``[n+1, n+1]`` bool: which of [anchor, nodes] each of them may read: itself and what comes before it in its
     text."""
-    seen = torch.eye(len(parents) + 1, dtype=torch.bool)
-    seen[:, 0] = True
+    rows = [[True] + [False] * len(parents)]
     for node, parent in enumerate(parents):
-        seen[node + 1] |= seen[parent + 1]
-    return seen
+        rows.append(rows[parent + 1].copy())
+        rows[-1][node + 1] = True
+    return torch.tensor(rows)
 
 
 def places(held: int, new: int, parents: Sequence[int]) -> list[int]:
@@ -69,6 +69,17 @@ def independent(log_q: Tensor, budget: int) -> Ranked:
     best = log_q.topk(min(budget, log_q.shape[-1]), -1)
     values, tokens = (part.tolist() for part in to_host(*best))
     return lambda depth, place: (values[depth], tokens[depth], range(len(tokens[depth])))
+
+
+def most_probable(ranked: Ranked, depth: int) -> tuple[list[int], list[int]]:
+    """The most probable token of every depth, each given the one before it, and the place of that one before."""
+    ids, places, place = [], [], 0
+    for level in range(depth):
+        _, tokens, following = ranked(level, place)
+        ids.append(tokens[0])
+        places.append(place)
+        place = following[0]
+    return ids, places
 
 
 def best_first(ranked: Ranked, depth: int, budget: int, min_prob: float = 0.0) -> tuple[list[int], list[int]]:
