@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
@@ -63,8 +63,9 @@ class Engine:
 
     def __init__(self, pair: LoadedPair) -> None:
         self.pair = pair
-        self._graphs = pair.placement.graphs
-        self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress, graphs=self._graphs)
+        graphs = pair.placement.graphs
+        self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress, graphs=graphs)
+        self._recorded: set[tuple[Any, ...]] = set()  # kinds of runs whose passes are
         self._stock: dict[str, PreTrainedModel] = {}
 
     @classmethod
@@ -167,21 +168,19 @@ class Engine:
         ends = () if config.ignore_eos or end is None else (end,)
         stopped = stop.is_set if stop is not None else lambda: False
 
+        def decode_few(tokens: int) -> None:
+            few = dataclasses.replace(config, max_new_tokens=tokens)
+            off = DeviceClock(self.pair.placement.device, "total")
+            for _ in speculate(ids, few, self.target, drafter, off, ends=ends, detail=False, stopped=stopped):
+                pass
+
         def warm() -> None:
-            least = WARM_UP if self._graphs is None else RECORDED * max(config.gamma, config.tree_nodes)
-            short = dataclasses.replace(config, max_new_tokens=min(max(WARM_UP, least), config.max_new_tokens))
+            self._record(config, drafter, decode_few)
             until = time.monotonic() + (warm_up or 0.0)
-            recording = contextlib.nullcontext() if self._graphs is None else self._graphs.recording()
-            with recording:
-                if self._graphs is not None and self._graphs.open:
-                    most = 0 if spec.drafting == "nothing" else max(config.gamma, config.tree_nodes)
-                    self.target.rehearse(range(1, most + 2), drafter.layers)
-                while (warm_up is not None or self._graphs is not None) and not stopped():
-                    off = DeviceClock(self.pair.placement.device, "total")
-                    for _ in speculate(ids, short, self.target, drafter, off, ends=ends, detail=False, stopped=stopped):
-                        pass
-                    if time.monotonic() >= until:
-                        break
+            while warm_up is not None and not stopped():
+                decode_few(min(WARM_UP, config.max_new_tokens))
+                if time.monotonic() >= until:
+                    break
 
         controller = Auto(config, spec.passes) if config.auto else Fixed(config)
         loop = speculate(
@@ -209,6 +208,20 @@ class Engine:
                 logger.warning("the drafter %s failed", spec.name, exc_info=error)
                 words = f"The drafter {spec.name!r} failed: {type(error).__name__}: {error}"
                 raise DraftContractError(words[:300], hint="Its code comes from an installed package.") from error
+
+    def _record(self, config: DecodeConfig, drafter: Drafter, decode: Callable[[int], None]) -> None:
+        """On CUDA, record the passes of runs like this one, once: the target's over an anchor and every number of
+        drafted tokens, and all that happen where ``decode`` makes a few full windows."""
+        graphs = self.pair.placement.graphs
+        drafts = self.pair.spec.drafter(config.drafter).drafting != "nothing"
+        most = max(config.gamma, config.tree_nodes) if drafts else 0
+        kind = (config.drafter, config.gamma, config.steps, config.tree_nodes, config.num_drafts)
+        if graphs is None or kind in self._recorded:
+            return
+        with graphs.recording():
+            self.target.rehearse(range(1, min(most + 1, self.target.context) + 1), drafter.layers)
+            decode(max(WARM_UP, RECORDED * (most + 1)))
+        self._recorded.add(kind)
 
     def _quickest_threads(self) -> int:
         """One CPU thread or as many as torch uses: what is quicker now, over a few passes of one row and of 17. A pass

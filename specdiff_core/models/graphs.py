@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,7 +33,9 @@ class Graphs:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.failed = ""
+        self.lock = threading.Lock()  # from a replay until its outputs are copied
         self._recorders = 0
+        self._pool: Any = None  # of memory, for all recordings: what one leaves behind is copied before another replays
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -61,7 +64,8 @@ class Graphs:
                 work(*inputs)
         here.wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             outputs = work(*inputs)
         return graph.replay, outputs
 
@@ -72,7 +76,6 @@ class Passes:
     def __init__(self, graphs: Graphs) -> None:
         self._graphs = graphs
         self._known: dict[Hashable, tuple[Callable[[], object], tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
-        self._lock = threading.Lock()  # several runs may share a network that has no cache
 
     def __call__(self, kind: Hashable, work: Work, *inputs: Tensor) -> tuple[Tensor, ...]:
         """``work(*inputs)``.
@@ -80,7 +83,7 @@ class Passes:
         Args:
             kind: everything that ``work`` depends on besides its inputs, their shapes included.
         """
-        with self._lock:
+        with self._graphs.lock:
             if kind not in self._known and self._graphs.open:
                 held = tuple(tensor.clone() for tensor in inputs)
                 try:
