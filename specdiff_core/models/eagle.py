@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from specdiff_core.models.causal import Vocabulary
 from specdiff_core.models.files import read_tensors, write_folder
 from specdiff_core.models.folders import read_config, shown
+from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import Attend, Layer, Rope, Shape, causal, rotary_table
 from specdiff_core.schema.errors import WeightsError
 
@@ -41,6 +42,12 @@ class EagleHead(nn.Module):
         self.shape = shape = Shape.of(config)
         self.fc = nn.Linear(2 * shape.width, shape.width, bias=bias)
         self.layers = nn.ModuleList([Layer(shape, 0, first_norm=False)])  # type: ignore[assignment]  # as in Decoder
+        self._join: Product | None = None  # fc
+
+    def freeze(self) -> None:
+        """Prepare for decoding. Call after the weights are loaded, and where they shall be."""
+        self._join = Product.of([self.fc])
+        self.layers[0].freeze()
 
     def forward(
         self, embeddings: Tensor, features: Tensor, rope: Rope | None = None, attend: Attend = causal
@@ -50,7 +57,7 @@ class EagleHead(nn.Module):
         if rope is None:
             everywhere = torch.arange(embeddings.shape[1], device=embeddings.device)[None]
             rope = rotary_table(self.config, everywhere, embeddings.dtype)
-        joined = self.fc(torch.cat([embeddings, features.to(embeddings)], -1))
+        joined = (self._join or self.fc)(torch.cat([embeddings, features.to(embeddings)], -1))
         out: Tensor = self.layers[0](joined, rope, attend)
         return out
 
@@ -66,7 +73,7 @@ class EagleReader:
         self.config, self.shape = head.config, head.shape
         self.dtype, self.device = head.fc.weight.dtype, head.fc.weight.device
         self._head, self._words = head, words
-        head.layers[0].freeze()
+        head.freeze()
         self._rope = rotary_table(head.config, torch.arange(context, device=self.device)[None], self.dtype)
 
     def decode(
