@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import torch
@@ -50,12 +50,12 @@ PROBE_SECONDS = 1.0
 """A large model is tried fewer times: no further turn begins after so many seconds."""
 WARM_UP = 8
 """Tokens that a warm-up decodes: enough for every kind of pass to have happened."""
-RECORDED = 3
-"""Windows that it decodes at least where passes are recorded, so that those of full width are among them."""
+WINDOWS = 3
+"""Windows, all of whose tokens are accepted, that a run decodes to record its passes: the last is cut short."""
 
 
 class Engine:
-    """Decodes with one loaded pair. Holds weights only: concurrent runs share nothing else.
+    """Decodes with one loaded pair. Concurrent runs share its weights, and the memory of runs that have ended.
 
     Args:
         pair: target, tokenizer and drafters.
@@ -65,7 +65,6 @@ class Engine:
         self.pair = pair
         graphs = pair.placement.graphs
         self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress, graphs=graphs)
-        self._recorded: set[tuple[Any, ...]] = set()  # kinds of runs whose passes are
         self._stock: dict[str, PreTrainedModel] = {}
 
     @classmethod
@@ -77,6 +76,7 @@ class Engine:
         dtype: str = "auto",
         drafters: Sequence[str] | None = None,
         progress: Callable[[str], None] | None = None,
+        record: bool = True,
     ) -> Engine:
         """An engine with the target of ``pair`` and some of its drafters, by default all.
 
@@ -84,12 +84,15 @@ class Engine:
             device: auto, cpu or cuda.
             dtype: auto, fp32 or bf16; auto is fp32 on a CPU.
             progress: hears what is being loaded.
+            record: see :func:`~specdiff_core.models.device.choose_placement`.
 
         Raises:
             SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
         """
         spec = find_pair(pair)
-        return cls(load_pair(spec, choose_placement(device, dtype), drafters=drafters, progress=progress))
+        return cls(
+            load_pair(spec, choose_placement(device, dtype, record=record), drafters=drafters, progress=progress)
+        )
 
     def stock(self, role: str = "target") -> PreTrainedModel:
         """The weights of ``"target"``, or of a small drafter of its kind, in transformers' own module, which referees
@@ -175,7 +178,6 @@ class Engine:
                 pass
 
         def warm() -> None:
-            self._record(config, drafter, decode_few)
             until = time.monotonic() + (warm_up or 0.0)
             while warm_up is not None and not stopped():
                 decode_few(min(WARM_UP, config.max_new_tokens))
@@ -196,6 +198,7 @@ class Engine:
         )
         probed = threads == 0 and self.pair.placement.device.type == "cpu"
         with cpu_threads(self._quickest_threads() if probed else threads or None):
+            self._record(config, drafter, decode_few)
             header = self._header(prompt, ids, config, clock, probed=probed)
             events = self._worded(header, warm, loop)
             try:
@@ -210,18 +213,15 @@ class Engine:
                 raise DraftContractError(words[:300], hint="Its code comes from an installed package.") from error
 
     def _record(self, config: DecodeConfig, drafter: Drafter, decode: Callable[[int], None]) -> None:
-        """On CUDA, record the passes of runs like this one, once: the target's over an anchor and every number of
-        drafted tokens, and all that happen where ``decode`` makes a few full windows."""
-        graphs = self.pair.placement.graphs
-        drafts = self.pair.spec.drafter(config.drafter).drafting != "nothing"
-        most = max(config.gamma, config.tree_nodes) if drafts else 0
-        kind = (config.drafter, config.gamma, config.steps, config.tree_nodes, config.num_drafts)
-        if graphs is None or kind in self._recorded:
+        """On CUDA, record the passes of runs like this one that were not met before: the target's, and all that happen
+        where ``decode`` makes a few full windows."""
+        if (graphs := self.pair.placement.graphs) is None:
             return
+        drafts = self.pair.spec.drafter(config.drafter).drafting != "nothing"
+        drafted = max(config.gamma * config.num_drafts, config.tree_nodes) if drafts else 0
         with graphs.recording():
-            self.target.rehearse(range(1, min(most + 1, self.target.context) + 1), drafter.layers)
-            decode(max(WARM_UP, RECORDED * (most + 1)))
-        self._recorded.add(kind)
+            self.target.rehearse(1 + drafted, drafter.layers)
+            decode(max(WARM_UP, WINDOWS * (config.gamma + 1)))
 
     def _quickest_threads(self) -> int:
         """One CPU thread or as many as torch uses: what is quicker now, over a few passes of one row and of 17. A pass

@@ -351,11 +351,16 @@ MUTANTS = [
         ),
         (
             "top-p-keeps-one-too-many",
-            "torch.where(before < sampling.top_p, ordered.values, 0.0)",
-            "torch.where(before <= sampling.top_p, ordered.values, 0.0)",
+            "before >= sampling.top_p",
+            "before > sampling.top_p",
             MATHS,
         ),
-        ("top-p-not-normalised", "probs = probs / probs.sum(-1, keepdim=True)", "probs = probs * 1.0", LAW),
+        (
+            "top-p-not-normalised",
+            "probs = scaled.masked_fill(left_out, -torch.inf).softmax(-1)",
+            "probs = probs.masked_fill(left_out, 0.0)",
+            LAW,
+        ),
         (
             "top-k-keeps-one-too-many",
             "if sampling.top_k and sampling.top_k < scaled.shape[-1]:",
@@ -613,8 +618,8 @@ MUTANTS = [
         ("states-of-the-slot-before", "attend)[0, 1:]", "attend)[0, :-1]", DRAFTS),
         (
             "block-one-position-early",
-            "drafter.denoise(ids, slice(cache.length, cache.length + len(ids)), self._read)",
-            "drafter.denoise(ids, slice(cache.length + 1, cache.length + len(ids) + 1), self._read)",
+            "return drafter.denoise(ids, slice(first, end), read)",
+            "return drafter.denoise(ids, slice(first + 1, end + 1), read)",
             DRAFTS,
         ),
     ),
@@ -676,8 +681,8 @@ MUTANTS = [
         "specdiff_core/models/network.py",
         (
             "the-last-layers-output-without-its-norm",
-            "found[len(self.layers) - 1] = hidden",
-            "hidden = hidden",
+            "found[end] = hidden = self.norm(hidden)",
+            "found[end], hidden = hidden, self.norm(hidden)",
             f"{NETWORK}::test_every_family_says_what_transformers_says",
         ),
         (

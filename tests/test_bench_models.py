@@ -443,20 +443,21 @@ def test_a_part_does_not_count_what_runs_inside_it(monkeypatch: pytest.MonkeyPat
     inner, outer = works(2.0), works(1.0, "to_probs", "to_probs")
     monkeypatch.setattr(loop, "to_probs", inner)
     monkeypatch.setattr(loop, "verify", outer)
-    with split_module.watched() as spent:
+    with split_module.watched() as watch:
         loop.verify()  # type: ignore[call-arg]
-        assert spent == {"tests": 1.0, "sampling": 4.0}
+        assert watch.spent == {"tests": 1.0, "sampling": 4.0}
     assert loop.verify is outer and loop.to_probs is inner
 
 
 def test_the_parts_of_a_round_are_the_round(engine: Engine) -> None:
-    """They add up to the clock, and each was there: one target pass a round, and no drafter in vanilla's."""
-    settings = [BASELINE, BenchSetting("block", 4, 1)]
-    with split_module.watched() as spent:
-        result = split_module.split(engine, PROMPTS[:1], settings, BASE, spent, ORIGIN)
-    vanilla, block = (entry.seconds for entry in result.entries)
-    assert vanilla["drafter"] == 0.0 < block["drafter"] and min(vanilla["target"], block["target"]) > 0.0
-    assert min(*vanilla.values(), *block.values()) >= 0.0 < block["sampling"]
+    """Each was there: no drafter in vanilla's, and in an autoregressive one's a small model of the target's kind."""
+    settings = [BASELINE, BenchSetting("block", 4, 1), BenchSetting("autoregressive", 4, 4)]
+    with split_module.watched() as watch:
+        result = split_module.split(engine, PROMPTS[:1], settings, BASE, watch, ORIGIN)
+    parts = [entry.seconds for entry in result.entries]
+    assert [seconds["drafter"] > 0.0 for seconds in parts] == [False, True, True]
+    assert min(seconds["target"] for seconds in parts) > 0.0 and parts[1]["sampling"] > 0.0
+    assert min(value for seconds in parts for value in seconds.values()) >= 0.0
 
 
 # The command line.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def head(model) -> EagleHead:
 
 @pytest.fixture(scope="module")
 def drafter(model, head: EagleHead) -> EagleDrafter:
-    reader = EagleReader(head, vocabulary(model), context=64)
+    reader = EagleReader(copy.deepcopy(head), vocabulary(model), context=64)
     return EagleDrafter("eagle", reader, context=64, layer=LAYERS - 1, forbidden=(1,))
 
 

@@ -7,7 +7,7 @@ may be recorded only if it does exactly the same whatever its inputs hold: that 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import threading
 from typing import Any
 
 import pytest
@@ -18,8 +18,11 @@ from torch.utils._pytree import tree_flatten
 
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
+from specdiff_core.models.cache import FixedReading, KeyValues
 from specdiff_core.models.device import Placement
-from specdiff_core.models.graphs import Graphs, Passes, Work
+from specdiff_core.models.graphs import WIDTHS, Graphs, Passes, Recording, Work
+from specdiff_core.models.network import Shape, attend
+from specdiff_core.schema.events import DraftReady
 from specdiff_core.schema.pairs import EMBEDDED
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import final
@@ -74,7 +77,7 @@ class Rerun(Graphs):
         self.recorded = self.replayed = 0
 
     @torch.inference_mode()
-    def record(self, work: Work, inputs: tuple[Tensor, ...]) -> tuple[Callable[[], object], tuple[Tensor, ...]]:
+    def record(self, work: Work, inputs: tuple[Tensor, ...]) -> Recording:
         self.recorded += 1
         with Baked() as first:
             outputs = tuple(out.clone() for out in work(*inputs))
@@ -98,30 +101,121 @@ def engine() -> Engine:
     return Engine(load_pair(EMBEDDED, placement))
 
 
-def test_every_method_runs_on_recorded_passes(engine: Engine) -> None:
-    """With the text of the passes that are not recorded, and with what a graph can replay."""
-    graphs = Rerun()
-    replaying = Engine(load_pair(EMBEDDED, dataclasses.replace(engine.pair.placement, graphs=graphs)))
-    base = DecodeConfig(max_new_tokens=24, ignore_eos=True)
-    kinds: list[dict[str, Any]] = [
-        {"drafter": "none"},
-        {"drafter": "prompt_lookup", "gamma": 4},
-        {"drafter": "autoregressive", "gamma": 3},
-        {"drafter": "eagle", "gamma": 4},
-        {"drafter": "eagle", "gamma": 4, "tree_nodes": 8},
-        {"drafter": "block", "gamma": 6, "steps": 1},
-        {"drafter": "block", "gamma": 6, "steps": 3},
-        {"drafter": "block_markov", "gamma": 6, "steps": 1, "tree_nodes": 8},
-        {"drafter": "mdlm_streak", "gamma": 4, "steps": 2},
-        {"drafter": "mdlm_streak", "gamma": 4, "steps": 1, "num_drafts": 3, "draft_temperature": 1.0},
-    ]
-    for kind in kinds:
-        config = dataclasses.replace(base, **kind)
-        before = graphs.replayed
-        ours, plain = (final(one.decode(PROMPT, config, detail=False)) for one in (replaying, engine))
-        assert ours is not None and plain is not None and ours.ids == plain.ids, kind
-        assert graphs.replayed - before >= ours.rounds, kind
-    assert graphs.recorded and not graphs.failed
+METHODS: dict[str, dict[str, Any]] = {
+    "vanilla": {"drafter": "none"},
+    "prompt lookup": {"drafter": "prompt_lookup", "gamma": 4},
+    "autoregressive": {"drafter": "autoregressive", "gamma": 3},
+    "EAGLE": {"drafter": "eagle", "gamma": 4},
+    "EAGLE, tree": {"drafter": "eagle", "gamma": 4, "tree_nodes": 8},
+    "block": {"drafter": "block", "gamma": 6, "steps": 1},
+    "block, three steps": {"drafter": "block", "gamma": 6, "steps": 3},
+    "Markov, tree": {"drafter": "block_markov", "gamma": 6, "steps": 1, "tree_nodes": 8},
+    "masked diffusion": {"drafter": "mdlm_streak", "gamma": 4, "steps": 2},
+    "K drafts": {"drafter": "mdlm_streak", "gamma": 4, "steps": 1, "num_drafts": 3, "draft_temperature": 1.0},
+}
+
+
+@pytest.fixture(scope="module")
+def replaying(engine: Engine) -> Engine:
+    """An engine of the same weights whose passes are recorded."""
+    return Engine(load_pair(EMBEDDED, dataclasses.replace(engine.pair.placement, graphs=Rerun())))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_on_recorded_passes(
+    engine: Engine, replaying: Engine, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the drafts and the text of passes that are not recorded. After a run of its kind nothing is recorded any
+    more, and only a last window, which is cut, runs as it is."""
+    graphs: Any = replaying.pair.placement.graphs
+    config = DecodeConfig(max_new_tokens=24, ignore_eos=True, **METHODS[method])
+    drafts, texts = [], []
+    for one in (engine, replaying):
+        events = list(one.decode(PROMPT, config, detail=False))
+        drafts.append([event.ids for event in events if isinstance(event, DraftReady)])
+        texts.append(final(events))
+    assert drafts[0] == drafts[1] and texts[0] and texts[1] and texts[0].ids == texts[1].ids
+    unrecorded: list[Any] = []
+    asked = Passes.__call__
+
+    def watched(self: Passes, kind: Any, work: Work, *inputs: Tensor) -> tuple[Tensor, ...]:
+        found = asked(self, kind, work, *inputs)
+        if kind not in self._known:
+            unrecorded.append(kind)
+        return found
+
+    monkeypatch.setattr(Passes, "__call__", watched)
+    before, again = graphs.recorded, graphs.replayed
+    events = list(replaying.decode(PROMPT, config, detail=False))
+    last = final(events)
+    assert graphs.recorded == before and not graphs.failed
+    spent = (
+        sum(event.nfe for event in events if isinstance(event, DraftReady)) if config.drafter != "prompt_lookup" else 0
+    )
+    assert last is not None and graphs.replayed - again >= last.rounds + spent - len(unrecorded)
+    assert len(unrecorded) <= config.steps and not any(
+        isinstance(kind, tuple) and len(kind) == 4 for kind in unrecorded
+    )
+
+
+def test_a_tree_a_window_and_a_stop_do_not_lose_what_was_recorded(replaying: Engine) -> None:
+    """Buffers with recordings are lent first."""
+    graphs: Any = replaying.pair.placement.graphs
+    base = DecodeConfig(max_new_tokens=12, ignore_eos=True, drafter="block", gamma=5, steps=1)
+    kinds = [dataclasses.replace(base, tree_nodes=6), base]
+    for config in kinds:
+        final(replaying.decode(PROMPT, config, detail=False))
+    stop = threading.Event()
+    stop.set()
+    final(replaying.decode(PROMPT, base, detail=False, stop=stop))
+    first, second = replaying.target.start(), replaying.target.start()
+    del first, second
+    before = graphs.recorded
+    for config in kinds:
+        final(replaying.decode(PROMPT, config, detail=False))
+    assert graphs.recorded == before
+
+
+@pytest.mark.parametrize("held", [0, 3, 40])
+def test_a_pass_that_is_filled_up_is_the_pass(engine: Engine, replaying: Engine, held: int) -> None:
+    """Of every width up to 21, of trees whose first nodes are in the cache already, and of the last tokens only."""
+    plain, recorded = engine.target.start((3,)), replaying.target.start((3,))
+    graphs: Any = replaying.pair.placement.graphs
+    for session in (plain, recorded):
+        session.read(list(range(5, 5 + held)))
+    with graphs.recording():
+        for rows in range(1, 22):
+            for last in (None, 1):
+                ids = list(range(100, 100 + rows))
+                ours, theirs = (session.score(ids, last=last) for session in (recorded, plain))
+                assert ours.logits.shape == theirs.logits.shape and ours.features is not None
+                assert torch.allclose(ours.logits, theirs.logits, atol=1e-4)
+                assert torch.allclose(ours.features, theirs.features, atol=1e-4)  # type: ignore[arg-type]
+                for session in (plain, recorded):
+                    session.rollback(rows, ())
+        tree = [-1, -1, 0, 1, 2]
+        for session in (plain, recorded):
+            session.score([7, 8, 9], tree[:2])
+        ours, theirs = (session.score([10, 11, 12], tree) for session in (recorded, plain))
+        assert torch.allclose(ours.logits, theirs.logits, atol=1e-4)
+    assert graphs.recorded <= 3 * len(WIDTHS) + 60
+
+
+@pytest.mark.parametrize("window", [None, 4])
+def test_a_layer_that_sees_a_window_sees_it_in_a_recorded_pass(window: int | None) -> None:
+    """Against plain attention over the positions that are near enough."""
+    shape = Shape(width=8, inner=8, layers=1, heads=2, kv_heads=1, head_dim=4)
+    cache = KeyValues(shape, 32, dtype=torch.float32, device=torch.device("cpu"), graphs=Rerun())
+    q, k, v = (torch.randn(1, heads, 9, 4) for heads in (2, 1, 1))
+    everything = torch.ones(6, 6, dtype=torch.bool)
+    for slot, part in zip(cache.views(0, 3), (k, v), strict=True):
+        slot.copy_(part[:, :, :3])
+    reading = FixedReading(cache, torch.tensor(3), everything, dtype=torch.float32, windows=[window])
+    found = reading(0, q[:, :, 3:], k[:, :, 3:], v[:, :, 3:])
+    places = torch.arange(9)
+    mask = (places[3:, None] - places).abs() < (window or 99)
+    expected = attend(q[:, :, 3:], k, v, mask)
+    assert torch.allclose(found, expected, atol=1e-6)
 
 
 def test_what_cannot_be_replayed_is_seen() -> None:
@@ -163,6 +257,14 @@ def test_a_recording_that_fails_leaves_the_pass_as_it_is() -> None:
     graphs = Broken()
     passes = Passes(graphs)
     with graphs.recording():
-        assert [passes(kind, lambda x: (x + 1,), torch.ones(1))[0].item() for kind in "abb"] == [2, 2, 2]
-    assert graphs.recorded == 1 and not graphs.open
-    assert str(graphs) == "no CUDA graphs (RuntimeError: CUDA error: operation not permitted when stream is capturing)"
+        assert [passes(kind, lambda x: (x + 1,), torch.ones(1))[0].item() for kind in "aaa"] == [2, 2, 2]
+    assert graphs.recorded == 1 and "but for some (RuntimeError: CUDA error: operation not permitted" in str(graphs)
+
+
+def test_only_a_thread_that_says_so_records() -> None:
+    graphs = Rerun()
+    with graphs.recording():
+        thread = threading.Thread(target=lambda: Passes(graphs)("kind", lambda x: (x,), torch.ones(1)))
+        thread.start()
+        thread.join()
+    assert graphs.recorded == 0

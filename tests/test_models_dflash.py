@@ -168,7 +168,6 @@ def test_one_product_equals_three(released: Path, biased: bool) -> None:
     """What inference joins is what training keeps apart, biases included."""
     (released / "config.json").write_text(json.dumps(RELEASED | {"attention_bias": biased}))
     model = DFlashDraftModel(json.loads((released / "config.json").read_text()))
-    attention = model.layers[0].self_attn
     generator = torch.Generator().manual_seed(2)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5, generator=generator)
@@ -186,16 +185,13 @@ def test_one_product_equals_three(released: Path, biased: bool) -> None:
     model.layers[0](hidden, rope, attend)
     for one, three in zip(*seen, strict=True):
         torch.testing.assert_close(one, three)
-    assert attention.q_proj.weight.device.type == "cpu", "a drafter that is prepared can still be saved"
     assert len(context) == LAYERS
     for joined, separate in zip(model.context_keys_values(hidden, rope), context, strict=True):
         torch.testing.assert_close(joined, separate)
 
 
-@pytest.mark.parametrize("prepared", [False, True])
-def test_names_and_config_survive_a_round_trip(released: Path, tmp_path: Path, prepared: bool) -> None:
-    model = from_folder(released)
-    again = save_to_folder(model.prepare() if prepared else model, tmp_path / "again")
+def test_names_and_config_survive_a_round_trip(released: Path, tmp_path: Path) -> None:
+    again = save_to_folder(from_folder(released), tmp_path / "again")
     stored = load_file(again / "model.safetensors")
     original = released_tensors()
     assert stored.keys() == original.keys()

@@ -218,10 +218,12 @@ def test_products_side_by_side_are_the_products(bias: bool, plain: bool, monkeyp
     parts = [torch.nn.Linear(24, out, bias) for out in (8, 40)]
     rows, residual = torch.randn(9, 24), torch.randn(9, 48)
     expected = torch.cat([part(rows) for part in parts], -1)
-    product = Product.of(parts)
+    product = Product.of(parts, keep=True)
     torch.testing.assert_close(product(rows), expected)
     torch.testing.assert_close(product.added(rows, residual), expected + residual)
     torch.testing.assert_close(torch.cat([part(rows) for part in parts], -1), expected)
+    torch.testing.assert_close(Product.of(parts)(rows), expected)
+    assert all(part.weight.is_meta for part in parts) == product.packed, "no weight is held twice"
 
 
 def test_the_kernel_depends_on_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,14 +253,15 @@ def test_the_buffer_grows_and_keeps_what_it_holds() -> None:
     shape = Decoder(FAMILIES["llama"], context=8).shape
     cache = KeyValues(shape, 1000, dtype=torch.float32, device=CPU)
     k, v = torch.randn(1, 4, ROOM, 8), torch.randn(1, 4, ROOM, 8)
-    cache.write(1, k, v, at=0)
+    for slot, part in zip(cache.views(0, ROOM)[2:4], (k, v), strict=True):
+        slot.copy_(part)
     cache.length = 100
     cache.reserve(700)
-    keys, values = cache.write(1, k[:, :, :0], v[:, :, :0], at=100)
+    keys, values = cache.views(0, cache.room)[2:4]
     assert torch.equal(keys[:, :, :ROOM], k) and torch.equal(values[:, :, :ROOM], v)
     assert keys.shape[2] >= 700 and bool((keys[:, :, ROOM:] == 0).all())
     cache.keep(10, (0, 4, 7))
-    keys, _ = cache.write(1, k[:, :, :0], v[:, :, :0], at=93)
+    keys, _ = cache.views(0, cache.room)[2:4]
     assert cache.length == 93 and torch.equal(keys[:, :, 90:93], k[:, :, [90, 94, 97]])
 
 
@@ -275,6 +278,18 @@ def test_runs_that_overlap_have_their_own_buffers_and_later_ones_take_them_again
     free = len(fp32._pool._free)
     del second, alone
     assert len(fp32._pool._free) == free + 2
+
+
+def test_what_a_broken_run_left_behind_harms_nobody(fp32: Target) -> None:
+    """A number that is none, hidden by a mask, would still be one in every sum."""
+    broken = fp32.start()
+    broken.read(IDS[:50])
+    held: Any = broken._run
+    with torch.inference_mode():
+        for part in held._cache.views(0, held._cache.room):
+            part.fill_(torch.nan)
+    del part, held, broken
+    assert bool(torch.isfinite(fp32.start().score([9]).logits).all())
 
 
 def refusal(**changes: Any) -> str:

@@ -114,7 +114,7 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
     progress("Starting the numerical library")
     from specdiff_core.engine import Engine
 
-    return Engine.load(pair, progress=progress)
+    return Engine.load(pair, progress=progress, record=not is_lent())  # a lent GPU is lent for one run
 
 
 def unavailable() -> dict[str, str]:

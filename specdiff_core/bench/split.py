@@ -9,7 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -52,7 +52,6 @@ PARTS = {
     "tests": ("decoding.loop:verify",),
     "cache": (
         "models.cache:CausalReading.__init__",
-        "models.cache:KeyValues.write",
         "models.cache:KeyValues.reserve",
         "models.cache:KeyValues.keep",
     ),
@@ -62,11 +61,19 @@ REST = "Python"
 """The part of everything else: the loop, the events' facts, what stands between the others."""
 
 
+class Watch(NamedTuple):
+    """What is seen while :func:`watched` is open."""
+
+    spent: dict[str, float]  # part -> seconds
+    drafting: set[int]  # ids of the networks of a target's kind that draft
+
+
 @contextmanager
-def watched() -> Iterator[dict[str, float]]:
+def watched() -> Iterator[Watch]:
     """Seconds of each part while this is open. Load the engine inside: what was loaded before may hold functions that
     are not watched. A watched call costs about a microsecond."""
     spent: dict[str, float] = defaultdict(float)
+    drafting: set[int] = set()
     inner: list[float] = []  # of each call that is under way, what its parts took
 
     def watch(function: Callable[..., Any], part: str) -> Callable[..., Any]:
@@ -78,7 +85,8 @@ def watched() -> Iterator[dict[str, float]]:
                 return function(*args, **words)
             finally:
                 seconds = time.perf_counter() - begun
-                spent[part] += seconds - inner.pop()
+                drafts = part == "target" and id(getattr(args[0], "_model", args[0])) in drafting
+                spent["drafter" if drafts else part] += seconds - inner.pop()
                 if inner:
                     inner[-1] += seconds
 
@@ -93,7 +101,7 @@ def watched() -> Iterator[dict[str, float]]:
                 owner = functools.reduce(getattr, owners, importlib.import_module(f"{CORE}.{module}"))
                 replaced.append((owner, name, getattr(owner, name)))
                 setattr(owner, name, watch(getattr(owner, name), part))
-        yield spent
+        yield Watch(spent, drafting)
     finally:
         for owner, name, function in replaced:
             setattr(owner, name, function)
@@ -104,13 +112,13 @@ def split(
     prompts: Sequence[Prompt],
     settings: Sequence[BenchSetting],
     base: DecodeConfig,
-    spent: dict[str, float],
+    watch: Watch,
     provenance: Provenance,
 ) -> Split:
     """Seconds of a round's parts, setting by setting, over all prompts; without the prefill. Settings take turns.
 
     Args:
-        spent: what :func:`watched` fills; ``engine`` was loaded inside.
+        watch: of :func:`watched`; ``engine`` was loaded inside.
 
     Raises:
         ConfigError: the device is no CPU: its work would not be done when a call returns.
@@ -119,6 +127,9 @@ def split(
         message = "bench split times calls, which on a GPU return before their work is done."
         raise ConfigError(message, field="device", hint="Run it with --device cpu.")
     head = header("split", engine, prompts, settings, base)
+    spent = watch.spent
+    readers = (getattr(drafter, "reader", None) for drafter in engine.pair.drafters.values())
+    watch.drafting.update(id(reader.model) for reader in readers if reader is not None)
     whole: dict[str, dict[str, float]] = {setting.key: dict.fromkeys((*PARTS, REST), 0.0) for setting in settings}
     rounds: Counter[str] = Counter()
     warm = dataclasses.replace(base, max_new_tokens=min(WARM_UP, base.max_new_tokens))

@@ -254,9 +254,9 @@ def run_split(args: argparse.Namespace) -> None:
 
     base = options.read_settings(args)
     settings = _settings(args, base)
-    with watched() as spent:
+    with watched() as watch:
         engine, prompts, facts, _ = _prepare(args, base, settings)
-        _finish(args, split(engine, prompts, settings, base, spent, facts))
+        _finish(args, split(engine, prompts, settings, base, watch, facts))
 
 
 def run_report(args: argparse.Namespace) -> None:

@@ -129,6 +129,8 @@ class Draft:
     def check(self, gamma: int, vocab_size: int, tree_nodes: int = 0) -> None:
         """Raise :class:`DraftContractError` unless the draft can be verified."""
         size = self.ids.numel()
+        if self.ids.device.type != "cpu":
+            raise DraftContractError(f"The draft's ids are on {self.ids.device}; they must be on the CPU.")
         if size > (gamma if self.parents is None else max(tree_nodes, gamma * len(self.branches))):
             raise DraftContractError(f"The drafter returned {size} tokens for γ = {gamma} and {tree_nodes} nodes.")
         if self.parents is not None:

@@ -5,7 +5,9 @@ states, whose keys and values it keeps.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,14 +16,14 @@ from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features
 from specdiff_core.drafters.denoise import denoise
-from specdiff_core.models.cache import FixedReading, Pool
+from specdiff_core.models.cache import FixedReading, KeyValues, Pool
 from specdiff_core.models.causal import Vocabulary, vocabulary
 from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.graphs import Graphs
 from specdiff_core.models.markov import Successors
-from specdiff_core.models.network import Attend, Rope, attend
+from specdiff_core.models.network import Attend, at, attend, near
 from specdiff_core.schema.errors import DraftContractError, PairUnavailable
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -55,19 +57,15 @@ class BlockDrafter:
         self.window = int(network.config.block_size) - 1  # the anchor takes one slot
         self.successors = None if network.markov is None else Successors(network.markov, words.embedding, words.rows)
         room = context + self.window + 1  # a block may stand beyond what will be read of it
-        self.pool = Pool(network.shape, room, dtype=network.dtype, device=network.device, graphs=graphs)
-        self._rope = network.rope(torch.arange(room, device=network.device)[None])
-
-    def rope(self, places: slice | Tensor) -> Rope:
-        """Rotary factors at ``places``."""
-        cos, sin = self._rope
-        return cos[:, :, places], sin[:, :, places]
+        kind: Any = {"dtype": network.dtype, "device": network.device, "graphs": graphs}
+        self.pool = Pool(partial(KeyValues, network.shape, room, **kind))
+        self.rope = network.rope(torch.arange(room, device=network.device)[None])
 
     def denoise(self, ids: Tensor, places: slice | Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
         """A pass over a block ``ids [1 + g]``, the anchor and its slots: their final states ``[g, W]`` and logits
         ``[g, V]``."""
         embeddings = F.embedding(ids, self.words.embedding)[None]
-        states = self.network.denoise(embeddings, self.rope(places), attend)[0, 1:]
+        states = self.network.denoise(embeddings, at(self.rope, places), attend)[0, 1:]
         return states, self.words.head(states)
 
     def start(self) -> DraftSession:
@@ -86,8 +84,7 @@ class BlockSession:
         self._drafter = drafter
         self._pending: list[Tensor] = []
         self._observed = 0  # tokens that the target has read
-        self._cache = drafter.pool.new()
-        drafter.pool.give_back(self._cache, when_gone=self)
+        self._cache = drafter.pool.lend(self)
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         """Keep the features ``[n, F·W]`` of committed tokens until the next draft reads them.
@@ -145,39 +142,36 @@ class BlockSession:
         features = torch.cat(self._pending)
         self._pending.clear()
         context = network.read_features(features[None].to(network.dtype))
-        rope = self._drafter.rope(slice(cache.length, self._observed))
+        rope = at(self._drafter.rope, slice(cache.length, self._observed))
         cache.reserve(self._observed)
-        for layer, (k, v) in enumerate(network.context_keys_values(context, rope)):
-            cache.write(layer, k, v, at=cache.length)
+        found = itertools.chain.from_iterable(network.context_keys_values(context, rope))
+        for slot, part in zip(cache.views(cache.length, self._observed), found, strict=True):
+            slot.copy_(part)
         cache.length = self._observed
 
     def _pass(self, ids: Tensor) -> tuple[Tensor, ...]:
-        """One pass over a block."""
+        """One pass over a block ``ids [1 + g]``, which reads [features; block], in both directions."""
         drafter, cache = self._drafter, self._cache
-        if cache.passes is None:
-            return drafter.denoise(ids, slice(cache.length, cache.length + len(ids)), self._read)
+        windows, first, end = drafter.network.windows, cache.length, cache.length + len(ids)
+        if cache.passes is not None:
 
-        def work(ids: Tensor, first: Tensor) -> tuple[Tensor, ...]:
-            everything = ids.new_ones(len(ids), len(ids), dtype=torch.bool)
-            reading = FixedReading(cache, first, everything, dtype=drafter.network.dtype)
+            def work(ids: Tensor, first: Tensor) -> tuple[Tensor, ...]:
+                everything = ids.new_ones(len(ids), len(ids), dtype=torch.bool)
+                reading = FixedReading(cache, first, everything, dtype=drafter.network.dtype, windows=windows)
+                return drafter.denoise(ids, first + torch.arange(len(ids), device=ids.device), reading)
 
-            def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-                return reading(layer, q, k, v, drafter.network.windows[layer])
+            return cache.passes(len(ids), work, ids, on_device(first, ids.device))
+        slots, held = cache.views(first, end), cache.views(0, end)
+        places = torch.arange(end, device=ids.device)
 
-            return drafter.denoise(ids, first + torch.arange(len(ids), device=ids.device), attend)
+        def read(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            slots[2 * layer].copy_(k)
+            slots[2 * layer + 1].copy_(v)
+            window = windows[layer]
+            mask = None if window is None else near(places[first:], places, window)
+            return attend(q, held[2 * layer], held[2 * layer + 1], mask)
 
-        return cache.passes(len(ids), work, ids, on_device(cache.length, ids.device))
-
-    def _read(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """What a block reads: [features; block], in both directions."""
-        held = self._cache.length
-        end = held + k.shape[2]
-        keys, values = self._cache.write(layer, k, v, at=held)
-        network, mask = self._drafter.network, None
-        if network.windows[layer] is not None:
-            places = torch.arange(end, device=q.device)
-            mask = network.window_mask(layer, places[held:], places)
-        return attend(q, keys[:, :, :end], values[:, :, :end], mask)
+        return drafter.denoise(ids, slice(first, end), read)
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> BlockDrafter:
@@ -200,7 +194,5 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
             f"The drafter {spec.name!r} was made for another target than {pair.label}.",
             hint="Its width, its feature layers and its mask id must exist in the target.",
         )
-    for layer in network.layers:
-        layer.release()
     forbidden, graphs = pair.suppress, placement.graphs
     return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=forbidden, graphs=graphs)

@@ -66,14 +66,14 @@ class EagleSession:
         features = torch.cat(self._features)
         tokens = context.ids[self._observed - len(features) + 1 : self._observed + 1]
         self._features.clear()
-        return _last(self._run.score(tokens, features=features, last=1), 1)
+        return _last(self._run.score(tokens, features=features, last=1))
 
     def _next(
         self, ids: Sequence[int], features: Tensor, parents: Sequence[int] | None = None
     ) -> tuple[Tensor, Tensor]:
         """A pass over drafted tokens, beside the features that the head itself expects before them."""
         self._ahead += len(ids)
-        return _last(self._run.score(ids, parents, features=features), len(ids))
+        return _last(self._run.score(ids, parents, features=features))
 
     def _chain(self, context: Context, gamma: int) -> Generator[DenoiseState, None, Draft]:
         """One text, each token beside the feature that the head expects before it."""
@@ -112,10 +112,10 @@ class EagleSession:
         return Draft.point_mass(torch.tensor(ids), nfe=passes, parents=tree, reveal_steps=depths(tree))
 
 
-def _last(scores: Scores, rows: int) -> tuple[Tensor, Tensor]:
-    """Logits and features of the last ``rows`` tokens of a pass of the head."""
+def _last(scores: Scores) -> tuple[Tensor, Tensor]:
+    """The logits of a pass of the head, and the features that they were read off."""
     assert scores.features is not None, "the head's session returns features"
-    return scores.logits[-rows:], scores.features[-rows:]
+    return scores.logits, scores.features[-len(scores.logits) :]
 
 
 def _best_path(growth: Growth, gamma: int, step: int, confidence: Tensor) -> DenoiseState:
@@ -170,7 +170,6 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
             hint="Its width and its vocabulary must be the target's.",
         )
     reader = EagleReader(head, vocabulary(target), context=pair.context)
-    head.layers[0].release()
     return EagleDrafter(
         spec.name,
         reader,

@@ -72,17 +72,17 @@ class MaskedDiffusionDrafter:
             return Draft.empty()
         context = dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma))
         known = list(context.ids[-self.known(gamma) :])
-        missing = 0 if self._passes is None else self.known(gamma) - len(known)
+        passes = self._passes
+        missing = 0 if passes is None else self.known(gamma) - len(known)
         ids = on_device([self.mask_id] * missing + known + [self.mask_id] * gamma, self.device)
-        padding = None if self._passes is None else on_device([missing], self.device)
+        inputs = (ids,) if passes is None else (ids, on_device([missing], self.device))
+
+        def work(*inputs: Tensor) -> tuple[Tensor]:
+            return (self.logits(inputs[0], gamma, *inputs[1:]),)
 
         def predict(window: Tensor) -> Tensor:
             ids[-gamma:] = on_device(window, self.device)
-            if self._passes is None or padding is None:
-                return self.logits(ids, gamma)
-            logits, *_ = self._passes(
-                (len(ids), gamma), lambda ids, padding: (self.logits(ids, gamma, padding),), ids, padding
-            )
+            logits, *_ = work(*inputs) if passes is None else passes((len(ids), gamma), work, *inputs)
             return logits
 
         return (yield from denoise(predict, context, mask_id=self.mask_id, forbidden=self.forbidden))

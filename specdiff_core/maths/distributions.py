@@ -61,9 +61,8 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
     if sampling.top_p < 1:
         ordered = probs.sort(dim=-1, descending=True, stable=True)
         before = ordered.values.cumsum(-1) - ordered.values  # mass of the more probable tokens
-        values = torch.where(before < sampling.top_p, ordered.values, 0.0)
-        probs = torch.zeros_like(probs).scatter_(-1, ordered.indices, values)
-        probs = probs / probs.sum(-1, keepdim=True)
+        left_out = torch.zeros_like(probs, dtype=torch.bool).scatter_(-1, ordered.indices, before >= sampling.top_p)
+        probs = scaled.masked_fill(left_out, -torch.inf).softmax(-1)  # a sum over one row would round differently
     return probs
 
 

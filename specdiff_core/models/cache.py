@@ -4,16 +4,16 @@ of the sessions that hold them.
 
 from __future__ import annotations
 
+import threading
 import weakref
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from specdiff_core.maths.trees import visible
-from specdiff_core.models.graphs import Graphs, Passes
-from specdiff_core.models.network import Shape, attend
+from specdiff_core.models.graphs import WIDTHS, Graphs, Passes, fitting
+from specdiff_core.models.network import Shape, attend, near
 
 ROOM = 128
 """Positions of the smallest buffer; a full one is replaced by one twice as long."""
@@ -31,15 +31,15 @@ class KeyValues:
 
     Args:
         context: positions that it will ever be asked for.
-        graphs: records passes over it, so it has all its room at once and never moves.
+        graphs: records passes over it, so it has all its room at once, and some for rows that fill a pass up.
     """
 
     def __init__(
         self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device, graphs: Graphs | None = None
     ) -> None:
-        self._most = -(-context // BLOCK) * BLOCK
-        room = min(ROOM, self._most) if graphs is None else self._most
         self.passes = None if graphs is None else Passes(graphs)
+        self._most = -(-(context if graphs is None else context + WIDTHS[-1]) // BLOCK) * BLOCK
+        room = min(ROOM, self._most) if graphs is None else self._most
         self._buffer = torch.zeros(shape.layers, 2, 1, shape.kv_heads, room, shape.head_dim, dtype=dtype, device=device)
         self.length = 0
 
@@ -56,6 +56,7 @@ class KeyValues:
         """Make room for so many positions; the buffer doubles at least, so that this stays rare."""
         held = self.room
         if room > held:
+            assert self.passes is None, "its address is recorded"
             size = list(self._buffer.shape)
             size[-2] = max(min(2 * held, self._most), -(-room // ROOM) * ROOM)
             longer = self._buffer.new_zeros(size)
@@ -67,50 +68,45 @@ class KeyValues:
         ``[1, Hkv, end − first, D]``."""
         return self._buffer[..., first:end, :].flatten(0, 1).unbind(0)
 
-    def write(self, layer: int, k: Tensor, v: Tensor, *, at: int) -> tuple[Tensor, Tensor]:
-        """Put ``k, v [1, Hkv, n, D]`` at places ``at`` and behind; returns the layer's, ``[1, Hkv, room, D]``."""
-        keys, values = self._buffer[layer, 0], self._buffer[layer, 1]
-        end = at + k.shape[2]
-        keys[:, :, at:end] = k
-        values[:, :, at:end] = v
-        return keys, values
-
-    def put(self, layer: int, k: Tensor, v: Tensor, *, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """As :meth:`write`, at the places ``slots [n]`` of the device."""
-        keys, values = self._buffer[layer, 0], self._buffer[layer, 1]
-        return keys.index_copy_(2, slots, k), values.index_copy_(2, slots, v)
-
     def keep(self, scored: int, rows: Sequence[int]) -> None:
         """Of the last ``scored`` positions only ``rows`` (ascending) stay, side by side."""
         first = self.length - scored
         if list(rows) != list(range(len(rows))):
-            index = torch.tensor(list(rows), device=self._buffer.device) + first
+            index = torch.tensor(list(rows)).to(self.device, non_blocking=True) + first
             self._buffer[..., first : first + len(rows), :] = self._buffer.index_select(-2, index)  # a copy
         self.length = first + len(rows)
+
+    @torch.inference_mode()
+    def clear(self) -> None:
+        """Empty again, and zeroed: a run that broke may have left what is no number."""
+        self._buffer.zero_()
+        self.length = 0
 
 
 class Pool:
     """Buffers of runs that have ended, for the next ones: memory that is mapped already (fresh pages cost a run 2 to
-    4 ms on two CPU cores)."""
+    4 ms on two CPU cores), and passes that are recorded.
 
-    def __init__(
-        self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device, graphs: Graphs | None = None
-    ) -> None:
-        self._new = partial(KeyValues, shape, context, dtype=dtype, device=device, graphs=graphs)
+    Args:
+        new: makes one.
+    """
+
+    def __init__(self, new: Callable[[], KeyValues]) -> None:
+        self._new = new
         self._free: list[KeyValues] = []
+        self._lock = threading.Lock()  # runs of several threads may ask at once
 
-    def new(self) -> KeyValues:
-        """An empty one."""
-        try:  # runs of several threads may ask at once
-            held = self._free.pop()
-        except IndexError:
-            held = self._new()
-        held.length = 0
+    def lend(self, owner: object) -> KeyValues:
+        """An empty one, until nobody uses the object ``owner`` any more."""
+        with self._lock:
+            self._free.sort(key=lambda held: len(held.passes or ()))
+            held = self._free.pop() if self._free else self._new()
+        weakref.finalize(owner, self._take_back, held).atexit = False
         return held
 
-    def give_back(self, held: KeyValues, *, when_gone: object) -> None:
-        """Keep ``held`` for another run, once nobody uses the object ``when_gone`` any more."""
-        weakref.finalize(when_gone, self._free.append, held).atexit = False
+    def _take_back(self, held: KeyValues) -> None:
+        held.clear()
+        self._free.append(held)
 
 
 class CausalReading:
@@ -125,7 +121,7 @@ class CausalReading:
     def __init__(self, cache: KeyValues, new: int, parents: Sequence[int] | None, *, dtype: torch.dtype) -> None:
         device = cache.device
         self._parts = []  # first row, end, mask, and of each layer keys and values that they read
-        parts = parts_of(cache.length, new)
+        parts = parts_of(cache.length, new) if device.type == "cpu" else [(0, new, cache.length + new)]
         cache.reserve(parts[-1][2])
         self._slots = cache.views(cache.length, cache.length + new)
         for first, end, room in parts:
@@ -170,11 +166,14 @@ class FixedReading:
         first: ``[]`` how many positions are cached before the rows.
         seen: ``[n, m]`` bool: which of the last m positions, the n rows' own among them, each row reads; it reads all
             before those.
+        windows: of each layer, how near a position must be to be read; by default no layer asks.
     """
 
-    def __init__(self, cache: KeyValues, first: Tensor, seen: Tensor, *, dtype: torch.dtype) -> None:
+    def __init__(
+        self, cache: KeyValues, first: Tensor, seen: Tensor, *, dtype: torch.dtype, windows: Sequence[int | None] = ()
+    ) -> None:
         rows, known = seen.shape
-        self._cache = cache
+        self._held, self._windows = cache.views(0, cache.room), windows
         self._slots = first + torch.arange(rows, device=seen.device)
         self._columns = torch.arange(cache.room, device=seen.device)
         behind = self._columns - (first + rows - known)  # [room]
@@ -182,12 +181,27 @@ class FixedReading:
         self._mask = torch.full((rows, cache.room), -torch.inf, dtype=dtype, device=seen.device)
         self._mask.masked_fill_((behind < 0) | inside, 0.0)
 
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor:
-        """``window``: how near a position must be to be read, where the layer sees a window only."""
-        mask = self._mask
-        if window is not None:
-            mask = mask.masked_fill((self._slots[:, None] - self._columns).abs() >= window, -torch.inf)
-        return attend(q, *self._cache.put(layer, k, v, slots=self._slots), mask)
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys, values, mask = self._held[2 * layer], self._held[2 * layer + 1], self._mask
+        keys.index_copy_(2, self._slots, k)
+        values.index_copy_(2, self._slots, v)
+        if self._windows and (window := self._windows[layer]) is not None:
+            mask = mask.masked_fill(~near(self._slots, self._columns, window), -torch.inf)
+        return attend(q, keys, values, mask)
+
+
+def filled_up(seen: Tensor, width: int) -> Tensor | None:
+    """``seen [n, m]`` of :class:`FixedReading` for ``width`` rows; those behind the n read themselves. It has as many
+    columns as one of :data:`~specdiff_core.models.graphs.WIDTHS`; None: it takes too many."""
+    (rows, known), extra = seen.shape, width - seen.shape[0]
+    columns = fitting(known + extra)
+    if columns is None:
+        return None
+    whole = torch.zeros(width, columns, dtype=torch.bool)
+    whole[:rows, : columns - extra] = True  # older positions, which were read without being asked for
+    whole[:rows, columns - extra - known : columns - extra] = seen
+    whole[rows:, columns - extra :] = torch.eye(extra, dtype=torch.bool)
+    return whole
 
 
 def parts_of(held: int, new: int) -> list[tuple[int, int, int]]:

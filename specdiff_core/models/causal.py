@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from specdiff_core.models.files import check_files, read_tensors, tensor_names
+from specdiff_core.models.files import read_tensors, tensor_names
 from specdiff_core.models.folders import AGAIN, read_config, shown
 from specdiff_core.models.network import Decoder
 from specdiff_core.schema.errors import WeightsError, is_memory
@@ -87,7 +87,7 @@ def load_causal(
     from transformers import AutoConfig
 
     read_config(folder)
-    check_files(folder)
+    tensor_names(folder)  # every file is there and whole
     with _readable(folder, role):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         why = unsupported(config, context) or ("it is spread over several devices" if device_map else "")
@@ -116,7 +116,7 @@ def load_stock(
     from transformers import AutoModelForCausalLM
 
     read_config(folder)
-    check_files(folder)
+    tensor_names(folder)  # every file is there and whole
     model: PreTrainedModel
     report: dict[str, Any]
     with _readable(folder, role):

@@ -33,8 +33,11 @@ class Placement:
         return next(name for name, dtype in DTYPES.items() if dtype is self.dtype)
 
 
-def choose_placement(device: str = "auto", dtype: str = "auto") -> Placement:
+def choose_placement(device: str = "auto", dtype: str = "auto", *, record: bool = True) -> Placement:
     """Pick a placement: CUDA if there is one, bf16 on compute capability 8.0 or newer, else fp32.
+
+    Args:
+        record: on CUDA, record passes; not where a process lives for one short run, to which the recording counts.
 
     Raises:
         ConfigError: the device does not exist here, or the names are unknown.
@@ -48,14 +51,15 @@ def choose_placement(device: str = "auto", dtype: str = "auto") -> Placement:
         raise ConfigError("No CUDA device is available here.", field="device", hint="Use --device cpu or auto.")
     where = torch.device("cuda" if cuda else "cpu")
     why = "CUDA" if cuda else "CPU was asked for" if device == "cpu" else "no CUDA device is available"
+    graphs = Graphs(where) if cuda and record else None
     if dtype != "auto":
-        return Placement(where, DTYPES[dtype], f"{why}; {dtype} was asked for", Graphs(where) if cuda else None)
+        return Placement(where, DTYPES[dtype], f"{why}; {dtype} was asked for", graphs)
     if not cuda:
         return Placement(where, torch.float32, f"{why}; fp32 is exact and fast on every processor")
     major = torch.cuda.get_device_capability()[0]
     if major >= 8:
-        return Placement(where, torch.bfloat16, f"CUDA capability {major}.x computes bf16 natively", Graphs(where))
-    return Placement(where, torch.float32, f"CUDA capability {major}.x has no fast bf16", Graphs(where))
+        return Placement(where, torch.bfloat16, f"CUDA capability {major}.x computes bf16 natively", graphs)
+    return Placement(where, torch.float32, f"CUDA capability {major}.x has no fast bf16", graphs)
 
 
 def on_device(values: Any, device: torch.device) -> Tensor:

@@ -8,6 +8,7 @@ generator calls. Embedding and output head are the target's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +23,7 @@ from specdiff_core.models import files, folders
 from specdiff_core.models.folders import RELEASED, Id, Size, as_config
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.markov import MarkovHead
-from specdiff_core.models.network import Attend, Heads, Layer, Rope, Shape, attend, heads_of, rotary_table
+from specdiff_core.models.network import Attend, Heads, Layer, Rope, Shape, attend, heads_of, near, rotary_table
 from specdiff_core.schema.errors import WeightsError
 
 
@@ -108,11 +109,11 @@ class DFlashDraftModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return self.fc.weight.device
+        return next(self.norm.parameters()).device
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.fc.weight.dtype
+        return next(self.norm.parameters()).dtype
 
     def read_features(self, features: Tensor) -> Tensor:
         """``features [B, n, F·W]``, the target's layers side by side -> what every layer reads ``[B, n, W]``."""
@@ -128,7 +129,9 @@ class DFlashDraftModel(nn.Module):
         self.eval().requires_grad_(False)
         attentions = [layer.self_attn for layer in self.layers]
         keys, values = ([getattr(one, name) for one in attentions] for name in ("k_proj", "v_proj"))
-        self._context = heads_of(keys, values, [one.k_norm for one in attentions], attentions[0], Product.of)
+        self._context = heads_of(
+            keys, values, [one.k_norm for one in attentions], attentions[0], partial(Product.of, keep=True)
+        )
         self._read = Product.of([self.fc])
         for layer in self.layers:
             layer.freeze()
@@ -152,13 +155,6 @@ class DFlashDraftModel(nn.Module):
             hidden = layer(hidden, rope, attend)
         out: Tensor = self.norm(hidden)
         return out
-
-    def window_mask(self, layer: int, queries: Tensor, keys: Tensor) -> Tensor | None:
-        """For sliding layers, True where ``|query - key| < window``; positions ``[n]`` and ``[m]`` -> ``[n, m]``."""
-        window = self.windows[layer]
-        if window is None or keys.numel() == 0:
-            return None
-        return (queries[:, None] - keys[None, :]).abs() < window
 
     def forward(
         self,
@@ -196,7 +192,8 @@ class DFlashDraftModel(nn.Module):
                 k, v = past_key_values.update(k, v, index)
             # Counted from the end: a sliding cache may have cut the front.
             keys = places[-1] + torch.arange(1 - k.shape[2], 1, device=k.device)
-            mask = self.window_mask(index, places, keys)
+            window = self.windows[index]
+            mask = None if window is None else near(places, keys, window)
             if attention_mask is not None and not bool(attention_mask.all()):
                 readable = attention_mask[:, None, None, -k.shape[2] :].bool()
                 mask = readable if mask is None else readable & mask

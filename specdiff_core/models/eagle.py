@@ -16,7 +16,7 @@ from specdiff_core.models.causal import Vocabulary
 from specdiff_core.models.files import read_tensors, write_folder
 from specdiff_core.models.folders import read_config, shown
 from specdiff_core.models.kernels import Product
-from specdiff_core.models.network import Attend, Layer, Rope, Shape, causal, rotary_table
+from specdiff_core.models.network import Attend, Layer, Rope, Shape, at, causal, rotary_table
 from specdiff_core.schema.errors import WeightsError
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ class EagleReader:
         """Logits ``[1, last or n, V]`` of token t + 2 behind each token t + 1 of ``ids [1, n]``, and as the output of
         layer 0 the features ``[1, n, W]`` that they were read off."""
         assert features is not None, "EAGLE reads features"
-        rope = (self._rope[0][:, :, places], self._rope[1][:, :, places])
-        hidden = self._head(F.embedding(ids, self._words.embedding), features, rope, attend)
-        return self._words.head(hidden if last is None else hidden[:, -last:]), [hidden] * len(layers)
+        hidden = self._head(F.embedding(ids, self._words.embedding), features, at(self._rope, places), attend)
+        states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
+        return self._words.head(states), [hidden] * len(layers)
 
 
 def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:

@@ -24,16 +24,6 @@ T = TypeVar("T")
 SHARD_BYTES = 8_900_000  # every shipped file stays below 9 MB
 
 
-def check_files(folder: Path) -> None:
-    """Open every weight file: its header and its length are checked, nothing is read.
-
-    Raises:
-        WeightsError: a file is missing, truncated or not in safetensors format.
-    """
-    for path in weight_files(folder):
-        _opened(path, partial(safe_open, framework="pt"))
-
-
 def read_tensors(
     folder: Path, expected: Mapping[str, torch.Size], *, optional: Collection[str] = (), ignored: Collection[str] = ()
 ) -> dict[str, Tensor]:

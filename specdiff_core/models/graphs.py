@@ -18,45 +18,57 @@ logger = logging.getLogger("specdiff.graphs")
 
 Work = Callable[..., tuple[Tensor, ...]]
 """A pass as a function of tensors alone: what else it reads must lie where it lies, and be what it is, every time."""
+Recording = tuple[Callable[[], object], tuple[Tensor, ...]]
+"""What replays a pass, and where it leaves its outputs."""
 
-TRIES = 3
-"""Runs of a pass before it is recorded: kernels are chosen, and their workspaces allocated, in the first."""
+TRIES = 2
+"""Runs of a pass before it is recorded: in the first, kernels are chosen and their workspaces allocated."""
+WIDTHS = (1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192)
+"""Rows of recorded passes over a target's cache; others are filled up, so that few serve for all."""
+_LOCK = threading.RLock()
+"""A process records one pass at a time, and a replay's outputs are copied before the next begins."""
+
+
+def fitting(rows: int) -> int | None:
+    """The next of :data:`WIDTHS`."""
+    return next((width for width in WIDTHS if width >= rows), None)
 
 
 class Graphs:
-    """Records passes on one device, while somebody says so: off every clock. What was not met there runs as it is.
+    """Records passes on one device, in threads that say so: off every clock. What was not met there runs as it is.
+
+    While a pass is recorded nothing else may wait for the device, in any thread: one run at a time.
 
     Attributes:
-        failed: why nothing is recorded any more; empty while it works.
+        failed: why a pass could not be recorded; empty while all could.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.failed = ""
-        self.lock = threading.Lock()  # from a replay until its outputs are copied
-        self._recorders = 0
+        self._thread = threading.local()
         self._pool: Any = None  # of memory, for all recordings: what one leaves behind is copied before another replays
+
+    def __str__(self) -> str:
+        return "passes recorded as CUDA graphs" + (f", but for some ({self.failed})" if self.failed else "")
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record every pass of a kind that was not met before, until this closes."""
-        self._recorders += 1
+        """Until this closes, record every pass of a kind that this thread meets for the first time."""
+        self._thread.open = True
         try:
             yield
         finally:
-            self._recorders -= 1
-
-    def __str__(self) -> str:
-        return f"no CUDA graphs ({self.failed})" if self.failed else "passes recorded as CUDA graphs"
+            self._thread.open = False
 
     @property
     def open(self) -> bool:
-        """Whether a new kind of pass is recorded."""
-        return self._recorders > 0 and not self.failed
+        """Whether this thread records."""
+        return getattr(self._thread, "open", False)
 
     @torch.inference_mode()
-    def record(self, work: Work, inputs: tuple[Tensor, ...]) -> tuple[Callable[[], object], tuple[Tensor, ...]]:
-        """What replays ``work`` on whatever ``inputs`` then hold, and where it leaves its outputs."""
+    def record(self, work: Work, inputs: tuple[Tensor, ...]) -> Recording:
+        """``work`` on whatever ``inputs`` hold when it is replayed."""
         here, aside = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         aside.wait_stream(here)
         with torch.cuda.stream(aside):
@@ -71,11 +83,14 @@ class Graphs:
 
 
 class Passes:
-    """The recorded passes over one cache, whose addresses are in them."""
+    """Recorded passes that read and write at the same addresses: those over one cache, or of one network without."""
 
     def __init__(self, graphs: Graphs) -> None:
         self._graphs = graphs
-        self._known: dict[Hashable, tuple[Callable[[], object], tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
+        self._known: dict[Hashable, tuple[Recording, tuple[Tensor, ...]] | None] = {}  # None: it could not be recorded
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def __call__(self, kind: Hashable, work: Work, *inputs: Tensor) -> tuple[Tensor, ...]:
         """``work(*inputs)``.
@@ -83,18 +98,22 @@ class Passes:
         Args:
             kind: everything that ``work`` depends on besides its inputs, their shapes included.
         """
-        with self._graphs.lock:
+        with _LOCK:
             if kind not in self._known and self._graphs.open:
-                held = tuple(tensor.clone() for tensor in inputs)
-                try:
-                    self._known[kind] = (*self._graphs.record(work, held), held)
-                except RuntimeError as error:  # of CUDA, or of a model that asks the host something in its pass
-                    self._graphs.failed = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
-                    logger.warning("a pass was not recorded, and none will be", exc_info=error)
-            if kind not in self._known:
+                self._known[kind] = self._record(work, inputs)
+            if (found := self._known.get(kind)) is None:
                 return work(*inputs)
-            replay, outputs, held = self._known[kind]
+            (replay, outputs), held = found
             for old, new in zip(held, inputs, strict=True):
                 old.copy_(new)
             replay()
             return tuple(output.clone() for output in outputs)  # the next replay overwrites them
+
+    def _record(self, work: Work, inputs: tuple[Tensor, ...]) -> tuple[Recording, tuple[Tensor, ...]] | None:
+        held = tuple(tensor.clone() for tensor in inputs)
+        try:
+            return self._graphs.record(work, held), held
+        except RuntimeError as error:  # of CUDA, or of a model that asks the host something in its pass
+            self._graphs.failed = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
+            logger.warning("a pass was not recorded", exc_info=error)
+            return None

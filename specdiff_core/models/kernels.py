@@ -48,15 +48,17 @@ class Product:
         self._bias = bias
 
     @classmethod
-    def of(cls, parts: Sequence[nn.Linear]) -> Product:
-        """Projections of the same rows as one product, frozen. Where it packs no copy of its own, their weights become
-        views of it."""
+    def of(cls, parts: Sequence[nn.Linear], *, keep: bool = False) -> Product:
+        """Projections of the same rows as one product, frozen. Where it packs a copy of its own, they let go of their
+        weights, unless it shall ``keep`` them; elsewhere their weights become views of it."""
         weight = torch.cat([part.weight.detach() for part in parts])
         bias = None if parts[0].bias is None else torch.cat([part.bias.detach() for part in parts])
         product = cls(weight, bias)
-        if not product.packed:
-            for part, rows in zip(parts, torch.split(weight, [part.out_features for part in parts]), strict=True):
+        for part, rows in zip(parts, torch.split(weight, [part.out_features for part in parts]), strict=True):
+            if not product.packed:
                 part.weight = nn.Parameter(rows, requires_grad=False)
+            elif not keep:
+                part.to_empty(device="meta")
         return product
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -76,8 +78,6 @@ class Product:
 
 class Separate:
     """The same of projections that are still trained: one by one, their results side by side."""
-
-    packed = False
 
     def __init__(self, parts: Sequence[nn.Linear]) -> None:
         self._parts = parts

@@ -108,6 +108,11 @@ def rotary_table(config: PretrainedConfig, positions: Tensor, dtype: torch.dtype
     return cos[:, None], torch.cat([-first, second], -1)[:, None]
 
 
+def at(rope: Rope, places: slice | Tensor) -> Rope:
+    """Of the factors of all positions, those of ``places``."""
+    return rope[0][:, :, places], rope[1][:, :, places]
+
+
 def rotate(states: Tensor, rope: Rope) -> Tensor:
     """Rotary embedding of ``states [B, heads, n, D]``: x·cos + roll(x, D/2)·sin, the sine's first half negated."""
     cos, sin = rope
@@ -127,6 +132,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tenso
     trained = q.requires_grad and q.device.type == "cpu"
     mixed = _trained(q, k, v, mask) if trained else F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     return mixed if groups == 1 else mixed.reshape(q.shape[0], -1, rows, q.shape[3])
+
+
+def near(queries: Tensor, keys: Tensor, window: int) -> Tensor:
+    """Which positions ``keys [m]`` a sliding layer reads at ``queries [n]``, ``[n, m]``: |query − key| < window."""
+    return (queries[:, None] - keys[None, :]).abs() < window
 
 
 def _trained(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -204,44 +214,25 @@ def heads_of(
 
 
 class MLP(nn.Module):
-    """SwiGLU."""
+    """SwiGLU, or GPT-2's GELU."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(shape.width, shape.inner, bias=shape.mlp_bias)
+        self._gpt2 = shape.gpt2
+        if not shape.gpt2:
+            self.gate_proj = nn.Linear(shape.width, shape.inner, bias=shape.mlp_bias)
         self.up_proj = nn.Linear(shape.width, shape.inner, bias=shape.mlp_bias)
         self.down_proj = nn.Linear(shape.inner, shape.width, bias=shape.mlp_bias)
 
     def entrance(self) -> Sequence[nn.Linear]:
         """The projections into the middle, side by side."""
-        return (self.gate_proj, self.up_proj)
+        return (self.up_proj,) if self._gpt2 else (self.gate_proj, self.up_proj)
 
-    @staticmethod
-    def middle(states: Tensor) -> Tensor:
+    def middle(self, states: Tensor) -> Tensor:
+        if self._gpt2:
+            return F.gelu(states, approximate="tanh")
         gate, up = states.chunk(2, -1)
         return F.silu(gate) * up
-
-
-class GeluMLP(nn.Module):
-    """GPT-2's."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.up_proj = nn.Linear(shape.width, shape.inner, bias=shape.mlp_bias)
-        self.down_proj = nn.Linear(shape.inner, shape.width, bias=shape.mlp_bias)
-
-    def entrance(self) -> Sequence[nn.Linear]:
-        return (self.up_proj,)
-
-    @staticmethod
-    def middle(states: Tensor) -> Tensor:
-        return F.gelu(states, approximate="tanh")
-
-
-def release(module: nn.Module) -> None:
-    """Let go of the weights of every projection in ``module``."""
-    for linear in (part for part in module.modules() if isinstance(part, nn.Linear)):
-        linear.to_empty(device="meta")
 
 
 class _Parts(NamedTuple):
@@ -267,19 +258,14 @@ class Layer(nn.Module):
         super().__init__()
         self.index = index
         self.self_attn = Attention(shape)
-        self.mlp = GeluMLP(shape) if shape.gpt2 else MLP(shape)
+        self.mlp = MLP(shape)
         self.input_layernorm = shape.norm() if first_norm else nn.Identity()
         self.post_attention_layernorm = shape.norm()
         self._frozen: _Parts | None = None
 
     def freeze(self) -> None:
-        """Fewer and larger products for decoding."""
+        """Fewer and larger products for decoding; see :meth:`Product.of`."""
         self._frozen = self._parts(Product.of)
-
-    def release(self) -> None:
-        """Let go of the separate projections, where packed products hold copies of them."""
-        if self._frozen is not None and self._frozen.out.packed:
-            release(self)
 
     def _parts(self, together: Together) -> _Parts:
         attention, mlp = self.self_attn, self.mlp
@@ -334,7 +320,6 @@ class Decoder(nn.Module):
         self.eval().requires_grad_(False)
         for layer in self.layers:
             layer.freeze()
-            layer.release()
         self._head = Product(self.lm_head.weight)
         if self.places is None:
             everywhere = torch.arange(self.context, device=self.device)[None]
@@ -380,17 +365,15 @@ class Decoder(nn.Module):
         if self.places is not None:
             hidden = hidden + self.places.weight[places]
         elif self._rope is not None:
-            rope = (self._rope[0][:, :, places], self._rope[1][:, :, places])
+            rope = at(self._rope, places)
         found = {}
         for layer in self.layers:
             hidden = layer(hidden, rope, attend)
             if layer.index in layers:
                 found[layer.index] = hidden
-        if last is None or len(self.layers) - 1 in found:
-            hidden = self.norm(hidden)
-            states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
-        else:
-            states = self.norm(hidden[:, hidden.shape[1] - last :])
-        if len(self.layers) - 1 in found:
-            found[len(self.layers) - 1] = hidden
+        end = len(self.layers) - 1
+        if last is not None and end not in found:
+            hidden = hidden[:, hidden.shape[1] - last :]
+        found[end] = hidden = self.norm(hidden)
+        states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
         return self.head(states), [found[index] for index in layers]

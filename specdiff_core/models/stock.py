@@ -13,8 +13,8 @@ from specdiff_core.maths.trees import places, visible
 from specdiff_core.schema.errors import ConfigError
 
 
-class Placed(Protocol):
-    """A model that is loaded somewhere."""
+class CausalModel(Protocol):
+    """What is asked of a causal language model; those of transformers offer it."""
 
     @property
     def config(self) -> Any: ...
@@ -24,10 +24,6 @@ class Placed(Protocol):
 
     @property
     def device(self) -> torch.device: ...
-
-
-class CausalModel(Placed, Protocol):
-    """What is asked of a causal language model; those of transformers offer it."""
 
     def __call__(self, *args: Any, **values: Any) -> Any: ...
 

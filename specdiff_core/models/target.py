@@ -1,24 +1,26 @@
-"""The target of one run: reads, scores, and forgets. The only module that rolls a target's cache back.
+"""The target of one run: reads, scores, and forgets. :meth:`TargetSession.rollback` alone rolls a target's cache back.
 
 Invariant, held between rounds: the cache holds every committed token except the last one, the anchor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from functools import cached_property, partial
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdiff_core.maths.trees import places, visible
-from specdiff_core.models.cache import BORDERS, CausalReading, FixedReading, KeyValues, Pool
+from specdiff_core.models.cache import BORDERS, CausalReading, FixedReading, KeyValues, Pool, filled_up
 from specdiff_core.models.device import on_device
-from specdiff_core.models.graphs import Graphs, Passes
-from specdiff_core.models.network import Attend, Shape
-from specdiff_core.models.stock import CausalModel, Placed, StockRun
+from specdiff_core.models.eagle import EagleReader
+from specdiff_core.models.graphs import WIDTHS, Graphs, fitting
+from specdiff_core.models.network import Decoder
+from specdiff_core.models.stock import CausalModel, StockRun
 from specdiff_core.schema.errors import ContextOverflow
 
 
@@ -30,30 +32,16 @@ class Scores:
     features: Tensor | None  # [n, F] hidden states of the asked layers, concatenated
 
 
-@runtime_checkable
-class Network(Placed, Protocol):
-    """What is asked of a network of this lab (:mod:`specdiff_core.models.network`)."""
-
-    @property
-    def shape(self) -> Shape: ...
-
-    def decode(
-        self,
-        ids: Tensor,
-        places: slice | Tensor,
-        attend: Attend,
-        *,
-        layers: Sequence[int],
-        last: int | None,
-        features: Tensor | None,
-    ) -> tuple[Tensor, list[Tensor]]: ...
+Network = Decoder | EagleReader
+"""Networks of this lab that a target's cache can be made for."""
 
 
 class NetworkRun:
     """One run's cache, and the passes over it, of a network of this lab."""
 
-    def __init__(self, network: Network, layers: Sequence[int], cache: KeyValues) -> None:
-        self._network, self._layers, self._cache = network, tuple(layers), cache
+    def __init__(self, network: Network, layers: Sequence[int], pool: Pool) -> None:
+        self._network, self._layers = network, tuple(layers)
+        self._cache = pool.lend(self)
 
     @property
     def length(self) -> int:
@@ -75,50 +63,51 @@ class NetworkRun:
             logits ``[last or n, V]``, and the outputs of the asked layers, ``[n, W]`` each.
         """
         network, held, new = self._network, self._cache.length, len(ids)
-        if self._cache.passes is not None and last != 0:  # a prompt is read once: not worth recording
-            return self._recorded(self._cache.passes, ids, parents, features, last)
-        where: slice | Tensor = slice(held, held + new)
-        if parents is not None:
-            where = on_device(places(held, new, parents), network.device)
-        logits, outputs = network.decode(
-            on_device([list(ids)], network.device),
-            where,
-            CausalReading(self._cache, new, parents, dtype=network.dtype),
-            layers=self._layers,
-            last=last,
-            features=None if features is None else features[None],
-        )
+        if last == 0 or (found := self._recorded(ids, parents, features)) is None:
+            reading = CausalReading(self._cache, new, parents, dtype=network.dtype)
+            where = (
+                slice(held, held + new) if parents is None else on_device(places(held, new, parents), network.device)
+            )
+            found = network.decode(
+                on_device([list(ids)], network.device),
+                where,
+                reading,
+                layers=self._layers,
+                last=last,
+                features=None if features is None else features[None],
+            )
         self._cache.length += new
-        return logits[0], [output[0] for output in outputs]
+        logits, outputs = found
+        return logits[0] if last is None else logits[0, logits.shape[1] - last :], [output[0] for output in outputs]
 
     def _recorded(
-        self,
-        passes: Passes,
-        ids: Sequence[int],
-        parents: Sequence[int] | None,
-        features: Tensor | None,
-        last: int | None,
-    ) -> tuple[Tensor, list[Tensor]]:
-        """The same pass as a function of tensors alone."""
+        self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None
+    ) -> tuple[Tensor, list[Tensor]] | None:
+        """The same pass as a function of tensors alone, with the logits of all tokens; None: of a size that is not
+        recorded."""
         network, cache, layers = self._network, self._cache, self._layers
-        held, new = cache.length, len(ids)
-        if parents is None:
-            where, seen = list(range(held, held + new)), torch.ones(new, new, dtype=torch.bool).tril()
-        else:
-            where, seen = places(held, new, parents), visible(parents)[-new:]
+        passes, held, new = cache.passes, cache.length, len(ids)
+        width = None if passes is None else fitting(new)
+        if passes is None or width is None:
+            return None
+        causal = torch.ones(new, new, dtype=torch.bool).tril()
+        seen = filled_up(causal if parents is None else visible(parents)[-new:], width)
+        if seen is None:
+            return None
+        where = list(range(held, held + new)) if parents is None else places(held, new, parents)
 
         def work(ids: Tensor, where: Tensor, first: Tensor, seen: Tensor, *features: Tensor) -> tuple[Tensor, ...]:
             attend = FixedReading(cache, first, seen, dtype=network.dtype)
             beside = features[0] if features else None
-            logits, outputs = network.decode(ids, where, attend, layers=layers, last=last, features=beside)
+            logits, outputs = network.decode(ids, where, attend, layers=layers, last=None, features=beside)
             return (logits, *outputs)
 
-        kind = (new, seen.shape[1], last, layers, features is None)
-        inputs = on_device([list(ids)], network.device), *(on_device(part, network.device) for part in (where, held))
-        beside = () if features is None else (features[None],)
-        logits, *outputs = passes(kind, work, *inputs, on_device(seen, network.device), *beside)
-        cache.length += new
-        return logits[0], [output[0] for output in outputs]
+        fill, device = width - new, network.device
+        inputs = [[[*ids, *[0] * fill]], [*where, *where[-1:] * fill], held, seen]
+        beside = [] if features is None else [F.pad(features, (0, 0, 0, fill))[None]]
+        kind = (*seen.shape, layers, features is None)
+        logits, *outputs = passes(kind, work, *(on_device(part, device) for part in inputs), *beside)
+        return logits[:, :new], [output[:, :new] for output in outputs]
 
     @torch.inference_mode()
     def keep(self, scored: int, rows: Sequence[int]) -> None:
@@ -150,7 +139,8 @@ class Target:
         self.vocab_size = int(model.config.vocab_size)
         self._pool: Pool | None = None
         if isinstance(model, Network):
-            self._pool = Pool(model.shape, context, dtype=model.dtype, device=model.device, graphs=graphs)
+            kind: Any = {"dtype": model.dtype, "device": model.device, "graphs": graphs}
+            self._pool = Pool(partial(KeyValues, model.shape, context, **kind))
 
     def start(self, layers: Sequence[int] = ()) -> TargetSession:
         """A fresh run. ``layers``: whose outputs to return as features (0 = after the first layer)."""
@@ -159,17 +149,17 @@ class Target:
     def _run(self, layers: Sequence[int]) -> NetworkRun | StockRun:
         if self._pool is None:
             return StockRun(self.model, layers)
-        cache = self._pool.new()
-        run = NetworkRun(self.model, layers, cache)
-        self._pool.give_back(cache, when_gone=run)
-        return run
+        return NetworkRun(self.model, layers, self._pool)
 
-    def rehearse(self, widths: Iterable[int], layers: Sequence[int] = ()) -> None:
-        """Make a pass of each of ``widths``, for somebody who records them."""
+    def rehearse(self, rows: int, layers: Sequence[int] = ()) -> None:
+        """Make a pass of each width up to that of ``rows``, for somebody who records them."""
+        if self._pool is None:
+            return
         run = self.start(layers)
-        for width in widths:
-            run.score([0] * width)
-            run.rollback(width, ())
+        for width in WIDTHS:
+            if width < 2 * rows and width <= run.room:
+                run.score([0] * width)
+                run.rollback(width, ())
 
     @cached_property
     def exactness(self) -> str:
