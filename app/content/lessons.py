@@ -39,8 +39,9 @@ LESSONS = (
             "Σ max(0, w·p − q) over all that may follow; the whole draft passes with w. This is as exact, keeps at "
             "least as many tokens, and gains most where drafts are long and the temperature is high.",
             "A computer rounds. Here the target computes a token's probabilities with the same bits whether it reads "
-            "one token or a whole window (a test before the first run tries it), and where that holds windows are lossless bit for bit. "
-            "The branches of a tree are summed in another order: there the last digits may differ, and a run says so.",
+            "one token or a whole window. A test before the first run tries it; where it holds, windows are lossless "
+            "bit for bit. The branches of a tree are summed in another order: there the last digits may differ, and a "
+            "run says so.",
             "The rule “match” shares one stream of noise between drafter and target: the text is then the same as "
             "vanilla's, token by token. The rule “naive” tests p/q in any order, one reading of the published method. "
             "It is marked lossless: false, because with several steps it can change the distribution of the text.",
