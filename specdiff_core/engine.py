@@ -198,10 +198,10 @@ class Engine:
         )
         probed = threads == 0 and self.pair.placement.device.type == "cpu"
         with cpu_threads(self._quickest_threads() if probed else threads or None):
-            self._record(config, drafter, decode_few)
-            header = self._header(prompt, ids, config, clock, probed=probed)
-            events = self._worded(header, warm, loop)
             try:
+                self._record(config, drafter, decode_few)
+                header = self._header(prompt, ids, config, clock, probed=probed)
+                events = self._worded(header, warm, loop)
                 yield from with_pieces(events, self.pair.tokenizer) if detail else events
             except Exception as error:
                 if is_memory(error):
