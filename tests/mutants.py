@@ -699,6 +699,15 @@ MUTANTS = [
         ),
     ),
     *bugs(
+        "specdiff_core/models/kernels.py",
+        (
+            "a-long-row-is-summed-up-alone",
+            "return self._long and rows.numel() == rows.shape[-1]",
+            "return False",
+            f"{NETWORK}::test_wide_networks_have_the_same_bits_too",
+        ),
+    ),
+    *bugs(
         "specdiff_core/models/graphs.py",
         (
             "a-replay-of-old-inputs",
@@ -771,8 +780,8 @@ MUTANTS = [
         ),
         (
             "exactness-believed",
-            'return "rounding"\n                first',
-            "pass\n                first",
+            "return False\n        return True",
+            "pass\n        return True",
             f"{NETWORK}::test_a_kernel_that_rounds_by_width_is_told",
         ),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -314,7 +314,8 @@ def test_what_the_network_cannot_run_goes_to_transformers_with_its_reason() -> N
     dynamic = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
     assert "'dynamic'" in refusal(rope_parameters=dynamic)
     assert "variant" in unsupported(GPT2Config(activation_function="relu"), 100)
-    assert "positions end" in unsupported(GPT2Config(n_positions=64), 100)
+    assert "64 positions" in unsupported(GPT2Config(n_positions=64), 100)
+    assert "a part of each head" in refusal(rope_parameters={"rope_theta": 1e4, "partial_rotary_factor": 0.5})
 
 
 def test_a_sliding_window_runs_in_transformers_module(tmp_path: Path) -> None:
@@ -337,6 +338,11 @@ def test_a_sliding_window_runs_in_transformers_module(tmp_path: Path) -> None:
         (lambda tensors: tensors.update({"model.layers.9.mlp.up_proj.weight": torch.zeros(2)}), "unknown tensor"),
         (lambda tensors: tensors.update({"model.norm.weight": torch.zeros(31)}), "shape"),
         (lambda tensors: tensors["model.norm.weight"].fill_(torch.nan), "no finite numbers"),
+        (lambda tensors: tensors.update({"model.norm.weight": torch.ones(32, dtype=torch.int8)}), "stored as int8"),
+        (
+            lambda tensors: tensors.update({"model.norm.weight": torch.full((32,), 1e300, dtype=torch.float64)}),
+            "no finite numbers",
+        ),
     ],
 )
 def test_a_damaged_checkpoint_is_named(tmp_path: Path, spoil: Any, words: str) -> None:
@@ -349,6 +355,77 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, spoil: Any, words: str) -
     save_file(tensors, file, metadata={"format": "pt"})
     with pytest.raises(WeightsError, match=words):
         load_causal(tmp_path, torch.float32, context=100)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("mamba", "cache|at once"),
+        ("bert", "at once|cache"),
+        ("gpt2", "64 positions"),
+        ("phi3", "depend on the length"),
+        ("tied", "ties the output head"),
+    ],
+)
+def test_what_would_decode_wrongly_is_refused(tmp_path: Path, model: str, words: str) -> None:
+    """No cache, both directions, too few positions, positions that a pass's length changes, a head that is not tied."""
+    import transformers
+
+    sizes = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    longrope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
+    configs: dict[str, Callable[[], Any]] = {
+        "mamba": lambda: transformers.MambaConfig(vocab_size=61, hidden_size=32, num_hidden_layers=2, state_size=4),
+        "bert": lambda: transformers.BertConfig(**sizes, intermediate_size=64, is_decoder=False),
+        "gpt2": lambda: GPT2Config(vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_positions=64),
+        "phi3": lambda: LlamaConfig(**sizes, intermediate_size=64, rope_parameters=longrope),
+        "tied": lambda: LlamaConfig(**sizes, intermediate_size=64, tie_word_embeddings=False),
+    }
+    AutoModelForCausalLM.from_config(configs[model]()).save_pretrained(tmp_path)
+    if model == "tied":
+        file = tmp_path / "config.json"
+        file.write_text(file.read_text().replace('"tie_word_embeddings": false', '"tie_word_embeddings": true'))
+    with pytest.raises(WeightsError, match=words):
+        load_causal(tmp_path, torch.float32, context=100)
+
+
+def test_a_window_that_slides_can_be_rolled_back(tmp_path: Path) -> None:
+    """Beyond its window, where what a rollback needs has fallen out of it."""
+    config = MistralConfig(**SIZES, sliding_window=8)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    model, _ = load_causal(tmp_path, torch.float32, context=100)
+    run = Target(model, context=100).start()
+    run.read(list(range(2, 30)))
+    run.score([7, 8, 9])
+    run.rollback(3, (0,))
+    whole = model(torch.tensor([[*range(2, 30), 7, 11]])).logits[0, -1]
+    close(run.score([11]).logits[-1], whole)
+
+
+@pytest.mark.parametrize("inner", [1408, 3072])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_wide_networks_have_the_same_bits_too(inner: int, threads: int) -> None:
+    """Long sums of a single row, and activations that threads share."""
+    if kernel(CPU, torch.float32) is not PACKED:
+        pytest.skip("no packed products here")
+    network = Decoder(LlamaConfig(**SIZES | {"intermediate_size": inner}), context=200)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    target = Target(network.freeze(), context=200)
+    ids = [7 * i % SIZES["vocab_size"] for i in range(120)]
+    with cpu_threads(threads):
+        one, whole = target.start(), target.start()
+        singles = torch.cat([one.score([token]).logits for token in ids])
+        assert torch.equal(whole.score(ids).logits, singles) and target.exactness == "bitwise"
+
+
+def test_threads_come_back_in_whatever_order_runs_end() -> None:
+    before = torch.get_num_threads()
+    first, second = cpu_threads(1), cpu_threads(1)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert torch.get_num_threads() == before
 
 
 @pytest.fixture(scope="module")

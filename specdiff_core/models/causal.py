@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from specdiff_core.models.files import read_tensors, tensor_names
+from specdiff_core.models.files import check_finite, read_tensors, tensor_names
 from specdiff_core.models.folders import AGAIN, read_config, shown
 from specdiff_core.models.network import Decoder
+from specdiff_core.models.stock import unusable
 from specdiff_core.schema.errors import WeightsError, is_memory
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
+OTHER = "Choose another model for this pair."
 ROTARY = ("default", "linear", "llama3", "yarn")
 """Rotary positions whose factors do not depend on the length of the text."""
 
@@ -43,7 +45,7 @@ def unsupported(config: PretrainedConfig, context: int) -> str:
         odd = values.scale_attn_by_inverse_layer_idx or not values.scale_attn_weights or values.add_cross_attention
         if odd or values.activation_function not in ("gelu_new", "gelu_pytorch_tanh"):
             return "it is a variant of GPT-2"
-        return "" if context <= values.max_position_embeddings else "its positions end before the context"
+        return "" if context <= values.max_position_embeddings else f"it has {values.max_position_embeddings} positions"
     if size % 2:
         return f"its heads have an odd size, {size}"
     if values.hidden_act not in ("silu", "swish"):
@@ -56,8 +58,10 @@ def unsupported(config: PretrainedConfig, context: int) -> str:
         return f"it reads a sliding window of {window} tokens"
     rope = getattr(values, "rope_parameters", None) or getattr(values, "rope_scaling", None) or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind not in ROTARY or rope.get("partial_rotary_factor", 1.0) != 1.0:
+    if kind not in ROTARY:
         return f"its rotary positions are of the kind {kind!r}"
+    if rope.get("partial_rotary_factor", 1.0) != 1.0:
+        return "its rotary positions turn a part of each head only"
     return ""
 
 
@@ -94,9 +98,16 @@ def load_causal(
         with torch.device("meta"):
             network = None if why else Decoder(config, context=context)
     if network is None:
-        return load_stock(folder, dtype, device=device, device_map=device_map, role=role), why
+        model = load_stock(folder, dtype, device=device, device_map=device_map, role=role)
+        if wrong := unusable(model, context):
+            raise WeightsError(f"The {role} in {shown(folder)} cannot be decoded here: {wrong}.", hint=OTHER)
+        return model, why
     tensors = _read(folder, network)
-    network.load_state_dict({name: tensors.pop(name).to(device, dtype) for name in list(tensors)}, assign=True)
+    for name in list(tensors):
+        tensors[name] = tensors[name].to(device, dtype)
+        check_finite(folder, name, tensors[name])
+    network.load_state_dict(tensors, assign=True)
+    del tensors
     return network.freeze(), ""
 
 
@@ -138,6 +149,8 @@ def load_stock(
     if device is not None and device_map is None:
         model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
     model.train(False).requires_grad_(False)
+    for name, tensor in model.named_parameters():
+        check_finite(folder, name, tensor)
     return model
 
 
@@ -198,6 +211,10 @@ def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
         first = shapes[stored.names[0]]
         size = torch.Size([sum(shapes[part][0] for part in stored.names), *first[1:]])
         expected[_prefixed(prefix, name)] = size[::-1] if stored.turned else size
+    if tied and "lm_head.weight" in tensor_names(folder):  # stored beside what it is tied to: it must be the same
+        embedding = next(name for name, stored in files.items() if stored.names == ("embed_tokens.weight",))
+        expected["lm_head.weight"] = expected[_prefixed(prefix, embedding)]
+        ignored.discard("lm_head.weight")
     found = read_tensors(folder, expected, ignored={_prefixed(prefix, name) for name in ignored})
     tensors: dict[str, Tensor] = {}
     for name, stored in files.items():
@@ -206,6 +223,12 @@ def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
         parts = torch.split(whole, [shapes[part][0] for part in stored.names])
         tensors |= {part: values.contiguous() for part, values in zip(stored.names, parts, strict=True)}
     if tied:
+        head = found.pop("lm_head.weight", tensors["embed_tokens.weight"])
+        if not torch.equal(head, tensors["embed_tokens.weight"]):
+            what = (
+                f"{shown(folder)}/config.json ties the output head to the embedding, but its files hold another head."
+            )
+            raise WeightsError(what, hint="Set tie_word_embeddings to false there.")
         tensors["lm_head.weight"] = tensors["embed_tokens.weight"]
     return tensors
 

@@ -80,16 +80,29 @@ def set_threads(threads: int | None) -> None:
     torch.set_num_threads(threads)
 
 
+_OPEN: list[list[int]] = []
+"""Of every :func:`cpu_threads` that is open, the number of threads that comes back with its end."""
+
+
 @contextmanager
 def cpu_threads(threads: int | None) -> Iterator[None]:
-    """Let torch use so many CPU threads for a while; None leaves them as they are."""
-    before = torch.get_num_threads()
+    """Let torch use so many CPU threads for a while; None leaves them as they are. Several may overlap and end in any
+    order: what one would bring back while a later one is open, that one brings back."""
+    if threads is None:
+        yield
+        return
+    before = [torch.get_num_threads()]
     set_threads(threads)
+    _OPEN.append(before)
     try:
         yield
     finally:
-        if threads is not None:
-            torch.set_num_threads(before)
+        place = next(i for i, entry in enumerate(_OPEN) if entry is before)
+        if later := _OPEN[place + 1 :]:
+            later[0][:] = before
+        else:
+            torch.set_num_threads(before[0])
+        del _OPEN[place]
 
 
 def device_name(device: torch.device) -> str:

@@ -21,6 +21,7 @@ from specdiff_core.models.folders import AGAIN, INDEX, shown, weight_files
 from specdiff_core.schema.errors import WeightsError
 
 T = TypeVar("T")
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 SHARD_BYTES = 8_900_000  # every shipped file stays below 9 MB
 
 
@@ -55,9 +56,20 @@ def read_tensors(
                 f"{name} in {file} has shape {tuple(tensor.shape)}, config.json says {tuple(expected[name])}.",
                 hint="config.json and the weights do not belong together; " + AGAIN[0].lower() + AGAIN[1:],
             )
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        if tensor.dtype not in FLOATS:
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise WeightsError(f"{name} in {file} is stored as {kind}.", hint="Choose weights in fp32, fp16 or bf16.")
+        if not bool(torch.isfinite(tensor).all()):
             raise WeightsError(f"{name} in {file} holds values that are no finite numbers.", hint=AGAIN)
     return found
+
+
+def check_finite(folder: Path, name: str, tensor: Tensor) -> None:
+    """Raise a WeightsError if a tensor of ``folder``, in the dtype that it has now, holds values that are no finite
+    numbers."""
+    if not bool(torch.isfinite(tensor).all()):
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise WeightsError(f"{name} in {shown(folder)} holds values that are no finite numbers in {kind}.", hint=AGAIN)
 
 
 def tensor_names(folder: Path) -> set[str]:

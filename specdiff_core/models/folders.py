@@ -107,12 +107,13 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that make up one model: a single file, or every shard its index names.
+    """The safetensors files that make up one model: a single file (even beside an index, as in transformers), or every
+    shard that the index names.
 
     Raises:
         WeightsError: there are none, the index is damaged, or a shard is missing.
     """
-    if (folder / INDEX).exists():
+    if (folder / INDEX).exists() and not (folder / WEIGHTS).exists():
         shards = _read_json(folder / INDEX).get("weight_map")
         if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
             raise WeightsError(f"{shown(folder / INDEX)} names no weight files.", hint=AGAIN)

@@ -3,7 +3,8 @@ offers. Never by a stopwatch: another order of sums rounds differently, and a te
 machine was doing.
 
 oneDNN's products by a packed matrix compute a row with the same bits however many rows come with it, on any number of
-threads; those of MKL, which ``F.linear`` calls in fp32, do not.
+threads. Only a single row of more than :data:`LONG` numbers is summed up in another way, so it is computed as two.
+Those of MKL, which ``F.linear`` calls in fp32, differ.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from torch import Tensor, nn
 
 OPERATORS = ("_reorder_linear_weight", "_linear_pointwise")
 """Of ``torch.ops.mkldnn``: what packs a matrix, and what multiplies by a packed one. Not part of torch's stable API."""
+LONG = 1024
+"""Numbers in a row, up to which oneDNN sums up one row as it sums up many."""
 PACKED, PLAIN = "oneDNN, packed weights", "torch F.linear"
 
 
@@ -46,6 +49,7 @@ class Product:
         # Packing needs rows that lie side by side, and would otherwise tie itself to the memory that it is given.
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.clone(), None) if self.packed else weight
         self._bias = bias
+        self._long = weight.shape[1] > LONG
 
     @classmethod
     def of(cls, parts: Sequence[nn.Linear], *, keep: bool = False) -> Product:
@@ -65,6 +69,8 @@ class Product:
         """``rows [..., in]`` -> ``[..., out]``."""
         if not self.packed:
             return F.linear(rows, self._weight, self._bias)
+        if self._alone(rows):
+            return self(torch.cat([rows, rows], -2))[..., :1, :]
         out: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
         return out
 
@@ -72,8 +78,14 @@ class Product:
         """The product of ``rows [..., in]``, added to ``residual [..., out]``."""
         if not self.packed:
             return residual + F.linear(rows, self._weight, self._bias)
+        if self._alone(rows):
+            return self.added(torch.cat([rows, rows], -2), torch.cat([residual, residual], -2))[..., :1, :]
         out: Tensor = torch.ops.mkldnn._linear_pointwise.binary(rows, residual, self._weight, self._bias, "add")
         return out
+
+    def _alone(self, rows: Tensor) -> bool:
+        """Whether this is a single row that would be summed up in another way."""
+        return self._long and rows.numel() == rows.shape[-1]
 
 
 class Separate:

@@ -26,6 +26,8 @@ Rope = tuple[Tensor, Tensor]
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q ``[B, H, n, D]``, k and v ``[B, Hkv, n, D]`` of the rows themselves) -> what they read,
 ``[B, H, n, D]``."""
+WHOLE = 32_768
+"""Numbers that torch never splits between threads (its grain size)."""
 Together = Callable[[Sequence[nn.Linear]], Product | Separate]
 """Projections of the same rows -> one product, frozen or not."""
 
@@ -53,7 +55,7 @@ class Shape:
         values: Any = config
         width, heads = int(values.hidden_size), int(values.num_attention_heads)
         kind, gpt2 = values.model_type, values.model_type == "gpt2"
-        bias = bool(getattr(values, "attention_bias", False))
+        bias = kind in ("llama", "qwen3") and bool(getattr(values, "attention_bias", False))
         return cls(
             width=width,
             inner=int((values.n_inner or 4 * width) if gpt2 else values.intermediate_size),
@@ -64,7 +66,7 @@ class Shape:
             epsilon=float(values.layer_norm_epsilon if gpt2 else values.rms_norm_eps),
             qkv_bias=gpt2 or bias or kind == "qwen2",
             out_bias=gpt2 or bias,
-            mlp_bias=gpt2 or bool(getattr(values, "mlp_bias", False)),
+            mlp_bias=gpt2 or (kind == "llama" and bool(getattr(values, "mlp_bias", False))),
             head_norms=kind == "qwen3",
             gpt2=gpt2,
         )
@@ -213,6 +215,15 @@ def heads_of(
     return Heads(together([*rotated, *values]), weights, sum(counts), size, like.epsilon)
 
 
+def in_parts(activation: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
+    """``activation`` of ``states [..., n, D]``. On a CPU torch splits large tensors between threads, in the middle of a
+    row, and rounds differently at the end of a share; so, while decoding, no more rows at once than it leaves whole."""
+    rows = max(1, WHOLE // states.shape[-1])
+    if states.shape[-2] <= rows or states.device.type != "cpu" or not torch.is_inference_mode_enabled():
+        return activation(states)
+    return torch.cat([activation(part) for part in torch.split(states, rows, -2)], -2)
+
+
 class MLP(nn.Module):
     """SwiGLU, or GPT-2's GELU."""
 
@@ -230,9 +241,9 @@ class MLP(nn.Module):
 
     def middle(self, states: Tensor) -> Tensor:
         if self._gpt2:
-            return F.gelu(states, approximate="tanh")
+            return in_parts(functools.partial(F.gelu, approximate="tanh"), states)
         gate, up = states.chunk(2, -1)
-        return F.silu(gate) * up
+        return in_parts(F.silu, gate) * up
 
 
 class _Parts(NamedTuple):

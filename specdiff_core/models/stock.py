@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from specdiff_core.maths.trees import places, visible
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError, is_memory
 
 
 class CausalModel(Protocol):
@@ -34,6 +34,8 @@ class StockRun:
     def __init__(self, model: CausalModel, layers: Sequence[int]) -> None:
         self._model, self._layers = model, tuple(layers)
         self._cache = DynamicCache(config=model.config)
+        for layer in self._cache.layers:  # of a sliding window: keep what falls out of it, for a rollback may need it
+            getattr(layer, "activate_past_recording", lambda: None)()
         self.length = 0
 
     @torch.inference_mode()
@@ -92,3 +94,34 @@ class StockRun:
         if surplus:
             self._cache.crop(-surplus)  # a negative count removes from the end in every supported version
         self.length -= surplus
+
+
+def unusable(model: CausalModel, context: int) -> str:
+    """Why a loaded model must not decode over ``context`` positions; empty where it may.
+
+    Some families have no cache, or one that cannot be rolled back, or read in both directions; token by token they
+    would say something else than about a whole text. A few tokens are read at once, and one by one with a detour.
+    """
+    config: Any = model.config
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    kinds = {str(part.get("rope_type", "")) for part in (rope, *rope.values()) if isinstance(part, dict)}
+    if found := kinds & {"dynamic", "longrope"}:
+        return f"its rotary positions ({found.pop()}) depend on the length of a pass"
+    learned = getattr(config, "n_positions", None)
+    if learned is not None and learned < context:
+        return f"it has {learned} positions, and the context is {context}"
+    ids = [7919 * i % int(config.vocab_size) for i in range(min(10, context))]
+    try:
+        at_once, _ = StockRun(model, ()).forward(ids, None, None, None)
+        run = StockRun(model, ())
+        steps = [run.forward(ids[:6], None, None, None)[0]]
+        run.forward(ids[::-1], None, None, None)
+        run.keep(len(ids), ())
+        steps += [run.forward([token], None, None, None)[0] for token in ids[6:]]
+    except (RuntimeError, IndexError, TypeError, ValueError, AttributeError, NotImplementedError) as error:
+        if is_memory(error):
+            raise
+        return f"its cache does not work as a causal model's does ({type(error).__name__}: {str(error)[:80]})"
+    parted = (torch.cat(steps) - at_once).abs().max() / at_once.abs().max()
+    rounding = 1e-4 if model.dtype in (torch.float32, torch.float64) else 0.1
+    return "" if bool(parted <= rounding) else "what it says about a text depends on how many tokens it reads at once"

@@ -5,9 +5,10 @@ Invariant, held between rounds: the cache holds every committed token except the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -109,6 +110,11 @@ class NetworkRun:
         logits, *outputs = passes(kind, work, *(on_device(part, device) for part in inputs), *beside)
         return logits[:, :new], [output[:, :new] for output in outputs]
 
+    def holds_the_same(self, other: NetworkRun, first: int) -> bool:
+        """Whether both caches hold the same bits at the places ``first`` and behind."""
+        pairs = zip(*(run._cache.views(first, self.length) for run in (self, other)), strict=True)
+        return all(torch.equal(one, two) for one, two in pairs)
+
     @torch.inference_mode()
     def keep(self, scored: int, rows: Sequence[int]) -> None:
         """Of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
@@ -138,6 +144,7 @@ class Target:
         self.suppress = tuple(suppress)
         self.vocab_size = int(model.config.vocab_size)
         self._pool: Pool | None = None
+        self._tried: dict[int, str] = {}  # threads -> exactness
         if isinstance(model, Network):
             kind: Any = {"dtype": model.dtype, "device": model.device, "graphs": graphs}
             self._pool = Pool(partial(KeyValues, model.shape, context, **kind))
@@ -161,29 +168,36 @@ class Target:
                 run.score([0] * width)
                 run.rollback(width, ())
 
-    @cached_property
+    @property
     def exactness(self) -> str:
         """``bitwise`` where a token's logits have the same bits however many tokens are read beside it, as they have
-        here if the kernels below keep their promise: tried on these weights and this machine, on the first asking.
-        ``rounding`` where sums round differently.
+        here if the kernels below keep their promise: tried on the first asking, with these weights on this machine and
+        so many threads. ``rounding`` where sums round differently.
         """
+        threads = torch.get_num_threads()
+        if threads not in self._tried:
+            self._tried[threads] = "bitwise" if self._invariant() else "rounding"
+        return self._tried[threads]
+
+    def _invariant(self) -> bool:
+        """Whether reading some tokens at once, and in parts, leaves the same logits, keys and values: at the beginning,
+        and where a sum grows beyond what is added up in one way."""
         if self._pool is None:
-            return "rounding"
-        widths = (1, 3, 13)
-        ids = [7919 * i % self.vocab_size for i in range(sum(widths))]
-        whole, split = self._run(()), self._run(())
+            return False
+        parts = (17, 1, 1, 1, 1, 2, 3, 9)
+        ids = [7919 * i % self.vocab_size for i in range(sum(parts))][: self.context]
+        whole, split = (NetworkRun(self.model, (), self._pool) for _ in range(2))
         for border in (0, *(border for border in BORDERS if border + len(ids) <= self.context)):
-            for run in (whole, split):  # with something in the cache, just before a length where sums may change
+            for run in (whole, split):
                 if missing := max(0, border - len(ids) // 2 - run.length):
                     run.forward([ids[i % len(ids)] for i in range(missing)], None, None, 0)
+            begun = whole.length
             at_once, _ = whole.forward(ids, None, None, None)
-            first = 0
-            for width in widths:
-                alone, _ = split.forward(ids[first : first + width], None, None, None)
-                if not torch.equal(alone, at_once[first : first + width]):
-                    return "rounding"
-                first += width
-        return "bitwise"
+            pieces = [ids[end - part : end] for part, end in zip(parts, itertools.accumulate(parts), strict=True)]
+            found = [split.forward(piece, None, None, None)[0] for piece in pieces if piece]
+            if not torch.equal(torch.cat(found), at_once) or not whole.holds_the_same(split, begun):
+                return False
+        return True
 
 
 class TargetSession:

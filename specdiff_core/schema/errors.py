@@ -75,7 +75,7 @@ def is_memory(error: BaseException) -> bool:
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    words = ("not enough memory", "can't allocate memory", "out of memory")
+    words = ("not enough memory", "can't allocate memory", "out of memory", "bad_alloc", "create a memory object")
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
