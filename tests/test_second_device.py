@@ -67,7 +67,7 @@ METHODS = {
     },
     **{
         f"mdlm-{way.value}": Method(waits, copies, "mdlm_streak", {"num_drafts": 3, "selection": way})
-        for way, waits, copies in zip(Selection, (17, 17, 20), (19, 19, 19), strict=True)
+        for way, waits, copies in zip(Selection, (17, 17, 23), (19, 19, 19), strict=True)
     },
 }
 
