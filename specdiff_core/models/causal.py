@@ -103,9 +103,10 @@ def load_causal(
             raise WeightsError(f"The {role} in {shown(folder)} cannot be decoded here: {wrong}.", hint=OTHER)
         return model, why
     tensors = _read(folder, network)
-    for name in list(tensors):
-        tensors[name] = tensors[name].to(device, dtype)
-        check_finite(folder, name, tensors[name])
+    for name, stored in tensors.items():
+        tensors[name] = stored.to(device, dtype)
+        if torch.finfo(dtype).max < torch.finfo(stored.dtype).max:  # what is stored was found finite when it was read
+            check_finite(folder, name, tensors[name])
     network.load_state_dict(tensors, assign=True)
     del tensors
     return network.freeze(), ""
