@@ -23,7 +23,7 @@ from app.run import session
 from app.run.engines import Engines, Factory, unavailable
 from app.run.gpu import on_gpu
 from app.run.worker import Planner
-from app.tabs import live, race
+from app.tabs import explore, live, race
 from app.tabs.compare import COMPARE, compare_options, compare_tab
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
@@ -95,7 +95,9 @@ def player_options(tab: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path = COMPARE) -> gr.Blocks:
+def build(
+    factory: Factory | None = None, traces: Path = TRACES, compared: Path = COMPARE, explored: Path = explore.RECORDED
+) -> gr.Blocks:
     """The whole page.
 
     Args:
@@ -103,10 +105,11 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
         traces: folder of recorded traces; the page opens on the first of them, and the Race tab on the first in
             ``race`` below it.
         compared: folder of the recorded comparison; without it the tab offers to measure.
+        explored: folder of recorded answers of explorations.
     """
     decoders = factory or Engines()
     stops = session.Stops()
-    gr.set_static_paths([STATIC, PLOTLY.parent, traces, compared])
+    gr.set_static_paths([STATIC, PLOTLY.parent, traces, compared, explored])
 
     with gr.Blocks(title="SpecDiff Lab", analytics_enabled=False, fill_width=True) as page:
         with gr.Row(elem_id="sd-top"):
@@ -128,6 +131,8 @@ def build(factory: Factory | None = None, traces: Path = TRACES, compared: Path 
                         elem_id=f"{tab}-player",
                         elem_classes=["sd-player"],
                     )
+            with gr.Tab("Explore", id=explore.TAB):
+                explore.explore_tab(decoders, mount("explore.js", explore.explore_options(explored, served)))
             with gr.Tab("Compare", id="compare"):
                 compare_tab(decoders, mount("compare.js", compare_options(compared, served)))
             with gr.Tab("Learn", id="learn"):
@@ -225,6 +230,8 @@ def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[An
     frames: dict[str, Any] = dict.fromkeys(placed, gr.skip())
     preset = gr.skip()
     tab = race.TAB if "methods" in query else live.TAB
+    if "explore" in query:  # its script reads the rest
+        return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), gr.Tabs(selected=explore.TAB)]
     try:
         if (found := TABS[tab].from_query(query)) is not None:
             filled[tab] = found

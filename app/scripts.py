@@ -47,7 +47,9 @@ SHARE = """() => {
     setTimeout(() => { button.textContent = 'Share link'; }, 2200);
   };
   const racing = document.getElementById('race-controls')?.offsetParent;
-  const query = (window.specdiffAsked ?? {})[racing ? 'race' : 'live'] ?? '';
+  const exploring = document.querySelector('#explore-player .sd-exp')?.offsetParent;
+  const explored = exploring ? window.specdiff.players.explore.query() : null;
+  const query = explored ?? (window.specdiffAsked ?? {})[racing ? 'race' : 'live'] ?? '';
   const address = location.pathname + '?' + query;
   if (address.length > 8000) { say('Prompt too long'); return; }
   history.replaceState(null, '', address);

@@ -16,16 +16,18 @@ Names are looked up when they are first used, so that importing a part of this p
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
+    from specdiff_core.explorations.base import Explored, Step
     from specdiff_core.schema.events import Event
     from specdiff_core.schema.settings import DecodeConfig
 
 _HOMES = {
     "specdiff_core.engine": ("Engine",),
+    "specdiff_core.explorations": ("EXPLORATIONS",),
     "specdiff_core.schema.settings": ("DecodeConfig", "SETTINGS"),
     "specdiff_core.schema.methods": ("METHODS", "Method"),
     "specdiff_core.schema.pairs": ("PAIRS", "DrafterSpec", "register_drafter"),
@@ -41,7 +43,7 @@ _HOMES = {
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = ["decode", "load", "race", *_HOME_OF]
+__all__ = ["decode", "explore", "load", "race", *_HOME_OF]
 
 
 def __getattr__(name: str) -> Any:
@@ -98,6 +100,25 @@ def race(
         raise ConfigError("Name the methods in a list.", field="methods", hint='Such as ["dflash", "ddtree"].')
     lanes = race_lanes(_config(engine, {**settings, "drafter": "none"}), methods)
     return race_summary(decoder.race(engine, prompt, lanes, repeats=repeats))
+
+
+def explore(name: str, *, engine: Engine, progress: Callable[[Step], None] | None = None, **choice: Any) -> Explored:
+    """Answer a question by measuring: ``rows`` are the table, ``facts`` what stands beside it.
+
+    Args:
+        name: one of :data:`~specdiff_core.explorations.EXPLORATIONS`.
+        progress: hears every step.
+        choice: fields of that exploration.
+
+    Raises:
+        SpecDiffError: a field is out of range, or nothing could be measured.
+    """
+    from specdiff_core.explorations import find_exploration
+    from specdiff_core.explorations.base import Exploring, parse
+
+    told = Exploring(parse(find_exploration(name), choice), engine).advance(progress=progress)
+    assert told.explored is not None, "an exploration measures something or raises"
+    return told.explored
 
 
 def _config(engine: Engine, settings: Mapping[str, Any]) -> DecodeConfig:

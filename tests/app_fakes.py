@@ -6,11 +6,13 @@ Its events have the real shapes, so that the page cannot tell the difference; it
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import random
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 from specdiff_core.schema.events import (
@@ -60,6 +62,14 @@ class FakeDecoder:
         self.calls: list[tuple[str, DecodeConfig]] = []
         self.warm_ups: list[float | None] = []  # of each call
         self.threads: list[int | None] = []  # of each call
+
+    @functools.cached_property
+    def pair(self) -> Any:
+        """What an exploration asks of an engine, beside its decodes."""
+        from specdiff_core.models.device import choose_placement
+        from specdiff_core.schema.pairs import EMBEDDED
+
+        return SimpleNamespace(placement=choose_placement("cpu"), network="scripted", spec=EMBEDDED)
 
     def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
         """Take as long as a warm-up."""

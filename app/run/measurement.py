@@ -22,6 +22,7 @@ from app.content.error_cards import card, new_run_id
 from app.controls import check_settings
 from app.run.engines import Factory
 from app.run.session import BEAT, PACE, Stops, frame, refusal
+from app.run.turns import TURNS
 from specdiff_core.bench.comparison import comparison, races, table_of
 from specdiff_core.bench.grid import BASELINE, BenchSetting
 from specdiff_core.bench.prompts import Prompt, own_prompts
@@ -148,6 +149,10 @@ class Measurement:
         return {BASELINE: METHODS[0].label, **self._choice.labels}[BenchSetting.of_config(config)] if config else ""
 
     def _run(self) -> None:
+        with TURNS.short():
+            self._measure()
+
+    def _measure(self) -> None:
         try:
             prompts = own_prompts(self._choice.prompts)
             repeats = self._choice.repeats

@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from app.run.engines import Engines, Loader, Progress, load_engine
+from specdiff_core.explorations.base import Exploration, Exploring, Told
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event, RunStarted
@@ -33,11 +34,15 @@ GLANCE = 0.2
 """Seconds between looks at the visitor's stop event."""
 PATIENCE = 20.0
 """Seconds that a stopped call may take to end (its pass of the model ends first); then its process is killed."""
+SLICE = 1.0
+"""Seconds of an exploration after which others may decode; the run under way ends first."""
 PACE = 0.5
 """Seconds between parcels of events: each wakes the server, which needs a core that the decode may be using."""
 
 
 if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+
     Pipe = Connection[Any, Any]
 
 
@@ -49,6 +54,15 @@ class Call:
     prompt: str = ""
     config: DecodeConfig | None = None
     options: dict[str, Any] = field(default_factory=dict)  # of Decoder.decode, but for the stop event
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of an exploration: of a new one, or (with ``what`` None) of the one under way. Between two parts the other
+    process is free."""
+
+    pair: str
+    what: Exploration | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +119,11 @@ class Remote:
             progress(message)
         return RemoteDecoder(self, pipe, pair)
 
+    def explore(self, part: Slice, pipe: Pipe, stop: Stop) -> Told:
+        """What is known after one more part of an exploration; ``stop`` makes it the last."""
+        (told,) = self._ask(part, pipe, stop)
+        return cast(Told, told)
+
     def decode(self, call: Call, pipe: Pipe, stop: Stop | None) -> Iterator[Event]:
         """The events of a call, in parcels; ``stop`` ends it at its next pass."""
         for parcel in self._ask(call, pipe, stop):
@@ -118,7 +137,7 @@ class Remote:
         theirs.close()  # so that its death ends our reading
         return self._pipe
 
-    def _ask(self, call: Call, pipe: Pipe, stop: Stop | None = None) -> Iterator[Any]:
+    def _ask(self, call: Call | Slice, pipe: Pipe, stop: Stop | None = None) -> Iterator[Any]:
         """Send ``call`` through ``pipe`` and yield what comes back.
 
         Raises:
@@ -179,6 +198,14 @@ class RemoteDecoder:
         """Yield the events of one decode."""
         return self._remote.decode(Call(self._pair, prompt, config, options), self._pipe, stop)
 
+    def explore(self, what: Exploration, stop: Stop) -> Iterator[Told]:
+        """An exploration, part by part; while nobody asks for the next one, others may decode."""
+        part: Exploration | None = what
+        while not (told := self._remote.explore(Slice(self._pair, part), self._pipe, stop)).over:
+            part = None
+            yield told
+        yield told
+
 
 def engines_elsewhere(load: Loader = load_engine) -> Engines:
     """The default factory with its pairs in another process; if that dies, the next run loads and warms up again."""
@@ -196,12 +223,12 @@ def _serve(connection: Pipe, load: Loader) -> None:
     calls: SimpleQueue[Any] = SimpleQueue()
     stop = threading.Event()
     threading.Thread(target=_listen, args=(connection, calls, stop), name="listen", daemon=True).start()
-    loaded: dict[str, Decoder] = {}
+    served = _Served(connection, stop, load)
     with contextlib.suppress(OSError):  # nobody reads any more
         while (call := calls.get()) is not None:
             last: Failure | None = None
             try:
-                _answer(call, connection, stop, load, loaded)
+                served.answer(call)
             except Exception as error:  # raised again over there
                 foreseen = isinstance(error, SpecDiffError) and error.__cause__ is None
                 last = Failure(_portable(error), "" if foreseen else traceback.format_exc())
@@ -222,23 +249,51 @@ def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) ->
     calls.put(None)
 
 
-def _answer(call: Any, connection: Pipe, stop: threading.Event, load: Loader, loaded: dict[str, Decoder]) -> None:
-    """Messages while a pair loads, or the events of a decode, in parcels."""
-    if call.config is None:
-        loaded[call.pair] = load(call.pair, connection.send)
-        return
-    parcel: list[Event] = []
-    sent = -math.inf
-    engine = loaded[call.pair]
-    events = engine.decode(call.prompt, call.config, stop=stop, **call.options)
-    try:
-        for event in events:
-            parcel.append(event)
-            if isinstance(event, RunStarted) or time.monotonic() - sent >= PACE:  # who waits hears the start at once
-                connection.send(parcel)
-                parcel, sent = [], time.monotonic()
-    finally:
-        connection.send(parcel)  # nothing that was measured is lost, whatever ended it
+class _Served:
+    """What the other process holds, and how it answers."""
+
+    def __init__(self, connection: Pipe, stop: threading.Event, load: Loader) -> None:
+        self._connection, self._stop, self._load = connection, stop, load
+        self._loaded: dict[str, Decoder] = {}
+        self._exploring: Exploring | None = None
+
+    def answer(self, call: Call | Slice) -> None:
+        """Messages while a pair loads, what a part of an exploration found, or the events of a decode, in parcels."""
+        if isinstance(call, Slice):
+            self._connection.send(self._explore(call))
+        elif call.config is None:
+            self._loaded[call.pair] = self._load(call.pair, self._connection.send)
+        else:
+            self._decode(call, call.config)
+
+    def _explore(self, part: Slice) -> Told:
+        if part.what is not None:
+            self._exploring = Exploring(part.what, cast("Engine", self._loaded[part.pair]), self._stop.is_set)
+        if self._exploring is None:
+            raise SpecDiffError("This exploration has ended.", hint="Run it again.")
+        try:
+            told = self._exploring.advance(SLICE)
+        except Exception:
+            self._exploring = None
+            raise
+        if told.over:
+            self._exploring = None
+        return told
+
+    def _decode(self, call: Call, config: DecodeConfig) -> None:
+        parcel: list[Event] = []
+        sent = -math.inf
+        events = self._loaded[call.pair].decode(call.prompt, config, stop=self._stop, **call.options)
+        try:
+            for event in events:
+                parcel.append(event)
+                if (
+                    isinstance(event, RunStarted) or time.monotonic() - sent >= PACE
+                ):  # who waits hears the start at once
+                    self._connection.send(parcel)
+                    parcel, sent = [], time.monotonic()
+        finally:
+            self._connection.send(parcel)  # nothing that was measured is lost, whatever ended it
 
 
 def _portable(error: Exception) -> Exception:

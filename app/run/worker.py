@@ -9,6 +9,7 @@ from typing import Any
 
 from app.content.error_cards import Card, card
 from app.run.engines import Factory
+from app.run.turns import TURNS
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, PiecesSeen, RunStarted
 from specdiff_core.schema.methods import BASELINE
@@ -69,6 +70,10 @@ class RaceJob:
         threading.Thread(target=self._run, name="decode", daemon=True).start()
 
     def _run(self) -> None:
+        with TURNS.short():
+            self._race()
+
+    def _race(self) -> None:
         try:
             for lane in self._ready():  # one after the other: two lanes at once would disturb each other
                 if self.stop.is_set():

@@ -2,7 +2,7 @@
 // a race that another tab asks for.
 // @ts-check
 
-/** @typedef {'live' | 'race' | 'compare'} Kind of player, by its tab */
+/** @typedef {'live' | 'race' | 'explore' | 'compare'} Kind of player, by its tab */
 /** @typedef {{url: string, lanes?: string[] | null, title?: string, labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded race */
 /** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void}, open?: (race: Asked) => void}} Player */
 

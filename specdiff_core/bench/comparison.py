@@ -236,7 +236,7 @@ def races(table: Mapping[str, Any], rows: Sequence[Row], recorded: Recorded) -> 
                 raise ConfigError(message, field="traces", hint="Measure again, rows and traces together.")
             if not any(isinstance(event, PiecesSeen) for event in events):
                 events = list(with_pieces(events, pieces))
-            lanes[lane_of(key)] = [_short(event) for event in events]
+            lanes[lane_of(key)] = [short_times(event) for event in events]
         header = header_of(lanes[lane_of(keys[0])])
         beginning = " ".join(header.prompt.split())[:60] if header else ""
         title = f"{flavour}, temperature {table['temperature']:g}: {beginning}"
@@ -245,7 +245,7 @@ def races(table: Mapping[str, Any], rows: Sequence[Row], recorded: Recorded) -> 
         yield flavour, about, gzip.compress(dump_trace(dict(lanes), title=title), 9, mtime=0)
 
 
-def _short(event: Event) -> Event:
+def short_times(event: Event) -> Event:
     """Times within a run to 0.1 µs, which no clock here resolves: their random last digits would be most of the file.
     The run's own seconds stay as they are."""
     if isinstance(event, Committed):

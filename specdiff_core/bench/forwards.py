@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import torch
@@ -90,6 +90,62 @@ def time_passes(engine: Engine, ids: Sequence[int], setting: BenchSetting, base:
         target_verify=seconds["target_verify"],
         draft=seconds["draft"],
         draft_network=max(0.0, seconds["draft"] - seconds["reveal"]),
+    )
+
+
+class PassCosts(NamedTuple):
+    """Seconds of bare passes, medians."""
+
+    target: dict[int, float]  # rows -> a pass of the target over so many
+    draft: dict[int, float]  # γ -> one pass of the drafter, with what it draws
+    context: int  # tokens before them
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds them: lists of pairs, because its keys are strings."""
+        return {"target": sorted(self.target.items()), "draft": sorted(self.draft.items()), "context": self.context}
+
+
+def pass_costs(
+    engine: Engine, prompt: str, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48, repeats: int = 9
+) -> PassCosts:
+    """Bare passes behind ``prompt`` and the first ``tokens`` that vanilla writes after it: of the target over 1 row and
+    over γ + 1, of the drafter for a window of γ, for each of ``gammas``. They take turns."""
+    base = DecodeConfig(pair=engine.pair.spec.name, temperature=0.0, max_new_tokens=tokens)
+    last = final(engine.decode(prompt, BASELINE.config(base), detail=False))
+    ids = [*engine.encode(prompt), *(last.ids if last else ())]
+    drafter, spec = engine.drafter(drafter_name), engine.pair.spec.drafter(drafter_name)
+    target = engine.target.start(drafter.layers)
+    features = target.read(ids[:-1])
+    sampler = Streams(0, shared=False).draft(0)
+
+    def score(rows: int) -> Callable[[], Any]:
+        return lambda: target.score([ids[-1]] * rows)
+
+    def draft(gamma: int) -> Callable[[], Any]:
+        session = drafter.start()  # some expect to hear what became of a draft before they draft again
+        session.observe(ids[:-1], features)
+        context = Context(
+            ids=ids, gamma=gamma, steps=1, order=base.order, sampling=base.draft_sampling, sampler=sampler
+        )
+        return lambda: drained(session.draft(context))
+
+    clock = DeviceClock(engine.pair.placement.device)
+    widths = sorted({1, *(gamma + 1 for gamma in gammas)})
+    works = [(score, rows) for rows in widths if rows <= target.room] + [(draft, gamma) for gamma in gammas]
+    spent: dict[tuple[Callable[[int], Callable[[], Any]], int], list[float]] = {work: [] for work in works}
+    for _ in range(2 + repeats):
+        for prepare, size in works:
+            work = prepare(size)
+            clock.start()
+            work()
+            spent[prepare, size].append(clock.finish())
+            if prepare is score:
+                target.rollback(size, ())
+    middle = {work: median(values[2:]) for work, values in spent.items()}
+    return PassCosts(
+        target={size: seconds for (work, size), seconds in middle.items() if work is score},
+        draft={size: seconds / spec.passes(size, 1) for (work, size), seconds in middle.items() if work is draft},
+        context=len(ids),
     )
 
 

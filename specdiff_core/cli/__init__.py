@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from specdiff_core.cli import bench, decode, pairs, race, replay, train
+from specdiff_core.cli import bench, decode, explore, pairs, race, replay, train
 from specdiff_core.cli.options import say
 from specdiff_core.schema.errors import SpecDiffError
 
@@ -22,7 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="python -m specdiff_core", description="Speculative decoding with masked-diffusion drafters."
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (decode, race, bench, replay, pairs, train):
+    for module in (decode, race, explore, bench, replay, pairs, train):
         module.add_command(commands)
     return parser
 

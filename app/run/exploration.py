@@ -1,0 +1,214 @@
+"""Explorations on the page: a thread follows one part by part, a generator tells the page, a reload finds it again.
+
+An exploration belongs to the browser that began it, by a token that only this browser knows. When its page goes away
+it goes on for a moment, so that the page may come back. Races and comparisons of others go first, between two parts.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from app.content.error_cards import card, new_run_id
+from app.run.engines import Factory
+from app.run.session import BEAT, PACE, frame, refusal
+from app.run.turns import TURNS, Turns
+from specdiff_core.explorations import EXPLORATIONS, find_exploration
+from specdiff_core.explorations.base import Exploration, Exploring, Told, parse
+from specdiff_core.schema.decoder import Decoder, Stop
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.methods import METHODS
+
+GRACE = 20.0
+"""Seconds that an exploration without its page goes on: a reload takes some."""
+
+
+def forms() -> dict[str, dict[str, Any]]:
+    """What the page needs to ask: name -> title, question, fields."""
+    return {
+        name: {"title": kind.title, "question": kind.question, "fields": kind.form()}
+        for name, kind in EXPLORATIONS.items()
+    }
+
+
+class ExploreJob:
+    """One exploration in a thread of its own. Other threads may read its attributes."""
+
+    def __init__(self, factory: Factory, what: Exploration, *, run: str = "", turns: Turns = TURNS) -> None:
+        self.what, self.run = what, run
+        self.stop, self.done, self.reported = threading.Event(), threading.Event(), threading.Event()
+        self.error: Exception | None = None
+        self.message, self.phase = "Preparing the exploration", "loading"  # then waiting, exploring
+        self.told: Told | None = None
+        self.began = 0.0  # of the second step, for the time that is left
+        self.left_at: float | None = None  # when the last page went away
+        self._factory, self._turns = factory, turns
+
+    def start(self) -> None:
+        """Begin; ``done`` is set at the end, whatever happens."""
+        threading.Thread(target=self._run, name="explore", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            engine = self._factory(self.what.pair, METHODS[0].drafter, self._hear)
+            self._rest()
+            if self.stop.is_set():
+                return
+            self.phase, self.message = "exploring", ""
+            for told in _parts(engine, self.what, self.stop):
+                self.began = self.began or time.monotonic()
+                self.told = told
+                self._rest()
+        except Exception as error:  # every failure becomes a card (content/error_cards.py), in the thread that shows it
+            self.error = error
+        finally:
+            self.done.set()
+
+    def _hear(self, message: str) -> None:
+        self.message = message
+
+    def _rest(self) -> None:
+        """Let races and comparisons go first, and end where nobody listens any more."""
+        phase = self.phase
+        while True:
+            if self.left_at is not None and time.monotonic() - self.left_at > GRACE:
+                self.stop.set()
+            if self.stop.is_set() or self._turns.wait(0 if self.phase == "waiting" else BEAT):
+                break
+            self.phase = "waiting"
+            self.stop.wait(BEAT)
+        self.phase = phase
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left, an estimate."""
+        told = self.told
+        if told is None or not self.began or told.done < 2:
+            return None
+        return (time.monotonic() - self.began) / (told.done - 1) * (told.total - told.done)
+
+
+def _parts(engine: Decoder, what: Exploration, stop: Stop) -> Iterator[Told]:
+    """An exploration part by part, in the other process where there is one."""
+    if (elsewhere := getattr(engine, "explore", None)) is not None:
+        yield from elsewhere(what, stop)
+        return
+    exploring, over = Exploring(what, cast(Any, engine), stop.is_set), False
+    while not over:
+        told = exploring.advance(PACE)
+        over = told.over
+        yield told
+
+
+class Jobs:
+    """The explorations under way, by the token of the browser that began each."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[str, ExploreJob] = {}
+
+    def find(self, token: str) -> ExploreJob | None:
+        """The one of a token, if it is still there; its page is back then."""
+        with self._lock:
+            job = self._jobs.get(token)
+        if job is not None:
+            job.left_at = None
+        return job
+
+    def add(self, token: str, job: ExploreJob) -> None:
+        """Remember one; an earlier one of the same token is stopped, and so are those that nobody follows."""
+        with self._lock:
+            for held, other in self._jobs.items():
+                if held == token or other.left_at is not None:
+                    other.stop.set()
+            self._jobs[token] = job
+
+    def leave(self, token: str, job: ExploreJob) -> None:
+        """Its page went away, or heard its end."""
+        with self._lock:
+            if job.done.is_set() and self._jobs.get(token) is job:
+                del self._jobs[token]
+        job.left_at = time.monotonic()
+
+    def stop(self, asked: object, patience: float) -> None:
+        """Ask the one that the browser names to end, and wait for its last frame to leave."""
+        if (job := self.find(_token(asked))) is not None:
+            job.stop.set()
+            job.reported.wait(patience)
+
+
+def _token(asked: object) -> str:
+    """The token of what the browser sent, or nothing."""
+    try:
+        return str(json.loads(str(asked))["token"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
+
+
+def asked_for(asked: object) -> tuple[str, Exploration | None]:
+    """The token and the exploration (None: the one under way) of what the browser sent.
+
+    Raises:
+        ConfigError: it is no such thing, or a value is out of range.
+    """
+    try:
+        values: Mapping[str, Any] = json.loads(str(asked))
+        token, name, choice = str(values["token"]), values.get("explore"), values.get("choice", {})
+        if not 8 <= len(token) <= 64 or not isinstance(choice, dict):
+            raise ValueError("no token")
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ConfigError("The page asked in a way this server does not know.", hint="Reload the page.") from error
+    return token, None if name is None else parse(find_exploration(str(name)), choice)
+
+
+def stream(
+    factory: Factory, asked: object, *, jobs: Jobs, turns: Turns = TURNS, clock: Callable[[], float] = time.monotonic
+) -> Iterator[str]:
+    """Explore, or follow what is under way, and yield frames: progress with the answer so far, at last all of it with
+    its races, or a card. An equal frame is a heartbeat."""
+    run, seq = new_run_id(), 0
+    try:
+        token, what = asked_for(asked)
+    except Exception as error:  # shown as a card, logged by content/error_cards.py
+        yield refusal(error, run)
+        return
+    if what is None:
+        job = jobs.find(token)
+        if job is None:
+            yield frame(run, 0, phase="gone", finished=True)
+            return
+    else:
+        job = ExploreJob(factory, what, run=run, turns=turns)
+        jobs.add(token, job)
+        job.start()
+    run, last, reported_at = job.run, "", float("-inf")
+    try:
+        while not job.done.wait(BEAT if last else 0):
+            if clock() - reported_at >= PACE:
+                seq, reported_at = seq + 1, clock()
+                last = frame(run, seq, **_news(job))
+            yield last
+        ended: dict[str, Any] = {"phase": "stopped" if job.stop.is_set() else "finished"}
+        if job.error is not None:
+            ended = {"phase": "failed", "card": card(job.error, run)}
+        races = job.told.races if job.told else {}
+        packed = {name: base64.b64encode(trace).decode("ascii") for name, trace in races.items()}
+        yield frame(run, seq + 1, finished=True, **{**_news(job), **ended}, races=packed)
+    finally:
+        job.reported.set()
+        jobs.leave(token, job)
+
+
+def _news(job: ExploreJob) -> dict[str, Any]:
+    told = job.told
+    news: dict[str, Any] = {"explore": job.what.name, "phase": job.phase, "message": job.message, "left": job.left}
+    if told is not None:
+        result = None if told.explored is None else msgspec.to_builtins(told.explored)
+        news |= {"done": told.done, "total": told.total, "doing": told.doing, "result": result}
+    return news

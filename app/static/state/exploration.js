@@ -1,0 +1,160 @@
+// What the Explore tab says about an answer, as plain values. Pure: no element, no chart, no request.
+// @ts-check
+
+import { plural, ratio } from './format.js';
+import { when } from './comparison.js';
+
+/** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number, origin: any, machine: any, choice: Record<string, any>}} Answer */
+
+/** The names of a table's columns, in the order in which rows bring them. @param {Record<string, any>[]} rows @returns {string[]} */
+export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys(row)))];
+
+/** A table as a CSV file; a list takes one cell. @param {Record<string, any>[]} rows */
+export function csvOf(rows) {
+  const columns = columnsOf(rows);
+  const cell = (/** @type {any} */ value) => {
+    const words = value === null || value === undefined ? '' : Array.isArray(value) ? value.join(' ') : String(value);
+    return /[",\n\r]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
+  };
+  return [columns, ...rows.map((row) => columns.map((name) => row[name]))].map((line) => line.map(cell).join(',')).join('\n') + '\n';
+}
+
+/** Where and when, and how much of it. @param {Answer} answer */
+export function originWords({ origin, machine, done, total }) {
+  const part = done < total ? ` ${done} of ${total} steps so far.` : '';
+  return `${when(origin.date)}: ${machine.device}, ${machine.dtype}, ${plural(machine.threads, 'thread')}.${part}`;
+}
+
+/** A warning where threads had to wait for a processor; empty where they had not. @param {Answer} answer @param {number} crowded */
+export function busyMachine({ rows }, crowded) {
+  const worst = Math.max(0, ...rows.map((row) => row.waiting ?? 0));
+  return worst < crowded ? '' : `⚠ Busy machine: other programs held the processor, so these times may be many times too large or too small. Threads that had to wait, on average, in the worst row: ${ratio(worst)}. On a quiet machine it is 0.`;
+}
+
+/** One line about an exploration under way. @param {{phase: string, message: string, doing?: string, done?: number, total?: number, left: number | null}} message */
+export function progressWords({ phase, message, doing, done = 0, total = 0, left }) {
+  if (phase === 'loading') return `${message}…`;
+  if (phase === 'waiting') return 'Somebody’s race goes first; this goes on in a moment…';
+  if (!total) return 'Timing bare passes…';
+  const rest = left === null ? '' : left < 90 ? `, about ${plural(Math.max(1, Math.ceil(left)), 'second')} left` : `, about ${Math.ceil(left / 60)} minutes left`;
+  return `${done} of ${total}: ${doing}${rest}`;
+}
+
+/** E[τ] = 1 + Σ_m Π_{j≤m} α_j. @param {number[]} alphas of positions, given that each is reached */
+export function expectedTau(alphas) {
+  let reached = 1;
+  let total = 1;
+  for (const alpha of alphas) {
+    reached *= alpha;
+    total += reached;
+  }
+  return total;
+}
+
+/**
+ * E[τ] of a tree of `nodes` nodes, at most `depth` deep, where the candidate of rank r at any place is accepted with
+ * α (1 − α)^{r−1}: the most probable nodes are taken. @param {number} alpha @param {number} depth @param {number} nodes
+ */
+export function treeTau(alpha, depth, nodes) {
+  const open = [{ odds: alpha, level: 1, before: 1, rank: 1 }];
+  let total = 1;
+  for (let taken = 0; taken < nodes && open.length; taken += 1) {
+    open.sort((a, b) => b.odds - a.odds);
+    const node = /** @type {typeof open[0]} */ (open.shift());
+    total += node.odds;
+    open.push({ ...node, odds: node.before * alpha * (1 - alpha) ** node.rank, rank: node.rank + 1 });
+    if (node.level < depth) open.push({ odds: node.odds * alpha, level: node.level + 1, before: node.odds, rank: 1 });
+  }
+  return total;
+}
+
+/** Seconds of a pass over so many rows: a straight line between what was measured, and beyond it. @param {[number, number][]} curve @param {number} rows */
+export function costAt(curve, rows) {
+  if (curve.length < 2) return curve.length ? curve[0][1] : 0;
+  const i = Math.min(curve.length - 1, Math.max(1, curve.findIndex(([width]) => width >= rows) === -1 ? curve.length - 1 : curve.findIndex(([width]) => width >= rows)));
+  const [[x0, y0], [x1, y1]] = [curve[i - 1], curve[i]];
+  return y0 + ((y1 - y0) * (rows - x0)) / (x1 - x0);
+}
+
+/** `1 4.8, 17 7.0` -> pairs of rows and seconds (from milliseconds), by rows; null where it is no such list. @param {string} words @returns {[number, number][] | null} */
+export function readCurve(words) {
+  const pairs = words.split(/[,;\n]+/).map((part) => part.trim()).filter(Boolean).map((part) => part.split(/[\s:]+/).map(Number));
+  const fits = pairs.length >= 2 && pairs.every((pair) => pair.length === 2 && pair[0] >= 1 && pair[1] > 0 && pair.every(Number.isFinite)) && new Set(pairs.map(([rows]) => rows)).size === pairs.length;
+  return fits ? pairs.map(([rows, ms]) => /** @type {[number, number]} */ ([rows, ms / 1000])).sort((a, b) => a[0] - b[0]) : null;
+}
+
+/** @typedef {{alpha: number, gamma: number, passes: number, draft: number, shape: 'window' | 'drafts' | 'tree', count: number}} Sandbox `draft`: a drafter pass in vanilla passes; `count`: K drafts or B nodes */
+
+/** What a round of the sandbox brings and costs, in vanilla passes. @param {Sandbox} box @param {[number, number][]} curve */
+export function sandbox({ alpha, gamma, passes, draft, shape, count }, curve) {
+  const one = costAt(curve, 1);
+  const each = shape === 'drafts' ? 1 - (1 - alpha) ** count : alpha; // one of K independent drafts goes on
+  const tau = shape === 'tree' ? treeTau(alpha, gamma, count) : expectedTau(Array(gamma).fill(each));
+  const rows = 1 + (shape === 'tree' ? count : shape === 'drafts' ? count * gamma : gamma);
+  const cost = passes * draft + costAt(curve, rows) / one;
+  return { tau, cost, rows, speedup: tau / cost };
+}
+
+/** The smallest α at which the sandbox pays, or null. @param {Sandbox} box @param {[number, number][]} curve */
+export function breakEven(box, curve) {
+  const gain = (/** @type {number} */ alpha) => sandbox({ ...box, alpha }, curve).speedup - 1;
+  if (gain(0.999) < 0) return null;
+  let [low, high] = [0, 0.999];
+  for (let i = 0; i < 40; i += 1) {
+    const middle = (low + high) / 2;
+    if (gain(middle) < 0) low = middle;
+    else high = middle;
+  }
+  return high;
+}
+
+/** The fastest γ of the sandbox, with its speed-up. @param {Sandbox} box @param {[number, number][]} curve @returns {[number, number]} */
+export function bestGamma(box, curve) {
+  const all = Array.from({ length: 32 }, (_, i) => /** @type {[number, number]} */ ([i + 1, sandbox({ ...box, gamma: i + 1, passes: box.passes === box.gamma && box.gamma > 1 ? i + 1 : box.passes }, curve).speedup]));
+  return all.reduce((best, one) => (one[1] > best[1] ? one : best));
+}
+
+/** Weights as a distribution. @param {number[]} weights */
+export function normalized(weights) {
+  const sum = weights.reduce((a, b) => a + b, 0);
+  return sum > 0 ? weights.map((weight) => weight / sum) : weights.map(() => 1 / weights.length);
+}
+
+/** Speculative sampling of one token: acceptance Σ min(p, q), and the residual (p − q)₊ over its sum; null where p = q. @param {number[]} p @param {number[]} q */
+export function acceptance(p, q) {
+  const kept = p.map((value, i) => Math.min(value, q[i]));
+  const lack = p.map((value, i) => Math.max(0, value - q[i]));
+  const missing = lack.reduce((a, b) => a + b, 0);
+  return { kept, alpha: kept.reduce((a, b) => a + b, 0), residual: missing > 1e-12 ? lack.map((value) => value / missing) : null };
+}
+
+/** A small generator with a seed (mulberry32): uniform in [0, 1). @param {number} seed */
+export function uniform(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t = (t + Math.imul(t ^ (t >>> 7), t | 61)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+/** So many tokens by draft, test and residual: how often each came out, and how many drafts were accepted. @param {number[]} p @param {number[]} q @param {number} draws @param {number} seed */
+export function drawTokens(p, q, draws, seed) {
+  const u = uniform(seed);
+  const { residual } = acceptance(p, q);
+  const draw = (/** @type {number[]} */ law) => {
+    let left = u();
+    const found = law.findIndex((weight) => (left -= weight) < 0);
+    return found < 0 ? law.length - 1 : found;
+  };
+  const counts = p.map(() => 0);
+  let accepted = 0;
+  for (let i = 0; i < draws; i += 1) {
+    const token = draw(q);
+    const kept = u() < p[token] / q[token];
+    accepted += Number(kept);
+    counts[kept || !residual ? token : draw(residual)] += 1;
+  }
+  return { counts, accepted };
+}

@@ -1,0 +1,361 @@
+// The charts of each exploration: pure functions from an answer to Plotly's figures, and the sentences beside them.
+// @ts-nocheck: it reads no event
+
+import { axis, layout } from './charts.js';
+import { DRAWS, PlaygroundView, SandboxView } from './widgets.js';
+import { acceptance } from '../state/exploration.js';
+import { ratio, times } from '../state/format.js';
+
+const sorted = (values) => [...new Set(values)].sort((a, b) => a - b);
+
+/** Colours below and above 1: slower is vermilion, faster is blue, and the number stands in each cell. */
+function aroundOne(c, least, most) {
+  const one = Math.min(0.98, Math.max(0.02, (1 - least) / (most - least)));
+  return [[0, c.residual], [one, c.card], [1, c.draft]];
+}
+
+const WINDOW = { across: 'gamma', up: 'steps', x: 'γ, tokens drafted per round', y: 'T, denoising steps', symbols: ['γ', 'T'] };
+const DEGREES = { across: 'draft_temperature', up: 'temperature', x: 'temperature of the drafter', y: 'temperature of the target', symbols: ['drafter', 'target'] };
+
+/** Rows as a heat map with its numbers in it, by two of their fields. `numbers(row)`: what a cell shows. */
+function heat(rows, c, numbers, words, { best = null, clicks = false, sides = WINDOW, around = true } = {}) {
+  const gammas = sorted(rows.map((row) => row[sides.across]));
+  const steps = sorted(rows.map((row) => row[sides.up]));
+  const at = new Map(rows.map((row) => [`${row[sides.across]} ${row[sides.up]}`, row]));
+  const cells = steps.map((step) => gammas.map((gamma) => at.get(`${gamma} ${step}`)));
+  const z = cells.map((line) => line.map((row) => (row ? numbers(row) ?? null : null)));
+  const known = z.flat().filter((value) => value !== null);
+  if (!known.length) return 'No cell has been measured yet.';
+  const [least, most] = around ? [Math.min(0.7, ...known), Math.max(1.3, ...known)] : [Math.min(...known), Math.max(...known) + 1e-9];
+  const text = cells.map((line, i) => line.map((row, j) => (z[i][j] === null ? (row?.failed ? '!' : '') : `${ratio(z[i][j])}${row === best ? ' ★' : ''}`)));
+  const data = [{
+    type: 'heatmap', x: gammas.map(String), y: steps.map(String), z, text, texttemplate: '%{text}', textfont: { size: 11.5 }, xgap: 2, ygap: 2, zmin: least, zmax: most,
+    colorscale: around ? aroundOne(c, least, most) : [[0, c['draft-tint']], [1, c.draft]], showscale: false, hoverongaps: false,
+    customdata: cells.map((line, i) => line.map((row, j) => (z[i][j] === null ? [null, row?.failed ?? ''] : [row.race, words(row)]))),
+    hovertemplate: `${sides.symbols[0]} %{x}, ${sides.symbols[1]} %{y}<br>%{customdata[1]}<extra>${clicks ? 'click: its race' : ''}</extra>`,
+  }];
+  const x = axis(c, sides.x, { type: 'category', showgrid: false });
+  const y = axis(c, sides.y, { type: 'category', showgrid: false });
+  const impossible = sides === WINDOW && steps[steps.length - 1] > gammas[0] ? [{ xref: 'paper', yref: 'paper', x: 0.02, y: 0.98, xanchor: 'left', yanchor: 'top', showarrow: false, text: 'T ≤ γ', font: { size: 11.5, color: c.muted } }] : [];
+  return { data, layout: { ...layout(c, x, y), annotations: impossible } };
+}
+
+/** A bar's fill: its colour, and a hatch so that colour is never alone. */
+const hatched = (c, colour, shape) => ({ color: shape ? c.card : colour, line: { color: colour, width: 1 }, pattern: shape ? { shape, fgcolor: colour, bgcolor: c.card, size: 5, solidity: 0.55 } : undefined });
+
+const fastest = (rows) => rows.reduce((best, row) => (row.speedup > (best?.speedup ?? 0) ? row : best), null);
+const spread = (row) => (row.low === null || row.low === undefined ? 'one prompt: no interval' : `95 % interval ${ratio(row.low)} to ${ratio(row.high)}, ${row.prompts} prompts`);
+
+const measured = ({ answer: { rows } }, c) => heat(rows, c, (row) => row.speedup,
+  (row) => `measured speed-up ${times(row.speedup)}<br>${spread(row)}<br>τ = ${ratio(row.tau)}, α = ${ratio(row.alpha)}<br>${ratio(1000 * row.seconds_per_round, 1)} ms a round<br>predicted ${times(row.predicted)}`, { best: fastest(rows), clicks: true });
+const predicted = ({ answer: { rows } }, c) => heat(rows, c, (row) => row.predicted, (row) => `predicted speed-up ${times(row.predicted)}<br>from E[τ] = ${ratio(row.predicted_tau)} and bare passes<br>measured ${times(row.speedup)}`);
+const difference = ({ answer: { rows } }, c) => heat(rows, c, (row) => (row.speedup ? row.predicted / row.speedup : null), (row) => `predicted ${times(row.predicted)}, measured ${times(row.speedup)}`);
+
+const DASHES = ['solid', 'dash', 'dot', 'dashdot', 'longdash', 'longdashdot'];
+const MARKS = ['circle', 'square', 'diamond', 'triangle-up', 'cross', 'x', 'star', 'pentagon'];
+
+function slices({ answer: { rows } }, c) {
+  const known = rows.filter((row) => row.speedup);
+  if (!known.length) return 'A line for each T, as soon as its cells are measured.';
+  const data = sorted(known.map((row) => row.steps)).map((step, i) => {
+    const own = known.filter((row) => row.steps === step);
+    const colour = c[`lane-${(i % 11) + 1}`];
+    return {
+      type: 'scatter', mode: 'lines+markers', name: `T ${step}`, x: own.map((row) => row.gamma), y: own.map((row) => row.speedup), customdata: own.map((row) => [row.race, spread(row)]),
+      line: { color: colour, width: 1.8, dash: DASHES[i % DASHES.length] }, marker: { symbol: MARKS[i % MARKS.length], size: 7, color: colour },
+      error_y: { type: 'data', symmetric: false, array: own.map((row) => (row.high ?? row.speedup) - row.speedup), arrayminus: own.map((row) => row.speedup - (row.low ?? row.speedup)), color: colour, thickness: 1, width: 2 },
+      hovertemplate: `T ${step}, γ %{x}: %{y:.2f}×<br>%{customdata[1]}<extra>click: its race</extra>`,
+    };
+  });
+  const one = { type: 'line', xref: 'paper', x0: 0, x1: 1, y0: 1, y1: 1, line: { color: c.target, width: 1.2, dash: 'dot' } };
+  const shape = layout(c, axis(c, 'γ, tokens drafted per round'), axis(c, 'speed-up over vanilla, ×', { rangemode: 'tozero' }));
+  return { data, layout: { ...shape, shapes: [one], showlegend: true, legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11.5 } }, margin: { ...shape.margin, t: 12 } } };
+}
+
+// What would it take?
+
+/** Methods and the sandbox by what a round brings and costs, with lines of equal speed-up. */
+function plane({ answer: { rows }, widget }, c) {
+  const known = rows.filter((row) => row.speedup);
+  const here = widget.point;
+  const most = [Math.max(3, here.cost, ...known.map((row) => row.cost)) * 1.08, Math.max(4, here.tau, ...known.map((row) => row.tau)) * 1.08];
+  const lines = [1, 1.5, 2, 3, 4, 6].filter((speed) => speed * 0.8 < most[1]).map((speed) => ({
+    type: 'scatter', mode: 'lines', x: [0, Math.min(most[0], most[1] / speed)], y: [0, Math.min(most[1], most[0] * speed)], hoverinfo: 'skip', line: { color: speed === 1 ? c.residual : c.line, width: speed === 1 ? 1.6 : 1, dash: speed === 1 ? 'dash' : 'solid' } }));
+  const labels = [1, 1.5, 2, 3, 4, 6].filter((speed) => speed * 0.8 < most[1]).map((speed) => ({ x: Math.min(most[0], most[1] / speed), y: Math.min(most[1], most[0] * speed), text: `${speed}×`, showarrow: false, xanchor: 'right', yanchor: 'top', font: { size: 11, color: c.muted } }));
+  const points = known.map((row, i) => ({
+    type: 'scatter', mode: 'markers+text', x: [row.cost], y: [row.tau], text: [row.method], textposition: ['top center', 'bottom center', 'middle right'][i % 3], textfont: { size: 11, color: c.ink }, customdata: [[row.race, `${row.label}: ${times(row.speedup)}<br>${spread(row)}<br>${ratio(1000 * row.seconds_per_round, 1)} ms a round`]],
+    marker: { size: 10, symbol: MARKS[i % MARKS.length], color: c[`lane-${(i % 11) + 1}`] }, hovertemplate: '%{customdata[1]}<br>τ = %{y:.2f}, cost %{x:.2f}<extra>click: its race</extra>' }));
+  const star = { type: 'scatter', mode: 'markers+text', x: [here.cost], y: [here.tau], text: [`sandbox ${times(here.speedup)}`], textposition: 'top center', textfont: { size: 12, color: c.accent }, marker: { size: 16, symbol: 'star', color: c.accent, line: { color: c.card, width: 1 } }, hovertemplate: 'the sandbox: τ = %{y:.2f}, cost %{x:.2f}<extra></extra>' };
+  const shape = layout(c, axis(c, 'cost of a round, in vanilla passes', { range: [0, most[0]] }), axis(c, 'τ, tokens per round', { range: [0, most[1]] }));
+  return { data: [...lines, ...points, star], layout: { ...shape, annotations: labels } };
+}
+
+function passes({ answer: { facts }, widget }, c) {
+  const line = (name, curve, colour, dash, mark) => ({ type: 'scatter', mode: 'lines+markers', name, x: curve.map(([rows]) => rows), y: curve.map(([, seconds]) => 1000 * seconds), line: { color: colour, width: 1.8, dash }, marker: { symbol: mark, size: 7, color: colour }, hovertemplate: `${name}, %{x}: %{y:.2f} ms<extra></extra>` });
+  const data = [line('target, by rows', facts.curve, c.target, 'solid', 'circle'), ...Object.entries(facts.drafts).map(([name, curve], i) => line(`${name}, by γ`, curve, c[`lane-${i + 1}`], DASHES[i % DASHES.length], MARKS[(i + 1) % MARKS.length]))];
+  if (widget.typed) data.push(line('typed', widget.typed, c.accent, 'longdash', 'star'));
+  const shape = layout(c, axis(c, 'rows of the target’s pass, γ of a drafter’s'), axis(c, 'milliseconds of one pass', { rangemode: 'tozero' }));
+  return { data, layout: { ...shape, showlegend: true, legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11 } }, margin: { ...shape.margin, t: 12 } } };
+}
+
+/** How far drafts survive, against what one α for all positions would give. */
+function lengths({ answer: { rows, facts } }, c) {
+  const chosen = rows.filter((row) => facts.lengths[row.method] && row.alpha && row.gamma >= 4 && row.nodes === 0 && row.drafts === 1).sort((a, b) => b.gamma - a.gamma || b.tau - a.tau).slice(0, 3);
+  if (!chosen.length) return 'Lines for windows of four tokens and more, as soon as they are measured.';
+  const data = chosen.flatMap((row, i) => {
+    const counts = facts.lengths[row.method];
+    const all = counts.reduce((sum, [, count]) => sum + count, 0);
+    const x = Array.from({ length: row.gamma + 1 }, (_, m) => m);
+    const colour = c[`lane-${i + 1}`];
+    return [
+      { type: 'scatter', mode: 'lines+markers', name: `${row.method}, measured`, x, y: x.map((m) => counts.filter(([kept]) => kept >= m).reduce((sum, [, count]) => sum + count, 0) / all), line: { color: colour, width: 2 }, marker: { symbol: MARKS[i], size: 7, color: colour }, hovertemplate: `${row.method}: %{y:.2f} of ${all} rounds kept %{x} or more<extra></extra>` },
+      { type: 'scatter', mode: 'lines', name: `α^m, α = ${ratio(row.alpha)}`, x, y: x.map((m) => row.alpha ** m), line: { color: colour, width: 1.4, dash: 'dot' }, hovertemplate: `one α for all: %{y:.2f}<extra></extra>` },
+    ];
+  });
+  const shape = layout(c, axis(c, 'm, tokens of the draft'), axis(c, 'rounds that kept m or more', { range: [0, 1.04] }));
+  return { data, layout: { ...shape, showlegend: true, legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11 } }, margin: { ...shape.margin, t: 12 } } };
+}
+
+// Losslessness.
+
+function distances({ answer: { rows } }, c) {
+  if (!rows.length) return 'A line for each rule, as soon as it has runs.';
+  const names = [...new Set(rows.map((row) => row.rule))];
+  const first = rows.filter((row) => row.rule === names[0]);
+  const floor = (key, name, dash) => ({ type: 'scatter', mode: 'lines', name, x: first.map((row) => row.runs), y: first.map((row) => row[key]), line: { color: c.target, width: 1.4, dash }, fill: key === 'floor95' ? 'tozeroy' : 'none', fillcolor: c['target-tint'], hovertemplate: `${name}: %{y:.4f}<extra></extra>` });
+  const data = [floor('floor95', 'noise: 95 % of exact samples stay below', 'dot'), floor('floor', 'noise: mean', 'dash'), ...names.map((rule, i) => {
+    const own = rows.filter((row) => row.rule === rule);
+    const colour = own[0].lossless ? c[`lane-${(i % 11) + 1}`] : c.alarm;
+    return { type: 'scatter', mode: 'lines+markers', name: own[0].lossless ? rule : `${rule} (not exact)`, x: own.map((row) => row.runs), y: own.map((row) => row.distance), customdata: own.map((row) => [null, row.p_value.toExponential(1)]), line: { color: colour, width: own[0].lossless ? 1.8 : 2.6, dash: own[0].lossless ? DASHES[i % DASHES.length] : 'solid' }, marker: { symbol: own[0].lossless ? MARKS[i % MARKS.length] : 'x', size: 8, color: colour }, hovertemplate: `${rule}, %{x} runs: distance %{y:.4f}<br>p = %{customdata[1]}<extra></extra>` };
+  })];
+  const shape = layout(c, axis(c, 'runs of each rule', { type: 'log', dtick: 1 }), axis(c, 'total variation to the exact law', { type: 'log', dtick: 1 }));
+  return { data, layout: { ...shape, showlegend: true, legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11.5 } }, margin: { ...shape.margin, t: 12, l: 56 } } };
+}
+
+function joint({ answer: { facts } }, c) {
+  const rows = facts.joint;
+  const rules = Object.keys(rows[0] || {}).filter((name) => !['text', 'exact'].includes(name));
+  const x = rows.map((row) => row.text.join(' '));
+  const bars = (name, label, colour, pattern) => ({ type: 'bar', name: label, x, y: rows.map((row) => row[name]), marker: hatched(c, colour, pattern), hovertemplate: `${label}: %{y:.4f}<extra>%{x}</extra>` });
+  const patterns = ['/', '.', '\\', 'x', '-'];
+  const data = [bars('exact', 'exact law', c.target, ''), ...rules.map((rule, i) => bars(rule, rule, rule === 'naive' ? c.alarm : c[`lane-${(i % 11) + 1}`], patterns[i % patterns.length]))];
+  const shape = layout(c, axis(c, 'first tokens (ids)', { type: 'category', showgrid: false }), axis(c, 'share of runs', { rangemode: 'tozero' }));
+  return { data, layout: { ...shape, barmode: 'group', bargap: 0.25, showlegend: true, legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11.5 } }, margin: { ...shape.margin, t: 12 } } };
+}
+
+function threeTokens({ widget }, c) {
+  const { p, q, drawn } = widget;
+  const { kept, residual } = acceptance(p, q);
+  const x = PlaygroundView.TOKENS;
+  const bar = (name, y, colour, pattern = '') => ({ type: 'bar', name, x, y, marker: hatched(c, colour, pattern), hovertemplate: `${name}(%{x}) = %{y:.3f}<extra></extra>` });
+  const data = [bar('p, target', p, c.target), bar('q, drafter', q, c.draft), bar('min(p, q), accepted', kept, c.bonus, '/'), bar('residual', residual || [0, 0, 0], c.residual, 'x')];
+  if (drawn) data.push(bar(`${DRAWS.toLocaleString('en')} draws`, drawn.counts.map((count) => count / DRAWS), c.plum, '.'));
+  const shape = layout(c, axis(c, '', { type: 'category', showgrid: false }), axis(c, 'probability', { range: [0, 1] }));
+  return { data, layout: { ...shape, barmode: 'group', bargap: 0.2, showlegend: true, legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11.5 } }, margin: { ...shape.margin, t: 12 } } };
+}
+
+const PVALUE = 1e-6;
+const LEGEND = { showlegend: true, legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11.5 } } };
+
+/** Lines by a field of the rows, each with its dash and mark. */
+function linesBy(rows, c, field, x, y, words, colours = (name, i) => c[`lane-${(i % 11) + 1}`]) {
+  return [...new Set(rows.map((row) => row[field]))].map((name, i) => {
+    const own = rows.filter((row) => row[field] === name && row[y] !== null && row[y] !== undefined);
+    const colour = colours(name, i);
+    return { type: 'scatter', mode: 'lines+markers', name: String(name), x: own.map((row) => row[x]), y: own.map((row) => row[y]), customdata: own.map((row) => [row.race ?? null, words(row)]),
+      line: { color: colour, width: 1.8, dash: DASHES[i % DASHES.length] }, marker: { symbol: MARKS[i % MARKS.length], size: 7, color: colour }, hovertemplate: '%{customdata[1]}<extra></extra>' };
+  });
+}
+const framed = (c, data, x, y) => {
+  const shape = layout(c, x, y);
+  return { data, layout: { ...shape, ...LEGEND, margin: { ...shape.margin, t: 12 } } };
+};
+const oneLine = (c) => ({ type: 'line', xref: 'paper', x0: 0, x1: 1, y0: 1, y1: 1, line: { color: c.target, width: 1.2, dash: 'dot' } });
+
+// Temperature and calibration.
+
+const byDegrees = (key, words, more) => ({ answer: { rows } }, c) => heat(rows, c, (row) => row[key], words, { sides: DEGREES, clicks: true, ...more });
+
+function calibration({ answer: { facts, rows } }, c) {
+  const known = facts.reliability;
+  if (!known.length) return 'Points as soon as the drafter has drawn at a temperature above 0.';
+  const chosen = sorted(known.map((one) => one.temperature)).map((degree) => {
+    const own = known.filter((one) => one.temperature === degree);
+    return own.reduce((best, one) => (Math.abs(one.draft_temperature - degree) < Math.abs(best.draft_temperature - degree) ? one : best));
+  });
+  const line = (one, key, i, dash, name) => ({ type: 'scatter', mode: 'lines+markers', name, x: one.bins.map((bin) => bin.q), y: one.bins.map((bin) => bin[key]), customdata: one.bins.map((bin) => [null, bin.tests]), line: { color: c[`lane-${i + 1}`], width: 1.8, dash }, marker: { symbol: MARKS[i], size: 7, color: c[`lane-${i + 1}`] }, hovertemplate: `${name}: %{y:.2f} where q is %{x:.2f}<br>%{customdata[1]} tests<extra></extra>` });
+  const data = [{ type: 'scatter', mode: 'lines', name: 'calibrated', x: [0, 1], y: [0, 1], hoverinfo: 'skip', line: { color: c.faint, width: 1.2, dash: 'dash' } },
+    ...chosen.flatMap((one, i) => [line(one, 'p', i, 'solid', `p at ${one.temperature}/${one.draft_temperature}`), line(one, 'accepted', i, 'dot', 'accepted')])];
+  return framed(c, data, axis(c, 'q(x), the drafter’s confidence in its token', { range: [-0.02, 1.02] }), axis(c, 'p(x), and share accepted', { range: [-0.02, 1.04] }));
+}
+
+// Which T, which γ?
+
+function hindsight({ answer: { facts } }, c) {
+  const all = facts.regrets;
+  if (!all.length) return 'Bars as soon as the controller has run.';
+  const bar = (key, name, colour, pattern, words) => ({ type: 'bar', name, x: all.map((one) => one.flavour), y: all.map((one) => one[key]), customdata: all.map((one) => [null, words(one)]), marker: hatched(c, colour, pattern), hovertemplate: '%{x}: %{customdata[1]}<extra></extra>' });
+  const data = [bar('best', 'best fixed, by hindsight', c.target, '', (one) => `γ ${one.gamma}, T ${one.steps}: ${times(one.best)}`), bar('auto', 'chosen as it goes', c.draft, '/', (one) => `${times(one.auto)}, regret ${(100 * one.regret).toFixed(1)} %`)];
+  const figure = framed(c, data, axis(c, '', { type: 'category', showgrid: false }), axis(c, 'speed-up over vanilla, ×', { rangemode: 'tozero' }));
+  return { ...figure, layout: { ...figure.layout, barmode: 'group', shapes: [oneLine(c)] } };
+}
+
+const fixedOnes = ({ answer: { rows } }, c) => {
+  const data = linesBy(rows.filter((row) => !row.auto && row.steps === rows[0].steps && row.speedup), c, 'flavour', 'gamma', 'speedup', (row) => `${row.flavour}, γ ${row.gamma}, T ${row.steps}: ${times(row.speedup)}<br>${spread(row)}`);
+  return data.length ? framed(c, data, axis(c, 'γ, fixed'), axis(c, 'speed-up over vanilla, ×', { rangemode: 'tozero' })) : 'Lines as soon as fixed settings have run.';
+};
+
+function decided({ answer: { facts } }, c) {
+  const rows = Object.entries(facts.chosen).flatMap(([flavour, counts]) => {
+    const all = counts.reduce((sum, [, count]) => sum + count, 0);
+    return counts.map(([size, count]) => ({ flavour, size, share: count / all, count, all }));
+  });
+  if (!rows.length) return 'Lines as soon as the controller has run.';
+  return framed(c, linesBy(rows, c, 'flavour', 'size', 'share', (row) => `${row.flavour}: ${row.count} of ${row.all} rounds drafted ${row.size}`), axis(c, 'tokens drafted'), axis(c, 'share of rounds', { rangemode: 'tozero' }));
+}
+
+// Length.
+
+const against = (key, title, form) => ({ answer: { rows, facts } }, c) => {
+  const known = rows.filter((row) => row[key] !== null && row[key] !== undefined && row.rounds >= 2).map((row) => ({ ...row, at: row.context + facts.width / 2 }));
+  const data = linesBy(known, c, 'method', 'at', key, (row) => `${facts.labels[row.method]}, ${row.context} to ${row.context + facts.width - 1} tokens: ${form(row[key])}<br>${row.rounds} rounds`, (name, i) => (name === 'vanilla' ? c.target : c[`lane-${(i % 11) + 1}`]));
+  return data.length ? framed(c, data, axis(c, 'tokens of text before the round'), axis(c, title, { rangemode: 'tozero' })) : 'Lines as soon as texts have grown.';
+};
+const inMilliseconds = (key, title) => (scene, c) => against(key, title, (value) => `${ratio(value)} ms`)({ ...scene, answer: { ...scene.answer, rows: scene.answer.rows.map((row) => ({ ...row, [key]: row[key] === null ? null : 1000 * row[key] })) } }, c);
+
+// Kinds of text.
+
+const shares = (group, title) => ({ answer: { rows } }, c) => {
+  const own = rows.filter((row) => row.group === group);
+  if (!own.length) return 'Bars as soon as the first text is written.';
+  const data = [{ type: 'bar', orientation: 'h', y: own.map((row) => row.name), x: own.map((row) => row.accepted), customdata: own.map((row) => [null, `${Math.round(row.accepted * row.tested)} of ${row.tested} accepted<br>95 % interval ${ratio(row.low)} to ${ratio(row.high)}`]),
+    error_x: { type: 'data', symmetric: false, array: own.map((row) => row.high - row.accepted), arrayminus: own.map((row) => row.accepted - row.low), color: c.ink, thickness: 1, width: 2 },
+    marker: { color: c['draft-tint'], line: { color: c.draft, width: 1 } }, hovertemplate: '%{y}: %{customdata[1]}<extra></extra>' }];
+  const shape = layout(c, axis(c, 'share of drafted tokens accepted', { range: [0, 1.02] }), axis(c, title, { type: 'category', autorange: 'reversed', showgrid: false, title: { text: title, font: { size: 11.5, color: c.muted }, standoff: 12 } }));
+  return { data, layout: shape };
+};
+
+/** Exploration -> its panels, the sentences above them, what its columns mean, and how a race of a row is called. */
+export const VIEWS = {
+  'window-map': {
+    panels: [
+      { key: 'measured', title: 'Measured speed-up over vanilla', hint: '★: the best cell; a cell opens its race', figure: measured, wide: true },
+      { key: 'predicted', title: 'Predicted', hint: 'E[τ] of the measured α_j over bare passes; not a measurement', figure: predicted },
+      { key: 'difference', title: 'Predicted over measured', hint: '1 where the formula holds', figure: difference },
+      { key: 'slices', title: 'Slices: speed-up by γ', hint: 'one line for each T; whiskers: 95 % interval over prompts', figure: slices, wide: true },
+    ],
+    notes({ rows, facts, choice }) {
+      const best = fastest(rows);
+      if (!best) return [];
+      const one = facts.agree.within_10_percent;
+      return [
+        `Best so far: γ ${best.gamma}, T ${best.steps}: ${times(best.speedup)} over vanilla, with ${ratio(best.tau)} tokens per round (${choice.drafter}, temperature ${choice.temperature}).`,
+        `The prediction is within 10 % of the measurement in ${Math.round(100 * one)} % of ${facts.agree.cells} cells. It takes 1 + Σ Π α_j tokens per round and counts T passes of the drafter and one pass of the target, both timed bare; what it leaves out is the work between passes.`,
+      ];
+    },
+    titleOf: ({ choice }, race) => `${choice.drafter} γ ${race.split('/')[1]}, T ${race.split('/')[2]}`,
+    columns: {
+      gamma: 'γ: tokens drafted per round', steps: 'T: denoising steps', race: 'the cell, as bench names it', prompts: 'prompts measured so far', speedup: 'vanilla’s seconds per token over this cell’s, prefill included', low: '95 % bootstrap interval over prompts, lower end', high: '95 % bootstrap interval over prompts, upper end',
+      tau: 'τ: tokens committed per round', alpha: 'α: accepted over tested tokens', alpha_at: 'α_j: of each position, where it was reached', tokens_per_second: 'new tokens per second of decode clock', seconds_per_round: 'decode seconds per round', draft_seconds: 'drafting, seconds per round', verify_seconds: 'the target’s pass and the tests, seconds per round',
+      peak_bytes: 'largest memory of the process so far, bytes', waiting: 'threads that waited for a processor, on average', predicted_tau: 'E[τ] = 1 + Σ_m Π_{j≤m} α_j', geometric_tau: '(1 − α^{γ+1}) / (1 − α), with one α for all positions', predicted: 'predicted speed-up', failed: 'why it could not be measured',
+    },
+  },
+  'what-it-takes': {
+    widget: SandboxView,
+    widgetFirst: true,
+    panels: [
+      { key: 'plane', title: 'What a round brings and what it costs', hint: 'measured methods and the sandbox ★; lines of equal speed-up, dashed: none', figure: plane, wide: true },
+      { key: 'passes', title: 'What a pass costs here', hint: 'bare passes, medians', figure: passes },
+      { key: 'lengths', title: 'How far drafts survive', hint: 'measured, and with one α for all positions (dotted)', figure: lengths },
+    ],
+    notes({ rows }) {
+      const best = fastest(rows);
+      return best ? [
+        `Fastest here: ${best.label}, ${times(best.speedup)}: ${ratio(best.tau)} tokens in a round that costs ${ratio(best.cost)} tokens of vanilla.`,
+        'The formula takes one α for all positions and all rounds. Real drafts do better or worse in streaks: what follows an accepted token is easier than what follows a refused one, so the measured curve leaves the dotted one, and the mean over rounds with it.',
+      ] : [];
+    },
+    titleOf: ({ rows }, race) => rows.find((row) => row.race === race)?.label ?? race,
+    columns: { method: 'name of the method', cost: 'τ over the speed-up: what a round costs, in tokens of vanilla, prefill shared out', draft_cost: 'drafting, in bare passes of the target over one row', verify_cost: 'the target’s pass and the tests, in the same', nodes: 'B: nodes of a tree', drafts: 'K: drafts' },
+  },
+  losslessness: {
+    widget: PlaygroundView,
+    panels: [
+      { key: 'distances', title: 'Distance to the exact law', hint: 'total variation of the joint of the first tokens; what is exact falls as 1/√N', figure: distances, wide: true },
+      { key: 'joint', title: 'The joint law', hint: 'the likeliest outcomes: exact, and as each rule wrote them', figure: joint },
+      { key: 'three', title: 'Three tokens', hint: 'the test of one position; drag below', figure: threeTokens },
+    ],
+    notes({ rows, facts, choice }) {
+      const last = rows.filter((row) => row.runs === facts.runs);
+      const caught = last.filter((row) => row.p_value < PVALUE);
+      const within = last.filter((row) => row.distance <= row.floor95);
+      const hidden = last.filter((row) => !row.lossless && row.distance <= row.floor95);
+      return [
+        `${facts.runs.toLocaleString('en')} runs of each rule, ${facts.outcomes} possible outcomes. Within the noise: ${within.map((row) => row.rule).join(', ') || 'none'}.${caught.length ? ` Caught, p < 10⁻⁶: ${caught.map((row) => `${row.rule} (distance ${ratio(row.distance, 3)}, true bias ${ratio(row.bias_low, 3)} to ${ratio(row.bias_high, 3)})`).join(', ')}.` : ''}`,
+        ...hidden.map((row) => `The rule ${row.rule} is not exact, and here you would not see it: its bias is smaller than ${ratio(row.bias_high, 3)} (95 %).${choice.temperature === 0 ? ' At temperature 0 every rule writes the likeliest token.' : ''}`),
+      ];
+    },
+    titleOf: (_, race) => race,
+    columns: { rule: 'verification rule', runs: 'runs so far', distance: 'total variation between the drawn and the exact joint law', floor: 'mean distance of as many draws of the exact law', floor95: '95 % of such samples stay below', bias_low: 'the true distance is at least this (95 %)', bias_high: 'and at most this (95 %)', p_value: 'of Pearson’s χ² test', lossless: 'what the rule claims' },
+  },
+  temperature: {
+    panels: [
+      { key: 'speed', title: 'Speed-up over vanilla at the same temperature', hint: 'a cell opens its race', figure: byDegrees('speedup', (row) => `${times(row.speedup)}<br>${spread(row)}`) },
+      { key: 'tau', title: 'τ, tokens per round', hint: 'under an exact rule the drafter’s temperature changes only this', figure: byDegrees('tau', (row) => `τ = ${ratio(row.tau)}, α = ${ratio(row.alpha)}`, { around: false }) },
+      { key: 'calibration', title: 'Does the drafter know what it knows?', hint: 'by its confidence q: the target’s p, and what was accepted', figure: calibration, wide: true },
+    ],
+    notes: ({ facts }) => [
+      ...facts.fits.map((one) => `Target at ${one.temperature}: fitted on every other prompt, the drafter’s best temperature is ${one.fitted}; on the rest τ is ${ratio(one.after)}, against ${ratio(one.before)} at ${one.usual}.`),
+      ...(facts.reliability.length ? [`Expected calibration error, |q − p| over all drawn tokens: ${facts.reliability.map((one) => `${ratio(one.ece)} at ${one.temperature}/${one.draft_temperature}`).join(', ')} (target/drafter).`] : []),
+    ],
+    titleOf: ({ choice }, race) => `${choice.drafter} γ ${choice.gamma}, temperatures ${race}`,
+    columns: { temperature: 'of the target', draft_temperature: 'of the drafter' },
+  },
+  'which-gamma': {
+    panels: [
+      { key: 'hindsight', title: 'Chosen as it goes, against the best by hindsight', hint: 'for each kind of text; dotted: vanilla', figure: hindsight, wide: true },
+      { key: 'fixed', title: 'Fixed windows', hint: 'speed-up by γ with the fewest steps', figure: fixedOnes },
+      { key: 'decided', title: 'What the controller drafted', hint: 'share of rounds by length', figure: decided },
+    ],
+    notes({ facts }) {
+      const all = facts.regrets.find((one) => one.flavour === 'all');
+      return all ? [`Over all texts the controller reaches ${times(all.auto)}; the best fixed setting, which nobody knows beforehand, is γ ${all.gamma}, T ${all.steps} with ${times(all.best)}: a regret of ${(100 * all.regret).toFixed(1)} %.${all.regret < 0 ? ' Choosing as it goes is even faster than any fixed setting here.' : ''}`] : [];
+    },
+    titleOf: ({ choice }, race) => `${choice.drafter} ${race.split('/').slice(1).join('/')}`,
+    columns: { flavour: 'kind of text', auto: 'whether a controller chooses as it goes' },
+  },
+  length: {
+    panels: [
+      { key: 'speed', title: 'Speed-up by length', hint: 'over vanilla at texts of the same length', figure: against('speedup', 'speed-up over vanilla, ×', times), wide: true },
+      { key: 'tau', title: 'τ by length', hint: 'tokens per round', figure: against('tau', 'τ, tokens per round', (value) => ratio(value)) },
+      { key: 'passes', title: 'The target’s pass by length', hint: 'milliseconds a pass; a drafted one reads γ + 1 rows', figure: inMilliseconds('pass_seconds', 'milliseconds of a pass') },
+    ],
+    notes({ rows }) {
+      const vanilla = rows.filter((row) => row.method === 'vanilla' && row.seconds_per_token && row.rounds > 8);
+      if (vanilla.length < 2) return [];
+      const [first, last] = [vanilla[0], vanilla[vanilla.length - 1]];
+      return [`Vanilla takes ${ratio(1000 * first.seconds_per_token)} ms a token at the beginning and ${ratio(1000 * last.seconds_per_token)} ms with ${last.context} tokens before it: every pass reads all keys and values again, of one row or of many.`];
+    },
+    titleOf: (_, race) => race,
+    columns: { method: 'name of the method', context: 'tokens before the round, from here on', rounds: 'rounds that count', seconds_per_token: 'decode seconds per new token', speedup: 'vanilla’s seconds per token over these, at the same length', tau: 'τ: tokens committed per round', alpha: 'α: accepted over tested tokens', pass_seconds: 'seconds of the target’s pass' },
+  },
+  'kinds-of-text': {
+    panels: [
+      { key: 'token', title: 'By what the token is', hint: 'share of drafted tokens that the target accepted', figure: shares('token', '') },
+      { key: 'entropy', title: 'By how sure the target is', hint: 'entropy of its distribution at temperature 1, nats', figure: shares('entropy', 'nats') },
+      { key: 'text', title: 'By kind of text', hint: 'whiskers: 95 % Wilson interval', figure: shares('text', '') },
+    ],
+    notes: ({ rows, facts }) => {
+      const own = rows.filter((row) => row.group === 'token' && row.tested >= 20);
+      if (own.length < 2) return [];
+      const [best, worst] = [own[0], own[own.length - 1]];
+      const like = (row) => (facts.examples[row.name] || []).slice(0, 5).map((word) => `“${word}”`).join(', ');
+      return [`Guessed best: ${best.name} (${Math.round(100 * best.accepted)} % of ${best.tested}; ${like(best)}). Guessed worst: ${worst.name} (${Math.round(100 * worst.accepted)} % of ${worst.tested}; ${like(worst)}).`];
+    },
+    titleOf: (_, race) => race,
+    columns: { group: 'what rows are sorted by', name: 'class', tested: 'tokens that the target tested', accepted: 'share accepted', low: '95 % Wilson interval, lower end', high: '95 % Wilson interval, upper end' },
+  },
+};
+// What many tables say alike.
+const SHARED = VIEWS['window-map'].columns;
+for (const view of Object.values(VIEWS)) view.columns = { ...SHARED, ...view.columns };

@@ -1,0 +1,176 @@
+// What a visitor drags on the Explore tab: the sandbox of a round's cost, and a test of three tokens.
+// @ts-check
+
+import { h, text } from './dom.js';
+import { acceptance, bestGamma, breakEven, costAt, drawTokens, normalized, readCurve, sandbox } from '../state/exploration.js';
+import { ratio } from '../state/format.js';
+/** @import { Answer, Sandbox } from '../state/exploration.js' */
+
+/** A labelled slider that says its value. @param {string} label @param {{min: number, max: number, step: number, value: number, title: string}} limits @param {(value: number) => void} heard */
+function slider(label, { title, ...limits }, heard) {
+  const shown = h('output', {}, String(limits.value));
+  const input = h('input', { type: 'range', ...limits, 'aria-label': label, title });
+  input.addEventListener('input', () => {
+    text(shown, input.value);
+    heard(Number(input.value));
+  });
+  const set = (/** @type {number} */ value) => {
+    input.value = String(value);
+    text(shown, input.value);
+  };
+  return { element: h('label', { class: 'sd-slider', title }, h('span', {}, label), input, shown), set };
+}
+
+/** The sandbox: a drafter that does not exist, on this machine's curve or another's. */
+export class SandboxView {
+  /** @param {() => void} changed */
+  constructor(changed) {
+    this.changed = changed;
+    /** @type {Sandbox} */
+    this.box = { alpha: 0.7, gamma: 8, passes: 1, draft: 0.5, shape: 'window', count: 4 };
+    /** @type {[number, number][] | null} */
+    this.typed = null;
+    /** @type {Answer | null} */
+    this.answer = null;
+    const of = (/** @type {'alpha' | 'gamma' | 'passes' | 'draft' | 'count'} */ name) => (/** @type {number} */ value) => this.set({ [name]: value });
+    this.sliders = {
+      alpha: slider('α', { min: 0, max: 0.99, step: 0.01, value: 0.7, title: 'Acceptance of each position, given that it is reached' }, of('alpha')),
+      gamma: slider('γ', { min: 1, max: 32, step: 1, value: 8, title: 'Tokens drafted per round; of a tree, its depth' }, of('gamma')),
+      draft: slider('drafter pass', { min: 0, max: 1.5, step: 0.01, value: 0.5, title: 'Cost of one drafter pass, in passes of vanilla' }, of('draft')),
+      passes: slider('passes', { min: 0, max: 32, step: 1, value: 1, title: 'Drafter passes per round: T of a denoiser, γ of a model that writes token by token' }, of('passes')),
+      count: slider('K or B', { min: 1, max: 64, step: 1, value: 4, title: 'Drafts, or nodes of the tree' }, of('count')),
+    };
+    this.shape = h('select', { 'aria-label': 'What is drafted', onchange: () => this.set({ shape: this.shape.value }) }, ...[['window', 'one window'], ['drafts', 'K independent windows'], ['tree', 'a tree of B nodes']].map(([value, words]) => h('option', { value }, words)));
+    this.drafter = h('select', { 'aria-label': 'Cost of a drafter pass', onchange: () => this.take() });
+    this.curve = h('textarea', { rows: 2, 'aria-label': 'Cost of the target’s pass, rows and milliseconds', spellcheck: 'false', oninput: () => this.type() });
+    this.trouble = h('small', { role: 'status' });
+    this.result = h('p', { class: 'sd-exp-result', 'aria-live': 'polite' });
+    this.hints = h('ul', {});
+    this.element = h('section', { class: 'sd-panel sd-exp-widget', 'aria-label': 'Sandbox' },
+      h('header', {}, h('h2', {}, 'Sandbox'), h('span', { class: 'sd-sub' }, 'a drafter that you make up; computed, not measured')),
+      h('div', { class: 'sd-exp-sides' },
+        h('div', {}, h('div', { class: 'sd-row-selects' }, this.shape, this.drafter), ...Object.values(this.sliders).map(({ element }) => element),
+          h('label', { class: 'sd-exp-curve' }, h('span', { class: 'sd-sub' }, 'Passes of the target: rows and milliseconds. Type another machine’s.'), this.curve), this.trouble),
+        h('div', {}, this.result, h('ul', { class: 'sd-exp-questions-list' },
+          h('li', {}, 'Drag α down until it no longer pays. How far did you get?'),
+          h('li', {}, 'Set α to 0.9. Which γ is best now, and why not 32?'),
+          h('li', {}, 'Make the drafter free. How much does that bring at α 0.5?'),
+          h('li', {}, 'Which is better at α 0.6: a window of 16, or a tree of 16?')),
+        h('details', {}, h('summary', {}, 'Answers for these sliders'), this.hints))));
+  }
+
+  /** The curve in use. */
+  get used() {
+    return this.typed || this.answer?.facts.curve || [[1, 1], [32, 2]];
+  }
+
+  /** Where the sandbox stands. */
+  get point() {
+    return sandbox(this.box, this.used);
+  }
+
+  /** @param {Answer} answer */
+  show(answer) {
+    const fresh = this.answer !== answer;
+    this.answer = answer;
+    if (fresh && !this.typed) {
+      this.curve.value = answer.facts.curve.map((/** @type {[number, number]} */ [rows, seconds]) => `${rows} ${(1000 * seconds).toFixed(2)}`).join(', ');
+      const chosen = this.drafter.value;
+      this.drafter.replaceChildren(h('option', { value: '' }, 'drafter: as set'), ...Object.keys(answer.facts.drafts).map((name) => h('option', { value: name }, `drafter: ${name}`)));
+      this.drafter.value = chosen;
+    }
+    this.say();
+  }
+
+  /** @param {Partial<Sandbox>} change */
+  set(change) {
+    Object.assign(this.box, change);
+    this.say();
+    this.changed();
+  }
+
+  /** The measured cost of a drafter's pass. */
+  take() {
+    const known = this.answer?.facts.drafts[this.drafter.value];
+    if (!known) return;
+    const draft = Number((costAt(known, this.box.gamma) / costAt(this.used, 1)).toFixed(2));
+    this.sliders.draft.set(draft);
+    this.set({ draft });
+  }
+
+  type() {
+    const found = readCurve(this.curve.value);
+    text(this.trouble, found ? '' : 'Two pairs at least, as 1 4.8, 17 7.0; the last curve that could be read is used.');
+    if (!found) return;
+    this.typed = found;
+    this.say();
+    this.changed();
+  }
+
+  say() {
+    const { tau, cost, rows, speedup } = this.point;
+    this.sliders.count.element.hidden = this.box.shape === 'window';
+    text(this.result, `${ratio(tau)} tokens for ${ratio(cost)} vanilla passes (${rows} rows in the target’s): ${ratio(speedup)}× ${speedup < 1 ? '— slower than vanilla' : ''}`);
+    const even = breakEven(this.box, this.used);
+    const [gamma, best] = bestGamma(this.box, this.used);
+    const free = sandbox({ ...this.box, draft: 0 }, this.used);
+    this.hints.replaceChildren(...[
+      even === null ? 'It never pays at these costs.' : `It pays from α = ${ratio(even)} on.`,
+      `The best γ is ${gamma}: ${ratio(best)}×.`,
+      `With a free drafter: ${ratio(free.speedup)}×.`,
+      `At α ${ratio(this.box.alpha)}, a window of 16: ${ratio(sandbox({ ...this.box, shape: 'window', gamma: 16 }, this.used).speedup)}×; a tree of 16: ${ratio(sandbox({ ...this.box, shape: 'tree', gamma: 16, count: 16 }, this.used).speedup)}×.`,
+    ].map((words) => h('li', {}, words)));
+  }
+}
+
+const TOKENS = ['cat', 'dog', 'owl'];
+export const DRAWS = 5000;
+
+/** Three tokens: drag p and q, see what is accepted and what is left, and let draws land. */
+export class PlaygroundView {
+  /** @param {() => void} changed */
+  constructor(changed) {
+    this.changed = changed;
+    this.weights = { p: [0.6, 0.3, 0.1], q: [0.3, 0.6, 0.1] };
+    /** @type {{counts: number[], accepted: number} | null} */
+    this.drawn = null;
+    this.seed = 0;
+    const sliders = (/** @type {'p' | 'q'} */ which) => TOKENS.map((token, i) => slider(`${which}(${token})`, { min: 0.01, max: 1, step: 0.01, value: this.weights[which][i], title: `Weight of “${token}” for the ${which === 'p' ? 'target' : 'drafter'}; weights are divided by their sum` }, (value) => {
+      this.weights[which][i] = value;
+      this.drawn = null;
+      this.say();
+      this.changed();
+    }).element);
+    this.result = h('p', { class: 'sd-exp-result', 'aria-live': 'polite' });
+    this.draw = h('button', { type: 'button', class: 'sd-exp-stop', onclick: () => this.roll() }, `Draw ${DRAWS.toLocaleString('en')} tokens`);
+    this.element = h('section', { class: 'sd-panel sd-exp-widget', 'aria-label': 'Three tokens' },
+      h('header', {}, h('h2', {}, 'Three tokens'), h('span', { class: 'sd-sub' }, 'accept with min(1, p/q), else draw from what p still lacks; a simulation in this browser')),
+      h('div', { class: 'sd-exp-sides' }, h('div', {}, ...sliders('p'), ...sliders('q')), h('div', {}, this.result, this.draw)));
+    this.say();
+  }
+
+  get p() {
+    return normalized(this.weights.p);
+  }
+
+  get q() {
+    return normalized(this.weights.q);
+  }
+
+  show() {}
+
+  roll() {
+    this.seed += 1;
+    this.drawn = drawTokens(this.p, this.q, DRAWS, this.seed);
+    this.say();
+    this.changed();
+  }
+
+  say() {
+    const { alpha, residual } = acceptance(this.p, this.q);
+    const rest = residual ? `After a refusal: ${TOKENS.map((token, i) => `${token} ${ratio(residual[i])}`).join(', ')}.` : 'p = q: nothing is ever refused.';
+    const seen = this.drawn ? ` Of ${DRAWS.toLocaleString('en')} drafts ${this.drawn.accepted.toLocaleString('en')} were accepted; what came out follows p: ${TOKENS.map((token, i) => `${token} ${ratio((this.drawn?.counts[i] ?? 0) / DRAWS)}`).join(', ')}.` : '';
+    text(this.result, `Accepted: Σ min(p, q) = ${ratio(alpha)}. ${rest}${seen}`);
+  }
+}
+PlaygroundView.TOKENS = TOKENS;

@@ -1,0 +1,79 @@
+"""The Explore tab: every question of the papers, answered by a measurement. The script draws it; Gradio carries what it
+asks for and what the server answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app.controls import QUIET
+from app.run import exploration
+from app.run.engines import Factory
+from app.run.gpu import on_gpu
+from specdiff_core.explorations import EXPLORATIONS
+from specdiff_core.schema.metrics import CROWDED
+
+TAB = "explore"
+RECORDED = Path(__file__).resolve().parents[2] / "assets" / "explore"
+TEMPLATE = '<div class="sd sd-exp" role="region" aria-label="Explorations"></div>'
+PATIENCE = 30.0
+"""Seconds that a stopped exploration gets for its last frame."""
+ASKED = "() => window.specdiff?.players.explore?.asked() ?? ''"
+ENDED = "() => window.specdiff?.players.explore?.ended()"
+"""Tells the tab that the server's event is over, however it ended."""
+
+
+def explore_options(folder: Path, served: Callable[[Path], str]) -> dict[str, Any]:
+    """What its script needs to know."""
+    return {
+        "forms": exploration.forms(),
+        "folder": f"{served(folder)}/",
+        "recorded": [name for name in EXPLORATIONS if (folder / f"{name}.json").is_file()],
+        "crowded": CROWDED,
+        "patience": PATIENCE,
+    }
+
+
+def explore_tab(factory: Factory, script: str) -> None:
+    """Fill the tab. Call inside ``gr.Tab``.
+
+    Args:
+        factory: makes decoders; the same that the other tabs use.
+        script: mounts its part of the page (:func:`app.page.mount`).
+    """
+    jobs = exploration.Jobs()
+
+    @on_gpu
+    def explore(asked: str) -> Iterator[str]:
+        yield from exploration.stream(factory, asked, jobs=jobs)
+
+    def stop(asked: str) -> None:
+        jobs.stop(asked, PATIENCE)
+
+    board = gr.HTML("", html_template=TEMPLATE, js_on_load=script, apply_default_css=False, elem_id="explore-player")
+    asked = gr.Textbox(elem_id="explore-asked", label="What the page asks for", visible=False)
+    pressed = {
+        name: gr.Button(name, elem_id=f"explore-{name}", elem_classes=["sd-unseen"])
+        for name in ("run", "again", "stop", "cancel")
+    }  # the script presses them
+    running = []
+    for name in ("run", "again"):
+        event = pressed[name].click(
+            explore,
+            asked,
+            board,
+            js=ASKED,
+            show_progress="hidden",
+            concurrency_id="explore",
+            concurrency_limit=1,
+            trigger_mode="once",
+            api_visibility="private",
+        )
+        for over in (event.then, event.failure):  # together they hear of every end
+            over(None, None, None, js=ENDED, show_progress="hidden", api_visibility="private")
+        running.append(event)
+    pressed["stop"].click(stop, asked, None, js=ASKED, **QUIET)
+    pressed["cancel"].click(None, None, None, cancels=running)

@@ -1,0 +1,24 @@
+"""Explorations: each question of the papers, answered by a live measurement. Importing them imports no torch."""
+
+from __future__ import annotations
+
+from specdiff_core.explorations.base import Exploration
+from specdiff_core.explorations.kinds import Kinds
+from specdiff_core.explorations.length import Length
+from specdiff_core.explorations.losslessness import Losslessness
+from specdiff_core.explorations.round_cost import RoundCost
+from specdiff_core.explorations.temperature import Temperature
+from specdiff_core.explorations.which_gamma import WhichGamma
+from specdiff_core.explorations.window_map import WindowMap
+from specdiff_core.schema.errors import ConfigError
+
+ORDER = (WindowMap, RoundCost, Losslessness, Temperature, WhichGamma, Length, Kinds)
+EXPLORATIONS: dict[str, type[Exploration]] = {kind.name: kind for kind in ORDER}
+
+
+def find_exploration(name: str) -> type[Exploration]:
+    """The exploration of a name; ConfigError: there is none."""
+    if name not in EXPLORATIONS:
+        hint = f"Choose one of: {', '.join(EXPLORATIONS)}."
+        raise ConfigError(f"There is no exploration called {str(name)[:40]!r}.", field="explore", hint=hint)
+    return EXPLORATIONS[name]

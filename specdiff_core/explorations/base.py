@@ -1,0 +1,322 @@
+"""What explorations share: a question of the papers as a record of settings that measures its own answer.
+
+The fields of a record, with their titles, words and limits, are the form on the page, the flags of the command line and
+the arguments from Python. Importing this package imports no torch.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from specdiff_core.bench.prompts import OWN_TEXTS, Prompt, own_prompts
+from specdiff_core.provenance import Provenance, provenance
+from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.settings import DecodeConfig
+
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+
+Stopped = Callable[[], bool]
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """What is known so far, as plain numbers."""
+
+    rows: list[dict[str, Any]]  # one table, which is all that a CSV file holds
+    facts: dict[str, Any] = {}  # what charts need besides
+    races: dict[str, bytes] = {}  # by a row's ``race``: a trace file, which the player opens
+
+
+class Step(NamedTuple):
+    """How far an exploration is. Its answer is worked out only where somebody looks."""
+
+    done: int
+    total: int
+    doing: str
+    answer: Callable[[], Answer]
+
+
+class Explored(msgspec.Struct, kw_only=True):
+    """An answer with all that makes it repeatable; what ``--json`` writes and the page opens on."""
+
+    schema: Literal[1] = 1
+    kind: Literal["exploration"] = "exploration"
+    name: str
+    choice: dict[str, Any]
+    origin: Provenance
+    machine: dict[str, Any]  # device, dtype, threads, network: of the runs themselves
+    done: int
+    total: int
+    rows: list[dict[str, Any]]
+    facts: dict[str, Any]
+
+
+class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question, and what it is asked of. ConfigError: a field is out of range (see :func:`parse`)."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    question: ClassVar[str]
+    pair: ClassVar[str] = "embedded"
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """The drafters that it needs."""
+        return ()
+
+    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+        """Measure, one step at a time. Between two steps others may use ``engine``.
+
+        Args:
+            stopped: asked before each pass; what was finished before stays in the answer.
+
+        Raises:
+            SpecDiffError: nothing can be measured; the message says why.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def form(cls) -> list[dict[str, Any]]:
+        """The fields in plain JSON values: name, title, words, kind, default, limits or choices, and whether it is one
+        of those that few change (``more``)."""
+        properties = msgspec.json.schema(cls)["$defs"][cls.__name__]["properties"]
+        own = [name for name in properties if name in vars(cls)["__annotations__"]]  # the others are shared
+        rest = [name for name in properties if name not in own]
+        fields = [_described(name, properties[name]) for name in (*own, *rest)]
+        return [field | {"more": field["name"] in rest or field["more"]} for field in fields]
+
+
+def _described(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    entry = told.get("items", told)  # of a list, what it holds
+    kind = {"integer": "integer", "number": "number", "boolean": "switch"}.get(entry.get("type", ""), "text")
+    choices = entry.get("enum")
+    field: dict[str, Any] = {
+        "name": name,
+        "title": told["title"],
+        "about": told.get("description", ""),
+        "default": told["default"],
+    }
+    field |= {"kind": "choice" if choices else kind, "list": "items" in told, "choices": choices or []}
+    return field | {
+        "low": entry.get("minimum"),
+        "high": entry.get("maximum"),
+        "long": told.get("maxLength", 0) > 200,
+        "more": told.get("more", False),
+    }
+
+
+def parse(kind: type[Exploration], values: Mapping[str, Any]) -> Exploration:
+    """A record from untrusted values: of a list also its entries in one string, separated by commas.
+
+    Raises:
+        ConfigError: a name is unknown, or a value out of range; the message says which.
+    """
+    lists = {field["name"] for field in kind.form() if field["list"]}
+    given = {
+        name: [part.strip() for part in value.split(",") if part.strip()]
+        if name in lists and isinstance(value, str)
+        else value
+        for name, value in values.items()
+    }
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{kind.title}: {error}.", field="explore", hint="Change that value.") from error
+
+
+def csv_of(rows: list[dict[str, Any]]) -> str:
+    """``rows`` as a CSV file; a list of numbers takes one cell, separated by spaces."""
+    written = io.StringIO()
+    writer = csv.DictWriter(written, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        cells = {
+            name: " ".join(map(str, value)) if isinstance(value, list | tuple) else value for name, value in row.items()
+        }
+        writer.writerow(cells)
+    return written.getvalue()
+
+
+class OnPrompts(Exploration, frozen=True, kw_only=True):
+    """One that decodes texts: this project's own, or the visitor's."""
+
+    tokens: Annotated[
+        int, Meta(ge=8, le=256, title="New tokens", description="Of each run; the end of a text is ignored.")
+    ] = 64
+    flavours: Annotated[
+        tuple[Annotated[str, Meta(extra_json_schema={"enum": list(OWN_TEXTS)})], ...],
+        Meta(title="Kinds of text", description="Prompts of this project, by kind."),
+    ] = tuple(OWN_TEXTS)
+    per_flavour: Annotated[
+        int, Meta(ge=1, le=5, title="Prompts of each kind", description="More prompts, narrower intervals.")
+    ] = 2
+    texts: Annotated[
+        str,
+        Meta(
+            max_length=20_000,
+            title="Your own prompts",
+            description='In place of these: one a line, or JSON lines {"id", "flavour", "prompt"}.',
+        ),
+    ] = ""
+    seed: Annotated[int, Meta(ge=0, le=2**31, title="Seed", description="Of everything that is drawn.")] = 0
+
+    @property
+    def base(self) -> DecodeConfig:
+        """What all runs share."""
+        return DecodeConfig(
+            pair=self.pair,
+            max_new_tokens=self.tokens,
+            seed=self.seed,
+            ignore_eos=True,
+        )
+
+    def prompts(self, engine: Engine) -> tuple[list[Prompt], list[str]]:
+        """The prompts, and what is wrong with the lines that are none.
+
+        Raises:
+            ConfigError: no prompt is left.
+        """
+        given = own_prompts(self.per_flavour)
+        found = [prompt for prompt in given if prompt.flavour in self.flavours]
+        skipped: list[str] = []
+        if self.texts.strip():
+            found = []
+            for number, line in enumerate(self.texts.splitlines(), start=1):
+                if not line.strip():
+                    continue
+                try:
+                    prompt = _read_line(line, number)
+                    if any(prompt.id == other.id for other in found):
+                        raise ConfigError(f"the id {prompt.id!r} stands there twice")
+                    engine.encode(prompt.prompt)
+                    found.append(prompt)
+                except (SpecDiffError, msgspec.DecodeError) as error:
+                    skipped.append(f"line {number}: {getattr(error, 'message', error)}")
+        if not found:
+            raise ConfigError(
+                "There is no prompt to measure. " + "; ".join(skipped[:3]),
+                field="texts",
+                hint="Choose a kind of text, or give prompts of your own.",
+            )
+        return found, skipped
+
+
+class AtTemperature(OnPrompts, frozen=True, kw_only=True):
+    """One whose runs share a temperature."""
+
+    temperature: Annotated[
+        float, Meta(ge=0, le=2, title="Temperature", description="Of the target; at 0 it takes its likeliest token.")
+    ] = 0.0
+
+    @property
+    def base(self) -> DecodeConfig:
+        return dataclasses.replace(super().base, temperature=self.temperature)
+
+
+def _read_line(line: str, number: int) -> Prompt:
+    if line.lstrip().startswith("{"):
+        return msgspec.json.decode(line, type=Prompt)
+    return Prompt(id=f"line-{number}", flavour="yours", prompt=line.strip())
+
+
+class Asked(NamedTuple):
+    """A function that says whether to stop, in the shape that a decode asks."""
+
+    is_set: Stopped
+
+
+def enum(names: Sequence[str]) -> dict[str, Any]:
+    """The choices of a field, for its form; what is none of them is refused where it is used."""
+    return {"enum": list(names)}
+
+
+def denoisers(pair: str = Exploration.pair) -> list[str]:
+    """The drafters of a pair for which T means something."""
+    return [spec.name for spec in find_pair(pair).drafters if spec.drafting == "denoise"]
+
+
+def command_of(what: Exploration) -> list[str]:
+    """The words after ``python -m specdiff_core`` that ask for the same."""
+    words = ["explore", what.name]
+    for field in msgspec.structs.fields(what):
+        value = getattr(what, field.name)
+        if value != field.default:
+            shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            words += [f"--{field.name.replace('_', '-')}", shown]
+    return words
+
+
+class Told(NamedTuple):
+    """What is known after some steps."""
+
+    done: int
+    total: int
+    doing: str
+    explored: Explored | None  # None before the first step
+    races: dict[str, bytes]  # at the end only
+    over: bool
+
+
+class Exploring:
+    """An exploration under way, which goes on when it is told to.
+
+    Args:
+        stopped: see :meth:`Exploration.explore`.
+        argv: the command that asked for it; by default the one that would.
+
+    Raises:
+        SpecDiffError: as :meth:`Exploration.explore`, here and from :meth:`advance`.
+    """
+
+    def __init__(
+        self, what: Exploration, engine: Engine, stopped: Stopped = lambda: False, argv: Sequence[str] = ()
+    ) -> None:
+        from specdiff_core.models.device import device_name
+
+        self._steps, self._last = what.explore(engine, stopped), Step(0, 0, "", lambda: Answer(rows=[]))
+        placement, facts = engine.pair.placement, provenance(argv or command_of(what))
+        machine = {
+            "device": device_name(placement.device),
+            "dtype": placement.dtype_name,
+            "threads": facts["threads"],
+            "network": engine.pair.network,
+        }
+        self._about: dict[str, Any] = {
+            "name": what.name,
+            "choice": msgspec.to_builtins(what),
+            "origin": facts,
+            "machine": machine,
+        }
+
+    def advance(self, seconds: float = math.inf, progress: Callable[[Step], None] | None = None) -> Told:
+        """Go on for at least one step, until ``seconds`` have passed or it is over.
+
+        Args:
+            progress: hears every step.
+        """
+        until, over = time.monotonic() + seconds, True
+        for step in self._steps:
+            self._last = step
+            if progress is not None:
+                progress(step)
+            if time.monotonic() >= until:
+                over = False
+                break
+        last, explored, races = self._last, None, {}
+        if last.done:
+            answer = last.answer()
+            threads = answer.facts.get("threads", self._about["machine"]["threads"])
+            self._about["machine"]["threads"] = threads
+            explored = Explored(**self._about, done=last.done, total=last.total, rows=answer.rows, facts=answer.facts)
+            races = answer.races if over else {}
+        return Told(last.done, last.total, last.doing, explored, races, over)

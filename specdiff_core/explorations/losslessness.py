@@ -1,0 +1,438 @@
+"""Is it lossless? The joint law of the first tokens, drawn many thousand times by the real loop, against the exact law.
+
+A network is asked each question once and its answer kept, so that a run takes a millisecond or two; drafting, testing
+and committing are the loop's own. What is biased stays away from the exact law, what is exact falls towards it as 1/√N.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
+
+from msgspec import Meta
+
+from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import Committed
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Option, RevealOrder, Rule
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from specdiff_core.drafters.base import Context, DenoiseState, Draft
+    from specdiff_core.engine import Engine
+    from specdiff_core.models.target import Scores
+
+Text = tuple[int, ...]
+LEVEL = 0.95
+FEWEST = 5.0
+"""Outcomes that are expected less often than this are counted together in the χ² test."""
+POINTS = 12
+"""Points of a curve."""
+DRAWS = 400
+"""Samples of the exact law behind the noise floor."""
+
+MORE = {"more": True}
+Names = Literal["ratio", "block", "delta", "match", "naive"]
+
+
+class Losslessness(Exploration, frozen=True, kw_only=True):
+    """The distance between what each rule writes and the target's own law."""
+
+    name: ClassVar = "losslessness"
+    title: ClassVar = "Losslessness"
+    question: ClassVar = "Does the text keep the target's law, and would you see it if it did not?"
+
+    models: Annotated[
+        Literal["coins", "tables", "mdlm", "mdlm_streak"],
+        Meta(
+            title="Models",
+            description="Coins: the smallest case in which p/q in any order fails. Tables: three symbols, random laws. "
+            "Or the embedded target with a drafter of its own.",
+        ),
+    ] = "coins"
+    rules: Annotated[
+        tuple[Names, ...], Meta(min_length=1, max_length=5, title="Rules", description="In turn, run by run.")
+    ] = ("ratio", "delta", "naive")
+    order: Annotated[
+        str,
+        Meta(
+            title="Reveal order",
+            description="Which masks a denoising step reveals.",
+            extra_json_schema={"enum": [order.value for order in RevealOrder]},
+        ),
+    ] = "max_prob"
+    gamma: Annotated[int, Meta(ge=1, le=6, title="Window γ", description="Tokens drafted per round.")] = 2
+    steps: Annotated[int, Meta(ge=1, le=6, title="Steps T", description="Drafter passes per window, at most γ.")] = 2
+    temperature: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=2,
+            title="Temperature",
+            description="Of the target. At 0 every rule is exact.",
+            extra_json_schema=MORE,
+        ),
+    ] = 1.0
+    draft_temperature: Annotated[
+        float, Meta(ge=0, le=2, title="Drafter temperature", description="What it changes, only biased rules show.")
+    ] = 1.0
+    top_k: Annotated[
+        int,
+        Meta(
+            ge=2,
+            le=8,
+            title="Top-k",
+            description="Of the embedded models: few outcomes can be counted.",
+            extra_json_schema=MORE,
+        ),
+    ] = 4
+    length: Annotated[
+        int, Meta(ge=1, le=3, title="Tokens", description="Whose joint law is compared.", extra_json_schema=MORE)
+    ] = 2
+    runs: Annotated[
+        int, Meta(ge=200, le=100_000, title="Runs of each rule", description="More runs, a lower noise floor.")
+    ] = 10_000
+    prompt: Annotated[
+        str, Meta(max_length=400, title="Prompt", description="For the embedded models.", extra_json_schema=MORE)
+    ] = "Once upon a time, a small"
+    seed: Annotated[
+        int, Meta(ge=0, le=2**30, title="Seed", description="Of the tables and of all draws.", extra_json_schema=MORE)
+    ] = 0
+
+    def config(self, rule: str, seed: int) -> DecodeConfig:
+        """The settings of one run.
+
+        Raises:
+            ConfigError: T is larger than γ.
+        """
+        return DecodeConfig(
+            drafter="mdlm",
+            gamma=self.gamma,
+            steps=self.steps,
+            order=_option(RevealOrder, self.order),
+            rule=_option(Rule, rule),
+            temperature=self.temperature,
+            draft_temperature=self.draft_temperature,
+            top_k=self.top_k if self.embedded else 0,
+            seed=seed,
+            max_new_tokens=self.length + self.gamma + 1,  # no window is cut short
+            ignore_eos=True,
+        )
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the models are those of the pair."""
+        return self.models.startswith("mdlm")
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        return (self.models,) if self.embedded else ()
+
+    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        from specdiff_core.decoding.clock import DeviceClock
+        from specdiff_core.decoding.loop import speculate
+        from specdiff_core.models.device import cpu_threads
+
+        rules = tuple(dict.fromkeys(self.rules))
+        target, drafter, prompt = _models(self, engine)
+        law = exact_law(self, target, prompt)
+        found = _Found(self, rules, law)
+        clock = DeviceClock(engine.pair.placement.device, "total")
+
+        def play(rule: str, seed: int) -> Text:
+            written: list[int] = []
+            config = self.config(rule, seed)
+            for event in speculate(prompt, config, target, drafter, clock, detail=False):  # type: ignore[arg-type]
+                if isinstance(event, Committed):
+                    written += event.ids
+                    if len(written) >= self.length:
+                        break
+            return tuple(written[: self.length])
+
+        with cpu_threads(1):  # so little arithmetic has no use for more
+            for run in range(self.runs):
+                for number, rule in enumerate(rules):  # each with draws of its own: one bad sample is not everybody's
+                    found.counts[rule][play(rule, self.seed + run * len(rules) + number)] += 1
+                if stopped():
+                    return
+                if run % 50 == 49 or run + 1 == self.runs:
+                    found.mark(run + 1)
+                    yield Step(run + 1, self.runs, f"{run + 1:,} runs of each rule", found.answer)
+
+
+Kind = TypeVar("Kind", bound=Option)
+
+
+def _option(kind: type[Kind], name: str) -> Kind:
+    """The member of a name; a ConfigError where there is none."""
+    field = "order" if issubclass(kind, RevealOrder) else "rule"
+    found: Kind = SETTINGS[field].read(name)
+    return found
+
+
+def exact_law(choice: Losslessness, target: Remembered, prompt: Text) -> dict[Text, float]:
+    """The joint law of the first tokens, multiplied out from the target's distributions."""
+    from specdiff_core.maths.distributions import to_probs
+
+    law: dict[Text, float] = {(): 1.0}
+    sampling = choice.config("ratio", 0).sampling
+    for _ in range(choice.length):
+        longer: dict[Text, float] = {}
+        for text, weight in law.items():
+            probs = to_probs(target.logits((*prompt, *text))[None], sampling, target.suppress)[0]
+            for token in probs.nonzero()[:, 0].tolist():
+                longer[text + (token,)] = weight * float(probs[token])
+        law = longer
+    return law
+
+
+class _Found:
+    """Counts by rule, and the points of their curves."""
+
+    def __init__(self, choice: Losslessness, rules: Sequence[str], law: dict[Text, float]) -> None:
+        import numpy as np
+
+        self.choice, self.law = choice, law
+        self.counts: dict[str, Counter[Text]] = {rule: Counter() for rule in rules}
+        self.p = np.array(list(law.values()))
+        self._draws = np.random.default_rng(choice.seed)
+        self._next, self.rows = 100.0, list[dict[str, Any]]()
+        self._floors: dict[int, tuple[float, float]] = {}
+
+    def mark(self, runs: int) -> None:
+        """Keep a point of each curve where the next one is due, evenly on a logarithmic axis."""
+        if runs < self._next and runs < self.choice.runs:
+            return
+        self._next = runs * (self.choice.runs / 100) ** (1 / POINTS)
+        self.rows += self._points(runs)
+
+    def _points(self, runs: int) -> list[dict[str, Any]]:
+        floor, high = self.floor(runs)
+        return [{"rule": rule, "runs": runs, **self.distance(rule, floor, high)} for rule in self.counts]
+
+    def floor(self, runs: int) -> tuple[float, float]:
+        """Mean and 95 % quantile of the distance that as many draws of the exact law itself have."""
+        import numpy as np
+
+        if runs not in self._floors:
+            drawn = self._draws.multinomial(runs, self.p / self.p.sum(), size=DRAWS) / runs
+            distances = np.abs(drawn - self.p).sum(-1) / 2
+            self._floors = {runs: (float(distances.mean()), float(np.quantile(distances, LEVEL)))}
+        return self._floors[runs]
+
+    def distance(self, rule: str, floor: float, high: float) -> dict[str, Any]:
+        """Total variation to the exact law, and what it can be in truth: it moves by less than the floor's 95 %
+        quantile (the triangle inequality)."""
+        import numpy as np
+
+        counts = self.counts[rule]
+        runs = sum(counts.values())
+        seen = np.array([counts[text] for text in self.law])
+        stray = runs - int(seen.sum())  # what the target never says
+        distance = float(np.abs(seen / runs - self.p).sum() + stray / runs) / 2
+        return {
+            "distance": distance,
+            "floor": floor,
+            "floor95": high,
+            "bias_low": max(0.0, distance - high),
+            "bias_high": distance + high,
+            "p_value": 0.0 if stray else chi_squared(seen, self.p * runs),
+            "lossless": _option(Rule, rule).lossless,
+        }
+
+    def answer(self) -> Answer:
+        """The curves so far with a point for now, and the joint law beside what was drawn."""
+        runs = sum(next(iter(self.counts.values())).values())
+        rows = self.rows if self.rows and self.rows[-1]["runs"] == runs else [*self.rows, *self._points(runs)]
+        likeliest = sorted(self.law, key=lambda text: -self.law[text])[:16]
+        joint = [
+            {
+                "text": list(text),
+                "exact": self.law[text],
+                **{rule: counts[text] / runs for rule, counts in self.counts.items()},
+            }
+            for text in likeliest
+        ]
+        return Answer(rows=rows, facts={"joint": joint, "outcomes": len(self.law), "runs": runs, "threads": 1})
+
+
+def chi_squared(seen: np.ndarray, expected: np.ndarray) -> float:
+    """The p-value of Pearson's χ² test of counts ``seen [n]`` against ``expected [n]``; rare outcomes count as one."""
+    import torch
+
+    rare = expected < FEWEST
+    kept_seen, kept = list(seen[~rare]), list(expected[~rare])
+    if rare.any():
+        kept_seen.append(seen[rare].sum())
+        kept.append(expected[rare].sum())
+    if len(kept) < 2:
+        return 1.0
+    statistic = sum((s - e) ** 2 / e for s, e in zip(kept_seen, kept, strict=True) if e > 0)
+    halves = (torch.tensor(value / 2, dtype=torch.float64) for value in (len(kept) - 1, statistic))
+    return float(torch.special.gammaincc(*halves))
+
+
+# The models, each question asked once.
+
+
+def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Text]:
+    """Target, drafter and prompt of a choice.
+
+    Raises:
+        ConfigError: T is larger than γ, or the prompt does not fit.
+    """
+    choice.config("ratio", 0)
+    if not choice.embedded:
+        coins = choice.models == "coins"
+        table = _coin_target if coins else _random_target(choice.seed)
+        guess = _coin_drafter if coins else _random_drafter(choice.seed)
+        return Remembered(table, 4, (MASK,)), TableDrafter(guess), (0,)
+    prompt = engine.encode(choice.prompt)
+    if len(prompt) > 64:
+        raise ConfigError("The prompt is too long for this.", field="prompt", hint="A few words are enough.")
+    real = engine.target
+
+    def ask(text: Text) -> Tensor:
+        run = real.start()
+        run.read(text[:-1])
+        return run.score(text[-1:]).logits[0]
+
+    drafter: Any = copy.copy(engine.drafter(choice.models))
+    known: dict[tuple[Text, int], Tensor] = {}
+
+    def logits(ids: Tensor, gamma: int, padding: Tensor | None = None) -> Tensor:
+        key = (tuple(ids.tolist()), gamma)
+        if key not in known:
+            known[key] = original(ids, gamma)
+        return known[key]
+
+    original, drafter.logits, drafter._passes = drafter.logits, logits, None
+    return Remembered(ask, real.vocab_size, real.suppress), drafter, prompt
+
+
+class Remembered:
+    """A target that is asked for each text once; as far as the loop needs it, a
+    :class:`~specdiff_core.models.target.Target` and its session."""
+
+    room = 1 << 20
+
+    def __init__(self, ask: Callable[[Text], Tensor], vocab_size: int, suppress: Sequence[int]) -> None:
+        self._ask, self._known = ask, dict[Text, Any]()
+        self.vocab_size, self.suppress = vocab_size, tuple(suppress)
+        self._text: list[int] = []
+
+    def logits(self, text: Text) -> Tensor:
+        """``[V]`` of the token behind ``text``."""
+        if text not in self._known:
+            self._known[text] = self._ask(text)
+        found: Tensor = self._known[text]
+        return found
+
+    def start(self, layers: Sequence[int] = ()) -> Remembered:
+        self._text = []
+        return self
+
+    @property
+    def length(self) -> int:
+        return len(self._text)
+
+    def read(self, ids: Sequence[int]) -> None:
+        self._text += ids
+
+    def score(self, ids: Sequence[int], parents: Sequence[int] | None = None) -> Scores:
+        import torch
+
+        from specdiff_core.models.target import Scores
+
+        texts = itertools.accumulate(ids, lambda text, token: (*text, token), initial=tuple(self._text))
+        rows = torch.stack([self.logits(text) for text in list(texts)[1:]])
+        self._text += ids
+        return Scores(rows, None)
+
+    def rollback(self, scored: int, rows: Sequence[int]) -> None:
+        kept = [self._text[len(self._text) - scored + row] for row in rows]
+        self._text[len(self._text) - scored :] = kept
+
+
+MASK = 3
+"""Of the constructed cases, whose symbols are 0, 1 and 2."""
+
+
+class TableDrafter:
+    """Denoises by a function from the text and the window to logits."""
+
+    name, layers = "table", ()
+
+    def __init__(self, guess: Callable[[Text, Text], Tensor]) -> None:
+        self._guess, self._known = guess, dict[tuple[Text, Text], Any]()
+
+    def start(self) -> TableDrafter:
+        return self
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        """It keeps nothing."""
+
+    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+        from specdiff_core.drafters.denoise import denoise
+
+        def predict(window: Tensor) -> Tensor:
+            key = (tuple(context.ids), tuple(window.tolist()))
+            if key not in self._known:
+                self._known[key] = self._guess(*key)
+            found: Tensor = self._known[key]
+            return found
+
+        return (yield from denoise(predict, context, mask_id=MASK))
+
+
+def _coin_target(text: Text) -> Tensor:
+    """Independent fair coins."""
+    return _logs([0.5, 0.5, 0.0, 0.0])
+
+
+def _coin_drafter(text: Text, window: Text) -> Tensor:
+    """Reveals a fair coin in the last slot first, because it is less sure of the others, and then copies it into them:
+    p/q accepts a first token only with probability ½, and so tilts the law of the last, which is then never refused."""
+    import torch
+
+    last = window[-1]
+    if last == MASK:
+        rows = [_logs([1.0, 1.0, 1.0, 0.0])] * (len(window) - 1) + [_logs([0.5, 0.5, 0.0, 0.0])]
+    else:
+        rows = [_logs([float(symbol == last) for symbol in range(4)])] * len(window)
+    return torch.stack(rows)
+
+
+def _random_target(seed: int) -> Callable[[Text], Tensor]:
+    return lambda text: _logs(_dirichlet(seed, 1, *text))
+
+
+def _random_drafter(seed: int) -> Callable[[Text, Text], Tensor]:
+    """One that sees the revealed symbols of the window."""
+    import torch
+
+    def guess(text: Text, window: Text) -> Tensor:
+        return torch.stack([_logs(_dirichlet(seed, 2, slot, *text, 9, *window)) for slot in range(len(window))])
+
+    return guess
+
+
+def _dirichlet(*key: int) -> list[float]:
+    """A law of three symbols, always the same for a key; none of the mask."""
+    import numpy as np
+
+    return [*np.random.default_rng(key).dirichlet([0.8] * 3).tolist(), 0.0]
+
+
+def _logs(weights: Sequence[float]) -> Tensor:
+    import torch
+
+    return torch.tensor([math.log(weight) if weight > 0 else -math.inf for weight in weights])

@@ -1,0 +1,162 @@
+"""Runs of several settings beside vanilla's, on the same prompts: what most explorations are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from specdiff_core.bench.comparison import short_times
+from specdiff_core.bench.grid import BASELINE
+from specdiff_core.bench.prompts import Prompt
+from specdiff_core.bench.report import costs, interval
+from specdiff_core.explorations.base import Asked, Stopped
+from specdiff_core.schema.decoder import Decoder
+from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.events import Event, RunStarted
+from specdiff_core.schema.metrics import Metrics, fold
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import dump_trace
+
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+
+TOGETHER = 6
+"""Settings that share one run of vanilla: it runs again before every so many, so that drift falls on both."""
+
+
+class Runs:
+    """All runs so far, by the key of their settings. All of them use as many CPU threads as a probe finds quickest.
+
+    Args:
+        settings: key -> what is measured beside vanilla, whose settings ``base`` holds. Of turn n the seed is n larger,
+            as in the bench.
+        threads: of an earlier probe.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        base: DecodeConfig,
+        settings: Mapping[str, DecodeConfig],
+        prompts: Sequence[Prompt],
+        stopped: Stopped,
+        *,
+        threads: int = 0,
+    ) -> None:
+        self._engine: Decoder = engine
+        self._settings = {BASELINE.key: BASELINE.config(base), **settings}
+        self._prompts, self._stopped = prompts, stopped
+        self._vanilla: list[Event] = []  # its last run
+        self._unheard: list[Event] = []  # the same, until somebody asked for it
+        self.events: list[Event] = []  # of the last run
+        self.metrics: dict[str, list[tuple[str, Metrics]]] = {}  # key -> (prompt id, its numbers)
+        self.races: dict[str, bytes] = {}  # key -> its first run beside vanilla's
+        self.failed: dict[str, str] = {}  # key -> why it could not be measured
+        self.threads = threads or self._probe(prompts[0].prompt)
+
+    def _probe(self, prompt: str) -> int:
+        short = dataclasses.replace(self._settings[BASELINE.key], max_new_tokens=1)
+        started = next(iter(self._engine.decode(prompt, short, detail=False, threads=0)))
+        assert isinstance(started, RunStarted), "a run begins with its header"
+        return started.threads
+
+    def fill(self) -> Iterator[tuple[int, int, str]]:
+        """Decode every prompt with all settings; those that fail are left out from then on.
+
+        Yields:
+            (settings done, settings in all, the key) after each. Ends early where it is stopped; the run under way does
+            not count then.
+
+        Raises:
+            SpecDiffError: vanilla fails, or everything else does.
+        """
+        keys = [key for key in self._settings if key != BASELINE.key]
+        for turn, prompt in enumerate(self._prompts):
+            for number, key in enumerate(keys):
+                for one in (BASELINE.key, key) if number % TOGETHER == 0 else (key,):
+                    if one not in self.failed and not self._run(turn, prompt, one):
+                        return
+                yield turn * len(keys) + number + 1, len(keys) * len(self._prompts), key
+        if len(self.failed) == len(keys):
+            raise SpecDiffError("Nothing could be measured. " + next(iter(self.failed.values())))
+
+    def _run(self, turn: int, prompt: Prompt, key: str) -> bool:
+        config = self._settings[key]
+        config = dataclasses.replace(config, seed=config.seed + turn)
+        stop, warm_up = Asked(self._stopped), None if turn else 0.0
+        try:
+            events = list(
+                self._engine.decode(
+                    prompt.prompt, config, detail=False, stop=stop, warm_up=warm_up, threads=self.threads
+                )
+            )
+        except SpecDiffError as error:
+            if key == BASELINE.key:
+                raise
+            self.failed[key] = error.message
+            return True
+        if self._stopped():
+            return False
+        self.events = events
+        self.metrics.setdefault(key, []).append((prompt.id, fold(events)))
+        if key == BASELINE.key:
+            self._vanilla, self._unheard = [short_times(event) for event in events], events
+        elif key not in self.races:
+            lanes = {"vanilla": self._vanilla, "drafted": [short_times(event) for event in events]}
+            self.races[key] = gzip.compress(dump_trace(dict(lanes), title=f"{key}: {prompt.id}"), 9, mtime=0)
+        return True
+
+    def fresh_vanilla(self) -> list[Event]:
+        """The last run of vanilla, once."""
+        fresh, self._unheard = self._unheard, []
+        return fresh
+
+    def sums(self, key: str) -> tuple[Metrics, Metrics]:
+        """The numbers of all runs of a key, and of vanilla's on the same prompts."""
+        runs = self.metrics[key]
+        measured = {prompt for prompt, _ in runs}
+        vanilla = [metrics for prompt, metrics in self.metrics[BASELINE.key] if prompt in measured]
+        return sum((metrics for _, metrics in runs), Metrics()), sum(vanilla, Metrics())
+
+    def row(self, key: str, flavour: str = "") -> dict[str, Any]:
+        """What a table says of a key: its speed-up with a 95 % bootstrap interval over prompts, and its numbers; of one
+        kind of text only where ``flavour`` names it."""
+        row: dict[str, Any] = {"race": key, "prompts": 0}
+        if key in self.failed:
+            row["failed"] = self.failed[key]
+        chosen = {prompt.id for prompt in self._prompts if not flavour or prompt.flavour == flavour}
+        if not (runs := [run for run in self.metrics.get(key, ()) if run[0] in chosen]):
+            return row
+        measured = sorted({prompt for prompt, _ in runs})
+        slow, fast = (
+            costs((prompt, metrics.seconds, metrics.committed) for prompt, metrics in each)
+            for each in (self.metrics[BASELINE.key], runs)
+        )
+        speed = interval(slow, fast, {"all": measured})["all"]
+        many, own = len(measured) > 1, sum((metrics for _, metrics in runs), Metrics())
+        return row | {
+            "prompts": len(measured),
+            "speedup": speed.value,
+            "low": speed.low if many else None,
+            "high": speed.high if many else None,
+            "tau": own.tau,
+            "alpha": own.alpha,
+            "alpha_at": own.alpha_at,
+            "tokens_per_second": own.tokens_per_second,
+            "seconds_per_round": own.seconds / own.rounds,
+            "draft_seconds": own.seconds_by["draft"] / own.rounds,
+            "verify_seconds": (own.seconds_by["score"] + own.seconds_by["verify"]) / own.rounds,
+            "peak_bytes": own.peak_bytes,
+            "waiting": own.waiting,
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """What every answer says beside its rows."""
+        vanilla = sum((metrics for _, metrics in self.metrics.get(BASELINE.key, ())), Metrics())
+        return {
+            "threads": self.threads,
+            "vanilla": {"tokens_per_second": vanilla.tokens_per_second, "waiting": vanilla.waiting},
+            "prompts": {prompt.id: prompt.flavour for prompt in self._prompts},
+        }

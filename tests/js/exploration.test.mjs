@@ -1,0 +1,91 @@
+// The sandbox, the playground and the tables of the Explore tab.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { acceptance, bestGamma, breakEven, busyMachine, columnsOf, costAt, csvOf, drawTokens, expectedTau, normalized, originWords, progressWords, readCurve, sandbox, treeTau } from '../../app/static/state/exploration.js';
+
+const near = (a, b, eps = 1e-9) => assert.ok(Math.abs(a - b) < eps, `${a} is not ${b}`);
+const CURVE = [[1, 0.004], [9, 0.005], [17, 0.007]];
+const BOX = { alpha: 0.7, gamma: 8, passes: 1, draft: 0.5, shape: 'window', count: 4 };
+
+test('tokens per round: 1 + Σ Π α_j', () => {
+  near(expectedTau([]), 1);
+  near(expectedTau([0.5, 0.5]), 1.75);
+  near(expectedTau([1, 0, 1]), 2);
+});
+
+test('a tree takes the most probable nodes: a chain where α is high, siblings where it is low', () => {
+  near(treeTau(0.9, 4, 4), expectedTau([0.9, 0.9, 0.9, 0.9]));
+  near(treeTau(0.3, 4, 2), 1 + 0.3 + 0.3 * 0.7);
+  near(treeTau(0.5, 1, 3), 1 + 0.5 + 0.25 + 0.125);
+  near(treeTau(0.5, 8, 0), 1);
+  for (const alpha of [0.2, 0.5, 0.8]) assert.ok(treeTau(alpha, 16, 16) >= expectedTau(Array(16).fill(alpha)) - 1e-12);
+});
+
+test('the cost of a pass lies on straight lines between what was measured', () => {
+  near(costAt(CURVE, 1), 0.004);
+  near(costAt(CURVE, 5), 0.0045);
+  near(costAt(CURVE, 13), 0.006);
+  near(costAt(CURVE, 25), 0.009);
+  near(costAt([[1, 2]], 7), 2);
+});
+
+test('a typed curve is read, or refused', () => {
+  assert.deepEqual(readCurve('17 7.0, 1 4'), [[1, 0.004], [17, 0.007]]);
+  assert.deepEqual(readCurve('1: 4\n9: 5'), [[1, 0.004], [9, 0.005]]);
+  for (const words of ['', '1 4', '1 4, 1 5', '0 4, 2 5', '1 4, 2 x', '1 4, 2 0', '1 2 3, 4 5']) assert.equal(readCurve(words), null, words);
+});
+
+test('the sandbox: tokens over the cost of a round', () => {
+  const found = sandbox(BOX, CURVE);
+  near(found.tau, expectedTau(Array(8).fill(0.7)));
+  near(found.cost, 0.5 + 0.005 / 0.004);
+  near(found.speedup, found.tau / found.cost);
+  assert.equal(sandbox({ ...BOX, shape: 'drafts' }, CURVE).rows, 33);
+  near(sandbox({ ...BOX, shape: 'drafts', count: 1 }, CURVE).tau, found.tau);
+  assert.equal(sandbox({ ...BOX, shape: 'tree', count: 16 }, CURVE).rows, 17);
+  near(sandbox({ ...BOX, alpha: 0 }, CURVE).tau, 1);
+});
+
+test('break even is where the speed-up is 1, and the best γ beats its neighbours', () => {
+  const even = breakEven(BOX, CURVE);
+  near(sandbox({ ...BOX, alpha: even }, CURVE).speedup, 1, 1e-6);
+  assert.equal(breakEven({ ...BOX, draft: 100 }, CURVE), null);
+  const [gamma, speedup] = bestGamma(BOX, CURVE);
+  for (const other of [gamma - 1, gamma + 1]) if (other > 0) assert.ok(sandbox({ ...BOX, gamma: other }, CURVE).speedup <= speedup);
+});
+
+test('one token: Σ min(p, q) and the residual (papers: p = (.6, .3, .1), q = (.3, .6, .1))', () => {
+  const { alpha, residual, kept } = acceptance([0.6, 0.3, 0.1], [0.3, 0.6, 0.1]);
+  near(alpha, 0.7);
+  assert.deepEqual(residual.map((value) => Math.round(value * 1e9) / 1e9), [1, 0, 0]);
+  assert.deepEqual(kept, [0.3, 0.3, 0.1]);
+  assert.equal(acceptance([0.5, 0.5], [0.5, 0.5]).residual, null);
+  assert.deepEqual(normalized([1, 1, 2]), [0.25, 0.25, 0.5]);
+  assert.deepEqual(normalized([0, 0]), [0.5, 0.5]);
+});
+
+test('what is drawn follows p, and as many drafts are accepted as Σ min(p, q) says', () => {
+  const [p, q] = [[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]];
+  const { counts, accepted } = drawTokens(p, q, 20000, 7);
+  assert.equal(counts.reduce((a, b) => a + b), 20000);
+  counts.forEach((count, i) => near(count / 20000, p[i], 0.015));
+  near(accepted / 20000, acceptance(p, q).alpha, 0.015);
+  assert.notDeepEqual(drawTokens(p, q, 100, 1).counts, drawTokens(p, q, 100, 2).counts);
+});
+
+test('tables', () => {
+  const rows = [{ a: 1, b: [0.5, null] }, { a: 'x, "y"', c: null }];
+  assert.deepEqual(columnsOf(rows), ['a', 'b', 'c']);
+  assert.equal(csvOf(rows), 'a,b,c\n1,0.5 ,\n"x, ""y""",,\n');
+});
+
+test('words', () => {
+  const answer = { rows: [{ waiting: 0.5 }, { waiting: 0.1 }, {}], facts: {}, done: 3, total: 10, origin: { date: '2026-11-23T16:38+00:00' }, machine: { device: 'cpu: X', dtype: 'fp32', threads: 2 }, choice: {} };
+  assert.match(busyMachine(answer, 0.2), /worst row: 0.50/);
+  assert.equal(busyMachine(answer, 0.6), '');
+  assert.equal(originWords(answer), '2026-11-23 16:38 UTC: cpu: X, fp32, 2 threads. 3 of 10 steps so far.');
+  assert.equal(progressWords({ phase: 'exploring', message: '', doing: 'γ 4', done: 2, total: 9, left: 130 }), '2 of 9: γ 4, about 3 minutes left');
+  assert.match(progressWords({ phase: 'waiting', message: '', left: null }), /goes first/);
+  assert.equal(progressWords({ phase: 'loading', message: 'Loading', left: null }), 'Loading…');
+});

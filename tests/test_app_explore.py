@@ -1,0 +1,258 @@
+"""Explorations on the page: frames, Stop, a reload, whose turn it is, and the process in which they run."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pytest
+from app_fakes import FakeDecoder
+from msgspec import Meta
+
+from app import page
+from app.run import exploration
+from app.run.exploration import ExploreJob, Jobs
+from app.run.process import Remote
+from app.run.turns import Turns
+from app.tabs import explore
+from specdiff_core.explorations import EXPLORATIONS
+from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped
+from specdiff_core.schema.errors import OutOfMemory
+from specdiff_core.schema.settings import DecodeConfig
+
+TOKEN = "a-token-of-a-tab"
+pytestmark = [
+    pytest.mark.usefixtures("event_loops"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
+
+
+class Counting(Exploration, frozen=True, kw_only=True):
+    """Counts, and takes its time."""
+
+    name = "counting"
+    title, question = "Counting", "How far?"
+
+    to: Annotated[int, Meta(title="To")] = 5
+    pause: Annotated[float, Meta(title="Pause")] = 0.0
+    fails_at: Annotated[int, Meta(title="Fails at")] = 0
+
+    def explore(self, engine: Any, stopped: Stopped) -> Iterator[Step]:
+        for number in range(1, self.to + 1):
+            if self.fails_at == number:
+                raise OutOfMemory("The device ran out of memory.", hint="Count less far.")
+            if stopped():
+                return
+            time.sleep(self.pause)
+            rows = [{"number": done} for done in range(1, number + 1)]
+            yield Step(number, self.to, f"number {number}", lambda rows=rows: Answer(rows=rows, races={"1": b"race"}))
+
+
+@pytest.fixture(autouse=True)
+def counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXPLORATIONS, "counting", Counting)
+    monkeypatch.setattr(exploration, "BEAT", 0.02)
+    monkeypatch.setattr(exploration, "PACE", 0.02)
+
+
+def load(pair: str, progress: Any) -> Any:
+    """For the other process."""
+    progress("loading")
+    return FakeDecoder()
+
+
+def factory(pair: str, drafter: str, progress: Any) -> Any:
+    return FakeDecoder()
+
+
+def ask(token: str = TOKEN, **choice: Any) -> str:
+    return json.dumps({"token": token, "explore": "counting", "choice": choice})
+
+
+def frames(asked: object, jobs: Jobs | None = None, **options: Any) -> list[dict[str, Any]]:
+    """All frames that differ."""
+    told = exploration.stream(options.pop("factory", factory), asked, jobs=jobs or Jobs(), **options)
+    return [json.loads(text) for text in dict.fromkeys(told)]
+
+
+def test_frames_tell_the_progress_and_at_last_everything() -> None:
+    told = frames(ask(pause=0.05))
+    last = told[-1]
+    assert (last["phase"], last["done"], last["total"], last["finished"]) == ("finished", 5, 5, True)
+    assert last["result"]["rows"] == [{"number": number} for number in range(1, 6)]
+    assert last["result"]["choice"] == {"to": 5, "pause": 0.05, "fails_at": 0}
+    assert base64.b64decode(last["races"]["1"]) == b"race"
+    under_way = [frame for frame in told[:-1] if frame.get("result")]
+    assert under_way
+    assert all(frame["phase"] == "exploring" and "races" not in frame for frame in under_way)
+    assert [frame["seq"] for frame in told] == sorted({frame["seq"] for frame in told})
+
+
+def test_stop_keeps_what_was_found() -> None:
+    jobs, told = Jobs(), []
+    for text in exploration.stream(factory, ask(to=1000, pause=0.02), jobs=jobs):
+        told.append(json.loads(text))
+        if told[-1].get("done", 0) >= 2 and not told[-1].get("finished"):
+            threading.Thread(target=jobs.stop, args=(ask(), 5.0)).start()
+    assert told[-1]["phase"] == "stopped"
+    assert 2 <= told[-1]["done"] < 1000
+    assert len(told[-1]["result"]["rows"]) == told[-1]["done"]
+    jobs.stop("no token", 5.0)
+    jobs.stop(ask("another-visitor"), 5.0)
+
+
+def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
+    last = frames(ask(pause=0.05, fails_at=4))[-1]
+    assert last["phase"] == "failed"
+    assert last["card"]["message"] == "The device ran out of memory."
+    assert len(last["result"]["rows"]) >= 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "",
+        "[]",
+        "{}",
+        None,
+        json.dumps({"token": "short", "explore": "counting"}),
+        json.dumps({"token": TOKEN, "explore": "no such"}),
+        json.dumps({"token": TOKEN, "explore": "counting", "choice": []}),
+        ask(to="far"),
+        ask(unknown=1),
+        "[" * 100_000,
+    ],
+    ids=repr,
+)
+def test_what_the_browser_may_not_ask_is_a_card(asked: object) -> None:
+    (frame,) = frames(asked)
+    assert frame["phase"] == "failed"
+    assert frame["card"]["hint"]
+
+
+def test_a_reload_finds_it_again() -> None:
+    jobs = Jobs()
+    stream = exploration.stream(factory, ask(to=40, pause=0.02), jobs=jobs)
+    while json.loads(next(stream)).get("done", 0) < 3:
+        pass
+    stream.close()  # the page goes away
+    told = frames(json.dumps({"token": TOKEN}), jobs)
+    assert told[0]["done"] >= 3
+    assert told[-1]["phase"] == "finished"
+    assert told[-1]["done"] == 40
+    assert frames(json.dumps({"token": TOKEN}), jobs)[-1]["phase"] == "gone"  # its end was heard
+    assert frames(json.dumps({"token": "another-visitor"}), jobs)[-1]["phase"] == "gone"
+
+
+def test_without_its_page_it_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exploration, "GRACE", 0.1)
+    jobs = Jobs()
+    stream = exploration.stream(factory, ask(to=100_000, pause=0.01), jobs=jobs)
+    while json.loads(next(stream)).get("done", 0) < 2:
+        pass
+    job = jobs.find(TOKEN)
+    assert job is not None
+    stream.close()
+    assert job.done.wait(5)
+
+
+def test_a_new_one_does_not_wait_for_one_that_nobody_follows() -> None:
+    jobs = Jobs()
+    stream = exploration.stream(factory, ask(to=100_000, pause=0.01), jobs=jobs)
+    while json.loads(next(stream)).get("done", 0) < 2:
+        pass
+    job = jobs.find(TOKEN)
+    assert job is not None
+    stream.close()
+    assert frames(ask("another-visitor"), jobs)[-1]["phase"] == "finished"
+    assert job.done.wait(5)
+
+
+def test_races_go_first() -> None:
+    turns, waiting = Turns(), []
+    stream = exploration.stream(factory, ask(to=30, pause=0.02), jobs=Jobs(), turns=turns)
+    while json.loads(next(stream)).get("done", 0) < 3:
+        pass
+    with turns.short():
+        while (frame := json.loads(next(stream)))["phase"] != "waiting":
+            pass
+        for _ in range(10):
+            waiting.append(json.loads(next(stream))["done"])
+    assert max(waiting) - frame["done"] <= 1
+    assert json.loads(list(stream)[-1])["done"] == 30
+
+
+def test_a_race_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    from app.run import worker
+
+    turns = Turns()
+    monkeypatch.setattr(worker, "TURNS", turns)
+    seen: list[bool] = []
+
+    class Looking(FakeDecoder):
+        def decode(self, *args: Any, **options: Any) -> Iterator[Any]:
+            seen.append(turns.wait(0))
+            return super().decode(*args, **options)
+
+    plan = {"vanilla": DecodeConfig(drafter="none", max_new_tokens=4)}
+    job = worker.RaceJob(lambda pair, drafter, progress: Looking(), "Once", plan)
+    job.start()
+    assert job.done.wait(10)
+    assert seen == [False]
+    assert turns.wait(5)
+
+
+def test_in_the_other_process_others_decode_between_two_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = Remote(load)
+    try:
+        engine: Any = remote.load("embedded", lambda message: None)
+        what = EXPLORATIONS["losslessness"](runs=3000)  # type: ignore[call-arg]
+        parts = engine.explore(what, threading.Event())
+        first = next(parts)
+        assert 0 < first.done < first.total
+        assert not first.over
+        assert len(list(engine.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
+        second = next(parts)
+        assert second.done > first.done
+        stop = threading.Event()
+        parts.close()
+        again = engine.explore(what, stop)
+        next(again)
+        stop.set()
+        last = list(again)[-1]
+        assert last.over
+        assert last.done < last.total
+        with pytest.raises(Exception, match="T = 4"):
+            next(engine.explore(EXPLORATIONS["losslessness"](steps=4), stop))  # type: ignore[call-arg]
+        assert len(list(engine.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
+    finally:
+        remote.close()
+
+
+def test_the_time_that_is_left() -> None:
+    job = ExploreJob(factory, Counting())
+    assert job.left is None
+
+
+def test_the_tab_knows_every_exploration_and_every_recording() -> None:
+    told = explore.explore_options(explore.RECORDED, page.served)
+    assert list(told["forms"]) == list(EXPLORATIONS)
+    for name in told["recorded"]:
+        found = json.loads((explore.RECORDED / f"{name}.json").read_text(encoding="utf-8"))
+        assert (found["kind"], found["name"], found["done"]) == ("exploration", name, found["total"])
+        EXPLORATIONS[name](**found["choice"])
+
+
+def test_a_link_opens_the_tab_and_changes_nothing_else() -> None:
+    blocks = page.build(factory)
+    assert blocks is not None
+    placed: dict[str, Any] = {}
+    for tab in ("live", "race"):
+        placed[tab] = type("Own", (), {"inputs": [None] * 3})()
+    *others, tabs = page.from_link(placed, {"explore": "window-map", "drafter": "mdlm", "gammas": "2"})
+    assert tabs.selected == "explore"
+    assert all(update == {"__type__": "update"} for update in others)

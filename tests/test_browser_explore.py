@@ -1,0 +1,153 @@
+"""The Explore tab in a real browser: forms, a live exploration, a reload, downloads, sliders, recorded answers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+
+from specdiff_core.explorations import EXPLORATIONS
+from tests.browsing import MARKS, app, overflows, ready, serious, visit
+
+pytestmark = MARKS
+EXPLORE = app("explore")
+THERE = "window.specdiff?.players.explore && document.querySelector('.sd-exp')?.offsetParent"
+IDLE = f"!{EXPLORE}.busy && !{EXPLORE}.waiting"
+LIVE = f"{EXPLORE}.answers.live"
+DRAWN = "[...document.querySelectorAll('.sd-exp .sd-plot')].every((place) => place.querySelector('.main-svg'))"
+
+
+def coins(address: str, **choice: Any) -> str:
+    return f"{address}?explore=losslessness&" + "&".join(f"{name}={value}" for name, value in choice.items())
+
+
+def measure(page: Any) -> None:
+    page.click(".sd-exp-run")
+    page.wait_for_function(f"{LIVE}.losslessness && {IDLE}")
+
+
+def saved(page: Any, kind: str) -> bytes:
+    with page.expect_download() as download:
+        page.locator(".sd-exp-saves").get_by_role("button", name=kind).click()
+    return download.value.path().read_bytes()
+
+
+def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, address: str) -> None:
+    url = coins(address, runs=400, rules="ratio,naive")
+    with visit(browser, url, size="1440x2200", until=THERE) as page:
+        assert page.input_value("#explore-losslessness-runs") == "400"
+        boxes = page.eval_on_selector_all(
+            "#explore-losslessness-rules input", "(all) => all.filter((box) => box.checked).map((box) => box.value)"
+        )
+        assert sorted(boxes) == ["naive", "ratio"]
+        assert "explore=losslessness" in page.evaluate(f"{EXPLORE}.query()")
+        measure(page)
+        page.wait_for_function(DRAWN)
+        told = page.evaluate(f"{LIVE}.losslessness")
+        assert told["choice"]["runs"] == 400
+        assert {row["rule"] for row in told["rows"]} == {"ratio", "naive"}
+        assert "400 runs of each rule" in page.inner_text(".sd-exp-notes")
+        assert "Measured here" in page.inner_text(".sd-exp .sd-source")
+        rows = list(csv.DictReader(io.StringIO(saved(page, "CSV").decode("utf-8"))))
+        assert [row["rule"] for row in rows] == [row["rule"] for row in told["rows"]]
+        assert [float(row["distance"]) for row in rows] == [row["distance"] for row in told["rows"]]
+        assert json.loads(saved(page, "JSON")) == told
+        assert saved(page, "PNG").startswith(b"\x89PNG")
+        assert b"<svg" in saved(page, "SVG")
+        page.click("#sd-share")
+        page.wait_for_function("document.getElementById('sd-share').textContent !== 'Share link'")
+        assert "explore=losslessness" in page.evaluate("location.search")
+        assert "runs=400" in page.evaluate("location.search")
+        assert "prompt=" not in page.evaluate("location.search")
+
+
+def test_a_reload_finds_what_runs_and_stop_keeps_it(browser: Any, address: str) -> None:
+    with visit(browser, coins(address, runs=100000), until=THERE, reloads=True) as page:
+        page.click(".sd-exp-run")
+        page.wait_for_function(f"{LIVE}.losslessness?.done > 0")
+        before = page.evaluate(f"{LIVE}.losslessness.done")
+        page.reload()
+        page.wait_for_function(f"window.specdiff?.players.explore?.answers.live.losslessness?.done > {before}")
+        assert page.input_value("#explore-losslessness-runs") == "100000"
+        assert page.locator(".sd-exp-run").is_disabled()
+        page.click(".sd-exp-stop")
+        page.wait_for_function(IDLE)
+        told = page.evaluate(f"{LIVE}.losslessness")
+        assert before < told["done"] < told["total"]
+        assert "Stopped" in page.text_content(".sd-exp > .sd-voice")
+        assert page.evaluate("sessionStorage.getItem('specdiff-exploring')") is None
+
+
+def test_a_value_out_of_range_is_a_card_and_nothing_is_lost(browser: Any, address: str) -> None:
+    with visit(browser, coins(address, runs=300), until=THERE) as page:
+        measure(page)
+        page.fill("#explore-losslessness-runs", "1")
+        page.click(".sd-exp-run")
+        page.wait_for_selector(".sd-exp .sd-card:not([hidden])")
+        assert "runs" in page.inner_text(".sd-exp .sd-card")
+        assert page.evaluate(f"{LIVE}.losslessness.choice.runs") == 300
+        page.fill("#explore-losslessness-runs", "200")
+        page.click(".sd-exp-run")
+        page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 200 && {IDLE}")
+        assert page.locator(".sd-exp .sd-card").is_hidden()
+
+
+def test_two_visitors_never_mix_and_a_plain_run_goes_first(browser: Any, address: str) -> None:
+    with visit(browser, coins(address, runs=100000), until=THERE) as one, visit(browser, address) as other:
+        one.click(".sd-exp-run")
+        one.wait_for_function(f"{LIVE}.losslessness?.done > 0")
+        other.fill("#live-prompt textarea", "A slow prompt of another visitor")
+        other.click("#live-run")
+        one.wait_for_function("document.querySelector('.sd-exp .sd-status').textContent.includes('goes first')")
+        other.wait_for_function(f"{ready('live')} && {app('live')}.source === 'run'")
+        done = one.evaluate(f"{LIVE}.losslessness.done")
+        one.wait_for_function(f"{LIVE}.losslessness.done > {done}")
+        assert not other.evaluate("Boolean(window.specdiff.players.explore)")
+        one.click(".sd-exp-stop")
+        one.wait_for_function(IDLE)
+
+
+def test_sliders_answer_the_keyboard(browser: Any, address: str) -> None:
+    with visit(browser, coins(address, runs=200), size="1440x2200", until=THERE) as page:
+        measure(page)
+        slider = page.get_by_role("slider", name="p(cat)")
+        result = ".sd-exp-widget .sd-exp-result"
+        assert "0.70" in page.inner_text(result)
+        slider.focus()
+        for _ in range(20):
+            page.keyboard.press("ArrowLeft")
+        assert "0.70" not in page.inner_text(result)
+        page.get_by_role("button", name="Draw 5,000 tokens").press("Enter")
+        page.wait_for_function(f"document.querySelector('{result}').textContent.includes('Of 5,000 drafts')")
+
+
+@pytest.mark.parametrize("name", list(EXPLORATIONS))
+def test_recorded_answers_are_shown_whole(browser: Any, address: str, name: str) -> None:
+    with visit(browser, f"{address}?explore={name}", size="1440x2600", until=THERE) as page:
+        page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
+        assert "Recording" in page.inner_text(".sd-exp .sd-source")
+        assert not serious(page)
+        rows = page.evaluate(f"{EXPLORE}.answer.rows.length")
+        page.click(".sd-exp-numbers summary")
+        assert page.locator(".sd-exp-table tbody tr").count() == rows
+        titles = page.eval_on_selector_all(".sd-exp-table th", "(all) => all.map((one) => one.title)")
+        assert all(titles), "every column is explained"
+    with visit(browser, f"{address}?explore={name}", size="phone", dark=True, until=THERE) as page:
+        page.wait_for_function(f"{EXPLORE}.answer")
+        assert not overflows(page)
+        assert not serious(page)
+
+
+def test_a_cell_of_the_recorded_map_opens_its_race(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?explore=window-map", size="1440x2200", until=THERE) as page:
+        page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
+        race = page.evaluate(f"{EXPLORE}.answer.rows.find((row) => row.speedup).race")
+        page.evaluate(
+            "(race) => document.querySelector('[data-figure=measured]')"
+            ".emit('plotly_click', { points: [{ customdata: [race] }] })",
+            race,
+        )
+        page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'vanilla,drafted'")

@@ -1,0 +1,451 @@
+"""Explorations: their forms, what they measure, what they keep when something fails, and that they catch a bias."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+import specdiff_core as lab
+from specdiff_core.bench.forwards import pass_costs
+from specdiff_core.cli import build_parser, main
+from specdiff_core.engine import Engine
+from specdiff_core.explorations import (
+    EXPLORATIONS,
+    Kinds,
+    Length,
+    Losslessness,
+    RoundCost,
+    Temperature,
+    WhichGamma,
+    WindowMap,
+)
+from specdiff_core.explorations.base import Exploration, Exploring, Step, command_of, csv_of, parse
+from specdiff_core.explorations.kinds import kind_of
+from specdiff_core.explorations.losslessness import Remembered, chi_squared
+from specdiff_core.explorations.runs import Runs
+from specdiff_core.explorations.temperature import reliability
+from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau
+from specdiff_core.schema import events
+from specdiff_core.schema.errors import ConfigError, OutOfMemory, SpecDiffError
+from specdiff_core.schema.metrics import fold, speed_up
+from specdiff_core.schema.trace import read_trace
+
+SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens": 12}
+MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "mdlm_streak"}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return lab.load(drafters=["mdlm", "mdlm_streak", "none"])
+
+
+def explore(kind: type[Exploration], engine: Any, **values: Any) -> Any:
+    return Exploring(parse(kind, values), engine).advance()
+
+
+# What a record of settings makes.
+
+
+@pytest.mark.parametrize("kind", EXPLORATIONS.values(), ids=list(EXPLORATIONS))
+def test_every_field_is_explained_and_its_default_passes(kind: type[Exploration]) -> None:
+    fields = kind.form()
+    assert {field["name"] for field in fields} == set(kind.__struct_fields__)
+    for field in fields:
+        assert field["title"], field
+        assert field["about"].endswith((".", "}.")), field
+        assert not field["choices"] or set(np.atleast_1d(field["default"])) <= set(field["choices"]), field
+    assert parse(kind, {field["name"]: field["default"] for field in fields}) == kind()
+    assert json.dumps(fields)
+    assert any(not field["more"] for field in fields) or kind is RoundCost
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (WindowMap, {**MAP, "temperature": 0.7, "texts": "One line\nAnother, with a comma", "seed": 5}),
+        (Losslessness, {"rules": "naive,block", "order": "random", "prompt": "He said “yes”."}),
+        (RoundCost, {}),
+    ],
+)
+def test_the_command_of_an_exploration_asks_for_the_same(kind: type[Exploration], values: dict[str, Any]) -> None:
+    what = parse(kind, values)
+    args = vars(build_parser().parse_args(command_of(what)))
+    assert parse(kind, {name: args[name] for name in kind.__struct_fields__ if name in args}) == what
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "word"),
+    [
+        (WindowMap, {"gammas": "0,4"}, "gammas"),
+        (WindowMap, {"gammas": ""}, "gammas"),
+        (WindowMap, {"gammas": "two"}, "gammas"),
+        (WindowMap, {"tokens": 10**9}, "tokens"),
+        (WindowMap, {"tokens": None}, "tokens"),
+        (WindowMap, {"unknown": 1}, "unknown"),
+        (WindowMap, {"temperature": "nan"}, "temperature"),
+        (WindowMap, {"texts": "x" * 30_000}, "texts"),
+        (Losslessness, {"rules": "wrong"}, "rules"),
+        (Losslessness, {"runs": -1}, "runs"),
+    ],
+)
+def test_a_value_out_of_range_is_named(kind: type[Exploration], values: dict[str, Any], word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        parse(kind, values)
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"drafter": "eagle"}, "no denoising steps"),
+        ({"drafter": "no such"}, "drafter"),
+        ({"gammas": "2", "steps": "4"}, "measure"),
+    ],
+)
+def test_what_cannot_be_mapped_is_refused(engine: Engine, values: dict[str, Any], word: str) -> None:
+    with pytest.raises(SpecDiffError, match=word):
+        explore(WindowMap, engine, **{**MAP, **values})
+
+
+# The γ × T map.
+
+
+def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
+    told = explore(WindowMap, engine, **{**MAP, "flavours": "stories"})
+    rows = told.explored.rows
+    assert [(row["gamma"], row["steps"]) for row in rows] == [(2, 1), (4, 1), (2, 2), (4, 2), (4, 4)]
+    for row in rows:
+        lanes = read_trace(told.races[row["race"]]).lanes
+        vanilla, drafted = fold(lanes["vanilla"]), fold(lanes["drafted"])
+        assert row["tau"] == drafted.tau
+        assert row["alpha_at"] == drafted.alpha_at
+        assert row["predicted_tau"] == expected_tau(drafted.alpha_at)
+        assert row["low"] is None
+        assert row["seconds_per_round"] == pytest.approx(drafted.seconds / drafted.rounds, rel=1e-6)
+        assert 0.2 < row["speedup"] / (speed_up(vanilla, drafted) or 0) < 5  # vanilla ran twice; one is in the race
+    facts = told.explored.facts
+    assert facts["agree"] == agreement(rows)
+    assert [rows for rows, _ in facts["curve"]["target"]] == [1, 3, 5]
+    assert told.explored.machine["threads"] == facts["threads"]
+    assert told.explored.origin["command"].endswith("--gammas 2,4 --steps 1,2,4")
+
+
+def test_the_first_cells_are_the_corners() -> None:
+    cells = parse(WindowMap, {"gammas": "1,2,3,4,5,6,7,8,9", "steps": "1,2,3,4,5"}).cells()  # type: ignore[attr-defined]
+    asked = [(cell.gamma, cell.steps) for cell in cells]
+    assert len(asked) == len(set(asked)) == sum(min(gamma, 5) for gamma in range(1, 10))
+    assert asked[:3] == [(1, 1), (9, 1), (9, 5)]
+    assert {gamma for gamma, _ in asked[:7]} == {1, 5, 9}
+    assert {steps for _, steps in asked[:7]} == {1, 3, 5}
+
+
+def test_stop_keeps_what_was_done(engine: Engine) -> None:
+    steps: list[Step] = []
+    exploring = Exploring(parse(WindowMap, MAP), engine, lambda: len(steps) >= 3)
+    told = exploring.advance(progress=steps.append)
+    assert told.over
+    assert (told.done, told.total) == (3, 10)
+    assert sum(row["prompts"] for row in told.explored.rows) == 3  # type: ignore[union-attr]
+    assert len(told.races) == 3
+
+
+def test_it_goes_on_where_it_was_left(engine: Engine) -> None:
+    exploring = Exploring(parse(WindowMap, {**MAP, "flavours": "stories"}), engine)
+    seen = [exploring.advance(0.0) for _ in range(6)]
+    assert [told.done for told in seen] == [1, 2, 3, 4, 5, 5]
+    assert [told.over for told in seen] == [False] * 5 + [True]
+    assert all(not told.races for told in seen[:-1])
+    assert len(seen[-1].races) == 5
+
+
+def failing(engine: Engine, when: Callable[[Any], bool]) -> Any:
+    """The engine, of which some decodes fail."""
+
+    def decode(prompt: str, config: Any, **options: Any) -> Iterator[Any]:
+        if when(config):
+            raise OutOfMemory("The device ran out of memory.", hint="Use a smaller γ.")
+        return engine.decode(prompt, config, **options)
+
+    return types.SimpleNamespace(
+        decode=decode, pair=engine.pair, target=engine.target, drafter=engine.drafter, encode=engine.encode
+    )
+
+
+def test_a_cell_that_fails_costs_itself_only(engine: Engine) -> None:
+    told = explore(WindowMap, failing(engine, lambda config: (config.gamma, config.steps) == (4, 2)), **MAP)
+    rows = {(row["gamma"], row["steps"]): row for row in told.explored.rows}
+    assert rows[4, 2]["failed"] == "The device ran out of memory."
+    assert "speedup" not in rows[4, 2]
+    assert [row["prompts"] for key, row in rows.items() if key != (4, 2)] == [2] * 4
+    assert told.done == told.total
+
+
+def test_where_nothing_can_be_measured_the_reason_is_told(engine: Engine) -> None:
+    with pytest.raises(SpecDiffError, match="memory"):
+        explore(WindowMap, failing(engine, lambda config: config.drafter != "none"), **MAP)
+
+
+def test_lines_that_are_no_prompts_are_named_and_passed_over(engine: Engine) -> None:
+    texts = "\n".join(
+        [
+            "Once upon a time",
+            "{broken",
+            '{"id": "a", "flavour": "mine", "prompt": "There was"}',
+            "",
+            '{"id": "a", "flavour": "mine", "prompt": "twice"}',
+            "word " * 600,
+        ]
+    )
+    prompts, skipped = parse(WindowMap, {"texts": texts}).prompts(engine)  # type: ignore[attr-defined]
+    assert [prompt.prompt for prompt in prompts] == ["Once upon a time", "There was"]
+    assert [line.split(":")[0] for line in skipped] == ["line 2", "line 5", "line 6"]
+    with pytest.raises(ConfigError, match="line 1"):
+        parse(WindowMap, {"texts": "{"}).prompts(engine)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="no prompt"):
+        parse(WindowMap, {"flavours": ""}).prompts(engine)  # type: ignore[attr-defined]
+
+
+def test_expected_tokens() -> None:
+    assert expected_tau([0.5, 0.5]) == 1.75
+    assert expected_tau([1.0, 1.0, None]) == 3.0
+    assert expected_tau([]) == 1.0
+    assert geometric_tau(0.5, 2) == expected_tau([0.5, 0.5])
+    assert geometric_tau(1.0, 4) == 5.0
+    rows = [{"predicted": 1.05, "speedup": 1.0}, {"predicted": 1.2, "speedup": 1.0}, {}]
+    assert agreement(rows) == {"cells": 2, "within_10_percent": 0.5}
+
+
+# What would it take?
+
+
+def test_bare_passes_of_every_size(engine: Engine) -> None:
+    curve = pass_costs(engine, "Once upon a time", "mdlm", [1, 8], tokens=8, repeats=3)
+    assert set(curve.target) == {1, 2, 9}
+    assert set(curve.draft) == {1, 8}
+    assert all(0 < seconds < 5 for seconds in [*curve.target.values(), *curve.draft.values()])
+
+
+def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = lab.load()
+    told = explore(RoundCost, engine, **{**SMALL, "flavours": "stories"})
+    assert told.total == 12
+    for row in told.explored.rows:
+        assert row["cost"] == pytest.approx(row["tau"] / row["speedup"])
+        counts = dict(told.explored.facts["lengths"].get(row["method"], ()))
+        deepest = row["nodes"] or row["gamma"]
+        assert all(0 <= kept <= deepest for kept in counts)
+    assert set(told.explored.facts["drafts"]) == set(parse(RoundCost, {}).drafters)
+
+
+# Temperature, controllers, length, kinds of text.
+
+
+def test_every_pair_of_temperatures(engine: Engine) -> None:
+    told = explore(
+        Temperature, engine, drafter="mdlm", tokens=12, per_flavour=1, temperatures="0,1", draft_temperatures="0,1"
+    )
+    rows = {(row["temperature"], row["draft_temperature"]): row for row in told.explored.rows}
+    assert list(rows) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert all(row["prompts"] == 4 for row in rows.values())
+    drawn = [(one["temperature"], one["draft_temperature"]) for one in told.explored.facts["reliability"]]
+    assert drawn == [(0, 1), (1, 1)]
+    for one in told.explored.facts["fits"]:
+        assert one["usual"] == one["temperature"]
+        assert one["fitted"] in (0, 1)
+    assert set(told.races) == {"0/0", "0/1", "1/0", "1/1"}
+
+
+def test_reliability_is_counted_by_confidence() -> None:
+    def tested(q: float, p: float, accepted: bool) -> events.Test:
+        return events.Test(
+            position=0, id=1, p=p, q=q, threshold=min(1.0, p / q), draw=0.5, accepted=accepted, kind="ratio"
+        )
+
+    tests = [(0.05, 0.05, True), (0.95, 0.5, False), (0.95, 0.7, True), (1.0, 1.0, True)]
+    found = reliability([tested(*test) for test in tests])
+    assert [bin["tests"] for bin in found["bins"]] == [1, 3]
+    assert found["bins"][1]["accepted"] == pytest.approx(2 / 3)
+    assert found["ece"] == pytest.approx(3 * abs((0.95 + 0.95 + 1.0) / 3 - (0.5 + 0.7 + 1.0) / 3) / 4)
+
+
+def test_regret_is_against_the_best_fixed_setting_of_each_kind_of_text(engine: Engine) -> None:
+    told = explore(WhichGamma, engine, drafter="mdlm", gammas="1,3", steps="1", **SMALL)
+    rows = told.explored.rows
+    assert len(rows) == 3 * 3  # all, stories, code × γ 1, γ 3, the controller
+    for one in told.explored.facts["regrets"]:
+        own = [row for row in rows if row["flavour"] == one["flavour"]]
+        best = max(row["speedup"] for row in own if not row["auto"])
+        assert one["best"] == best
+        assert one["regret"] == pytest.approx(1 - next(row["speedup"] for row in own if row["auto"]) / best)
+    chosen = told.explored.facts["chosen"]
+    assert all(size <= 3 for counts in chosen.values() for size, _ in counts)
+    assert sum(count for _, count in chosen["all"]) == sum(
+        count for flavour in ("stories", "code") for _, count in chosen[flavour]
+    )
+
+
+def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
+    told = explore(Length, engine, methods="specdiff", flavours="stories", tokens=100, width=32)
+    by_method: dict[str, list[Any]] = {}
+    for row in told.explored.rows:
+        by_method.setdefault(row["method"], []).append(row)
+    assert set(by_method) == {"vanilla", "specdiff"}
+    assert sum(row["rounds"] for row in by_method["vanilla"]) == 99
+    assert all(row["tau"] == 1 for row in by_method["vanilla"] if row["rounds"])
+    assert [row["context"] for row in by_method["vanilla"]] == [0, 32, 64, 96]
+    drafted = sum(row["tau"] * row["rounds"] for row in by_method["specdiff"] if row["rounds"])
+    assert 95 <= drafted <= 99
+
+
+def test_every_tested_token_is_of_one_kind(engine: Engine) -> None:
+    told = explore(Kinds, engine, method="specdiff", tokens=32, per_flavour=1)
+    sums: dict[str, tuple[int, float]] = {}
+    for row in told.explored.rows:
+        before = sums.get(row["group"], (0, 0.0))
+        sums[row["group"]] = (before[0] + row["tested"], before[1] + row["tested"] * row["accepted"])
+        assert -1e-9 <= row["low"] <= row["accepted"] <= row["high"] + 1e-9 <= 1 + 1e-8
+    lanes = [fold(read_trace(race).lanes["drafted"]) for race in told.races.values()]
+    assert len({(tested, round(accepted)) for tested, accepted in sums.values()}) == 1
+    assert sums["token"][0] >= lanes[0].tested
+
+
+@pytest.mark.parametrize(
+    ("piece", "line", "kind"),
+    [
+        ("\n", "Hello", "line end"),
+        ("    ", "", "indentation"),
+        (" 12", "is", "number"),
+        ("3.5", "x ", "number"),
+        (",", "Hello", "symbol"),
+        (' "', "said", "quotation mark"),
+        ("ing", "sing", "end of a word"),
+        (" Tom", "a boy called", "name"),
+        (" Tom", "It rained.", "word"),
+        (" dog", "the", "word"),
+        (" dog", 'He said "the', "inside quotation marks"),
+    ],
+)
+def test_kinds_of_tokens(piece: str, line: str, kind: str) -> None:
+    assert kind_of(piece, line) == kind
+
+
+# Losslessness.
+
+
+def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engine) -> None:
+    told = explore(Losslessness, engine, rules="ratio,block,delta,match,naive", runs=800)
+    last = {row["rule"]: row for row in told.explored.rows if row["runs"] == 800}
+    assert last["naive"]["p_value"] < 1e-6
+    assert last["naive"]["bias_low"] < 0.25 < last["naive"]["bias_high"]  # P(y₁ = y₂) = ¾ (docs/theory.md)
+    assert {rule: row["lossless"] for rule, row in last.items()} == {
+        rule: rule != "naive" for rule in ("ratio", "block", "delta", "match", "naive")
+    }
+    for rule in ("ratio", "block", "delta", "match"):
+        assert last[rule]["p_value"] > 1e-3, rule
+        assert last[rule]["distance"] < 2 * last[rule]["floor95"], rule
+    assert [row["exact"] for row in told.explored.facts["joint"]] == [0.25] * 4
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"models": "tables", "order": "random", "gamma": 3, "steps": 3, "length": 3},
+        {"models": "tables", "order": "value_confidence", "steps": 1, "seed": 3},
+        {"models": "tables", "temperature": 0, "draft_temperature": 1},
+        {"models": "mdlm_streak", "order": "entropy", "top_k": 3, "runs": 200},
+    ],
+    ids=str,
+)
+def test_exact_rules_keep_the_law_in_every_order(engine: Engine, values: dict[str, Any]) -> None:
+    told = explore(Losslessness, engine, **{"rules": "ratio,block,delta,match", "runs": 500, **values})
+    assert sum(row["exact"] for row in told.explored.facts["joint"]) <= 1 + 1e-9
+    for row in told.explored.rows[-4:]:
+        assert row["p_value"] > 1e-3, row
+
+
+def test_a_kept_answer_is_the_networks_own(engine: Engine) -> None:
+    ids = engine.encode("Once upon a time, a small mouse")
+    whole = engine.target.start()
+    whole.read(ids[:3])
+    expected = whole.score(ids[3:]).logits
+
+    def ask(text: tuple[int, ...]) -> torch.Tensor:
+        run = engine.target.start()
+        run.read(text[:-1])
+        return run.score(text[-1:]).logits[0]
+
+    kept = Remembered(ask, engine.target.vocab_size, engine.target.suppress).start()
+    kept.read(ids[:3])
+    assert torch.equal(kept.score(ids[3:]).logits, expected)
+    kept.rollback(len(ids) - 3, [0])
+    assert kept.length == 4
+
+
+def test_the_test_of_counts() -> None:
+    seen, expected = np.array([10, 20, 30]), np.array([20.0, 20.0, 20.0])
+    assert chi_squared(seen, expected) == pytest.approx(math.exp(-5))  # χ² = 10 with two degrees of freedom
+    assert chi_squared(np.array([100, 1, 0]), np.array([99.0, 1.0, 1.0])) == pytest.approx(0.4751, abs=1e-4)
+    assert chi_squared(np.array([5]), np.array([5.0])) == 1.0
+
+
+def test_a_window_shorter_than_its_steps_is_refused(engine: Engine) -> None:
+    with pytest.raises(ConfigError, match="T = 4"):
+        explore(Losslessness, engine, gamma=2, steps=4)
+    with pytest.raises(ConfigError, match="too long"):
+        explore(Losslessness, engine, models="mdlm", prompt="word " * 79)
+
+
+# The files.
+
+
+def test_a_table_is_a_csv_file() -> None:
+    rows = [{"a": 1, "b": [0.5, None]}, {"a": 'x, "y"', "c": None}]
+    read = list(csv.DictReader(io.StringIO(csv_of(rows))))
+    assert read == [{"a": "1", "b": "0.5 None", "c": ""}, {"a": 'x, "y"', "b": "", "c": ""}]
+
+
+def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, table = tmp_path / "new" / "window-map.json", tmp_path / "map.csv"
+    words = ["--flavours", "stories", "--per-flavour", "1", "--tokens", "8", "--gammas", "2", "--steps", "1"]
+    assert main(["explore", "window-map", *words, "--json", str(out), "--csv", str(table)]) == 0
+    told = json.loads(out.read_text(encoding="utf-8"))
+    assert (told["kind"], told["name"], told["done"], told["total"]) == ("exploration", "window-map", 1, 1)
+    races = msgspec.json.decode(out.with_suffix(".races.json").read_bytes(), type=dict[str, bytes])
+    assert set(read_trace(races["mdlm/2/1"]).lanes) == {"vanilla", "drafted"}
+    assert table.read_text(encoding="utf-8") in capsys.readouterr().out
+    assert main(["explore", "window-map", "--gammas", "none"]) == 2
+
+
+def test_from_python(engine: Engine) -> None:
+    heard: list[Step] = []
+    told = lab.explore("losslessness", engine=engine, progress=heard.append, runs=200)
+    assert told.rows[-1]["runs"] == heard[-1].done == 200
+    with pytest.raises(ConfigError, match="no exploration"):
+        lab.explore("nothing", engine=engine)
+
+
+def test_all_runs_use_as_many_threads(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    original = engine.decode
+
+    def decode(prompt: str, config: Any, **options: Any) -> Iterator[Any]:
+        asked.append(options.get("threads"))
+        return original(prompt, config, **options)
+
+    monkeypatch.setattr(engine, "decode", decode)
+    what = parse(WindowMap, {**MAP, "flavours": "stories"})
+    cells = {cell.key: cell.config(what.base) for cell in what.cells()}  # type: ignore[attr-defined]
+    runs = Runs(engine, what.base, cells, what.prompts(engine)[0], lambda: False)  # type: ignore[attr-defined]
+    list(runs.fill())
+    assert asked[0] == 0
+    assert set(asked[1:]) == {runs.threads}
