@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Generator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features
 from specdiff_core.drafters.denoise import denoise
-from specdiff_core.models.cache import FixedReading, KeyValues, Pool
+from specdiff_core.models.cache import FixedReading, Pool
 from specdiff_core.models.causal import Vocabulary, vocabulary
 from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder
@@ -57,8 +56,7 @@ class BlockDrafter:
         self.window = int(network.config.block_size) - 1  # the anchor takes one slot
         self.successors = None if network.markov is None else Successors(network.markov, words.embedding, words.rows)
         room = context + self.window + 1  # a block may stand beyond what will be read of it
-        kind: Any = {"dtype": network.dtype, "device": network.device, "graphs": graphs}
-        self.pool = Pool(partial(KeyValues, network.shape, room, **kind))
+        self.pool = Pool(network, room, graphs)
         self.rope = network.rope(torch.arange(room, device=network.device)[None])
 
     def denoise(self, ids: Tensor, places: slice | Tensor, attend: Attend) -> tuple[Tensor, Tensor]:

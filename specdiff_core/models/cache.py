@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,11 +90,13 @@ class Pool:
     4 ms on two CPU cores), and passes that are recorded.
 
     Args:
-        new: makes one.
+        network: of this lab, with ``shape``, ``dtype`` and ``device``.
+        context, graphs: see :class:`KeyValues`.
     """
 
-    def __init__(self, new: Callable[[], KeyValues]) -> None:
-        self._new = new
+    def __init__(self, network: Any, context: int, graphs: Graphs | None) -> None:
+        place = {"dtype": network.dtype, "device": network.device}
+        self._new = partial(KeyValues, network.shape, context, **place, graphs=graphs)
         self._free: list[KeyValues] = []
         self._lock = threading.Lock()  # runs of several threads may ask at once
 

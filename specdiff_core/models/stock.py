@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,25 +13,10 @@ from specdiff_core.maths.trees import places, visible
 from specdiff_core.schema.errors import ConfigError, is_memory
 
 
-class CausalModel(Protocol):
-    """What is asked of a causal language model; those of transformers offer it."""
-
-    @property
-    def config(self) -> Any: ...
-
-    @property
-    def dtype(self) -> torch.dtype: ...
-
-    @property
-    def device(self) -> torch.device: ...
-
-    def __call__(self, *args: Any, **values: Any) -> Any: ...
-
-
 class StockRun:
-    """One run's cache, and the passes over it."""
+    """One run's cache, and the passes over it, of a model of transformers, or one that is called like it."""
 
-    def __init__(self, model: CausalModel, layers: Sequence[int]) -> None:
+    def __init__(self, model: Any, layers: Sequence[int] = ()) -> None:
         self._model, self._layers = model, tuple(layers)
         self._cache = DynamicCache(config=model.config)
         for layer in self._cache.layers:  # of a sliding window: keep what falls out of it, for a rollback may need it
@@ -40,7 +25,11 @@ class StockRun:
 
     @torch.inference_mode()
     def forward(
-        self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None, last: int | None
+        self,
+        ids: Sequence[int],
+        parents: Sequence[int] | None = None,
+        features: Tensor | None = None,
+        last: int | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """As :meth:`specdiff_core.models.target.NetworkRun.forward`.
 
@@ -48,12 +37,11 @@ class StockRun:
             ConfigError: a tree, and layers for which only transformers can make a mask.
         """
         model, new = self._model, len(ids)
+        where = None if parents is None else torch.tensor([places(self.length, new, parents)]).to(model.device)
         out = model(
             input_ids=torch.tensor([list(ids)], device=model.device),
             attention_mask=None if parents is None else self._tree_mask(parents, new),
-            position_ids=None
-            if parents is None
-            else torch.tensor([places(self.length, new, parents)]).to(model.device),
+            position_ids=where,
             past_key_values=self._cache,
             use_cache=True,
             output_hidden_states=[i + 1 for i in self._layers],  # None stands for all the others
@@ -96,13 +84,13 @@ class StockRun:
         self.length -= surplus
 
 
-def unusable(model: CausalModel, context: int) -> str:
+def unusable(model: Any, context: int) -> str:
     """Why a loaded model must not decode over ``context`` positions; empty where it may.
 
     Some families have no cache, or one that cannot be rolled back, or read in both directions; token by token they
     would say something else than about a whole text. A few tokens are read at once, and one by one with a detour.
     """
-    config: Any = model.config
+    config = model.config
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     kinds = {str(part.get("rope_type", "")) for part in (rope, *rope.values()) if isinstance(part, dict)}
     if found := kinds & {"dynamic", "longrope"}:
@@ -112,12 +100,12 @@ def unusable(model: CausalModel, context: int) -> str:
         return f"it has {learned} positions, and the context is {context}"
     ids = [7919 * i % int(config.vocab_size) for i in range(min(10, context))]
     try:
-        at_once, _ = StockRun(model, ()).forward(ids, None, None, None)
-        run = StockRun(model, ())
-        steps = [run.forward(ids[:6], None, None, None)[0]]
-        run.forward(ids[::-1], None, None, None)
+        at_once, _ = StockRun(model).forward(ids)
+        run = StockRun(model)
+        steps = [run.forward(ids[:6])[0]]
+        run.forward(ids[::-1])
         run.keep(len(ids), ())
-        steps += [run.forward([token], None, None, None)[0] for token in ids[6:]]
+        steps += [run.forward([token])[0] for token in ids[6:]]
     except (RuntimeError, IndexError, TypeError, ValueError, AttributeError, NotImplementedError) as error:
         if is_memory(error):
             raise

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdiff_core.maths.trees import places, visible
-from specdiff_core.models.cache import BORDERS, CausalReading, FixedReading, KeyValues, Pool, filled_up
+from specdiff_core.models.cache import BORDERS, CausalReading, FixedReading, Pool, filled_up
 from specdiff_core.models.device import on_device
 from specdiff_core.models.eagle import EagleReader
 from specdiff_core.models.graphs import WIDTHS, Graphs, fitting
 from specdiff_core.models.network import Decoder
-from specdiff_core.models.stock import CausalModel, StockRun
+from specdiff_core.models.stock import StockRun
 from specdiff_core.schema.errors import ContextOverflow
 
 
@@ -51,14 +50,13 @@ class NetworkRun:
 
     @torch.inference_mode()
     def forward(
-        self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None, last: int | None
+        self,
+        ids: Sequence[int],
+        parents: Sequence[int] | None = None,
+        features: Tensor | None = None,
+        last: int | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """A pass over n ``ids``, which enter the cache.
-
-        Args:
-            parents: of a tree, see :meth:`TargetSession.score`.
-            features: ``[n, W]`` beside the tokens.
-            last: logits of so many last tokens; None: of all.
+        """A pass over n ``ids``, which enter the cache; see :meth:`TargetSession.score`.
 
         Returns:
             logits ``[last or n, V]``, and the outputs of the asked layers, ``[n, W]`` each.
@@ -66,17 +64,11 @@ class NetworkRun:
         network, held, new = self._network, self._cache.length, len(ids)
         if last == 0 or (found := self._recorded(ids, parents, features)) is None:
             reading = CausalReading(self._cache, new, parents, dtype=network.dtype)
-            where = (
-                slice(held, held + new) if parents is None else on_device(places(held, new, parents), network.device)
-            )
-            found = network.decode(
-                on_device([list(ids)], network.device),
-                where,
-                reading,
-                layers=self._layers,
-                last=last,
-                features=None if features is None else features[None],
-            )
+            tree = None if parents is None else on_device(places(held, new, parents), network.device)
+            where = slice(held, held + new) if tree is None else tree
+            beside = None if features is None else features[None]
+            rows = on_device([list(ids)], network.device)
+            found = network.decode(rows, where, reading, layers=self._layers, last=last, features=beside)
         self._cache.length += new
         logits, outputs = found
         return logits[0] if last is None else logits[0, logits.shape[1] - last :], [output[0] for output in outputs]
@@ -87,9 +79,8 @@ class NetworkRun:
         """The same pass as a function of tensors alone, with the logits of all tokens; None: of a size that is not
         recorded."""
         network, cache, layers = self._network, self._cache, self._layers
-        passes, held, new = cache.passes, cache.length, len(ids)
-        width = None if passes is None else fitting(new)
-        if passes is None or width is None:
+        held, new = cache.length, len(ids)
+        if (passes := cache.passes) is None or (width := fitting(new)) is None:
             return None
         causal = torch.ones(new, new, dtype=torch.bool).tril()
         seen = filled_up(causal if parents is None else visible(parents)[-new:], width)
@@ -133,30 +124,24 @@ class Target:
 
     def __init__(
         self,
-        model: Network | CausalModel,
+        model: Any,
         *,
         context: int,
         suppress: Sequence[int] = (),
         graphs: Graphs | None = None,
     ) -> None:
-        self.model: Any = model
+        self.model = model
         self.context = context
         self.suppress = tuple(suppress)
         self.vocab_size = int(model.config.vocab_size)
-        self._pool: Pool | None = None
+        self._pool = Pool(model, context, graphs) if isinstance(model, Network) else None
         self._tried: dict[int, str] = {}  # threads -> exactness
-        if isinstance(model, Network):
-            kind: Any = {"dtype": model.dtype, "device": model.device, "graphs": graphs}
-            self._pool = Pool(partial(KeyValues, model.shape, context, **kind))
 
     def start(self, layers: Sequence[int] = ()) -> TargetSession:
         """A fresh run. ``layers``: whose outputs to return as features (0 = after the first layer)."""
-        return TargetSession(self, self._run(layers), features=bool(layers))
-
-    def _run(self, layers: Sequence[int]) -> NetworkRun | StockRun:
-        if self._pool is None:
-            return StockRun(self.model, layers)
-        return NetworkRun(self.model, layers, self._pool)
+        pool = self._pool
+        run = StockRun(self.model, layers) if pool is None else NetworkRun(self.model, layers, pool)
+        return TargetSession(self, run, features=bool(layers))
 
     def rehearse(self, rows: int, layers: Sequence[int] = ()) -> None:
         """Make a pass of each width up to that of ``rows``, for somebody who records them."""
@@ -190,11 +175,11 @@ class Target:
         for border in (0, *(border for border in BORDERS if border + len(ids) <= self.context)):
             for run in (whole, split):
                 if missing := max(0, border - len(ids) // 2 - run.length):
-                    run.forward([ids[i % len(ids)] for i in range(missing)], None, None, 0)
+                    run.forward([ids[i % len(ids)] for i in range(missing)], last=0)
             begun = whole.length
-            at_once, _ = whole.forward(ids, None, None, None)
+            at_once, _ = whole.forward(ids)
             pieces = [ids[end - part : end] for part, end in zip(parts, itertools.accumulate(parts), strict=True)]
-            found = [split.forward(piece, None, None, None)[0] for piece in pieces if piece]
+            found = [split.forward(piece)[0] for piece in pieces if piece]
             if not torch.equal(torch.cat(found), at_once) or not whole.holds_the_same(split, begun):
                 return False
         return True
@@ -218,7 +203,7 @@ class TargetSession:
 
     def read(self, ids: Sequence[int]) -> Tensor | None:
         """Prefill: take ``ids`` into the cache for good; returns their features."""
-        return self._forward(ids, None, None, 0).features if ids else None
+        return self.score(ids, last=0).features if ids else None
 
     def score(
         self,
@@ -236,15 +221,6 @@ class TargetSession:
             features: ``[n, W]`` beside the tokens, for a model that reads both (EAGLE's head).
             last: return the distributions of so many last tokens only; None: of all.
         """
-        return self._forward(ids, parents, features, last)
-
-    def rollback(self, scored: int, rows: Sequence[int]) -> None:
-        """Roll back: of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
-        self._run.keep(scored, rows)
-
-    def _forward(
-        self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None, last: int | None
-    ) -> Scores:
         if len(ids) > self.room:
             raise ContextOverflow(
                 f"{self.length + len(ids)} tokens do not fit into a context of {self._target.context}.",
@@ -252,3 +228,7 @@ class TargetSession:
             )
         logits, outputs = self._run.forward(ids, parents, features, last)
         return Scores(logits, torch.cat(outputs, -1) if self._features else None)
+
+    def rollback(self, scored: int, rows: Sequence[int]) -> None:
+        """Roll back: of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
+        self._run.keep(scored, rows)
