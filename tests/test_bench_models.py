@@ -106,7 +106,7 @@ def engine() -> Engine:
         drafters={
             "none": VanillaDrafter(),
             "prompt_lookup": PromptLookupDrafter("prompt_lookup"),
-            "autoregressive": AutoregressiveDrafter("autoregressive", small, context=96, forbidden=(1,)),
+            "autoregressive": AutoregressiveDrafter("autoregressive", Target(small, context=96, suppress=(1,))),
             "block": BlockDrafter("block", network, vocabulary(target), context=96, forbidden=(1,)),
         },
         stock_reason="a test",

@@ -9,7 +9,7 @@ import pytest
 import torch
 from branches import Branches, chain, outcomes, total_variation
 from fakes import FakeClock, FakeTarget, good_drafter, last
-from test_drafters import Conditionals, context, drafted, small_model
+from test_drafters import conditionals, context, drafted, small_model
 from test_lossless import LENGTH, TOLERANCE, Tables
 
 from specdiff_core.decoding.controller import PRIOR_ALPHA, Auto, Choice, Fixed
@@ -251,7 +251,7 @@ def sequential_distance(rule: Rule, stop_criterion, cut=lambda draft: draft) -> 
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
         def play(rng: Branches) -> tuple[int, ...]:
-            session = AutoregressiveSession(Conditionals(tables))
+            session = AutoregressiveSession(conditionals(tables))
             ids = [0, *prefix]
             session.observe(ids[:-1], None)
             draft = cut(drafted(session, dataclasses.replace(context(ids, 3, rng), stop_criterion=stop_criterion)))
@@ -289,7 +289,7 @@ def test_the_length_of_a_draft_does_not_depend_on_what_is_drawn(seed: int) -> No
 
 def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
     """A position that was read counts as a pass; if it is not worth its row its token is never drawn."""
-    drafter = AutoregressiveDrafter("small", small_model(), context=64)
+    drafter = AutoregressiveDrafter("small", Target(small_model(), context=64))
     ids = [3, 7, 9]
 
     def begin(stop_criterion) -> Draft:
@@ -384,6 +384,6 @@ def test_what_can_be_chosen_as_it_goes() -> None:
 def test_a_real_pair_of_networks_under_auto() -> None:
     target = Target(small_model(3), context=64)
     config = DecodeConfig(gamma=6, temperature=1.0, max_new_tokens=40, rule=Rule.MATCH, auto=True)
-    drafter = AutoregressiveDrafter("small", small_model(), context=64)
+    drafter = AutoregressiveDrafter("small", Target(small_model(), context=64))
     run = speculate([3, 4, 5], config, target, drafter, FakeClock(), controller=Auto(config, sequential))
     assert last(run).ids == last(speculate([3, 4, 5], config, target, VanillaDrafter(), FakeClock())).ids

@@ -61,7 +61,7 @@ def small_model(layers: int = 2, vocab: int = 40):
 
 @pytest.fixture(scope="module")
 def drafter() -> AutoregressiveDrafter:
-    return AutoregressiveDrafter("autoregressive", small_model(), context=64, forbidden=(1,))
+    return AutoregressiveDrafter("autoregressive", Target(small_model(), context=64, suppress=(1,)))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -129,12 +129,9 @@ def test_a_full_context_shortens_the_draft(drafter: AutoregressiveDrafter) -> No
     assert drafted(session, context([3] * 65, 8)).ids.numel() == 0
 
 
-class Conditionals:
-    """Stands for a small causal model whose conditionals are the tables' q."""
-
-    def __init__(self, tables: Tables) -> None:
-        self.reader = FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0])  # the first id is a start
-        self.forbidden = (tables.size,)
+def conditionals(tables: Tables) -> FakeTarget:
+    """Stands for a small causal model whose conditionals, behind a first id that starts a text, are the tables' q."""
+    return FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0], suppress=(tables.size,))
 
 
 @pytest.mark.parametrize("rule", [Rule.RATIO, Rule.DELTA, Rule.MATCH])
@@ -147,7 +144,7 @@ def test_the_joint_law_is_the_targets(rule: Rule, size: int, gamma: int) -> None
 
     def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
         def play(sampler: Branches) -> tuple[int, ...]:
-            session = AutoregressiveSession(Conditionals(tables))
+            session = AutoregressiveSession(conditionals(tables))
             ids = [0, *prefix]
             session.observe(ids[:-1], None)
             draft = drafted(session, context(ids, gamma, sampler))
@@ -179,7 +176,7 @@ def test_match_returns_vanillas_text(drafter: AutoregressiveDrafter, name: str, 
 def test_a_perfect_drafter_is_always_believed() -> None:
     """Drafter and target are one model: every token is accepted, γ + 1 come from each round."""
     model = small_model(3)
-    target, twin = Target(model, context=64), AutoregressiveDrafter("twin", model, context=64)
+    target, twin = Target(model, context=64), AutoregressiveDrafter("twin", Target(model, context=64))
     events = race(target, twin, DecodeConfig(max_new_tokens=25, gamma=4, steps=4, temperature=1.0))
     found = fold(events)
     assert found.alpha == 1.0 and found.tau == 5.0

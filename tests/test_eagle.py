@@ -52,7 +52,7 @@ def head(model) -> EagleHead:
 @pytest.fixture(scope="module")
 def drafter(model, head: EagleHead) -> EagleDrafter:
     reader = EagleReader(copy.deepcopy(head), vocabulary(model), context=64)
-    return EagleDrafter("eagle", reader, context=64, layer=LAYERS - 1, forbidden=(1,))
+    return EagleDrafter("eagle", Target(reader, context=64, suppress=(1,)), layer=LAYERS - 1)
 
 
 def features_of(model, ids: list[int]) -> torch.Tensor:
@@ -163,8 +163,8 @@ class Conditionals:
     """Stands for a head whose conditionals are the tables' q, whatever the features."""
 
     def __init__(self, tables: Tables) -> None:
-        self.reader = FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0])
-        self.name, self.forbidden = "head", (tables.size,)
+        self.name = "head"
+        self.reader = FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0], suppress=(tables.size,))
 
 
 @pytest.mark.parametrize("nodes", [0, 4])

@@ -42,6 +42,7 @@ from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.eagle import EagleReader
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig
 from specdiff_core.models.network import Decoder
+from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Committed, DraftReady, Event, Finished, RunStarted
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
@@ -222,6 +223,11 @@ def block(
     return BlockDrafter("block", network, Vocabulary(embedding, head.weight, head), context=64, forbidden=(MASK,))
 
 
+def read(model: Any) -> Target:
+    """What an autoregressive drafter reads its model with."""
+    return Target(model, context=60, suppress=(MASK,))
+
+
 def tiny(size: int, seed: int = 0, scale: float = 1.5) -> Engine:
     """A target made of a table, and a drafter of every kind: tables, too, but for the blocks."""
     target = Ledger(lambda text: scale * noise("p", seed, text, size=size), size)
@@ -235,8 +241,8 @@ def tiny(size: int, seed: int = 0, scale: float = 1.5) -> Engine:
             "mdlm": masked_diffusion(size, oracle),
             "block": block(size, seed, embedding=embedding, head=head),
             "block_markov": block(size, seed, markov=4, embedding=embedding, head=head),
-            "autoregressive": AutoregressiveDrafter("autoregressive", small, context=60, forbidden=(MASK,)),
-            "eagle": EagleDrafter("eagle", small, context=60, layer=0, forbidden=(MASK,)),
+            "autoregressive": AutoregressiveDrafter("autoregressive", read(small)),
+            "eagle": EagleDrafter("eagle", read(small), layer=0),
         },
     )
 
@@ -265,8 +271,8 @@ def networks(size: int, seed: int = 0) -> Engine:
             "mdlm": masked_diffusion(size, mdlm(size, seed)),
             "block": block(size, seed, embedding=embedding, head=head, layer=1),
             "block_markov": block(size, seed, markov=4, embedding=embedding, head=head, layer=1),
-            "autoregressive": AutoregressiveDrafter("autoregressive", small, context=60, forbidden=(MASK,)),
-            "eagle": EagleDrafter("eagle", eagle, context=60, layer=1, forbidden=(MASK,)),
+            "autoregressive": AutoregressiveDrafter("autoregressive", read(small)),
+            "eagle": EagleDrafter("eagle", read(eagle), layer=1),
         },
     )
     engine._stock["target"] = target
@@ -665,11 +671,11 @@ def perfect(kind: str, size: int = 8) -> Engine:
     """A target and a drafter with q = p, as far as a drafter of its kind can have it."""
     if kind == "autoregressive":
         target = Ledger(lambda text: noise("p", text, size=size), size)
-        return engine_of(target, {kind: AutoregressiveDrafter(kind, target, context=60, forbidden=(MASK,))})
+        return engine_of(target, {kind: AutoregressiveDrafter(kind, read(target))})
     if kind == "eagle":
         target = Ledger(lambda text: noise("p", text, size=size), size)
         head = Ledger(lambda text: target.logits((2, *text)), size)  # it does not see the first token
-        return engine_of(target, {kind: EagleDrafter(kind, head, context=60, layer=0, forbidden=(MASK,))})
+        return engine_of(target, {kind: EagleDrafter(kind, read(head), layer=0)})
     if kind == "mdlm, from left to right":
         target = Ledger(lambda text: noise("p", text, size=size), size)
         oracle = Oracle(size, lambda text, place: target.logits(text[:place]))

@@ -16,6 +16,7 @@ from train_fakes import pair as pair  # a fixture
 from specdiff_core.drafters.eagle import EagleDrafter, EagleSession
 from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.eagle import EagleReader, load_eagle, save_eagle
+from specdiff_core.models.target import Target
 from specdiff_core.schema.settings import Sampling
 from specdiff_core.train import eagle
 from specdiff_core.train.autoregressive import GAMMA, AutoregressiveTask, SequentialTask, new_autoregressive
@@ -138,7 +139,7 @@ def test_eagles_simulated_rounds_are_those_of_the_drafter(pair: Pair) -> None:
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         proposed = task.propose(prefixes).tolist()
     reader = EagleReader(head, vocabulary(pair.target), context=64)
-    drafter = EagleDrafter("eagle", reader, context=64, layer=0, forbidden=(MASK,))
+    drafter = EagleDrafter("eagle", Target(reader, context=64, suppress=(MASK,)), layer=0)
     agreed = 0
     for prefix, wanted in zip(prefixes, proposed, strict=True):
         session = EagleSession(drafter)

@@ -14,7 +14,6 @@ from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.models.causal import load_causal
 from specdiff_core.models.device import Placement
 from specdiff_core.models.folders import resolve
-from specdiff_core.models.graphs import Graphs
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
@@ -23,9 +22,8 @@ from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 class AutoregressiveSession:
     """One run. Its cache holds committed tokens and, between a draft and what is observed of it, that draft."""
 
-    def __init__(self, drafter: AutoregressiveDrafter) -> None:
-        self._drafter = drafter
-        self._run = drafter.reader.start()
+    def __init__(self, reader: Target) -> None:
+        self._run, self._forbidden = reader.start(), reader.suppress
         self._unread: list[int] = []  # committed tokens that are not in the cache
         self._ahead: list[int] = []  # tokens in the cache that nobody has committed yet: the anchor, then drafted ones
 
@@ -46,30 +44,24 @@ class AutoregressiveSession:
             unread, self._unread = self._unread, []
             return self._run.score([*unread, self._ahead[-1]], last=1).logits
 
-        return (yield from draft_in_order(predict, context, gamma, self._drafter.forbidden))
+        return (yield from draft_in_order(predict, context, gamma, self._forbidden))
 
 
 class AutoregressiveDrafter:
     """Shared weights of a small causal model with the target's ids.
 
     Args:
-        model: as a target's.
-        context: tokens that it can read.
-        forbidden: ids that the target never says.
-        graphs: records its passes.
+        reader: reads it as a target is read; what it suppresses is never drafted.
     """
 
     layers: tuple[int, ...] = ()
 
-    def __init__(
-        self, name: str, model: Any, *, context: int, forbidden: Sequence[int] = (), graphs: Graphs | None = None
-    ) -> None:
-        self.name, self.forbidden = name, tuple(forbidden)
-        self.reader = Target(model, context=context, graphs=graphs)
+    def __init__(self, name: str, reader: Target) -> None:
+        self.name, self.reader = name, reader
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
-        return AutoregressiveSession(self)
+        return AutoregressiveSession(self.reader)
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> AutoregressiveDrafter:
@@ -89,5 +81,5 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
             f"The drafter {spec.name!r} has {model.config.vocab_size} ids, the target {target.config.vocab_size}.",
             hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
         )
-    forbidden, graphs = pair.suppress, placement.graphs
-    return AutoregressiveDrafter(spec.name, model, context=context, forbidden=forbidden, graphs=graphs)
+    reader = Target(model, context=context, suppress=pair.suppress, graphs=placement.graphs)
+    return AutoregressiveDrafter(spec.name, reader)

@@ -213,3 +213,15 @@ class Drafter(Protocol):
 
     def start(self) -> DraftSession:
         """A fresh session; two sessions never interfere."""
+
+
+class Stateless(DraftSession):
+    """A drafter that remembers nothing, whatever it observes: a session of itself."""
+
+    layers: tuple[int, ...] = ()
+
+    def start(self) -> DraftSession:
+        return self
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        return

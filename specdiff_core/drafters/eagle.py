@@ -18,7 +18,6 @@ from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, EagleReader, load_eagle
 from specdiff_core.models.folders import resolve
-from specdiff_core.models.graphs import Graphs
 from specdiff_core.models.target import Scores, Target
 from specdiff_core.schema.errors import PairUnavailable
 from specdiff_core.schema.events import depths
@@ -84,12 +83,12 @@ class EagleSession:
             logits, features = self._first(context) if token is None else self._next([token], features)
             return logits
 
-        return (yield from draft_in_order(predict, context, gamma, self._drafter.forbidden))
+        return (yield from draft_in_order(predict, context, gamma, self._drafter.reader.suppress))
 
     def _tree(self, context: Context, gamma: int) -> Generator[DenoiseState, None, Draft]:
         """Per depth one pass over the most probable open nodes; at the end the most probable ``nodes`` of all. It stops
         where no deeper node could be among them: that depends on probabilities alone, on nothing that was drawn."""
-        growth, forbidden = Growth(context.tree_nodes, WIDTH), self._drafter.forbidden
+        growth, forbidden = Growth(context.tree_nodes, WIDTH), self._drafter.reader.suppress
         found: dict[int, Tensor] = {}  # node -> the feature that the head expects of it
         entries: list[int] = []  # nodes in the cache, in order
         rows, passes = [ROOT], 0
@@ -130,25 +129,13 @@ class EagleDrafter:
     """Shared weights: the head between its target's embedding and output head.
 
     Args:
-        context: entries that its cache may hold.
+        reader: reads an :class:`EagleReader`, or what stands for one; what it suppresses is never drafted.
         layer: the target's last one, whose output the head reads.
-        forbidden: ids that the target never says.
-        graphs: records the head's passes.
     """
 
-    def __init__(
-        self,
-        name: str,
-        reader: EagleReader,
-        *,
-        context: int,
-        layer: int,
-        forbidden: Sequence[int] = (),
-        graphs: Graphs | None = None,
-    ) -> None:
-        self.name, self.forbidden = name, tuple(forbidden)
+    def __init__(self, name: str, reader: Target, *, layer: int) -> None:
+        self.name, self.reader = name, reader
         self.layers: tuple[int, ...] = (layer,)
-        self.reader = Target(reader, context=context, graphs=graphs)
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
@@ -169,12 +156,6 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
             f"The drafter {spec.name!r} was made for another target than {pair.label}.",
             hint="Its width and its vocabulary must be the target's.",
         )
-    reader = EagleReader(head, vocabulary(target), context=pair.context)
-    return EagleDrafter(
-        spec.name,
-        reader,
-        context=pair.context,
-        layer=theirs.num_hidden_layers - 1,
-        forbidden=pair.suppress,
-        graphs=placement.graphs,
-    )
+    network = EagleReader(head, vocabulary(target), context=pair.context)
+    reader = Target(network, context=pair.context, suppress=pair.suppress, graphs=placement.graphs)
+    return EagleDrafter(spec.name, reader, layer=theirs.num_hidden_layers - 1)

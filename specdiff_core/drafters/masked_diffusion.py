@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.graphs import Graphs, Passes
@@ -24,9 +24,9 @@ KNOWN = 16
 """Known tokens that stay in view however wide the window is."""
 
 
-class MaskedDiffusionDrafter:
-    """Shared weights of an :class:`~specdiff_core.models.mdlm.Mdlm`, and a session of itself: its only state is what it
-    is told with every draft.
+class MaskedDiffusionDrafter(Stateless):
+    """Shared weights of an :class:`~specdiff_core.models.mdlm.Mdlm`. Nothing is cached: bidirectional states
+    change with every token that follows.
 
     Args:
         model: prepared for inference.
@@ -36,8 +36,6 @@ class MaskedDiffusionDrafter:
         forbidden: ids that the target never says.
         graphs: records the passes; then a short text stands behind padding, so that every pass is as wide.
     """
-
-    layers: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -58,12 +56,6 @@ class MaskedDiffusionDrafter:
         self.forbidden = tuple(forbidden)
         self._vocab_size, self._shift = vocab_size, shift
         self._passes = None if graphs is None else Passes(graphs)
-
-    def start(self) -> DraftSession:
-        return self
-
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Nothing is cached: bidirectional states change with every token that follows."""
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Denoise a window behind the last tokens that fit the network's view."""

@@ -9,9 +9,8 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless
 from specdiff_core.models.device import Placement
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -19,19 +18,11 @@ LONGEST = 3
 """Tokens of the longest ending that is looked for; shorter ones follow, down to one."""
 
 
-class PromptLookupDrafter:
-    """A session of itself: its only state is what it is told with every draft."""
-
-    layers: tuple[int, ...] = ()
+class PromptLookupDrafter(Stateless):
+    """Every draft is told the whole text, so there is nothing to remember."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-
-    def start(self) -> DraftSession:
-        return self
-
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """There is nothing to remember: every draft is told the whole text."""
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Copy up to γ tokens, without a single drafter pass."""

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 
-from torch import Tensor
 from transformers import PreTrainedModel
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless
 from specdiff_core.models.device import Placement
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
-class VanillaDrafter:
-    """The baseline of every race: a session of itself, since it keeps nothing."""
+class VanillaDrafter(Stateless):
+    """The baseline of every race."""
 
     name = "none"
-    layers: tuple[int, ...] = ()
-
-    def start(self) -> DraftSession:
-        return self
-
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """There is nothing to remember."""
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Return the empty draft without a single step."""
