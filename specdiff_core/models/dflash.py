@@ -21,9 +21,9 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from specdiff_core.models import files, folders
 from specdiff_core.models.folders import RELEASED, Id, Size, as_config
-from specdiff_core.models.kernels import Product
+from specdiff_core.models.kernels import Product, Separate
 from specdiff_core.models.markov import MarkovHead
-from specdiff_core.models.network import Attend, Heads, Layer, Rope, Shape, attend, heads_of, near, rotary_table
+from specdiff_core.models.network import Attend, Heads, Layer, Rope, Shape, attend, near, rotary_table
 from specdiff_core.schema.errors import WeightsError
 
 
@@ -127,11 +127,7 @@ class DFlashDraftModel(nn.Module):
     def prepare(self) -> DFlashDraftModel:
         """Freeze for inference: eval mode, no gradients, fewer and larger products. Call after moving the model."""
         self.eval().requires_grad_(False)
-        attentions = [layer.self_attn for layer in self.layers]
-        keys, values = ([getattr(one, name) for one in attentions] for name in ("k_proj", "v_proj"))
-        self._context = heads_of(
-            keys, values, [one.k_norm for one in attentions], attentions[0], partial(Product.of, keep=True)
-        )
+        self._context = Heads([layer.self_attn for layer in self.layers], "k", partial(Product.of, keep=True))
         self._read = Product.of([self.fc])
         for layer in self.layers:
             layer.freeze()
@@ -140,7 +136,7 @@ class DFlashDraftModel(nn.Module):
     def context_keys_values(self, context: Tensor, rope: Rope) -> list[tuple[Tensor, Tensor]]:
         """Every layer's k and v ``[B, Hkv, n, D]`` of what :meth:`read_features` returned, ``context [B, n, W]``."""
         if self._context is None:
-            return [layer.self_attn.of_context()(context, rope) for layer in self.layers]
+            return [Heads([layer.self_attn], "k", Separate)(context, rope) for layer in self.layers]
         keys, values = (part.chunk(len(self.layers), 1) for part in self._context(context, rope))
         return list(zip(keys, values, strict=True))
 

@@ -65,27 +65,20 @@ class Product:
                 part.to_empty(device="meta")
         return product
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        """``rows [..., in]`` -> ``[..., out]``."""
+    def __call__(self, rows: Tensor, residual: Tensor | None = None) -> Tensor:
+        """``rows [..., in]`` -> ``[..., out]``, added to ``residual [..., out]`` if there is one."""
+        out: Tensor
         if not self.packed:
-            return F.linear(rows, self._weight, self._bias)
-        if self._alone(rows):
-            return self(torch.cat([rows, rows], -2))[..., :1, :]
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
+            out = F.linear(rows, self._weight, self._bias)
+            return out if residual is None else residual + out
+        if self._long and rows.numel() == rows.shape[-1]:  # a single row, which would be summed up in another way
+            twice = None if residual is None else torch.cat([residual, residual], -2)
+            return self(torch.cat([rows, rows], -2), twice)[..., :1, :]
+        if residual is None:
+            out = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
+        else:
+            out = torch.ops.mkldnn._linear_pointwise.binary(rows, residual, self._weight, self._bias, "add")
         return out
-
-    def added(self, rows: Tensor, residual: Tensor) -> Tensor:
-        """The product of ``rows [..., in]``, added to ``residual [..., out]``."""
-        if not self.packed:
-            return residual + F.linear(rows, self._weight, self._bias)
-        if self._alone(rows):
-            return self.added(torch.cat([rows, rows], -2), torch.cat([residual, residual], -2))[..., :1, :]
-        out: Tensor = torch.ops.mkldnn._linear_pointwise.binary(rows, residual, self._weight, self._bias, "add")
-        return out
-
-    def _alone(self, rows: Tensor) -> bool:
-        """Whether this is a single row that would be summed up in another way."""
-        return self._long and rows.numel() == rows.shape[-1]
 
 
 class Separate:
@@ -94,9 +87,7 @@ class Separate:
     def __init__(self, parts: Sequence[nn.Linear]) -> None:
         self._parts = parts
 
-    def __call__(self, rows: Tensor) -> Tensor:
+    def __call__(self, rows: Tensor, residual: Tensor | None = None) -> Tensor:
         found = [part(rows) for part in self._parts]
-        return found[0] if len(found) == 1 else torch.cat(found, -1)
-
-    def added(self, rows: Tensor, residual: Tensor) -> Tensor:
-        return residual + self(rows)
+        out = found[0] if len(found) == 1 else torch.cat(found, -1)
+        return out if residual is None else residual + out

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +28,8 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 ``[B, H, n, D]``."""
 WHOLE = 32_768
 """Numbers that torch never splits between threads (its grain size)."""
-Together = Callable[[Sequence[nn.Linear]], Product | Separate]
+Multiply = Product | Separate
+Together = Callable[[Sequence[nn.Linear]], Multiply]
 """Projections of the same rows -> one product, frozen or not."""
 
 
@@ -156,24 +157,6 @@ def causal(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return attend(q, k, v, torch.ones(rows, rows, dtype=torch.bool, device=q.device).tril())
 
 
-class Heads(NamedTuple):
-    """Projections of the same rows, as heads: first those that are normed and rotated, then values."""
-
-    product: Callable[[Tensor], Tensor]
-    norms: Tensor | None  # [heads that are rotated, 1, D]: each one's norm weight
-    rotated: int
-    size: int  # D
-    epsilon: float
-
-    def __call__(self, hidden: Tensor, rope: Rope | None) -> tuple[Tensor, Tensor]:
-        """``hidden [B, n, W]`` -> normed, rotated heads and values, ``[B, heads, n, D]`` each."""
-        states = self.product(hidden).view(*hidden.shape[:-1], -1, self.size).transpose(1, 2)
-        rotated, values = states[:, : self.rotated], states[:, self.rotated :]
-        if self.norms is not None:
-            rotated = rms_norm(rotated, self.norms, self.epsilon)
-        return rotated if rope is None else rotate(rotated, rope), values
-
-
 class Attention(nn.Module):
     """Projections of one layer."""
 
@@ -182,9 +165,8 @@ class Attention(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.heads, self.kv_heads, self.head_dim = shape.heads, shape.kv_heads, shape.head_dim
-        self.epsilon = shape.epsilon
-        own, shared = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        self.head_dim, self.epsilon = shape.head_dim, shape.epsilon
+        own, shared = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
         self.q_proj = nn.Linear(shape.width, own, bias=shape.qkv_bias)
         self.k_proj = nn.Linear(shape.width, shared, bias=shape.qkv_bias)
         self.v_proj = nn.Linear(shape.width, shared, bias=shape.qkv_bias)
@@ -192,27 +174,32 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(self.head_dim, eps=shape.epsilon) if shape.head_norms else None
         self.k_norm = RMSNorm(self.head_dim, eps=shape.epsilon) if shape.head_norms else None
 
-    def of_rows(self, together: Together) -> Heads:
-        """q and k, then v."""
-        return heads_of([self.q_proj, self.k_proj], [self.v_proj], [self.q_norm, self.k_norm], self, together)
 
-    def of_context(self) -> Heads:
-        """k, then v: of rows that are read and ask for nothing."""
-        return heads_of([self.k_proj], [self.v_proj], [self.k_norm], self, Separate)
+class Heads:
+    """Projections of the same rows, as heads: first those that are normed and rotated, then values.
 
+    Args:
+        layers: whose: one, or several that read the same rows.
+        kinds: what is rotated: q and k, or only the k of rows that are read and ask for nothing.
+    """
 
-def heads_of(
-    rotated: Sequence[nn.Linear],
-    values: Sequence[nn.Linear],
-    norms: Sequence[RMSNorm | None],
-    like: Attention,
-    together: Together,
-) -> Heads:
-    """Projections of the same rows; ``norms`` belong to the ``rotated`` ones."""
-    size, counts = like.head_dim, [part.out_features // like.head_dim for part in rotated]
-    known = [norm.weight.expand(count, size) for norm, count in zip(norms, counts, strict=True) if norm is not None]
-    weights = torch.cat(known)[:, None] if known else None
-    return Heads(together([*rotated, *values]), weights, sum(counts), size, like.epsilon)
+    def __init__(self, layers: Sequence[Attention], kinds: str, together: Together) -> None:
+        self._size, self._epsilon = layers[0].head_dim, layers[0].epsilon
+        rotated = [getattr(layer, f"{kind}_proj") for kind in kinds for layer in layers]
+        norms = [getattr(layer, f"{kind}_norm") for kind in kinds for layer in layers]
+        counts = [part.out_features // self._size for part in rotated]
+        self._rotated = sum(counts)
+        self._product = together([*rotated, *(layer.v_proj for layer in layers)])
+        known = [n.weight.expand(count, -1) for n, count in zip(norms, counts, strict=True) if n is not None]
+        self._norms = torch.cat(known)[:, None] if known else None  # [heads that are rotated, 1, D]
+
+    def __call__(self, hidden: Tensor, rope: Rope | None) -> tuple[Tensor, Tensor]:
+        """``hidden [B, n, W]`` -> normed, rotated heads and values, ``[B, heads, n, D]`` each."""
+        states = self._product(hidden).view(*hidden.shape[:-1], -1, self._size).transpose(1, 2)
+        rotated, values = states[:, : self._rotated], states[:, self._rotated :]
+        if self._norms is not None:
+            rotated = rms_norm(rotated, self._norms, self._epsilon)
+        return rotated if rope is None else rotate(rotated, rope), values
 
 
 def in_parts(activation: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
@@ -246,16 +233,8 @@ class MLP(nn.Module):
         return in_parts(F.silu, gate) * up
 
 
-class _Parts(NamedTuple):
-    """What a layer does, in its order."""
-
-    first_norm: nn.Module
-    heads: Heads
-    out: Product | Separate
-    second_norm: nn.Module
-    entrance: Product | Separate
-    middle: Callable[[Tensor], Tensor]
-    exit: Product | Separate
+_Parts = tuple[nn.Module, Heads, Multiply, nn.Module, Multiply, Callable[[Tensor], Tensor], Multiply]
+"""What a layer does, in its order."""
 
 
 class Layer(nn.Module):
@@ -280,24 +259,18 @@ class Layer(nn.Module):
 
     def _parts(self, together: Together) -> _Parts:
         attention, mlp = self.self_attn, self.mlp
-        return _Parts(
-            self.input_layernorm,
-            attention.of_rows(together),
-            together([attention.o_proj]),
-            self.post_attention_layernorm,
-            together(mlp.entrance()),
-            mlp.middle,
-            together([mlp.down_proj]),
-        )
+        heads, out = Heads([attention], "qk", together), together([attention.o_proj])
+        wide, narrow = together(mlp.entrance()), together([mlp.down_proj])
+        return self.input_layernorm, heads, out, self.post_attention_layernorm, wide, mlp.middle, narrow
 
     def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend) -> Tensor:
         """``hidden [B, n, W]`` -> ``[B, n, W]``."""
-        parts = self._frozen or self._parts(Separate)
-        both, v = parts.heads(parts.first_norm(hidden), rope)
+        first_norm, heads, out, second_norm, wide, middle, narrow = self._frozen or self._parts(Separate)
+        both, v = heads(first_norm(hidden), rope)
         own = both.shape[1] - v.shape[1]  # heads of q; as many of k as of v
         mixed = attend(self.index, both[:, :own], both[:, own:], v).transpose(1, 2).flatten(2)
-        hidden = parts.out.added(mixed, hidden)
-        return parts.exit.added(parts.middle(parts.entrance(parts.second_norm(hidden))), hidden)
+        hidden = out(mixed, hidden)
+        return narrow(middle(wide(second_norm(hidden))), hidden)
 
 
 class Decoder(nn.Module):
