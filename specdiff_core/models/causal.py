@@ -34,10 +34,8 @@ def unsupported(config: PretrainedConfig, context: int) -> str:
         return f"models of the family {values.model_type!r} are not built here"
     if getattr(values, "quantization_config", None):
         return "its weights are quantised"
-    heads, shared = (
-        values.num_attention_heads,
-        getattr(values, "num_key_value_heads", None) or values.num_attention_heads,
-    )
+    heads = values.num_attention_heads
+    shared = getattr(values, "num_key_value_heads", None) or heads
     size = getattr(values, "head_dim", None) or values.hidden_size // heads
     if heads % shared or (size * heads != values.hidden_size and getattr(values, "head_dim", None) is None):
         return f"{heads} heads do not split into {shared} groups, or its width into heads"
@@ -197,49 +195,39 @@ class _Stored(NamedTuple):
 def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
     """Tensors of a network by its own names."""
     shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
-    tied = network.config.tie_word_embeddings
-    gpt2 = network.shape.gpt2
-    files = _gpt2_names(network) if gpt2 else {_llama_name(name): _Stored((name,)) for name in shapes}
-    ignored = {_llama_name(f"layers.{i}.self_attn.rotary_emb.inv_freq") for i in range(len(network.layers))}
-    if tied:
-        files.pop("lm_head.weight", None)
-        ignored.add("lm_head.weight")
+    tied, gpt2, count = network.config.tie_word_embeddings, network.shape.gpt2, len(network.layers)
+    known = _gpt2_names(network) if gpt2 else {name: _Stored((name,)) for name in shapes}
+    buffers = ("h.{}.attn.bias", "h.{}.attn.masked_bias") if gpt2 else ("layers.{}.self_attn.rotary_emb.inv_freq",)
+    prefix = "model."
     if gpt2:
-        ignored |= {f"h.{i}.attn.{name}" for i in range(len(network.layers)) for name in ("bias", "masked_bias")}
-    prefix = "transformer." if gpt2 and any(name.startswith("transformer.") for name in tensor_names(folder)) else ""
+        prefix = "transformer." if any(name.startswith("transformer.") for name in tensor_names(folder)) else ""
+    files = {name if name == "lm_head.weight" else prefix + name: stored for name, stored in known.items()}
     expected = {}
-    for name, stored in files.items():
-        first = shapes[stored.names[0]]
-        size = torch.Size([sum(shapes[part][0] for part in stored.names), *first[1:]])
-        expected[_prefixed(prefix, name)] = size[::-1] if stored.turned else size
-    if tied and "lm_head.weight" in tensor_names(folder):  # stored beside what it is tied to: it must be the same
-        embedding = next(name for name, stored in files.items() if stored.names == ("embed_tokens.weight",))
-        expected["lm_head.weight"] = expected[_prefixed(prefix, embedding)]
-        ignored.discard("lm_head.weight")
-    found = read_tensors(folder, expected, ignored={_prefixed(prefix, name) for name in ignored})
+    for name, (parts, turned) in files.items():
+        first = shapes[parts[0]]
+        size = torch.Size([sum(shapes[part][0] for part in parts), *first[1:]])
+        expected[name] = size[::-1] if turned else size
+    found = read_tensors(
+        folder,
+        expected,
+        optional=("lm_head.weight",) if tied else (),
+        ignored={prefix + name.format(index) for name in buffers for index in range(count)},
+    )
     tensors: dict[str, Tensor] = {}
-    for name, stored in files.items():
-        tensor = found.pop(_prefixed(prefix, name))
-        whole = tensor.t() if stored.turned else tensor
-        parts = torch.split(whole, [shapes[part][0] for part in stored.names])
-        tensors |= {part: values.contiguous() for part, values in zip(stored.names, parts, strict=True)}
+    for name in list(found):
+        (parts, turned), tensor = files[name], found.pop(name)
+        split = torch.split(tensor.t() if turned else tensor, [shapes[part][0] for part in parts])
+        tensors |= {part: values.contiguous() for part, values in zip(parts, split, strict=True)}
     if tied:
-        head = found.pop("lm_head.weight", tensors["embed_tokens.weight"])
-        if not torch.equal(head, tensors["embed_tokens.weight"]):
-            what = (
-                f"{shown(folder)}/config.json ties the output head to the embedding, but its files hold another head."
+        embedding = tensors["embed_tokens.weight"]
+        if not torch.equal(tensors.setdefault("lm_head.weight", embedding), embedding):
+            config = f"{shown(folder)}/config.json"
+            raise WeightsError(
+                f"{config} ties the output head to the embedding, but its files hold another head.",
+                hint="Set tie_word_embeddings to false there.",
             )
-            raise WeightsError(what, hint="Set tie_word_embeddings to false there.")
-        tensors["lm_head.weight"] = tensors["embed_tokens.weight"]
+        tensors["lm_head.weight"] = embedding
     return tensors
-
-
-def _prefixed(prefix: str, name: str) -> str:
-    return name if name == "lm_head.weight" else prefix + name
-
-
-def _llama_name(name: str) -> str:
-    return name if name.startswith("lm_head.") else f"model.{name}"
 
 
 def _gpt2_names(network: Decoder) -> dict[str, _Stored]:

@@ -23,7 +23,7 @@ from specdiff_core.models import files, folders
 from specdiff_core.models.folders import RELEASED, Id, Size, as_config
 from specdiff_core.models.kernels import Product, Separate
 from specdiff_core.models.markov import MarkovHead
-from specdiff_core.models.network import Attend, Heads, Layer, Rope, Shape, attend, near, rotary_table
+from specdiff_core.models.network import Attend, Heads, Layer, Rope, Shape, at, attend, near, rotary_table
 from specdiff_core.schema.errors import WeightsError
 
 
@@ -175,11 +175,9 @@ class DFlashDraftModel(nn.Module):
         if position_ids is None:
             seen = past_key_values.get_seq_length() if past_key_values is not None else 0
             position_ids = torch.arange(seen, seen + fresh + block, device=context.device)[None]
-        cos, sin = self.rope(position_ids, noise_embeds.dtype)
-        context_rope = (cos[:, :, :fresh], sin[:, :, :fresh])
-        block_rope = (cos[:, :, fresh:], sin[:, :, fresh:])
+        rope = self.rope(position_ids, noise_embeds.dtype)
         places = position_ids[0, fresh:]
-        old = self.context_keys_values(context, context_rope)
+        old = self.context_keys_values(context, at(rope, slice(fresh)))
 
         def read(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             old_k, old_v = old[index]
@@ -195,7 +193,7 @@ class DFlashDraftModel(nn.Module):
                 mask = readable if mask is None else readable & mask
             return attend(q, k, v, mask)
 
-        hidden = self.denoise(noise_embeds, block_rope, read)
+        hidden = self.denoise(noise_embeds, at(rope, slice(fresh, None)), read)
         return BaseModelOutputWithPast(last_hidden_state=hidden, past_key_values=past_key_values)
 
 
@@ -221,5 +219,4 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
 
 def save_to_folder(model: DFlashDraftModel, folder: Path | str) -> Path:
     """Write ``config.json`` and the weights as bf16 safetensors, in shards below 9 MB."""
-    files.write_folder(Path(folder), model.released, model.state_dict())
-    return Path(folder)
+    return files.write_folder(Path(folder), model.released, model.state_dict())

@@ -123,5 +123,4 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
 def save_eagle(head: EagleHead, folder: Path) -> Path:
     """Write ``head`` with the released names: ``config.json`` and bf16 safetensors, in shards below 9 MB."""
     values = {name: value for name, value in head.config.to_diff_dict().items() if name not in {"dtype", "layer_types"}}
-    write_folder(folder, values, head.state_dict())
-    return folder
+    return write_folder(folder, values, head.state_dict())

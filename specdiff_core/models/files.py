@@ -99,9 +99,10 @@ def empty_folder(folder: Path) -> None:
         stale.unlink(missing_ok=True)
 
 
-def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Path:
     """Write ``config.json`` and the tensors as bf16 safetensors, in shards below 9 MB with their index."""
     empty_folder(folder)
     (folder / "config.json").write_text(json.dumps(dict(config), indent=2) + "\n", encoding="utf-8")
     stored = {name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in tensors.items()}
     save_torch_state_dict(stored, folder, max_shard_size=SHARD_BYTES)
+    return folder

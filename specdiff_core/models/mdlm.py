@@ -200,24 +200,16 @@ class Mdlm(nn.Module):
 
     def constants(self) -> Constants:
         """All modulation vectors at σ = 0 and the rotary tables, float32, on the model's device."""
-        device = self.backbone.vocab_embed.embedding.device
+        device, half = self.backbone.vocab_embed.embedding.device, self.config.head_dim // 2
         with torch.autocast(device.type, enabled=False):
-            return self._constants(device)
-
-    def _constants(self, device: torch.device) -> Constants:
-        c = F.silu(self.backbone.sigma_map(device))[0]
-        half = self.config.head_dim // 2
-        steps = torch.arange(half, dtype=torch.float32, device=device) / half
-        positions = torch.arange(self.config.model_length, dtype=torch.float32, device=device)
-        angles = positions[:, None] * 10_000.0**-steps  # [model_length, half]
+            c = F.silu(self.backbone.sigma_map(device))[0]
+            blocks = tuple(block.modulation(c) for block in self.backbone.blocks)
+            weight, bias = self.backbone.output_layer.modulation(c)
+            steps = torch.arange(half, dtype=torch.float32, device=device) / half
+            positions = torch.arange(self.config.model_length, dtype=torch.float32, device=device)
+            angles = positions[:, None] * 10_000.0**-steps  # [model_length, half]
         cos, sin = angles.cos(), angles.sin()
-        weight, bias = self.backbone.output_layer.modulation(c)
-        return Constants(
-            blocks=tuple(block.modulation(c) for block in self.backbone.blocks),
-            final_weight=weight,
-            final_bias=bias,
-            rope=(torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)),
-        )
+        return Constants(blocks, weight, bias, (torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
     def prepare(self) -> Mdlm:
         """Freeze for inference: eval mode, no gradients, constants computed once. Call after moving the model."""
@@ -278,6 +270,4 @@ def load_mdlm(source: str | Path, revision: str = "") -> Mdlm:
 
 def save_mdlm(model: Mdlm, folder: Path | str) -> Path:
     """Write ``model`` in the released format: ``config.json`` and bf16 safetensors, in shards below 9 MB."""
-    folder = Path(folder)
-    write_folder(folder, model.config.to_json(), model.state_dict())
-    return folder
+    return write_folder(Path(folder), model.config.to_json(), model.state_dict())

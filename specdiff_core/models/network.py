@@ -282,6 +282,8 @@ class Decoder(nn.Module):
     """
 
     layers: Sequence[Layer]
+    device: torch.device  # once frozen
+    dtype: torch.dtype
 
     def __init__(self, config: PretrainedConfig, *, context: int) -> None:
         super().__init__()
@@ -305,18 +307,11 @@ class Decoder(nn.Module):
         for layer in self.layers:
             layer.freeze()
         self._head = Product(self.lm_head.weight)
+        self.device, self.dtype = self.embed_tokens.weight.device, self.embed_tokens.weight.dtype
         if self.places is None:
             everywhere = torch.arange(self.context, device=self.device)[None]
             self._rope = rotary_table(self.config, everywhere, self.dtype)
         return self
-
-    @property
-    def device(self) -> torch.device:
-        return self.embed_tokens.weight.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.embed_tokens.weight.dtype
 
     def head(self, states: Tensor) -> Tensor:
         """Final states ``[..., W]`` -> logits ``[..., V]``."""
