@@ -264,7 +264,7 @@ def test_it_loads_strictly_and_for_its_own_target_only(pair: PairSpec, tmp_path:
     with pytest.raises(WeightsError, match=r"first fc\.weight"):
         build(spec, placement, target=model, pair=pair)
     (tmp_path / "eagle" / "config.json").write_text('{"hidden_size": "wide"}')
-    with pytest.raises(WeightsError, match="describes no EAGLE head"):
+    with pytest.raises(WeightsError, match="EAGLE head cannot be loaded"):
         build(spec, placement, target=model, pair=pair)
 
 

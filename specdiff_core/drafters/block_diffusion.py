@@ -106,9 +106,7 @@ class BlockSession:
                 f"The block drafter has seen {self._observed} tokens before an anchor at {len(context.ids) - 1}."
             )
         gamma = min(context.gamma, drafter.window)
-        self._absorb()
-        with torch.inference_mode():  # what all passes of this block share
-            self._cache.reserve(self._cache.length + gamma + 1)
+        self._absorb(gamma + 1)
         successors, states = drafter.successors, drafter.words.embedding  # of the last pass, [g, W]
 
         @torch.inference_mode()
@@ -117,31 +115,23 @@ class BlockSession:
             states, logits = self._pass(on_device([context.ids[-1], *window.tolist()], drafter.network.device))
             return logits
 
-        def follow(before: Tensor, candidates: Tensor) -> Tensor:
-            assert successors is not None, "asked only of a drafter with a Markov head"
-            return successors(states, before, candidates)
-
-        return (
-            yield from denoise(
-                predict,
-                dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma)),
-                mask_id=drafter.mask_id,
-                forbidden=drafter.forbidden,
-                follow=None if successors is None else follow,
-            )
-        )
+        follow = None if successors is None else lambda before, found: successors(states, before, found)
+        cut = dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma))
+        mask_id, forbidden = drafter.mask_id, drafter.forbidden
+        return (yield from denoise(predict, cut, mask_id=mask_id, forbidden=forbidden, follow=follow))
 
     @torch.inference_mode()
-    def _absorb(self) -> None:
-        """Project the pending features into every layer's cache, where the last block was."""
+    def _absorb(self, block: int) -> None:
+        """Project the pending features into every layer's cache, where the last block was, and make room for one of so
+        many tokens."""
+        network, cache = self._drafter.network, self._cache
+        cache.reserve(self._observed + block)
         if not self._pending:
             return
-        network, cache = self._drafter.network, self._cache
         features = torch.cat(self._pending)
         self._pending.clear()
         context = network.read_features(features[None].to(network.dtype))
         rope = at(self._drafter.rope, slice(cache.length, self._observed))
-        cache.reserve(self._observed)
         found = itertools.chain.from_iterable(network.context_keys_values(context, rope))
         for slot, part in zip(cache.views(cache.length, self._observed), found, strict=True):
             slot.copy_(part)

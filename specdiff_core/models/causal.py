@@ -4,8 +4,7 @@ module. Knows folders and files, no pair and no role.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,10 +12,10 @@ import torch
 from torch import Tensor
 
 from specdiff_core.models.files import check_finite, read_tensors, tensor_names
-from specdiff_core.models.folders import AGAIN, read_config, shown
+from specdiff_core.models.folders import AGAIN, described, read_config, shown
 from specdiff_core.models.network import Decoder
 from specdiff_core.models.stock import unusable
-from specdiff_core.schema.errors import WeightsError, is_memory
+from specdiff_core.schema.errors import WeightsError
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -90,7 +89,7 @@ def load_causal(
 
     read_config(folder)
     tensor_names(folder)  # every file is there and whole
-    with _readable(folder, role):
+    with described(folder, role):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         why = unsupported(config, context) or ("it is spread over several devices" if device_map else "")
         with torch.device("meta"):
@@ -129,7 +128,7 @@ def load_stock(
     tensor_names(folder)  # every file is there and whole
     model: PreTrainedModel
     report: dict[str, Any]
-    with _readable(folder, role):
+    with described(folder, role):
         model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]  # overloaded in transformers
             folder,
             dtype=dtype,
@@ -151,22 +150,6 @@ def load_stock(
     for name, tensor in model.named_parameters():
         check_finite(folder, name, tensor)
     return model
-
-
-@contextmanager
-def _readable(folder: Path, role: str) -> Iterator[None]:
-    """A damaged config.json makes transformers raise nearly anything."""
-    try:
-        yield
-    except Exception as error:
-        if is_memory(error):
-            raise
-        words = " ".join(str(error).split())[:160]
-        raise WeightsError(
-            f"The {role} cannot be loaded from {shown(folder)}/config.json and its weights "
-            f"({type(error).__name__}: {words}).",
-            hint=AGAIN,
-        ) from error
 
 
 class Vocabulary(NamedTuple):

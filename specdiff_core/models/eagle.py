@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 from specdiff_core.models.causal import Vocabulary
 from specdiff_core.models.files import read_tensors, write_folder
-from specdiff_core.models.folders import read_config, shown
+from specdiff_core.models.folders import described, read_config
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import Attend, Layer, Rope, Shape, at, causal, rotary_table
-from specdiff_core.schema.errors import WeightsError
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig
@@ -103,15 +102,8 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
     from transformers import LlamaConfig
 
     values = read_config(folder)
-    try:
-        config = LlamaConfig(**{**values, "num_hidden_layers": 1})
-        with torch.device("meta"):
-            head = EagleHead(config, bias=True)
-    except Exception as error:  # a damaged config.json makes transformers raise nearly anything
-        raise WeightsError(
-            f"{shown(folder / 'config.json')} describes no EAGLE head ({type(error).__name__}).",
-            hint="Restore the config.json that was saved with this model.",
-        ) from error
+    with described(folder, "EAGLE head"), torch.device("meta"):
+        head = EagleHead(LlamaConfig(**{**values, "num_hidden_layers": 1}), bias=True)
     expected = {name: tensor.shape for name, tensor in head.state_dict().items()}
     stored = read_tensors(folder, expected, optional=("fc.bias",), ignored=UNUSED)
     if "fc.bias" not in stored:

@@ -6,12 +6,14 @@ No code from a repository is ever run; a damaged file is named in the error.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from specdiff_core.schema.errors import PairUnavailable, WeightsError
+from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsError, is_memory
 
 C = TypeVar("C", bound=msgspec.Struct)
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
@@ -95,6 +97,19 @@ def as_config(values: dict[str, Any], kind: type[C], path: Path | str) -> C:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         raise WeightsError(f"{shown(path)}: {error}.", hint=RELEASED) from None
+
+
+@contextmanager
+def described(folder: Path, what: str) -> Iterator[None]:
+    """Raise whatever fails inside as a WeightsError: damaged values make transformers raise nearly anything."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, SpecDiffError) or is_memory(error):
+            raise
+        why = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+        words = f"The {what} cannot be loaded from {shown(folder)}/config.json and its weights ({why})."
+        raise WeightsError(words, hint=AGAIN) from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
