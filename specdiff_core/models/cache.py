@@ -148,18 +148,14 @@ class CausalReading:
         read = []
         for first, end, mask, held in self._parts:
             rows = q if len(self._parts) == 1 else q[:, :, first:end]
-            if end - first < len(mask):
-                rows = self._fill_up(rows, len(mask))
+            if end - first < len(mask):  # filled up with zeros, in the same memory for all layers
+                if self._padded is None or self._padded.shape[2] != len(mask):
+                    self._padded = rows.new_zeros(*rows.shape[:2], len(mask), rows.shape[3])
+                self._padded[:, :, : end - first] = rows
+                rows = self._padded
             found = attend(rows, held[2 * layer], held[2 * layer + 1], mask)
             read.append(found[:, :, : end - first])
         return read[0] if len(read) == 1 else torch.cat(read, 2)
-
-    def _fill_up(self, rows: Tensor, count: int) -> Tensor:
-        """``rows [B, H, n, D]`` and zeros -> ``[B, H, count, D]``, in the same memory for all layers."""
-        if self._padded is None or self._padded.shape[2] != count:
-            self._padded = rows.new_zeros(*rows.shape[:2], count, rows.shape[3])
-        self._padded[:, :, : rows.shape[2]] = rows
-        return self._padded
 
 
 class FixedReading:

@@ -75,15 +75,9 @@ class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
         return {"architectures": ["MDLM"], "model_type": "mdlm", **values, "torch_dtype": "bfloat16"}
 
 
-class Modulation(NamedTuple):
-    """One block's constants, float32 ``[D]`` each: the norms' effective weights and biases, and the gates."""
-
-    weight_attn: Tensor
-    bias_attn: Tensor
-    gate_attn: Tensor
-    weight_mlp: Tensor
-    bias_mlp: Tensor
-    gate_mlp: Tensor
+Modulation = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+"""One block's constants, float32 ``[D]`` each: of the attention, then of the MLP, the norm's effective weight and bias,
+and the gate."""
 
 
 class Constants(NamedTuple):
@@ -143,7 +137,7 @@ class _Block(nn.Module):
         """``c [cond_dim]`` -> this block's constants."""
         shift1, scale1, gate1, shift2, scale2, gate2 = _linear32(self.adaLN_modulation, c).chunk(6)
         weight1, weight2 = self.norm1.weight.float(), self.norm2.weight.float()
-        return Modulation(weight1 * (1 + scale1), shift1, gate1, weight2 * (1 + scale2), shift2, gate2)
+        return weight1 * (1 + scale1), shift1, gate1, weight2 * (1 + scale2), shift2, gate2
 
     def freeze(self) -> None:
         """Packed products for decoding."""
@@ -151,17 +145,18 @@ class _Block(nn.Module):
         assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
         self._frozen = tuple(Product.of([part]) for part in (self.attn_qkv, self.attn_out, up, down))
 
-    def forward(self, x: Tensor, m: Modulation, rope: Rope, bias: Tensor | None, first: int) -> Tensor:
+    def forward(self, x: Tensor, modulation: Modulation, rope: Rope, bias: Tensor | None, first: int) -> Tensor:
         """``x [B, L, D]`` float32 -> ``[B, L − first, D]``: outputs at positions ``first`` and later."""
         dtype = self.attn_qkv.weight.dtype
         qkv, out, up, down = self._frozen or (self.attn_qkv, self.attn_out, self.mlp[0], self.mlp[2])
-        h = _norm(x, m.weight_attn, m.bias_attn, dtype)
+        weight1, bias1, gate1, weight2, bias2, gate2 = modulation
+        h = _norm(x, weight1, bias1, dtype)
         heads = qkv(h).view(*h.shape[:-1], 3 * self.heads, -1).transpose(1, 2)  # [B, 3·H, L, d]
         q, k = rotate(heads[:, : 2 * self.heads], rope).chunk(2, 1)
         mixed = attend(q[:, :, first:], k, heads[:, 2 * self.heads :], bias)  # in both directions
-        x = torch.addcmul(x[:, first:], m.gate_attn, out(mixed.transpose(1, 2).flatten(2)).float())
-        h = _norm(x, m.weight_mlp, m.bias_mlp, dtype)
-        return torch.addcmul(x, m.gate_mlp, down(self.mlp[1](up(h))).float())
+        x = torch.addcmul(x[:, first:], gate1, out(mixed.transpose(1, 2).flatten(2)).float())
+        h = _norm(x, weight2, bias2, dtype)
+        return torch.addcmul(x, gate2, down(self.mlp[1](up(h))).float())
 
 
 class _Head(nn.Module):

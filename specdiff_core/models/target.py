@@ -101,11 +101,6 @@ class NetworkRun:
         logits, *outputs = passes(kind, work, *(on_device(part, device) for part in inputs), *beside)
         return logits[:, :new], [output[:, :new] for output in outputs]
 
-    def holds_the_same(self, other: NetworkRun, first: int) -> bool:
-        """Whether both caches hold the same bits at the places ``first`` and behind."""
-        pairs = zip(*(run._cache.views(first, self.length) for run in (self, other)), strict=True)
-        return all(torch.equal(one, two) for one, two in pairs)
-
     @torch.inference_mode()
     def keep(self, scored: int, rows: Sequence[int]) -> None:
         """Of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
@@ -180,7 +175,8 @@ class Target:
             at_once, _ = whole.forward(ids)
             pieces = [ids[end - part : end] for part, end in zip(parts, itertools.accumulate(parts), strict=True)]
             found = [split.forward(piece)[0] for piece in pieces if piece]
-            if not torch.equal(torch.cat(found), at_once) or not whole.holds_the_same(split, begun):
+            held = zip(*(run._cache.views(begun, whole.length) for run in (whole, split)), strict=True)
+            if not all(torch.equal(one, two) for one, two in [(torch.cat(found), at_once), *held]):
                 return False
         return True
 
