@@ -627,7 +627,7 @@ MUTANTS = [
         "specdiff_core/drafters/masked_diffusion.py",
         (
             "slots-read-one-to-the-left",
-            "first = len(ids) - gamma - self._shift",
+            "first = len(ids) - gamma - self.shift",
             "first = len(ids) - gamma - 1",
             DRAFTS,
         ),

@@ -52,7 +52,7 @@ def head(model) -> EagleHead:
 @pytest.fixture(scope="module")
 def drafter(model, head: EagleHead) -> EagleDrafter:
     reader = EagleReader(copy.deepcopy(head), vocabulary(model), context=64)
-    return EagleDrafter("eagle", Target(reader, context=64, suppress=(1,)), layer=LAYERS - 1)
+    return EagleDrafter("eagle", Target(reader, context=64, suppress=(1,)), layers=(LAYERS - 1,))
 
 
 def features_of(model, ids: list[int]) -> torch.Tensor:

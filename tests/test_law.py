@@ -242,7 +242,7 @@ def tiny(size: int, seed: int = 0, scale: float = 1.5) -> Engine:
             "block": block(size, seed, embedding=embedding, head=head),
             "block_markov": block(size, seed, markov=4, embedding=embedding, head=head),
             "autoregressive": AutoregressiveDrafter("autoregressive", read(small)),
-            "eagle": EagleDrafter("eagle", read(small), layer=0),
+            "eagle": EagleDrafter("eagle", read(small), layers=(0,)),
         },
     )
 
@@ -272,7 +272,7 @@ def networks(size: int, seed: int = 0) -> Engine:
             "block": block(size, seed, embedding=embedding, head=head, layer=1),
             "block_markov": block(size, seed, markov=4, embedding=embedding, head=head, layer=1),
             "autoregressive": AutoregressiveDrafter("autoregressive", read(small)),
-            "eagle": EagleDrafter("eagle", read(eagle), layer=1),
+            "eagle": EagleDrafter("eagle", read(eagle), layers=(1,)),
         },
     )
     engine._stock["target"] = target
@@ -675,7 +675,7 @@ def perfect(kind: str, size: int = 8) -> Engine:
     if kind == "eagle":
         target = Ledger(lambda text: noise("p", text, size=size), size)
         head = Ledger(lambda text: target.logits((2, *text)), size)  # it does not see the first token
-        return engine_of(target, {kind: EagleDrafter(kind, read(head), layer=0)})
+        return engine_of(target, {kind: EagleDrafter(kind, read(head), layers=(0,))})
     if kind == "mdlm, from left to right":
         target = Ledger(lambda text: noise("p", text, size=size), size)
         oracle = Oracle(size, lambda text, place: target.logits(text[:place]))

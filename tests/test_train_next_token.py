@@ -139,7 +139,7 @@ def test_eagles_simulated_rounds_are_those_of_the_drafter(pair: Pair) -> None:
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         proposed = task.propose(prefixes).tolist()
     reader = EagleReader(head, vocabulary(pair.target), context=64)
-    drafter = EagleDrafter("eagle", Target(reader, context=64, suppress=(MASK,)), layer=0)
+    drafter = EagleDrafter("eagle", Target(reader, context=64, suppress=(MASK,)), layers=(0,))
     agreed = 0
     for prefix, wanted in zip(prefixes, proposed, strict=True):
         session = EagleSession(drafter)

@@ -5,6 +5,7 @@ et al. 2302.01318). It is read as a target is, by the same session.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -47,17 +48,13 @@ class AutoregressiveSession:
         return (yield from draft_in_order(predict, context, gamma, self._forbidden))
 
 
+@dataclass(eq=False)
 class AutoregressiveDrafter:
-    """Shared weights of a small causal model with the target's ids.
+    """Shared weights of a small causal model with the target's ids."""
 
-    Args:
-        reader: reads it as a target is read; what it suppresses is never drafted.
-    """
-
+    name: str
+    reader: Target  # reads it as a target is read; what it suppresses is never drafted
     layers: tuple[int, ...] = ()
-
-    def __init__(self, name: str, reader: Target) -> None:
-        self.name, self.reader = name, reader
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""

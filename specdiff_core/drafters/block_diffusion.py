@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Generator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -27,36 +28,26 @@ from specdiff_core.schema.errors import DraftContractError, PairUnavailable
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
+@dataclass(eq=False)
 class BlockDrafter:
-    """Shared weights: the DFlash network between the target's frozen embedding and head.
+    """Shared weights: the DFlash network between the target's frozen embedding and head."""
 
-    Args:
-        network: prepared for inference.
-        words: the target's.
-        context: tokens that a run may hold.
-        forbidden: ids that the target never says, besides the mask.
-        graphs: records the passes over a block.
-    """
+    name: str
+    network: DFlashDraftModel  # prepared for inference
+    words: Vocabulary  # the target's
+    _: KW_ONLY
+    context: int  # tokens that a run may hold
+    forbidden: Sequence[int] = ()  # ids that the target never says, besides the mask
+    graphs: Graphs | None = None  # records the passes over a block
 
-    def __init__(
-        self,
-        name: str,
-        network: DFlashDraftModel,
-        words: Vocabulary,
-        *,
-        context: int,
-        forbidden: Sequence[int] = (),
-        graphs: Graphs | None = None,
-    ) -> None:
-        self.name = name
-        self.network, self.words = network, words
-        self.forbidden = tuple(forbidden)
+    def __post_init__(self) -> None:
+        network, words = self.network, self.words
         self.layers: tuple[int, ...] = tuple(network.config.target_layer_ids)
         self.mask_id = int(network.config.mask_token_id)
         self.window = int(network.config.block_size) - 1  # the anchor takes one slot
         self.successors = None if network.markov is None else Successors(network.markov, words.embedding, words.rows)
-        room = context + self.window + 1  # a block may stand beyond what will be read of it
-        self.pool = Pool(network, room, graphs)
+        room = self.context + self.window + 1  # a block may stand beyond what will be read of it
+        self.pool = Pool(network, room, self.graphs)
         self.rope = network.rope(torch.arange(room, device=network.device)[None])
 
     def denoise(self, ids: Tensor, places: slice | Tensor, attend: Attend) -> tuple[Tensor, Tensor]:

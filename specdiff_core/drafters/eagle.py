@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -125,17 +126,13 @@ def _best_path(growth: Growth, gamma: int, step: int, confidence: Tensor) -> Den
     return DenoiseState.of_one(window, step, lambda: confidence[:1])
 
 
+@dataclass(eq=False)
 class EagleDrafter:
-    """Shared weights: the head between its target's embedding and output head.
+    """Shared weights: the head between its target's embedding and output head."""
 
-    Args:
-        reader: reads an :class:`EagleReader`, or what stands for one; what it suppresses is never drafted.
-        layer: the target's last one, whose output the head reads.
-    """
-
-    def __init__(self, name: str, reader: Target, *, layer: int) -> None:
-        self.name, self.reader = name, reader
-        self.layers: tuple[int, ...] = (layer,)
+    name: str
+    reader: Target  # of an :class:`EagleReader`, or what stands for one; what it suppresses is never drafted
+    layers: tuple[int, ...]  # the target's last one, whose output the head reads
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
@@ -158,4 +155,4 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         )
     network = EagleReader(head, vocabulary(target), context=pair.context)
     reader = Target(network, context=pair.context, suppress=pair.suppress, graphs=placement.graphs)
-    return EagleDrafter(spec.name, reader, layer=theirs.num_hidden_layers - 1)
+    return EagleDrafter(spec.name, reader, layers=(theirs.num_hidden_layers - 1,))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -24,38 +25,24 @@ KNOWN = 16
 """Known tokens that stay in view however wide the window is."""
 
 
+@dataclass(eq=False)
 class MaskedDiffusionDrafter(Stateless):
-    """Shared weights of an :class:`~specdiff_core.models.mdlm.Mdlm`. Nothing is cached: bidirectional states
-    change with every token that follows.
+    """Shared weights. Nothing is cached: bidirectional states change with every token that follows."""
 
-    Args:
-        model: prepared for inference.
-        vocab_size: V of the target; ids beyond it (MDLM's extra mask token) are cut off before normalising.
-        view: how many tokens, window included, the network is shown (more where a wide window needs it).
-        shift: 1 where slot i − 1 predicts token i (declared by the pair).
-        forbidden: ids that the target never says.
-        graphs: records the passes; then a short text stands behind padding, so that every pass is as wide.
-    """
+    name: str
+    model: Mdlm  # prepared for inference
+    _: KW_ONLY
+    vocab_size: int  # V of the target; ids beyond it (MDLM's extra mask token) are cut off before normalising
+    view: int  # tokens, window included, that the network is shown (more where a wide window needs it)
+    shift: int = 0  # 1 where slot i − 1 predicts token i (declared by the pair)
+    forbidden: Sequence[int] = ()  # ids that the target never says
+    graphs: Graphs | None = None  # records passes; then short texts stand behind padding, so that all are as wide
 
-    def __init__(
-        self,
-        name: str,
-        model: Mdlm,
-        *,
-        vocab_size: int,
-        view: int,
-        shift: int = 0,
-        forbidden: Sequence[int] = (),
-        graphs: Graphs | None = None,
-    ) -> None:
-        self.name = name
-        self.model = model
-        self.mask_id = model.config.mask_id
-        self.view = min(view, model.config.model_length)
-        self.device = model.backbone.vocab_embed.embedding.device
-        self.forbidden = tuple(forbidden)
-        self._vocab_size, self._shift = vocab_size, shift
-        self._passes = None if graphs is None else Passes(graphs)
+    def __post_init__(self) -> None:
+        self.mask_id = self.model.config.mask_id
+        self.view = min(self.view, self.model.config.model_length)
+        self.device = self.model.backbone.vocab_embed.embedding.device
+        self._passes = None if self.graphs is None else Passes(self.graphs)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Denoise a window behind the last tokens that fit the network's view."""
@@ -87,9 +74,9 @@ class MaskedDiffusionDrafter(Stateless):
     def logits(self, ids: Tensor, gamma: int, padding: Tensor | None = None) -> Tensor:
         """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device;
         ``padding [1]`` leading ids are not read."""
-        first = len(ids) - gamma - self._shift
+        first = len(ids) - gamma - self.shift
         logits: Tensor = self.model(ids[None], first=first, padding=padding)
-        return logits[0, :gamma, : self._vocab_size]
+        return logits[0, :gamma, : self.vocab_size]
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> MaskedDiffusionDrafter:

@@ -117,14 +117,7 @@ class Target:
         graphs: records the passes of a network of this lab.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        *,
-        context: int,
-        suppress: Sequence[int] = (),
-        graphs: Graphs | None = None,
-    ) -> None:
+    def __init__(self, model: Any, *, context: int, suppress: Sequence[int] = (), graphs: Graphs | None = None) -> None:
         self.model = model
         self.context = context
         self.suppress = tuple(suppress)
