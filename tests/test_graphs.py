@@ -210,7 +210,7 @@ def test_a_layer_that_sees_a_window_sees_it_in_a_recorded_pass(window: int | Non
     everything = torch.ones(6, 6, dtype=torch.bool)
     for slot, part in zip(cache.views(0, 3), (k, v), strict=True):
         slot.copy_(part[:, :, :3])
-    reading = FixedReading(cache, torch.tensor(3), everything, dtype=torch.float32, windows=[window])
+    reading = FixedReading(cache, torch.tensor(3), everything, [window])
     found = reading(0, q[:, :, 3:], k[:, :, 3:], v[:, :, 3:])
     places = torch.arange(9)
     mask = (places[3:, None] - places).abs() < (window or 99)

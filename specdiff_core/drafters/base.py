@@ -55,8 +55,7 @@ class DenoiseState:
 
     @classmethod
     def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
-        """The window ``ids [g]`` after a pass that said something about position ``step`` only, with ``[1, V]``
-        confidence."""
+        """The window ``ids [g]`` after a pass about position ``step`` only, with ``[1, V]`` confidence."""
 
         def rows() -> Tensor:
             one = confidence()

@@ -51,8 +51,7 @@ class BlockDrafter:
         self.rope = network.rope(torch.arange(room, device=network.device)[None])
 
     def denoise(self, ids: Tensor, places: slice | Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
-        """A pass over a block ``ids [1 + g]``, the anchor and its slots: their final states ``[g, W]`` and logits
-        ``[g, V]``."""
+        """A pass over a block ``ids [1 + g]``, anchor and slots: the slots' states ``[g, W]`` and logits ``[g, V]``."""
         embeddings = F.embedding(ids, self.words.embedding)[None]
         states = self.network.denoise(embeddings, at(self.rope, places), attend)[0, 1:]
         return states, self.words.head(states)
@@ -63,11 +62,8 @@ class BlockDrafter:
 
 
 class BlockSession:
-    """One run. The cache holds the committed tokens that the target has read; features are projected once for each.
-
-    A block's own keys and values are written behind them, so every denoising pass finds the cache as the one before
-    did.
-    """
+    """One run. The cache holds the committed tokens that the target has read; features are projected once for each. A
+    block's own keys and values are written behind them, so every pass finds the cache as the one before did."""
 
     def __init__(self, drafter: BlockDrafter) -> None:
         self._drafter = drafter
@@ -113,8 +109,7 @@ class BlockSession:
 
     @torch.inference_mode()
     def _absorb(self, block: int) -> None:
-        """Project the pending features into every layer's cache, where the last block was, and make room for one of so
-        many tokens."""
+        """Project the pending features into every layer's cache, where the last block was; make room for the next."""
         network, cache = self._drafter.network, self._cache
         cache.reserve(self._observed + block)
         if not self._pending:
@@ -136,7 +131,7 @@ class BlockSession:
 
             def work(ids: Tensor, first: Tensor) -> tuple[Tensor, ...]:
                 everything = ids.new_ones(len(ids), len(ids), dtype=torch.bool)
-                reading = FixedReading(cache, first, everything, dtype=drafter.network.dtype, windows=windows)
+                reading = FixedReading(cache, first, everything, windows)
                 return drafter.denoise(ids, first + torch.arange(len(ids), device=ids.device), reading)
 
             return cache.passes(len(ids), work, ids, on_device(first, ids.device))

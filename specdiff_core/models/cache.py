@@ -43,7 +43,7 @@ class KeyValues:
         self._most = -(-(context if graphs is None else context + WIDTHS[-1]) // BLOCK) * BLOCK
         room = min(ROOM, self._most) if graphs is None else self._most
         self._buffer = torch.zeros(shape.layers, 2, 1, shape.kv_heads, room, shape.head_dim, dtype=dtype, device=device)
-        self.length = 0
+        self.dtype, self.length = dtype, 0
 
     @property
     def device(self) -> torch.device:
@@ -122,7 +122,7 @@ class CausalReading:
         parents: of a tree, for all rows behind its anchor; the rows are its last n, and the others are cached already.
     """
 
-    def __init__(self, cache: KeyValues, new: int, parents: Sequence[int] | None, *, dtype: torch.dtype) -> None:
+    def __init__(self, cache: KeyValues, new: int, parents: Sequence[int] | None) -> None:
         device = cache.device
         self._parts = []  # first row, end, mask, and of each layer keys and values that they read
         parts = parts_of(cache.length, new) if device.type == "cpu" else [(0, new, cache.length + new)]
@@ -130,7 +130,7 @@ class CausalReading:
         self._slots = cache.views(cache.length, cache.length + new)
         for first, end, room in parts:
             rows = -(-(end - first) // ROWS) * ROWS
-            mask = torch.full((rows, room), -torch.inf, dtype=dtype, device=device)
+            mask = torch.full((rows, room), -torch.inf, dtype=cache.dtype, device=device)
             if parents is None:
                 mask.triu_(cache.length + first + 1)
             else:
@@ -169,16 +169,14 @@ class FixedReading:
         windows: of each layer, how near a position must be to be read; by default no layer asks.
     """
 
-    def __init__(
-        self, cache: KeyValues, first: Tensor, seen: Tensor, *, dtype: torch.dtype, windows: Sequence[int | None] = ()
-    ) -> None:
+    def __init__(self, cache: KeyValues, first: Tensor, seen: Tensor, windows: Sequence[int | None] = ()) -> None:
         rows, known = seen.shape
         self._held, self._windows = cache.views(0, cache.room), windows
         self._slots = first + torch.arange(rows, device=seen.device)
         self._columns = torch.arange(cache.room, device=seen.device)
         behind = self._columns - (first + rows - known)  # [room]
         inside = seen.index_select(1, behind.clamp(0, known - 1)) & (behind < known)
-        self._mask = torch.full((rows, cache.room), -torch.inf, dtype=dtype, device=seen.device)
+        self._mask = torch.full((rows, cache.room), -torch.inf, dtype=cache.dtype, device=seen.device)
         self._mask.masked_fill_((behind < 0) | inside, 0.0)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -69,9 +69,7 @@ class DFlashDraftModel(nn.Module):
     """A target-conditioned block denoiser, without embedding and head: it uses the target's.
 
     Args:
-        released: the contents of ``config.json``: the Qwen3 fields, ``block_size`` (anchor included),
-            ``num_target_layers`` and ``dflash_config``; this project's ``markov_width`` in the last, where a token
-            shall depend on the one before it.
+        released: the contents of ``config.json``; with a ``markov_width``, a token depends on the one before it.
     """
 
     layers: Sequence[Layer]

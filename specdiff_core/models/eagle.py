@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdiff_core.models.causal import Vocabulary
-from specdiff_core.models.files import read_tensors, write_folder
+from specdiff_core.models.files import read_tensors, tensor_names, write_folder
 from specdiff_core.models.folders import described, read_config
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import Attend, Layer, Rope, Shape, at, causal, rotary_table
@@ -103,11 +103,10 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
 
     values = read_config(folder)
     with described(folder, "EAGLE head"), torch.device("meta"):
-        head = EagleHead(LlamaConfig(**{**values, "num_hidden_layers": 1}), bias=True)
+        config = LlamaConfig(**{**values, "num_hidden_layers": 1})
+        head = EagleHead(config, bias="fc.bias" in tensor_names(folder))
     expected = {name: tensor.shape for name, tensor in head.state_dict().items()}
-    stored = read_tensors(folder, expected, optional=("fc.bias",), ignored=UNUSED)
-    if "fc.bias" not in stored:
-        head.fc.register_parameter("bias", None)
+    stored = read_tensors(folder, expected, ignored=UNUSED)
     head.load_state_dict({name: tensor.to(dtype) for name, tensor in stored.items()}, assign=True)
     return head.eval().requires_grad_(False)
 

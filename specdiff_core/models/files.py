@@ -65,8 +65,7 @@ def read_tensors(
 
 
 def check_finite(folder: Path, name: str, tensor: Tensor) -> None:
-    """Raise a WeightsError if a tensor of ``folder``, in the dtype that it has now, holds values that are no finite
-    numbers."""
+    """Raise a WeightsError if a tensor of ``folder``, in its present dtype, holds what is no finite number."""
     if not bool(torch.isfinite(tensor).all()):
         kind = str(tensor.dtype).removeprefix("torch.")
         raise WeightsError(f"{name} in {shown(folder)} holds values that are no finite numbers in {kind}.", hint=AGAIN)

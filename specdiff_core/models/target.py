@@ -63,7 +63,7 @@ class NetworkRun:
         """
         network, held, new = self._network, self._cache.length, len(ids)
         if last == 0 or (found := self._recorded(ids, parents, features)) is None:
-            reading = CausalReading(self._cache, new, parents, dtype=network.dtype)
+            reading = CausalReading(self._cache, new, parents)
             tree = None if parents is None else on_device(places(held, new, parents), network.device)
             where = slice(held, held + new) if tree is None else tree
             beside = None if features is None else features[None]
@@ -76,8 +76,7 @@ class NetworkRun:
     def _recorded(
         self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None
     ) -> tuple[Tensor, list[Tensor]] | None:
-        """The same pass as a function of tensors alone, with the logits of all tokens; None: of a size that is not
-        recorded."""
+        """The same pass as a function of tensors alone, with the logits of all tokens; None: too many to record."""
         network, cache, layers = self._network, self._cache, self._layers
         held, new = cache.length, len(ids)
         if (passes := cache.passes) is None or (width := fitting(new)) is None:
@@ -89,7 +88,7 @@ class NetworkRun:
         where = list(range(held, held + new)) if parents is None else places(held, new, parents)
 
         def work(ids: Tensor, where: Tensor, first: Tensor, seen: Tensor, *features: Tensor) -> tuple[Tensor, ...]:
-            attend = FixedReading(cache, first, seen, dtype=network.dtype)
+            attend = FixedReading(cache, first, seen)
             beside = features[0] if features else None
             logits, outputs = network.decode(ids, where, attend, layers=layers, last=None, features=beside)
             return (logits, *outputs)
@@ -129,7 +128,7 @@ class Target:
         """A fresh run. ``layers``: whose outputs to return as features (0 = after the first layer)."""
         pool = self._pool
         run = StockRun(self.model, layers) if pool is None else NetworkRun(self.model, layers, pool)
-        return TargetSession(self, run, features=bool(layers))
+        return TargetSession(self, run)
 
     def rehearse(self, rows: int, layers: Sequence[int] = ()) -> None:
         """Make a pass of each width up to that of ``rows``, for somebody who records them."""
@@ -177,8 +176,8 @@ class Target:
 class TargetSession:
     """One run over a cache."""
 
-    def __init__(self, target: Target, run: NetworkRun | StockRun, *, features: bool) -> None:
-        self._target, self._run, self._features = target, run, features
+    def __init__(self, target: Target, run: NetworkRun | StockRun) -> None:
+        self._target, self._run = target, run
 
     @property
     def length(self) -> int:
@@ -216,7 +215,7 @@ class TargetSession:
                 hint="Shorten the prompt.",
             )
         logits, outputs = self._run.forward(ids, parents, features, last)
-        return Scores(logits, torch.cat(outputs, -1) if self._features else None)
+        return Scores(logits, torch.cat(outputs, -1) if outputs else None)
 
     def rollback(self, scored: int, rows: Sequence[int]) -> None:
         """Roll back: of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
