@@ -23,7 +23,7 @@ from specdiff_core.maths.distributions import to_probs
 from specdiff_core.maths.trees import ROOT, Growth
 from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import choose_placement
-from specdiff_core.models.eagle import EagleHead, EagleReader, load_eagle, save_eagle
+from specdiff_core.models.eagle import EagleHead, load_eagle, save_eagle
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import DraftContractError, PairUnavailable, WeightsError
 from specdiff_core.schema.events import DenoiseStep, DraftReady, Finished
@@ -51,7 +51,7 @@ def head(model) -> EagleHead:
 
 @pytest.fixture(scope="module")
 def drafter(model, head: EagleHead) -> EagleDrafter:
-    reader = EagleReader(copy.deepcopy(head), vocabulary(model), context=64)
+    reader = copy.deepcopy(head).freeze(vocabulary(model), context=64)
     return EagleDrafter("eagle", Target(reader, context=64, suppress=(1,)), layers=(LAYERS - 1,))
 
 

@@ -39,7 +39,6 @@ from specdiff_core.loading import LoadedPair
 from specdiff_core.models.causal import Vocabulary, load_causal, vocabulary
 from specdiff_core.models.device import Placement
 from specdiff_core.models.dflash import DFlashDraftModel
-from specdiff_core.models.eagle import EagleReader
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig
 from specdiff_core.models.network import Decoder
 from specdiff_core.models.target import Target
@@ -264,7 +263,7 @@ def networks(size: int, seed: int = 0) -> Engine:
 
     target, small = llama(2), ours(llama(1))
     embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings()
-    eagle = EagleReader(opinionated(new_eagle(target), seed, 0.3), vocabulary(target), context=64)
+    eagle = opinionated(new_eagle(target), seed, 0.3).freeze(vocabulary(target), context=64)
     engine = engine_of(
         ours(target),
         {

@@ -15,7 +15,7 @@ from train_fakes import pair as pair  # a fixture
 
 from specdiff_core.drafters.eagle import EagleDrafter, EagleSession
 from specdiff_core.models.causal import vocabulary
-from specdiff_core.models.eagle import EagleReader, load_eagle, save_eagle
+from specdiff_core.models.eagle import load_eagle, save_eagle
 from specdiff_core.models.target import Target
 from specdiff_core.schema.settings import Sampling
 from specdiff_core.train import eagle
@@ -138,7 +138,7 @@ def test_eagles_simulated_rounds_are_those_of_the_drafter(pair: Pair) -> None:
     prefixes = [torch.tensor(ids) for ids in ([0, 5, 9, 14], [0, 8], [0, 5, 9, 14, 20, 21, 22])]
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         proposed = task.propose(prefixes).tolist()
-    reader = EagleReader(head, vocabulary(pair.target), context=64)
+    reader = head.freeze(vocabulary(pair.target), context=64)
     drafter = EagleDrafter("eagle", Target(reader, context=64, suppress=(MASK,)), layers=(0,))
     agreed = 0
     for prefix, wanted in zip(prefixes, proposed, strict=True):

@@ -33,7 +33,7 @@ PARTS = {
         "models.dflash:DFlashDraftModel.read_features",
         "models.dflash:DFlashDraftModel.context_keys_values",
         "models.mdlm:Mdlm.forward",
-        "models.eagle:EagleReader.decode",
+        "models.eagle:EagleHead.decode",
     ),
     "head": ("models.network:Decoder.head",),
     "sampling": (

@@ -17,7 +17,7 @@ from specdiff_core.maths.distributions import confidence_probs
 from specdiff_core.maths.trees import ROOT, Growth
 from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import Placement
-from specdiff_core.models.eagle import EagleHead, EagleReader, load_eagle
+from specdiff_core.models.eagle import EagleHead, load_eagle
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.target import Scores, Target
 from specdiff_core.schema.errors import PairUnavailable
@@ -131,7 +131,7 @@ class EagleDrafter:
     """Shared weights: the head between its target's embedding and output head."""
 
     name: str
-    reader: Target  # of an :class:`EagleReader`, or what stands for one; what it suppresses is never drafted
+    reader: Target  # of a frozen :class:`EagleHead`, or what stands for one; what it suppresses is never drafted
     layers: tuple[int, ...]  # the target's last one, whose output the head reads
 
     def start(self) -> DraftSession:
@@ -153,6 +153,6 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
             f"The drafter {spec.name!r} was made for another target than {pair.label}.",
             hint="Its width and its vocabulary must be the target's.",
         )
-    network = EagleReader(head, vocabulary(target), context=pair.context)
-    reader = Target(network, context=pair.context, suppress=pair.suppress, graphs=placement.graphs)
+    head.freeze(vocabulary(target), context=pair.context)
+    reader = Target(head, context=pair.context, suppress=pair.suppress, graphs=placement.graphs)
     return EagleDrafter(spec.name, reader, layers=(theirs.num_hidden_layers - 1,))

@@ -34,6 +34,10 @@ class EagleHead(nn.Module):
     """
 
     layers: Sequence[Layer]
+    device: torch.device  # this and the following: once frozen
+    dtype: torch.dtype
+    _words: Vocabulary
+    _rope: Rope
 
     def __init__(self, config: LlamaConfig, *, bias: bool = False) -> None:
         super().__init__()
@@ -43,10 +47,15 @@ class EagleHead(nn.Module):
         self.layers = nn.ModuleList([Layer(shape, 0, first_norm=False)])  # type: ignore[assignment]  # as in Decoder
         self._join: Product | None = None  # fc
 
-    def freeze(self) -> None:
-        """Prepare for decoding. Call after the weights are loaded, and where they shall be."""
+    def freeze(self, words: Vocabulary, *, context: int) -> EagleHead:
+        """Prepare for decoding between the embedding and the output head of its target, at up to ``context`` positions.
+        Call after the weights are loaded, and where they shall be."""
+        self.device, self.dtype = self.fc.weight.device, self.fc.weight.dtype
+        self._words = words
+        self._rope = rotary_table(self.config, torch.arange(context, device=self.device)[None], self.dtype)
         self._join = Product.of([self.fc])
         self.layers[0].freeze()
+        return self
 
     def forward(
         self, embeddings: Tensor, features: Tensor, rope: Rope | None = None, attend: Attend = causal
@@ -59,21 +68,6 @@ class EagleHead(nn.Module):
         joined = (self._join or self.fc)(torch.cat([embeddings, features.to(embeddings)], -1))
         out: Tensor = self.layers[0](joined, rope, attend)
         return out
-
-
-class EagleReader:
-    """A head between its target's embedding and output head, for decoding: a network that reads features beside ids.
-
-    Args:
-        context: positions that it may be asked for.
-    """
-
-    def __init__(self, head: EagleHead, words: Vocabulary, *, context: int) -> None:
-        self.config, self.shape = head.config, head.shape
-        self.dtype, self.device = head.fc.weight.dtype, head.fc.weight.device
-        self._head, self._words = head, words
-        head.freeze()
-        self._rope = rotary_table(head.config, torch.arange(context, device=self.device)[None], self.dtype)
 
     def decode(
         self,
@@ -88,7 +82,7 @@ class EagleReader:
         """Logits ``[1, last or n, V]`` of token t + 2 behind each token t + 1 of ``ids [1, n]``, and as the output of
         layer 0 the features ``[1, n, W]`` that they were read off."""
         assert features is not None, "EAGLE reads features"
-        hidden = self._head(F.embedding(ids, self._words.embedding), features, at(self._rope, places), attend)
+        hidden = self(F.embedding(ids, self._words.embedding), features, at(self._rope, places), attend)
         states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
         return self._words.head(states), [hidden] * len(layers)
 

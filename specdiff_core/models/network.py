@@ -282,8 +282,10 @@ class Decoder(nn.Module):
     """
 
     layers: Sequence[Layer]
-    device: torch.device  # once frozen
+    device: torch.device  # this and the following: once frozen
     dtype: torch.dtype
+    _head: Product
+    _rope: Rope | None  # GPT-2 has none
 
     def __init__(self, config: PretrainedConfig, *, context: int) -> None:
         super().__init__()
@@ -296,8 +298,6 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # a list of modules, typed as what it holds
         self.norm = shape.norm()
         self.lm_head = nn.Linear(shape.width, vocab, bias=False)
-        self._head: Product | None = None
-        self._rope: Rope | None = None
 
     def freeze(self) -> Decoder:
         """Prepare for decoding. Call after the weights are loaded, and where they shall be."""
@@ -308,14 +308,12 @@ class Decoder(nn.Module):
             layer.freeze()
         self._head = Product(self.lm_head.weight)
         self.device, self.dtype = self.embed_tokens.weight.device, self.embed_tokens.weight.dtype
-        if self.places is None:
-            everywhere = torch.arange(self.context, device=self.device)[None]
-            self._rope = rotary_table(self.config, everywhere, self.dtype)
+        everywhere = torch.arange(self.context, device=self.device)[None]
+        self._rope = None if self.shape.gpt2 else rotary_table(self.config, everywhere, self.dtype)
         return self
 
     def head(self, states: Tensor) -> Tensor:
         """Final states ``[..., W]`` -> logits ``[..., V]``."""
-        assert self._head is not None, "frozen"
         return self._head(states)
 
     def decode(
@@ -340,11 +338,9 @@ class Decoder(nn.Module):
             logits ``[B, last or n, V]``, and the outputs of ``layers``, ``[B, n, W]`` each, in their order.
         """
         hidden = F.embedding(ids, self.embed_tokens.weight)
-        rope = None
         if self.places is not None:
             hidden = hidden + self.places.weight[places]
-        elif self._rope is not None:
-            rope = at(self._rope, places)
+        rope = None if self._rope is None else at(self._rope, places)
         found = {}
         for layer in self.layers:
             hidden = layer(hidden, rope, attend)

@@ -17,7 +17,7 @@ from torch import Tensor
 from specdiff_core.maths.trees import places, visible
 from specdiff_core.models.cache import BORDERS, CausalReading, FixedReading, Pool, filled_up
 from specdiff_core.models.device import on_device
-from specdiff_core.models.eagle import EagleReader
+from specdiff_core.models.eagle import EagleHead
 from specdiff_core.models.graphs import WIDTHS, Graphs, fitting
 from specdiff_core.models.network import Decoder
 from specdiff_core.models.stock import StockRun
@@ -32,7 +32,7 @@ class Scores:
     features: Tensor | None  # [n, F] hidden states of the asked layers, concatenated
 
 
-Network = Decoder | EagleReader
+Network = Decoder | EagleHead
 """Networks of this lab that a target's cache can be made for."""
 
 
