@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-import urllib.error
-import urllib.request
 
 from specdiff_core.models.folders import INDEX, WEIGHTS, is_local, read_config, resolve, weight_files
 from specdiff_core.schema.errors import SpecDiffError
@@ -60,19 +59,14 @@ def _is_offline() -> bool:
 
 def _hub_answers() -> bool:
     """Whether the hub answers within :data:`PATIENCE`; an error status is an answer."""
-    from huggingface_hub import constants
+    from huggingface_hub import constants, get_session
 
     answered = threading.Event()
 
     def ask() -> None:
-        try:
-            request = urllib.request.Request(constants.ENDPOINT, method="HEAD")
-            with urllib.request.urlopen(request, timeout=PATIENCE):
-                answered.set()
-        except urllib.error.HTTPError:
+        with contextlib.suppress(Exception):  # whatever it is, no answer came
+            get_session().head(constants.ENDPOINT, timeout=PATIENCE)
             answered.set()
-        except (OSError, ValueError):
-            return
 
     # A thread, since resolving a name obeys no timeout.
     threading.Thread(target=ask, daemon=True, name="hub-check").start()

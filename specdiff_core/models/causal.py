@@ -176,10 +176,10 @@ class _Stored(NamedTuple):
 
 
 def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
-    """Tensors of a network by its own names."""
-    shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
+    """Tensors of a network, which has none yet, by its own names."""
+    own = network.state_dict()
     tied, gpt2, count = network.config.tie_word_embeddings, network.shape.gpt2, len(network.layers)
-    known = _gpt2_names(network) if gpt2 else {name: _Stored((name,)) for name in shapes}
+    known = _gpt2_names(network) if gpt2 else {name: _Stored((name,)) for name in own}
     buffers = ("h.{}.attn.bias", "h.{}.attn.masked_bias") if gpt2 else ("layers.{}.self_attn.rotary_emb.inv_freq",)
     prefix = "model."
     if gpt2:
@@ -187,9 +187,8 @@ def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
     files = {name if name == "lm_head.weight" else prefix + name: stored for name, stored in known.items()}
     expected = {}
     for name, (parts, turned) in files.items():
-        first = shapes[parts[0]]
-        size = torch.Size([sum(shapes[part][0] for part in parts), *first[1:]])
-        expected[name] = size[::-1] if turned else size
+        whole = torch.cat([own[part] for part in parts])
+        expected[name] = whole.t() if turned else whole
     found = read_tensors(
         folder,
         expected,
@@ -199,14 +198,13 @@ def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for name in list(found):
         (parts, turned), tensor = files[name], found.pop(name)
-        split = torch.split(tensor.t() if turned else tensor, [shapes[part][0] for part in parts])
+        split = torch.split(tensor.t() if turned else tensor, [len(own[part]) for part in parts])
         tensors |= {part: values.contiguous() for part, values in zip(parts, split, strict=True)}
     if tied:
         embedding = tensors["embed_tokens.weight"]
         if not torch.equal(tensors.setdefault("lm_head.weight", embedding), embedding):
-            config = f"{shown(folder)}/config.json"
             raise WeightsError(
-                f"{config} ties the output head to the embedding, but its files hold another head.",
+                f"{shown(folder)}/config.json ties the output head to the embedding; its files hold another head.",
                 hint="Set tie_word_embeddings to false there.",
             )
         tensors["lm_head.weight"] = embedding
@@ -217,17 +215,18 @@ def _gpt2_names(network: Decoder) -> dict[str, _Stored]:
     """GPT-2's names, and what they hold."""
     files = {"wte.weight": _Stored(("embed_tokens.weight",)), "wpe.weight": _Stored(("places.weight",))}
     files["lm_head.weight"] = _Stored(("lm_head.weight",))
-    linears = {
+    layer = {
         "attn.c_attn": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
         "attn.c_proj": ("self_attn.o_proj",),
         "mlp.c_fc": ("mlp.up_proj",),
         "mlp.c_proj": ("mlp.down_proj",),
+        "ln_1": ("input_layernorm",),
+        "ln_2": ("post_attention_layernorm",),
     }
-    norms = {"ln_1": ("input_layernorm",), "ln_2": ("post_attention_layernorm",)}
     for kind in ("weight", "bias"):
         files[f"ln_f.{kind}"] = _Stored((f"norm.{kind}",))
         for index in range(len(network.layers)):
-            for name, ours in {**linears, **norms}.items():
+            for name, ours in layer.items():
                 parts = tuple(f"layers.{index}.{part}.{kind}" for part in ours)
-                files[f"h.{index}.{name}.{kind}"] = _Stored(parts, turned=name in linears and kind == "weight")
+                files[f"h.{index}.{name}.{kind}"] = _Stored(parts, turned=kind == "weight" and name[:2] != "ln")
     return files

@@ -199,8 +199,7 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
     values = read_config(folder)
     with described(folder, "DFlash drafter"):
         model = DFlashDraftModel(values)
-    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    model.load_state_dict(read_tensors(folder, expected))
+    model.load_state_dict(read_tensors(folder, model.state_dict()))
     return model.to(dtype).eval().requires_grad_(False)
 
 

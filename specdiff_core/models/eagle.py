@@ -99,8 +99,7 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
     with described(folder, "EAGLE head"), torch.device("meta"):
         config = LlamaConfig(**{**values, "num_hidden_layers": 1})
         head = EagleHead(config, bias="fc.bias" in tensor_names(folder))
-    expected = {name: tensor.shape for name, tensor in head.state_dict().items()}
-    stored = read_tensors(folder, expected, ignored=UNUSED)
+    stored = read_tensors(folder, head.state_dict(), ignored=UNUSED)
     head.load_state_dict({name: tensor.to(dtype) for name, tensor in stored.items()}, assign=True)
     return head.eval().requires_grad_(False)
 

@@ -26,12 +26,12 @@ SHARD_BYTES = 8_900_000  # every shipped file stays below 9 MB
 
 
 def read_tensors(
-    folder: Path, expected: Mapping[str, torch.Size], *, optional: Collection[str] = (), ignored: Collection[str] = ()
+    folder: Path, expected: Mapping[str, Tensor], *, optional: Collection[str] = (), ignored: Collection[str] = ()
 ) -> dict[str, Tensor]:
     """The tensors of a folder, on the CPU, by name; their names and shapes must be a network's own.
 
     Args:
-        expected: the shapes of the network's tensors.
+        expected: the network's tensors, for their shapes.
         optional: those of them that may be missing.
         ignored: names that the network does not have, left out where a file holds them.
 
@@ -51,24 +51,23 @@ def read_tensors(
                 f"{file} holds an unknown tensor {name}.",
                 hint="The files belong to another kind of model; check the pair's source.",
             )
-        if tensor.shape != expected[name]:
+        if tensor.shape != expected[name].shape:
             raise WeightsError(
-                f"{name} in {file} has shape {tuple(tensor.shape)}, config.json says {tuple(expected[name])}.",
+                f"{name} in {file} has shape {tuple(tensor.shape)}, config.json says {tuple(expected[name].shape)}.",
                 hint="config.json and the weights do not belong together; " + AGAIN[0].lower() + AGAIN[1:],
             )
         if tensor.dtype not in FLOATS:
             kind = str(tensor.dtype).removeprefix("torch.")
             raise WeightsError(f"{name} in {file} is stored as {kind}.", hint="Choose weights in fp32, fp16 or bf16.")
-        if not bool(torch.isfinite(tensor).all()):
-            raise WeightsError(f"{name} in {file} holds values that are no finite numbers.", hint=AGAIN)
+        check_finite(file, name, tensor)
     return found
 
 
-def check_finite(folder: Path, name: str, tensor: Tensor) -> None:
-    """Raise a WeightsError if a tensor of ``folder``, in its present dtype, holds what is no finite number."""
+def check_finite(place: str | Path, name: str, tensor: Tensor) -> None:
+    """Raise a WeightsError if a tensor of ``place``, in its present dtype, holds what is no finite number."""
     if not bool(torch.isfinite(tensor).all()):
         kind = str(tensor.dtype).removeprefix("torch.")
-        raise WeightsError(f"{name} in {shown(folder)} holds values that are no finite numbers in {kind}.", hint=AGAIN)
+        raise WeightsError(f"{name} in {shown(place)} holds values that are no finite numbers in {kind}.", hint=AGAIN)
 
 
 def tensor_names(folder: Path) -> set[str]:

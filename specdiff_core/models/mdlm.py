@@ -257,8 +257,7 @@ def load_mdlm(source: str | Path, revision: str = "") -> Mdlm:
     config = MdlmConfig.from_json(read_config(folder), folder / "config.json")
     with torch.device("meta"):
         model = Mdlm(config)
-    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    found = read_tensors(folder, expected, ignored=UNUSED)
+    found = read_tensors(folder, model.state_dict(), ignored=UNUSED)
     model.load_state_dict({name: tensor.float() for name, tensor in found.items()}, assign=True)
     return model.eval()
 
