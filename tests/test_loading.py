@@ -311,10 +311,10 @@ def test_availability_of_local_files(pair: PairSpec, monkeypatch: pytest.MonkeyP
 def test_availability_of_hub_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(here, "_free_memory", lambda: 10**12)
     monkeypatch.setattr(here, "_is_cached", lambda repo, revision: False)
-    monkeypatch.setattr(here, "_is_offline", lambda: True)
+    monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: True)
     usable, reason = availability(GPT2_MDLM)
     assert not usable and "kuleshov-group/mdlm-owt" in reason and "offline" in reason
-    monkeypatch.setattr(here, "_is_offline", lambda: False)
+    monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: False)
     monkeypatch.setattr(here, "_hub_answers", lambda: False)
     assert "cannot be reached" in availability(GPT2_MDLM)[1]
     monkeypatch.setattr(here, "_hub_answers", lambda: True)

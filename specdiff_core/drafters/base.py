@@ -163,11 +163,7 @@ class Draft:
 
 
 def check_features(drafter: str, ids: Sequence[int], features: Tensor | None) -> Tensor:
-    """``features [n, F]``, if there is one row for each of the n ``ids``.
-
-    Raises:
-        DraftContractError: there is not.
-    """
+    """``features [n, F]``; raise :class:`DraftContractError` unless there is one row for each of the n ``ids``."""
     if features is None or features.shape[0] != len(ids):
         given = 0 if features is None else features.shape[0]
         raise DraftContractError(f"The drafter {drafter!r} needs features of {len(ids)} tokens and got {given}.")

@@ -19,6 +19,8 @@ def availability(spec: PairSpec) -> tuple[bool, str]:
     Local files must exist; a hub repository must be cached at its revision or the hub be reachable; memory must do.
     A missing local drafter does not count (see ``LoadedPair.missing``).
     """
+    from huggingface_hub import is_offline_mode
+
     try:
         sources = [(spec.target, spec.revision), *((d.source, d.revision) for d in spec.drafters if d.source)]
         if is_local(spec.target):
@@ -28,7 +30,7 @@ def availability(spec: PairSpec) -> tuple[bool, str]:
         if spec.tokenizer and is_local(spec.tokenizer):
             resolve(spec.tokenizer)
         absent = [repo for repo, revision in sources if not is_local(repo) and not _is_cached(repo, revision)]
-        if absent and _is_offline():
+        if absent and is_offline_mode():
             return False, f"Not in the local cache: {', '.join(absent)}; and the hub is switched off (offline mode)."
         if absent and not _hub_answers():
             return False, f"Not in the local cache: {', '.join(absent)}; and the model hub cannot be reached."
@@ -49,12 +51,6 @@ def _is_cached(repo: str, revision: str) -> bool:
         return isinstance(try_to_load_from_cache(repo, name, revision=revision or None), str)
 
     return has("config.json") and (has(WEIGHTS) or has(INDEX))
-
-
-def _is_offline() -> bool:
-    from huggingface_hub import constants
-
-    return bool(constants.HF_HUB_OFFLINE)
 
 
 def _hub_answers() -> bool:

@@ -70,6 +70,7 @@ class KeyValues:
         ``[1, Hkv, end − first, D]``."""
         return self._buffer[..., first:end, :].flatten(0, 1).unbind(0)
 
+    @torch.inference_mode()
     def keep(self, scored: int, rows: Sequence[int]) -> None:
         """Of the last ``scored`` positions only ``rows`` (ascending) stay, side by side."""
         first = self.length - scored

@@ -93,11 +93,7 @@ class Passes:
         return len(self._known)
 
     def __call__(self, kind: Hashable, work: Work, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """``work(*inputs)``.
-
-        Args:
-            kind: everything that ``work`` depends on besides its inputs, their shapes included.
-        """
+        """``work(*inputs)``; ``kind`` is all that it depends on besides the values of its inputs: their shapes, too."""
         with _LOCK:
             if kind not in self._known and self._graphs.open:
                 self._known[kind] = self._record(work, inputs)

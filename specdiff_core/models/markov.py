@@ -14,12 +14,8 @@ from torch import Tensor, nn
 
 
 class MarkovHead(nn.Module):
-    """h + D·silu(A·h + B·e): the state of a slot, given the embedding e of the token before it.
-
-    Args:
-        width: W of the hidden states and embeddings.
-        inner: rows of A and B.
-    """
+    """h + D·silu(A·h + B·e): the state of a slot, given the embedding e of the token before it, each ``[width]``;
+    A and B have ``inner`` rows."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()

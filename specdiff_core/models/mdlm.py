@@ -115,8 +115,7 @@ class _SigmaMap(nn.Module):
 
     def forward(self, device: torch.device) -> Tensor:
         """``[1, cond_dim]`` at σ = 0, whose embedding [cos(σ·f), sin(σ·f)] is ones, then zeros, at any frequencies."""
-        embedding = torch.zeros(1, FREQUENCIES, device=device)
-        embedding[:, : FREQUENCIES // 2] = 1
+        embedding = (torch.arange(FREQUENCIES, device=device) < FREQUENCIES // 2).float()[None]
         return _linear32(self.mlp[2], F.silu(_linear32(self.mlp[0], embedding)))
 
 

@@ -238,11 +238,7 @@ _Parts = tuple[nn.Module, Heads, Multiply, nn.Module, Multiply, Callable[[Tensor
 
 
 class Layer(nn.Module):
-    """Pre-norm attention and MLP.
-
-    Args:
-        first_norm: whether the attention reads normed states; EAGLE's does not.
-    """
+    """Pre-norm attention and MLP; without ``first_norm`` the attention reads states as they are, as EAGLE's does."""
 
     def __init__(self, shape: Shape, index: int, *, first_norm: bool = True) -> None:
         super().__init__()

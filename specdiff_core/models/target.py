@@ -32,8 +32,7 @@ class Scores:
     features: Tensor | None  # [n, F] hidden states of the asked layers, concatenated
 
 
-Network = Decoder | EagleHead
-"""Networks of this lab that a target's cache can be made for."""
+Network = Decoder | EagleHead  # of this lab; their keys and values lie in its caches
 
 
 class NetworkRun:
@@ -42,6 +41,7 @@ class NetworkRun:
     def __init__(self, network: Network, layers: Sequence[int], pool: Pool) -> None:
         self._network, self._layers = network, tuple(layers)
         self._cache = pool.lend(self)
+        self.keep = self._cache.keep
 
     @property
     def length(self) -> int:
@@ -99,11 +99,6 @@ class NetworkRun:
         kind = (*seen.shape, layers, features is None)
         logits, *outputs = passes(kind, work, *(on_device(part, device) for part in inputs), *beside)
         return logits[:, :new], [output[:, :new] for output in outputs]
-
-    @torch.inference_mode()
-    def keep(self, scored: int, rows: Sequence[int]) -> None:
-        """Of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
-        self._cache.keep(scored, rows)
 
 
 class Target:
