@@ -726,8 +726,8 @@ MUTANTS = [
         "specdiff_core/models/cache.py",
         (
             "room-that-forgets",
-            "longer[..., :held, :] = self._buffer",
-            "longer[..., : held - 1, :] = self._buffer[..., : held - 1, :]",
+            "F.pad(self._buffer, (0, 0, 0, longer - self.room))",
+            "F.pad(self._buffer[..., :-1, :], (0, 0, 0, longer - self.room + 1))",
             f"{NETWORK}::test_the_buffer_grows_and_keeps_what_it_holds",
         ),
         (

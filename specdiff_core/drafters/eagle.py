@@ -58,8 +58,16 @@ class EagleSession:
         gamma = min(context.gamma, self._run.room - held + 1)
         if not held or gamma < 1:
             return Draft.empty()
-        grow = self._tree if context.tree_nodes else self._chain
-        return (yield from grow(context, gamma))
+        if context.tree_nodes:
+            return (yield from self._tree(context, gamma))
+        expected: Tensor  # the feature that the head expects of the token before
+
+        def predict(token: int | None) -> Tensor:
+            nonlocal expected
+            logits, expected = self._first(context) if token is None else self._next([token], expected)
+            return logits
+
+        return (yield from draft_in_order(predict, context, gamma, self._drafter.reader.suppress))
 
     def _first(self, context: Context) -> tuple[Tensor, Tensor]:
         """The pass over the committed entries: each feature beside the token that came after it, the anchor last."""
@@ -74,17 +82,6 @@ class EagleSession:
         """A pass over drafted tokens, beside the features that the head itself expects before them."""
         self._ahead += len(ids)
         return _last(self._run.score(ids, parents, features=features))
-
-    def _chain(self, context: Context, gamma: int) -> Generator[DenoiseState, None, Draft]:
-        """One text, each token beside the feature that the head expects before it."""
-        features: Tensor
-
-        def predict(token: int | None) -> Tensor:
-            nonlocal features
-            logits, features = self._first(context) if token is None else self._next([token], features)
-            return logits
-
-        return (yield from draft_in_order(predict, context, gamma, self._drafter.reader.suppress))
 
     def _tree(self, context: Context, gamma: int) -> Generator[DenoiseState, None, Draft]:
         """Per depth one pass over the most probable open nodes; at the end the most probable ``nodes`` of all. It stops

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdiff_core.maths.trees import visible
@@ -56,14 +57,10 @@ class KeyValues:
 
     def reserve(self, room: int) -> None:
         """Make room for so many positions; the buffer doubles at least, so that this stays rare."""
-        held = self.room
-        if room > held:
+        if room > self.room:
             assert self.passes is None, "its address is recorded"
-            size = list(self._buffer.shape)
-            size[-2] = max(min(2 * held, self._most), -(-room // ROOM) * ROOM)
-            longer = self._buffer.new_zeros(size)
-            longer[..., :held, :] = self._buffer
-            self._buffer = longer
+            longer = max(min(2 * self.room, self._most), -(-room // ROOM) * ROOM)
+            self._buffer = F.pad(self._buffer, (0, 0, 0, longer - self.room))
 
     def views(self, first: int, end: int) -> tuple[Tensor, ...]:
         """Of the places ``first .. end − 1``: keys and values of the first layer, of the second, …, each
@@ -91,13 +88,12 @@ class Pool:
     4 ms on two CPU cores), and passes that are recorded.
 
     Args:
-        network: of this lab, with ``shape``, ``dtype`` and ``device``.
+        like: a network of this lab, with ``shape``, ``dtype`` and ``device``.
         context, graphs: see :class:`KeyValues`.
     """
 
-    def __init__(self, network: Any, context: int, graphs: Graphs | None) -> None:
-        place = {"dtype": network.dtype, "device": network.device}
-        self._new = partial(KeyValues, network.shape, context, **place, graphs=graphs)
+    def __init__(self, like: Any, context: int, graphs: Graphs | None) -> None:
+        self._new = partial(KeyValues, like.shape, context, dtype=like.dtype, device=like.device, graphs=graphs)
         self._free: list[KeyValues] = []
         self._lock = threading.Lock()  # runs of several threads may ask at once
 
@@ -192,14 +188,12 @@ class FixedReading:
 def filled_up(seen: Tensor, width: int) -> Tensor | None:
     """``seen [n, m]`` of :class:`FixedReading` for ``width`` rows; those behind the n read themselves. It has as many
     columns as one of :data:`~specdiff_core.models.graphs.WIDTHS`; None: it takes too many."""
-    (rows, known), extra = seen.shape, width - seen.shape[0]
+    known, extra = seen.shape[1], width - seen.shape[0]
     columns = fitting(known + extra)
     if columns is None:
         return None
-    whole = torch.zeros(width, columns, dtype=torch.bool)
-    whole[:rows, : columns - extra] = True  # older positions, which were read without being asked for
-    whole[:rows, columns - extra - known : columns - extra] = seen
-    whole[rows:, columns - extra :] = torch.eye(extra, dtype=torch.bool)
+    older = F.pad(seen, (columns - extra - known, 0), value=True)  # positions that are read without being asked for
+    whole: Tensor = torch.block_diag(older, torch.eye(extra, dtype=torch.bool))  # type: ignore[no-untyped-call]
     return whole
 
 

@@ -48,9 +48,8 @@ def unsupported(config: PretrainedConfig, context: int) -> str:
     if values.hidden_act not in ("silu", "swish"):
         return f"its activation is {values.hidden_act}"
     window = getattr(values, "sliding_window", None)
-    sliding = "sliding_attention" in (getattr(values, "layer_types", None) or ())
-    if values.model_type == "mistral":
-        sliding = window is not None
+    kinds = getattr(values, "layer_types", None) or ()
+    sliding = window is not None if values.model_type == "mistral" else "sliding_attention" in kinds
     if sliding and (window is None or window < context):
         return f"it reads a sliding window of {window} tokens"
     rope = getattr(values, "rope_parameters", None) or getattr(values, "rope_scaling", None) or {}
@@ -89,11 +88,10 @@ def load_causal(
 
     read_config(folder)
     tensor_names(folder)  # every file is there and whole
-    with described(folder, role):
+    with described(folder, role), torch.device("meta"):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         why = unsupported(config, context) or ("it is spread over several devices" if device_map else "")
-        with torch.device("meta"):
-            network = None if why else Decoder(config, context=context)
+        network = None if why else Decoder(config, context=context)
     if network is None:
         model = load_stock(folder, dtype, device=device, device_map=device_map, role=role)
         if wrong := unusable(model, context):

@@ -177,8 +177,8 @@ class _Backbone(nn.Module):
         super().__init__()
         self.vocab_embed = _Embedding(config)
         self.sigma_map = _SigmaMap(config)
-        # Declared as a list of blocks, which is what its users read.
-        self.blocks = nn.ModuleList(_Block(config) for _ in range(config.n_blocks))  # type: ignore[assignment]
+        blocks = (_Block(config) for _ in range(config.n_blocks))
+        self.blocks = nn.ModuleList(blocks)  # type: ignore[assignment]  # a list of modules, typed as what it holds
         self.output_layer = _Head(config)
 
 
