@@ -82,12 +82,8 @@ def denoise(
         for position in shown.chosen:
             masked.remove(position)
             reveal_steps[position] = step
-        yield DenoiseState(
-            ids=ids,
-            masked=torch.tensor([i in masked for i in range(size)]),
-            revealed=tuple(shown.chosen),
-            confidence=shown.confidence,
-        )
+        left = torch.tensor([i in masked for i in range(size)])
+        yield DenoiseState(ids=ids, masked=left, revealed=tuple(shown.chosen), confidence=shown.confidence)
     return Draft(
         ids=ids,
         probs=drawn_from,

@@ -138,10 +138,8 @@ def load_stock(
     # transformers fills missing tensors with random numbers and goes on; a model must never be made up.
     for kind in ("missing_keys", "mismatched_keys"):
         if names := sorted(str(name) for name in report.get(kind) or ()):
-            raise WeightsError(
-                f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}.",
-                hint=AGAIN,
-            )
+            what = f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}."
+            raise WeightsError(what, hint=AGAIN)
     if device is not None and device_map is None:
         model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
     model.train(False).requires_grad_(False)

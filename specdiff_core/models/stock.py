@@ -57,11 +57,8 @@ class StockRun:
         config = self._model.config
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"} or config._attn_implementation not in {"sdpa", "eager"}:
-            raise ConfigError(
-                "This target cannot verify a tree: some of its layers see a window only.",
-                field="tree_nodes",
-                hint="Set the draft tree to 0.",
-            )
+            words = "This target cannot verify a tree: some of its layers see a window only."
+            raise ConfigError(words, field="tree_nodes", hint="Set the draft tree to 0.")
         seen = visible(parents)[-new:].to(self._model.device)
         mask = torch.zeros(1, 1, new, self.length + new, dtype=self._model.dtype, device=self._model.device)
         mask[..., -seen.shape[1] :].masked_fill_(~seen, -torch.inf)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,8 +23,7 @@ from specdiff_core.models.stock import StockRun
 from specdiff_core.schema.errors import ContextOverflow
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(NamedTuple):
     """What one pass over n tokens said."""
 
     logits: Tensor  # [n, V] of the token after each
@@ -205,10 +203,8 @@ class TargetSession:
             last: return the distributions of so many last tokens only; None: of all.
         """
         if len(ids) > self.room:
-            raise ContextOverflow(
-                f"{self.length + len(ids)} tokens do not fit into a context of {self._target.context}.",
-                hint="Shorten the prompt.",
-            )
+            words = f"{self.length + len(ids)} tokens do not fit into a context of {self._target.context}."
+            raise ContextOverflow(words, hint="Shorten the prompt.")
         logits, outputs = self._run.forward(ids, parents, features, last)
         return Scores(logits, torch.cat(outputs, -1) if outputs else None)
 
