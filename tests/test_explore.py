@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import types
@@ -22,6 +23,7 @@ from specdiff_core.cli import build_parser, main
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import (
     EXPLORATIONS,
+    Align,
     Kinds,
     Length,
     Losslessness,
@@ -29,6 +31,7 @@ from specdiff_core.explorations import (
     Temperature,
     WhichGamma,
     WindowMap,
+    align,
 )
 from specdiff_core.explorations.base import Exploration, Exploring, Step, command_of, csv_of, parse
 from specdiff_core.explorations.kinds import kind_of
@@ -337,6 +340,68 @@ def test_every_tested_token_is_of_one_kind(engine: Engine) -> None:
 )
 def test_kinds_of_tokens(piece: str, line: str, kind: str) -> None:
     assert kind_of(piece, line) == kind
+
+
+# Align it live.
+
+
+def said_by(engine: Engine) -> torch.Tensor:
+    drafter: Any = engine.drafter("mdlm")
+    return drafter.logits(torch.tensor([5, 6, 7, 1, 1, 1]), 3)
+
+
+def test_a_copy_learns_and_the_weights_stay(engine: Engine) -> None:
+    before = said_by(engine)
+    told = explore(Align, engine, seconds=5, tokens=40, flavours="stories,code", per_flavour=2)
+    assert torch.equal(said_by(engine), before)
+    assert told.done == told.total
+    rows, facts = told.explored.rows, told.explored.facts
+    assert rows[0]["step"] == 0
+    assert [row["step"] for row in rows[1:]] == list(range(1, len(rows)))
+    assert rows[-1]["tau"] is not None
+    assert facts["learnt"] == ["own-stories-1", "own-code-1"]
+    assert facts["held_out"] == ["own-stories-2", "own-code-2"]
+    assert [one["step"] for one in facts["alphas"]] == [0, rows[-1]["step"]]
+    assert set(facts["race"]) == set(told.races) == {"mdlm", "aligned"}
+    drafted = read_trace(told.races["aligned"]).lanes["drafted"]
+    assert drafted[0].config["drafter"] == "aligned"  # type: ignore[union-attr]
+    with pytest.raises(ConfigError, match="aligned"):
+        engine.drafter("aligned")
+
+
+def test_a_replay_is_the_rounds_of_a_greedy_decode(engine: Engine) -> None:
+    what = parse(Align, {"tokens": 40, "flavours": "stories,math"})
+    writer = align._Writer(engine, 0)
+    prompts = [prompt.prompt for prompt in what.prompts(engine)[0]]  # type: ignore[attr-defined]
+    texts = writer.write(prompts, 40, (0.0,))
+    task = align._task(what, engine, writer, texts * 4)  # type: ignore[arg-type]
+    with torch.no_grad():
+        kept = align._replay(task, texts)
+    tau = 1 + sum(kept) / len(kept)
+    spoken = engine.pair.tokenizer.decode(texts[0].ids[1 : texts[0].prompt])
+    config = lab.DecodeConfig(drafter="mdlm", gamma=8, steps=1, max_new_tokens=40, ignore_eos=True)
+    last = list(engine.decode(str(spoken), config))[-1]
+    assert 1 <= tau <= 9
+    assert list(last.ids[:8]) == texts[0].ids[texts[0].prompt : texts[0].prompt + 8].tolist()  # type: ignore[union-attr]
+
+
+def test_a_training_that_diverges_is_stopped_with_its_curve(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from specdiff_core.train.mdlm import DraftTask
+
+    usual, calls = DraftTask.loss, itertools.count()
+    monkeypatch.setattr(DraftTask, "loss", lambda self: usual(self) * (math.nan if next(calls) == 3 else 1.0))
+    told = explore(Align, engine, seconds=5, tokens=40, flavours="stories,code", per_flavour=2)
+    assert told.explored.facts["diverged"]
+    assert [row["step"] for row in told.explored.rows] == [0, 1, 2, 3, 4]
+    assert told.explored.rows[-1]["loss"] is None
+    assert json.loads(json.dumps(told.explored.rows, allow_nan=False))
+
+
+def test_what_cannot_be_aligned_is_refused(engine: Engine) -> None:
+    with pytest.raises(ConfigError, match="cannot be aligned"):
+        explore(Align, engine, drafter="block")
+    with pytest.raises(ConfigError, match="two prompts"):
+        explore(Align, engine, texts="Only one prompt")
 
 
 # Losslessness.

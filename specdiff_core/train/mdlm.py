@@ -184,10 +184,10 @@ class DraftTask(DrafterTask):
         ids, padding, labels, weights, *_ = self.inputs_of(rows, windows)
         nats = losses.soft_cross_entropy(self._logits(ids, padding), labels)
         views = {"tokens_per_round": longest, "tokens_per_round@half": max(16, longest // 2)}
-        taus = {kind: self.tau(flavour, self._proposer(view), GAMMA) for kind, view in views.items()}
+        taus = {kind: self.tau(flavour, self.proposer(view), GAMMA) for kind, view in views.items()}
         return {"soft_ce": float(losses.weighted_mean(nats, weights)), **taus}
 
-    def _proposer(self, view: int) -> Propose:
+    def proposer(self, view: int) -> Propose:
         """Drafts by the last ``view`` positions, masks included, in one pass."""
 
         def propose(prefixes: list[Tensor]) -> Tensor:

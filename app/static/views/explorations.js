@@ -235,6 +235,37 @@ const shares = (group, title) => ({ answer: { rows } }, c) => {
   return { data, layout: shape };
 };
 
+// Align it live.
+
+function learning({ answer: { rows } }, c) {
+  const taus = rows.filter((row) => row.tau !== null);
+  if (!taus.length) return 'The curves begin when the target has written the texts.';
+  const losses = rows.filter((row) => row.loss !== null);
+  const smooth = losses.map((_, i) => losses.slice(Math.max(0, i - 9), i + 1).reduce((sum, row, __, all) => sum + row.loss / all.length, 0));
+  const data = [
+    { type: 'scatter', mode: 'lines', name: 'loss, mean of ten steps (right)', x: losses.map((row) => row.seconds), y: smooth, yaxis: 'y2', line: { color: c.muted, width: 1.4, dash: 'dot' }, hovertemplate: '%{x:.0f} s: loss %{y:.2f}<extra></extra>' },
+    { type: 'scatter', mode: 'lines+markers', name: 'τ on prompts not learnt from', x: taus.map((row) => row.seconds), y: taus.map((row) => row.tau), line: { color: c.draft, width: 2.4 }, marker: { size: 7, color: c.draft }, hovertemplate: '%{x:.0f} s: τ = %{y:.2f}<extra></extra>' },
+  ];
+  const figure = framed(c, losses.length ? data : data.slice(1), axis(c, 'seconds of training'), axis(c, 'τ at γ 8, tokens per round'));
+  return !losses.length ? figure : { ...figure, layout: { ...figure.layout, yaxis2: { ...axis(c, 'loss', { showgrid: false }), overlaying: 'y', side: 'right' }, margin: { ...figure.layout.margin, r: 48 } } };
+}
+
+function positions({ answer: { facts } }, c) {
+  if (!facts.alphas.length) return 'Lines when τ has been replayed once.';
+  const [before, after] = facts.alphas;
+  const line = (one, name, colour, dash, mark) => ({ type: 'scatter', mode: 'lines+markers', name, x: one.alpha_at.map((_, j) => j + 1), y: one.alpha_at, line: { color: colour, width: 2, dash }, marker: { symbol: mark, size: 8, color: colour }, hovertemplate: `${name}, position %{x}: %{y:.2f}<extra></extra>` });
+  return framed(c, [line(before, 'before', c.muted, 'dot', 'square'), line(after, `after ${after.step} steps`, c.draft, 'solid', 'circle')], axis(c, 'position in the window', { dtick: 1 }), axis(c, 'α_j, where it was reached', { range: [0, 1.04] }));
+}
+
+function beforeAfter({ answer: { facts } }, c) {
+  const all = Object.entries(facts.race).filter(([, row]) => row.speedup);
+  if (!all.length) return 'Bars when the race is run: both drafters decode the prompts that were not learnt from.';
+  const data = all.map(([name, row], i) => ({ type: 'bar', name: name === 'aligned' ? 'after' : 'before', x: [name === 'aligned' ? 'after' : 'before'], y: [row.speedup], customdata: [[row.race, `${times(row.speedup)}, τ = ${ratio(row.tau)}<br>${spread(row)}`]], marker: hatched(c, i ? c.draft : c.muted, i ? '' : '/'),
+    error_y: { type: 'data', symmetric: false, array: [(row.high ?? row.speedup) - row.speedup], arrayminus: [row.speedup - (row.low ?? row.speedup)], color: c.ink, thickness: 1, width: 3 }, hovertemplate: '%{x}: %{customdata[1]}<extra>click: its race</extra>' }));
+  const shape = layout(c, axis(c, '', { type: 'category', showgrid: false }), axis(c, 'speed-up over vanilla, ×', { rangemode: 'tozero' }));
+  return { data, layout: { ...shape, shapes: [oneLine(c)] } };
+}
+
 /** Exploration -> its panels, the sentences above them, what its columns mean, and how a race of a row is called. */
 export const VIEWS = {
   'window-map': {
@@ -354,6 +385,25 @@ export const VIEWS = {
     },
     titleOf: (_, race) => race,
     columns: { group: 'what rows are sorted by', name: 'class', tested: 'tokens that the target tested', accepted: 'share accepted', low: '95 % Wilson interval, lower end', high: '95 % Wilson interval, upper end' },
+  },
+  align: {
+    panels: [
+      { key: 'learning', title: 'Learning to be accepted', hint: 'τ is replayed on held-out prompts; the loss is streak-distillation’s', figure: learning, wide: true },
+      { key: 'positions', title: 'Acceptance by position', hint: 'before and now', figure: positions },
+      { key: 'race', title: 'The race, before and after', hint: 'decoded on held-out prompts; whiskers: 95 % interval', figure: beforeAfter },
+    ],
+    notes({ rows, facts, choice }) {
+      const taus = rows.filter((row) => row.tau !== null);
+      if (taus.length < 2) return [];
+      const [first, last] = [taus[0], taus[taus.length - 1]];
+      return [
+        `A copy of ${choice.drafter} learnt for ${Math.round(last.seconds)} s (${last.step} steps) from texts that the target wrote after ${facts.learnt.length} prompts. On ${facts.held_out.length} others τ went from ${ratio(first.tau)} to ${ratio(last.tau)}. ${last.tau < first.tau ? 'So short a training can also harm: try a lower learning rate or more seconds.' : 'The shipped streak-distilled drafter learnt so for hours.'}`,
+        ...(facts.diverged ? ['The loss was no number any more: training was stopped there. Try a lower learning rate.'] : []),
+        'The weights on the server are as they were; this copy is gone.',
+      ];
+    },
+    titleOf: ({ choice }, race) => (race === 'aligned' ? `${choice.drafter}, aligned here` : choice.drafter),
+    columns: { step: 'optimiser steps', seconds: 'seconds of training, replays left out', loss: 'soft cross-entropy and streak-distillation, nats', tau: 'τ of greedy rounds at γ 8, T 1, replayed' },
   },
 };
 // What many tables say alike.

@@ -1,0 +1,273 @@
+"""Align it live (SpecDiff-2, arXiv 2511.00606): streak-distillation of a copy of the drafter, here, while you watch.
+
+The target writes text after some prompts, the copy learns to survive in it, and τ is replayed on other prompts. The
+loaded weights stay as they are, and the copy goes with the answer.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from specdiff_core.bench.prompts import ranks
+from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, enum
+from specdiff_core.explorations.runs import Runs
+from specdiff_core.schema.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from specdiff_core.engine import Engine
+    from specdiff_core.models.mdlm import Mdlm
+    from specdiff_core.train.mdlm import DraftTask
+
+DRAFTERS = ("mdlm", "mdlm_streak")
+ALIGNED = "aligned"
+GAMMA = 8
+"""Window of the rounds that are replayed."""
+BATCH = 2048
+"""Tokens of a step."""
+EVERY = 10
+"""Steps between two replays."""
+COPIES = 16
+"""Texts that the target writes after each prompt to learn from: one greedily, the others drawn at 0.7 and 1."""
+
+
+class Align(OnPrompts, frozen=True, kw_only=True):
+    """Loss, τ on prompts that were not learnt from, and α by position, step by step; then a race, before and after."""
+
+    name: ClassVar = "align"
+    title: ClassVar = "Align it live"
+    question: ClassVar = "What does streak-distillation bring in a minute?"
+
+    drafter: Annotated[
+        str, Meta(title="Drafter", description="Whose copy learns: before or after the long training.",
+                  extra_json_schema=enum(DRAFTERS)),
+    ] = "mdlm"  # fmt: skip
+    seconds: Annotated[
+        int, Meta(ge=5, le=180, title="Seconds of training", description="The learning rate falls to 0 over them.")
+    ] = 60
+    rate: Annotated[
+        float, Meta(gt=0, le=2, title="Learning rate", description="Multiple of the usual one; good weights like less.")
+    ] = 0.3
+    tokens: Annotated[
+        int,
+        Meta(ge=32, le=160, title="New tokens", description="Of each text to learn from, and of the race."),
+    ] = 96
+    per_flavour: Annotated[
+        int, Meta(ge=2, le=5, title="Prompts of each kind", description="Every second one is not learnt from.")
+    ] = 4
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        return (self.drafter,)
+
+    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        import torch
+
+        if self.drafter not in DRAFTERS:
+            hint = f"Choose one of: {', '.join(DRAFTERS)}."
+            raise ConfigError(f"The drafter {self.drafter!r} cannot be aligned here.", field="drafter", hint=hint)
+        prompts, skipped = self.prompts(engine)
+        learnt = [prompt for prompt, rank in zip(prompts, ranks(prompts), strict=True) if rank % 2 == 0]
+        held_out = [prompt for prompt in prompts if prompt not in learnt]
+        if not held_out:
+            raise ConfigError("Alignment needs two prompts of a kind.", field="texts", hint="Give more prompts.")
+        known = _Known(skipped, [prompt.id for prompt in learnt], [prompt.id for prompt in held_out])
+        total = self.seconds + 2
+        yield Step(1, total, "the target writes the texts to learn from", known.answer)
+        writer = _Writer(engine, self.seed)
+        text = writer.write([prompt.prompt for prompt in learnt], self.tokens, (0.0, *[0.7, 1.0] * (COPIES // 2)))
+        replays = writer.write([prompt.prompt for prompt in held_out], self.tokens, (0.0,))
+        task = _task(self, engine, writer, text)
+        with torch.no_grad():
+            known.replayed(0, 0.0, _replay(task, replays))
+        yield Step(2, total, "τ before", known.answer)
+        for seconds, doing in self._train(task, replays, known, stopped):
+            yield Step(2 + min(self.seconds - 1, int(seconds)), total, doing, known.answer)
+            if stopped():
+                return
+        if known.diverged:
+            return
+        aligned = with_drafter(engine, self.drafter, task.model)
+        base = dataclasses.replace(self.base, gamma=GAMMA)
+        lanes = {name: dataclasses.replace(base, drafter=name) for name in (self.drafter, ALIGNED)}
+        runs = Runs(aligned, base, lanes, held_out, stopped)
+        for _, _, name in runs.fill():
+            known.races = {key: runs.row(key) for key in lanes if key in runs.metrics}, runs.races
+            yield Step(total - 1, total, f"the race: {name}", known.answer)
+        yield Step(total, total, "done", known.answer)
+
+    def _train(
+        self, task: DraftTask, replays: Sequence[Text], known: _Known, stopped: Stopped
+    ) -> Iterator[tuple[float, str]]:
+        """Optimiser steps until the time is over; a loss that is not finite ends them, with its curve."""
+        import torch
+
+        from specdiff_core.train.trainer import build_optimizers
+
+        optimizers = build_optimizers(task.model, self.rate)
+        groups = [(group, group["lr"]) for optimizer in optimizers for group in optimizer.param_groups]
+        parameters = [p for p in task.model.parameters() if p.requires_grad]
+        spent, step = 0.0, 0
+        while spent < self.seconds and not stopped():
+            began, step = time.monotonic(), step + 1
+            rate = min(1.0, step / 10) * max(0.0, 1 - spent / self.seconds)
+            for group, peak in groups:
+                group["lr"] = peak * rate
+            task.model.train()
+            loss = task.loss()
+            torch.autograd.backward(loss)
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=False)
+            spent += time.monotonic() - began
+            known.learnt(step, spent, float(loss.detach()))
+            if known.diverged:
+                break
+            if step % EVERY == 0 or spent >= self.seconds:
+                with torch.no_grad():
+                    known.replayed(step, spent, _replay(task, replays))
+            yield spent, f"step {step}, loss {known.rows[-1]['loss']:.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One text of the target."""
+
+    ids: Tensor  # [n]
+    prompt: int  # of them
+
+
+class _Known:
+    """What is known so far."""
+
+    def __init__(self, skipped: list[str], learnt: list[str], held_out: list[str]) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.races: tuple[dict[str, dict[str, Any]], dict[str, bytes]] = ({}, {})
+        self._facts = {"skipped": skipped, "learnt": learnt, "held_out": held_out}
+        self._alphas: list[dict[str, Any]] = []
+        self.diverged = False
+
+    def learnt(self, step: int, seconds: float, loss: float) -> None:
+        self.diverged = loss != loss or loss == float("inf")
+        self.rows.append({"step": step, "seconds": seconds, "loss": None if self.diverged else loss, "tau": None})
+
+    def replayed(self, step: int, seconds: float, accepted: list[int]) -> None:
+        if not self.rows or self.rows[-1]["step"] != step:
+            self.rows.append({"step": step, "seconds": seconds, "loss": None, "tau": None})
+        self.rows[-1]["tau"] = 1 + sum(accepted) / len(accepted)
+        reached = [sum(kept >= place for kept in accepted) for place in range(GAMMA + 1)]
+        alphas = [reached[place + 1] / reached[place] if reached[place] else None for place in range(GAMMA)]
+        self._alphas.append({"step": step, "alpha_at": alphas})
+
+    def answer(self) -> Answer:
+        rows, races = self.races
+        ends = [self._alphas[0], self._alphas[-1]] if self._alphas else []
+        facts = {**self._facts, "alphas": ends, "race": rows, "diverged": self.diverged}
+        return Answer(rows=list(self.rows), facts=facts, races=races)
+
+
+class _Writer:
+    """The target, in transformers' own module, writing many texts at once; and the ids that training needs."""
+
+    def __init__(self, engine: Engine, seed: int) -> None:
+        import torch
+
+        from specdiff_core.train.target_text import fast_copy
+
+        target: Any = engine.stock("target")
+        self.target = target
+        self.end = int(engine.pair.tokenizer.eos_token_id)
+        (self.mask,) = engine.pair.spec.suppress
+        self._encode, self._writer = engine.encode, fast_copy(target)
+        self._random = torch.Generator(self.target.device).manual_seed(seed)
+
+    def write(self, prompts: Sequence[str], tokens: int, temperatures: Sequence[float]) -> list[Text]:
+        """A text for each prompt and temperature, all in one batch: it continues the beginnings of the prompts, as long
+        as the shortest of them."""
+        import torch
+
+        from specdiff_core.train.target_text import continue_prompts
+
+        encoded = [self._encode(prompt) for prompt in prompts]
+        size = min(map(len, encoded))
+        ids = torch.tensor([known[:size] for known in encoded for _ in temperatures], device=self.target.device)
+        degrees = torch.tensor(temperatures, device=ids.device).repeat(len(encoded))
+        written = continue_prompts(self._writer, ids, degrees, tokens, self._random, end=-1, mask=self.mask)
+        return [Text(row, size) for row in written]
+
+
+@dataclass(frozen=True, slots=True)
+class _Only:
+    """What the training asks of a corpus, where all text is the target's own."""
+
+    end: int
+    mask: int
+
+    def split(self, name: str) -> dict[str, Any]:
+        return {}
+
+    def held_out(self) -> dict[str, np.ndarray]:
+        return {}
+
+
+def _task(choice: Align, engine: Engine, writer: _Writer, texts: Sequence[Text]) -> DraftTask:
+    """Streak-distillation on those texts, of a copy of the drafter."""
+    import torch
+
+    from specdiff_core.models.mdlm import load_mdlm
+    from specdiff_core.train.mdlm import DraftTask, freeze_constants
+    from specdiff_core.train.settings import MdlmSettings
+
+    spec = engine.pair.spec.drafter(choice.drafter)
+    model = freeze_constants(load_mdlm(spec.source, spec.revision).float()).to(engine.pair.placement.device)
+    shape: Any = {"length": 128, "batch_tokens": BATCH, "share": 1.0, "whole": 1.0, "streak": 1.0, "compile": False}
+    settings = MdlmSettings(seed=choice.seed, **shape)
+    written = torch.cat([text.ids for text in texts]).cpu().numpy()
+    data: Any = _Only(writer.end, writer.mask)
+    return DraftTask(model, writer.target, data, settings, written=written)
+
+
+def _replay(task: DraftTask, texts: Sequence[Text]) -> list[int]:
+    """How many tokens each round of greedy decoding would keep: its text is known beforehand, so none is decoded."""
+    task.model.eval()
+    propose = task.proposer(task.model.config.model_length)
+    places, accepted = [text.prompt for text in texts], list[int]()
+    while running := [i for i, text in enumerate(texts) if places[i] + GAMMA <= len(text.ids)]:
+        drafts = propose([texts[i].ids[: places[i]] for i in running])
+        for i, draft in zip(running, drafts, strict=True):
+            wanted = texts[i].ids[places[i] : places[i] + GAMMA]
+            kept = int((draft == wanted).long().cumprod(-1).sum())
+            accepted.append(kept)
+            places[i] += kept + 1
+    return accepted
+
+
+def with_drafter(engine: Engine, like: str, model: Mdlm) -> Engine:
+    """An engine on the same target with a further drafter, :data:`ALIGNED`: ``model``, used as the drafter ``like``."""
+    from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
+    from specdiff_core.engine import Engine
+
+    pair = engine.pair
+    spec = dataclasses.replace(pair.spec.drafter(like), name=ALIGNED, label="Aligned here", source="", revision="")
+    drafter = MaskedDiffusionDrafter(
+        ALIGNED,
+        copy.deepcopy(model).to(pair.placement.device, pair.placement.dtype).prepare(),
+        vocab_size=engine.target.vocab_size,
+        view=spec.context or model.config.model_length,
+        forbidden=pair.spec.suppress,
+        graphs=pair.placement.graphs,
+    )
+    named = dataclasses.replace(pair.spec, drafters=(*pair.spec.drafters, spec))
+    return Engine(dataclasses.replace(pair, spec=named, drafters={**pair.drafters, ALIGNED: drafter}))
