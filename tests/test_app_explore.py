@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 from app_fakes import FakeDecoder
 from msgspec import Meta
@@ -20,7 +21,7 @@ from app.run.process import Remote
 from app.run.turns import Turns
 from app.tabs import explore
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped
+from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, parse
 from specdiff_core.schema.errors import OutOfMemory
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -241,10 +242,15 @@ def test_the_time_that_is_left() -> None:
 def test_the_tab_knows_every_exploration_and_every_recording() -> None:
     told = explore.explore_options(explore.RECORDED, page.served)
     assert list(told["forms"]) == list(EXPLORATIONS)
-    for name in told["recorded"]:
-        found = json.loads((explore.RECORDED / f"{name}.json").read_text(encoding="utf-8"))
-        assert (found["kind"], found["name"], found["done"]) == ("exploration", name, found["total"])
-        EXPLORATIONS[name](**found["choice"])
+    for name, stems in told["recorded"].items():
+        assert stems or name == "counting"
+        for stem in stems:
+            found = json.loads((explore.RECORDED / f"{stem}.json").read_text(encoding="utf-8"))
+            assert (found["kind"], found["name"], found["done"]) == ("exploration", name, found["total"])
+            assert msgspec.to_builtins(parse(EXPLORATIONS[name], found["choice"])) == found["choice"]
+            races = explore.RECORDED / f"{stem}.races.json"
+            asked = {row["race"] for row in found["rows"] if row.get("speedup") and "race" in row}
+            assert not asked or asked <= json.loads(races.read_text(encoding="utf-8")).keys()
 
 
 def test_a_link_opens_the_tab_and_changes_nothing_else() -> None:

@@ -26,8 +26,9 @@ class Explore extends Job {
     this.options = options;
     this.widgets = {}; // by name: what a visitor drags
     this.aside = h('div', { class: 'sd-exp-aside' });
-    this.answers = { recorded: {}, live: {} }; // by name
-    this.races = { recorded: {}, live: {} }; // by name: row's race -> base64
+    this.answers = { recorded: {}, live: {} }; // by file, by name
+    this.races = { recorded: {}, live: {} }; // the same: row's race -> base64
+    this.stems = Object.fromEntries(Object.entries(options.recorded).map(([name, stems]) => [name, stems[0]])); // the file that is shown
     this.addresses = new Map(); // of races that were opened -> a blob
     this.token = '';
     this.forms = Object.fromEntries(Object.entries(options.forms).map(([name, { fields }]) => [name, new Form(fields, `explore-${name}`)]));
@@ -95,8 +96,13 @@ class Explore extends Job {
   }
 
   get answer() {
-    const { recorded, live } = this.answers;
-    return (this.source === 'live' ? live : recorded)[this.name] || recorded[this.name] || live[this.name] || null;
+    const [recorded, live] = [this.answers.recorded[this.stem], this.answers.live[this.name]];
+    return (this.source === 'live' ? live : recorded) || recorded || live || null;
+  }
+
+  /** The recorded answer that is chosen, by its file; undefined where none ships. */
+  get stem() {
+    return this.stems[this.name];
   }
 
   get isLive() {
@@ -146,14 +152,22 @@ class Explore extends Job {
     refill(this.questions, '', Object.entries(this.options.forms).map(([name, { title, question }]) => h('button', { type: 'button', 'aria-pressed': String(name === this.name), title: question, onclick: () => this.select(name) }, title)));
   }
 
+  /** Show a recorded answer, or the visitor's own. */
+  choose(source, stem) {
+    this.source = source;
+    this.stems[this.name] = stem;
+    this.draw();
+    this.fetchRecorded();
+  }
+
   /** A recorded answer is asked for when it is first looked at. */
   async fetchRecorded() {
-    const { name } = this;
-    if (!this.options.recorded.includes(name) || this.answers.recorded[name]) return;
+    const { stem } = this;
+    if (!stem || this.answers.recorded[stem]) return;
     try {
-      const found = await (await this.get(`${name}.json`)).json();
+      const found = await (await this.get(`${stem}.json`)).json();
       if (found.kind !== 'exploration' || found.schema !== 1) throw new Error('no answer of a known form');
-      this.answers.recorded[name] = found;
+      this.answers.recorded[stem] = found;
       this.draw();
     } catch (error) {
       this.card.show({ title: 'The recorded answer could not be shown', message: 'The server did not send it whole, or it was written by another version.', hint: 'Reload the page, or measure here.' });
@@ -172,11 +186,11 @@ class Explore extends Job {
     this.run.disabled = this.busy || this.waiting;
     this.halt.disabled = !this.run.disabled;
     this.full.hidden = !answer;
-    const both = this.answers.recorded[this.name] && this.answers.live[this.name];
-    refill(this.sources, '', both ? [['recorded', 'Recorded'], ['live', 'Measured here']].map(([source, words]) => h('button', { type: 'button', 'aria-pressed': String((source === 'live') === this.isLive), onclick: () => { this.source = source; this.draw(); } }, words)) : []);
+    const known = [...this.options.recorded[this.name].map((stem) => ['recorded', stem, `Recorded${stem === this.name ? '' : `: ${stem.slice(this.name.length + 1)}`}`]), ...(this.answers.live[this.name] ? [['live', this.stem, 'Measured here']] : [])];
+    refill(this.sources, '', known.length < 2 ? [] : known.map(([source, stem, words]) => h('button', { type: 'button', 'aria-pressed': String((source === 'live') === this.isLive && (source === 'live' || stem === this.stem)), onclick: () => this.choose(source, stem) }, words)));
     this.chip.dataset.kind = this.isLive ? 'measured' : 'recording';
     text(this.chip, answer ? (this.isLive ? '● Measured here' : '◉ Recording') : '');
-    text(this.words, answer ? originWords(answer) : this.options.recorded.includes(this.name) ? 'Loading the recorded answer…' : 'Nothing is recorded yet: press Measure here.');
+    text(this.words, answer ? originWords(answer) : this.stem ? 'Loading the recorded answer…' : 'Nothing is recorded yet: press Measure here.');
     text(this.doubt, answer ? busyMachine(answer, this.options.crowded) : '');
     if (!answer) return;
     this.notes.replaceChildren(...this.view.notes(answer).map((words) => h('p', {}, words)), ...(answer.facts.skipped || []).map((words) => h('p', { class: 'sd-sub' }, `Left out: ${words}`)));
@@ -201,14 +215,14 @@ class Explore extends Job {
 
   async openRace(race) {
     const source = this.isLive ? 'live' : 'recorded';
-    const held = this.races[source];
-    if (source === 'recorded') held[this.name] ??= await (await this.get(`${this.name}.races.json`)).json();
-    const data = held[this.name]?.[race];
+    const [held, name] = [this.races[source], source === 'live' ? this.name : this.stem];
+    if (source === 'recorded') held[name] ??= await (await this.get(`${name}.races.json`)).json();
+    const data = held[name]?.[race];
     if (!data) {
       this.tell('The race of a cell can be opened when the exploration is over.');
       return;
     }
-    const key = `${source} ${this.name} ${race} ${this.answer.origin.date}`;
+    const key = `${source} ${name} ${race} ${this.answer.origin.date}`;
     if (!this.addresses.has(key)) this.addresses.set(key, URL.createObjectURL(new Blob([fromBase64(data)], { type: 'application/gzip' })));
     const title = this.view.titleOf(this.answer, race);
     openRace({ url: this.addresses.get(key), lanes: ['vanilla', 'drafted'], title, labels: { vanilla: { label: 'Vanilla' }, drafted: { label: title } }, source: this.isLive ? 'measured' : 'recording' });

@@ -26,12 +26,18 @@ ENDED = "() => window.specdiff?.players.explore?.ended()"
 """Tells the tab that the server's event is over, however it ended."""
 
 
+def recordings(folder: Path, name: str) -> list[str]:
+    """The recorded answers of an exploration: ``NAME.json``, or several ``NAME.WORD.json``, without the ending."""
+    stems = [path.name.removesuffix(".json") for path in sorted(folder.glob(f"{name}*.json"))]
+    return [stem for stem in stems if not stem.endswith(".races") and stem.split(".")[0] == name]
+
+
 def explore_options(folder: Path, served: Callable[[Path], str]) -> dict[str, Any]:
     """What its script needs to know."""
     return {
         "forms": exploration.forms(),
         "folder": f"{served(folder)}/",
-        "recorded": [name for name in EXPLORATIONS if (folder / f"{name}.json").is_file()],
+        "recorded": {name: recordings(folder, name) for name in EXPLORATIONS},
         "crowded": CROWDED,
         "patience": PATIENCE,
     }
