@@ -230,8 +230,10 @@ def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[An
     frames: dict[str, Any] = dict.fromkeys(placed, gr.skip())
     preset = gr.skip()
     tab = race.TAB if "methods" in query else live.TAB
-    if "explore" in query:  # its script reads the rest
-        return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), gr.Tabs(selected=explore.TAB)]
+    if "explore" in query or "trace" in query:  # a question, or a moment of a recording: scripts read the rest
+        shown = explore.TAB if "explore" in query else query.get("tab", live.TAB)
+        opened = gr.Tabs(selected=shown) if shown in (explore.TAB, race.TAB) else gr.skip()
+        return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), opened]
     try:
         if (found := TABS[tab].from_query(query)) is not None:
             filled[tab] = found

@@ -34,8 +34,12 @@ FLAGS = [
 ]
 PATIENCE = 60_000  # milliseconds: the machine may be busy
 SERVER = Path(__file__).resolve().parent / "browser_server.py"
-TIMES = "window.specdiffTimes = { quiet: 700, patience: 2000, again: 200 };"
-"""How long a player waits for a server that says nothing, in milliseconds; a visitor's waits seconds."""
+TIMES = (
+    "window.specdiffTimes = { quiet: 700, patience: 2000, again: 200 };"
+    " if (!window.specdiffNew) localStorage.setItem('specdiff-tour', 'seen');"
+)
+"""How long a player waits for a server that says nothing, in milliseconds; a visitor's waits seconds. And the tour was
+seen, unless a test says that somebody is new (``window.specdiffNew``)."""
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
 
 
@@ -106,7 +110,7 @@ def visit(
     )
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
-    page.add_init_script(TIMES + before)
+    page.add_init_script(before + TIMES)
     troubles: list[str] = []
     page.on("console", lambda m: troubles.append(f"console {m.type}: {m.text}") if m.type == "error" else None)
     page.on("pageerror", lambda error: troubles.append(f"page error: {error}"))

@@ -1065,3 +1065,76 @@ def test_the_mcp_tool(address: str) -> None:
         assert setting.help in tool.inputSchema["properties"][name]["description"]
     told = ast.literal_eval(result.content[0].text)  # Gradio writes a dict as Python does
     assert told["speedup"] > 1 and told["drafted"]["new_tokens"] == 8
+
+
+def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
+    round = "document.querySelector('#live-player .sd-window header .sd-sub').textContent"
+    with visit(browser, address) as page:
+        stand(page, "TargetScored", 2)
+        before = page.evaluate(round), page.inner_text("#live-player .sd-say")
+        page.click("#live-player .sd-source button:has-text('Link to this moment')")
+        page.wait_for_function("location.search.includes('at=score')")
+        link = page.url
+    with visit(browser, link, motion=True) as page:
+        page.wait_for_function(f"{app('live')}.player.stop >= 0 && {ready('live')}")
+        assert not playhead(page)["playing"]
+        assert (page.evaluate(round), page.inner_text("#live-player .sd-say")) == before
+        assert "Recording" in page.inner_text("#live-player .sd-chip")
+    for link in ("?trace=nothing.jsonl.gz&round=3", "?trace=%00&round=x&lane=__proto__&at=%3Cb%3E", "?trace=x&tab=no+such"):
+        with visit(browser, address + link) as page:
+            assert playhead(page)["duration"] > 0
+
+
+def test_a_moment_of_a_race_opens_its_tab(browser: Any, address: str) -> None:
+    with visit(browser, address) as page:
+        open_tab(page, "race")
+        page.wait_for_function(ready("race"))
+        stand(page, "Verified", 1, tab="race")
+        page.click("#race-player .sd-source button:has-text('Link to this moment')")
+        page.wait_for_function("location.search.includes('tab=race')")
+        link, t = page.url, playhead(page, "race")["t"]
+    with visit(browser, link, until=f"{ready('race')} && {app('race')}.player.stop >= 0") as page:
+        assert playhead(page, "race")["t"] == t
+
+
+def test_a_position_is_pinned_by_click_and_by_key(browser: Any, address: str) -> None:
+    inspector = "#live-player .sd-inspector"
+    with visit(browser, address, size="1440x1600") as page:
+        stand(page, "Verified", 1)
+        page.locator("#live-player .sd-steps .sd-c").first.click()
+        assert "position 1" in page.inner_text(f"{inspector} h3")
+        assert page.locator(f"{inspector} .sd-pq-row").count() > 2
+        assert page.locator("#live-player .sd-v.sd-pinned").count() == 1
+        assert not serious(page)
+        cell = page.locator("#live-player .sd-tests .sd-v").nth(1)
+        cell.focus()
+        page.keyboard.press("Enter")
+        assert "position 2" in page.inner_text(f"{inspector} h3")
+        stand(page, "Committed", 3)
+        assert "position 2" in page.inner_text(f"{inspector} h3"), "it stays as it was pinned"
+        page.locator(inspector).get_by_role("button", name="Close").click()
+        assert page.locator(inspector).is_hidden()
+        assert page.locator("#live-player .sd-v.sd-pinned").count() == 0
+
+
+def test_a_tour_is_offered_once_and_points_at_the_real_thing(browser: Any, address: str) -> None:
+    new = "window.specdiffNew = true;"
+    with visit(browser, address, before=new) as page:
+        page.get_by_role("button", name="Take the tour").click()
+        seen = []
+        while page.locator(".sd-tour").is_visible():
+            assert page.locator(".sd-tour-here").count() == 1
+            seen.append((page.inner_text(".sd-tour b"), page.locator(".sd-tour-here").evaluate("(one) => one.getBoundingClientRect().height > 8")))
+            assert not serious(page) if len(seen) == 1 else True
+            page.keyboard.press("Enter")
+        assert seen == [(name, True) for name in ("Draft", "Score", "Verify", "Commit", "Clock", "The number")]
+        assert page.locator(".sd-tour-here").count() == 0
+        page.reload()
+        page.wait_for_function(ready("live"))
+        assert page.locator(".sd-tour-offer").is_hidden()
+    with visit(browser, address, before=new, size="phone", dark=True) as page:
+        assert page.locator(".sd-tour-offer").is_visible()
+        assert not overflows(page)
+        page.get_by_role("button", name="No tour").click()
+        assert page.locator(".sd-tour-offer").is_hidden()
+        assert page.locator(".sd-tour").is_hidden()

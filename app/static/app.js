@@ -4,6 +4,7 @@
 
 import { Playhead, autoSlow } from './state/playhead.js';
 import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './state/race.js';
+import { momentAt, momentQuery, readMoment, stopOf } from './state/moment.js';
 import { buildLane, isVanilla, stateAt } from './state/lane.js';
 import { busyWords, narrate } from './state/format.js';
 import { fetchTrace, gzip, serialise, unpack } from './state/trace.js';
@@ -21,6 +22,7 @@ import { linkTo } from './views/notes.js';
 /** @import { Lane, State, Window } from './state/lane.js' */
 /** @import { Method, Named } from './state/marks.js' */
 /** @import { Lanes } from './state/race.js' */
+/** @import { Moment } from './state/moment.js' */
 /** @import { Trace } from './state/trace.js' */
 /** @import { Phase } from './views/window.js' */
 
@@ -48,6 +50,9 @@ const UNREADABLE = { title: 'This trace cannot be shown', message: 'It was read,
 
 /** Values as a link holds them; the controls say theirs in the same way (app/scripts.py). @param {Record<string, string | number | boolean | null>} asked */
 const linkOf = (asked) => new URLSearchParams(Object.entries(asked).filter(([, value]) => value !== null && value !== '').map(([name, value]) => [name, String(value)])).toString();
+
+/** The name of a recording's file, which is also its name in a link. @param {string} url */
+const fileOf = (url) => decodeURIComponent(url.split('/').slice(-1)[0]);
 
 /** @extends {Job<Race>} */
 export class App extends Job {
@@ -79,6 +84,7 @@ export class App extends Job {
     this.trace = null;
     this.source = ''; // where the trace comes from
     this.asked = ''; // what the trace was asked for, as a link holds it
+    this.file = ''; // of a recording that ships with the page, its name
     this.wanted = ''; // what the controls ask for now
     /** @type {number | null} threads that the next run is to use */
     this.threads = null;
@@ -111,6 +117,8 @@ export class App extends Job {
       slow: (/** @type {number | null} */ factor) => this.act(() => { this.player.slow = factor ?? autoSlow(this.player.duration); }),
       save: () => this.save(),
       replay: (/** @type {string} */ url) => this.open({ url }),
+      keep: () => this.keepMoment(),
+      show: (/** @type {string} */ kind) => this.showKind(kind),
       round: (/** @type {number} */ round) => this.jump(round),
       select: (/** @type {string} */ name) => this.select(name),
       quietly: () => { this.threads = 1; document.getElementById(`${this.prefix}-run`)?.click(); },
@@ -205,6 +213,7 @@ export class App extends Job {
       const trace = await fetchTrace(url);
       if (call !== this.calls || measuring()) return;
       const known = this.recordings.find((one) => one.url === url);
+      this.file = known ? fileOf(url) : '';
       this.show({ ...trace, title: title || trace.title }, source, { wanted: lanes, labels, asked: known ? known.asked : '' });
     } catch (error) {
       if (call !== this.calls) return;
@@ -217,6 +226,7 @@ export class App extends Job {
 
   /** Put a trace on the stage and play it. @param {Trace} trace @param {string} source @param {{wanted?: string[] | null, labels?: App['own'], asked?: string | null}} [more] */
   show(trace, source, { wanted = null, labels = {}, asked = null } = {}) {
+    if (source !== 'recording') this.file = '';
     const { names, left } = choose(trace.lanes, wanted);
     if (!names.length) throw new TypeError('a race without lanes');
     const lanes = Object.fromEntries(names.map((name) => [name, trace.lanes[name].length ? buildLane(trace.lanes[name]) : null]));
@@ -259,6 +269,7 @@ export class App extends Job {
     source.reset(this.source, this.lanes, this.trace.title, {
       lead: two && drafted !== vanilla ? leadWords(drafted ?? null, vanilla ?? null, name === 'drafted' ? this.named[name].label : `With ${this.named[name].label}`, !this.disturbed(name).length) : '',
       own: two && drafted && drafted.header && this.options.kind === 'live' ? linkTo(drafted.header) : null,
+      keepable: Boolean(this.file),
       note: `${title}${this.left ? ` · ${this.left} more lanes are not shown` : ''}`,
     });
     this.point();
@@ -511,6 +522,40 @@ export class App extends Job {
     event.preventDefault();
   }
 
+  /** A link to what is on the stage, paused; a recording that ships needs no server to be shown again. */
+  keepMoment() {
+    const [name, lane] = [this.selected ?? '', this.lanes[this.selected ?? '']];
+    const found = lane && momentAt(lane, passed(lane, name, this.player));
+    if (!found) return;
+    this.act(() => this.player.pause());
+    history.replaceState(null, '', `${location.pathname}?${momentQuery({ tab: this.options.kind, trace: this.file, lane: name, ...found })}`);
+    const { moment } = this.views.source;
+    const say = (/** @type {string} */ words) => {
+      text(moment, words);
+      setTimeout(() => text(moment, 'Link to this moment'), 2200);
+    };
+    if (navigator.clipboard) navigator.clipboard.writeText(location.href).then(() => say('Link copied'), () => say('Link in address bar'));
+    else say('Link in address bar');
+  }
+
+  /** Stand on the first event of a kind in the second round with a draft: the first round has less to show. @param {string} kind */
+  showKind(kind) {
+    const lane = this.lanes[this.selected ?? ''];
+    const found = this.player.stops.flatMap((stop, index) => {
+      const event = /** @type {any} */ (lane && stop.lane === this.selected ? lane.events[stop.n - 1] : null);
+      return event && event.kind === kind && event.round >= 1 ? [index] : [];
+    });
+    if (found.length) this.act(() => this.player.stand(found[0]));
+  }
+
+  /** Stand where a link says. @param {Moment} moment */
+  standAt(moment) {
+    if (this.lanes[moment.lane]) this.select(moment.lane);
+    const lane = this.lanes[this.selected ?? ''];
+    const index = lane ? stopOf(this.player.stops, lane, this.selected ?? '', moment) : -1;
+    this.act(() => { this.player.pause(); if (index >= 0) this.player.stand(index); });
+  }
+
   /** Hand the visitor the trace file: the server's own bytes, or the same format written here after a Stop. */
   async save() {
     if (!this.trace) return;
@@ -584,6 +629,9 @@ export function mount(element, props, watch, options) {
   const asked = (/** @type {any} */ (window).specdiffAsked)?.[options.kind] ?? '';
   if (app.calls) app.wanted = asked;
   else app.controls(asked);
+  const moment = readMoment(location.search);
+  const wanted = moment && options.recordings.find(({ url }) => fileOf(url) === moment.trace);
   const [opening] = options.recordings;
-  if (opening && !app.trace && !app.live && !app.calls) app.open(opening);
+  if (moment && wanted) app.open(wanted).then(() => app.standAt(moment));
+  else if (opening && !app.trace && !app.live && !app.calls) app.open(opening);
 }

@@ -12,7 +12,7 @@ from specdiff_core.decoding.controller import Controller, Fixed
 from specdiff_core.decoding.reporting import choice_event, draft_event, scored_event, step_event, verified_event
 from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.base import Context, Draft, Drafter, DraftSession
-from specdiff_core.maths.distributions import to_probs
+from specdiff_core.maths.distributions import lazy_confidence, to_probs
 from specdiff_core.maths.randomness import Streams
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Committed, Event, Finished, Prefilled, RoundStarted, Span
@@ -96,7 +96,8 @@ def speculate(
             target_probs = to_probs(scores.logits, config.sampling, target.suppress)
         seconds["score"] += scoring.span.seconds
         with clock.off():
-            yield scored_event(round, draft, target_probs, scoring.span, detail)
+            soft = lazy_confidence(scores.logits, target_probs, config.sampling, target.suppress)
+            yield scored_event(round, draft, target_probs, soft, scoring.span, detail)
 
         # Verify from left to right; the target adds one token of its own; roll the rest back.
         with clock.span("verify") as testing:

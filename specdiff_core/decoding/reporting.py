@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import asdict
 from torch import Tensor
 
@@ -72,11 +74,14 @@ def draft_event(round: int, draft: Draft, span: Span) -> DraftReady:
     )
 
 
-def scored_event(round: int, draft: Draft, target_probs: Tensor, span: Span, detail: bool) -> TargetScored:
+def scored_event(
+    round: int, draft: Draft, target_probs: Tensor, soft: Callable[[], Tensor], span: Span, detail: bool
+) -> TargetScored:
+    """``soft``: the target's distributions before temperature 0 makes them certain."""
     return TargetScored(
         round=round,
         p=tuple(map(rounded, tested(draft, target_probs)[0])),
-        candidates=top_candidates(target_probs) if detail and draft.parents is None else (),
+        candidates=top_candidates(soft()) if detail and draft.parents is None else (),
         span=span,
     )
 

@@ -173,7 +173,8 @@ class TargetScored(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"
 
     round: Int
     p: tuple[float, ...]  # of each drafted token
-    candidates: tuple[tuple[Candidate, ...], ...]  # [γ+1] most probable tokens at each position; none for a tree
+    candidates: tuple[tuple[Candidate, ...], ...]  # [γ+1] most probable tokens at each position, at temperature 0 those
+    # of the softmax; none for a tree
     span: Span
 
 

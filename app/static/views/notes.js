@@ -11,8 +11,8 @@ import { milliseconds, ratio, seconds } from '../state/format.js';
 const KINDS = { recording: '◉ Recording', run: '● Your run', measured: '● Measured here', file: '◎ Opened file', stopped: '■ Stopped run', failed: '! Run that failed' };
 
 export class SourceView {
-  /** @param {{title: string, url: string}[]} recordings that ship with the page @param {(url: string) => void} replay */
-  constructor(recordings, replay) {
+  /** @param {{title: string, url: string}[]} recordings that ship with the page @param {(url: string) => void} replay @param {() => void} keep copies a link to this moment */
+  constructor(recordings, replay, keep) {
     const more = /** @type {HTMLSelectElement} */ (h('select', { class: 'sd-pick sd-more', 'aria-label': 'Another recording' },
       h('option', { value: '' }, 'Another recording…'), ...recordings.map(({ title, url }) => h('option', { value: url }, title))));
     more.addEventListener('change', () => {
@@ -25,6 +25,7 @@ export class SourceView {
     this.words = h('span', { class: 'sd-source-words' });
     this.open = h('button', { type: 'button', class: 'sd-link', 'aria-haspopup': 'dialog', onclick: () => this.dialog.showModal() }, 'How this was measured');
     this.settings = h('a', { class: 'sd-link', title: 'Opens this page with the prompt and the settings of this race' }, 'Use its settings');
+    this.moment = h('button', { type: 'button', class: 'sd-link', hidden: true, onclick: keep, title: 'A link that opens this recording, paused at this very step' }, 'Link to this moment');
     this.title = h('h2', {}, 'How this was measured');
     this.body = h('div');
     this.dialog = /** @type {HTMLDialogElement} */ (h('dialog', { class: 'sd-dialog', 'aria-label': 'How this was measured' },
@@ -33,7 +34,7 @@ export class SourceView {
       if (event.target === this.dialog) this.dialog.close();
     });
     this.stale = h('p', { class: 'sd-stale', role: 'status', hidden: true });
-    this.element = h('div', { class: 'sd-source' }, this.chip, this.words, this.open, this.settings, this.more, this.dialog);
+    this.element = h('div', { class: 'sd-source' }, this.chip, this.words, this.open, this.settings, this.moment, this.more, this.dialog);
   }
 
   /** While the server measures, nothing on the stage is of the race before. */
@@ -42,11 +43,11 @@ export class SourceView {
     text(this.chip, '● Measuring');
     this.chip.dataset.kind = 'run';
     text(this.words, 'your run, on this clock; the numbers follow when all lanes are done');
-    for (const element of [this.open, this.settings, this.more]) element.hidden = true;
+    for (const element of [this.open, this.settings, this.moment, this.more]) element.hidden = true;
   }
 
-  /** @param {string} kind of {@link KINDS} @param {Lanes} lanes @param {string} title @param {{lead: string, own: string | null, note: string}} words */
-  reset(kind, lanes, title, { lead, own, note }) {
+  /** @param {string} kind of {@link KINDS} @param {Lanes} lanes @param {string} title @param {{lead: string, own: string | null, note: string, keepable: boolean}} words `keepable`: a link can bring this recording back */
+  reset(kind, lanes, title, { lead, own, note, keepable }) {
     const header = headersOf(lanes).at(-1)?.own;
     text(this.lead, lead);
     text(this.chip, KINDS[kind] || kind);
@@ -55,6 +56,7 @@ export class SourceView {
     this.open.hidden = !header;
     this.settings.hidden = own === null || kind === 'run';
     if (own !== null) attribute(this.settings, 'href', own);
+    this.moment.hidden = !keepable;
     this.more.hidden = this.more.options.length < 3;
     this.body.textContent = '';
     if (header) this.body.append(...report(lanes, header, title));

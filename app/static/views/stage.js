@@ -7,6 +7,7 @@ import { Charts, acceptanceFigure, chart, confidenceFigure, tokensFigure } from 
 import { LanesView } from './lanes.js';
 import { RoundsView } from './rounds.js';
 import { ScoreView } from './score.js';
+import { Tour } from './tour.js';
 import { WindowView } from './window.js';
 import { LEGEND } from '../state/format.js';
 import { h } from './dom.js';
@@ -17,12 +18,12 @@ const legend = () => h('ul', { class: 'sd-legend', 'aria-label': 'Legend' }, ...
   h('li', {}, h('span', { class: `sd-t sd-t-${kind}`, 'aria-hidden': 'true' }, glyph), ` ${words}`)));
 
 /** Fill the root of a player. @param {Job<any>} player @param {Options} options @param {Actions} actions */
-export function layOut({ root, card, status }, { plotly, recordings, crowded, prefix, noSteps, empty: words }, actions) {
+export function layOut({ root, card, status }, { kind, plotly, recordings, crowded, prefix, noSteps, empty: words }, actions) {
   const lanes = new LanesView(actions, prefix, noSteps);
   const window = new WindowView();
   const rounds = new RoundsView(window.rounds, actions.round);
   const score = new ScoreView({ crowded, prefix, quietly: actions.quietly });
-  const source = new SourceView(recordings, actions.replay);
+  const source = new SourceView(recordings, actions.replay, actions.keep);
   const bar = new BarView(actions);
   const voice = h('div', { class: 'sd-voice', 'aria-live': 'polite' });
   const [tokens, tokensPanel] = chart('Tokens over decode time', 'a step for each round');
@@ -35,6 +36,7 @@ export function layOut({ root, card, status }, { plotly, recordings, crowded, pr
   const areas = { hero: score.hero, lanes: lanes.element, bar: bar.element, window: window.element, numbers: score.numbers, tokens: tokensPanel, acceptance: acceptancePanel, confidence: confidencePanel };
   for (const [area, element] of Object.entries(areas)) element.dataset.area = element.style.gridArea = area;
   const main = h('div', { class: 'sd-main' }, ...Object.values(areas));
-  root.append(card.element, source.lead, source.element, source.stale, status.element, empty, main, voice);
-  return { lanes, window, rounds, score, source, bar, charts, voice, main };
+  const tour = kind === 'live' ? new Tour(root, actions.show) : null;
+  root.append(...(tour ? [tour.offer, tour.card] : []), card.element, source.lead, source.element, source.stale, status.element, empty, main, voice);
+  return { lanes, window, rounds, score, source, bar, charts, voice, main, tour };
 }

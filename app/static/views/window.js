@@ -2,7 +2,8 @@
 // so that every number can be hovered and read aloud.
 // @ts-check
 
-import { attribute, h, text } from './dom.js';
+import { InspectorView } from './inspector.js';
+import { attribute, h, move, rove, text } from './dom.js';
 import { decisive, linesShown } from '../state/lane.js';
 import { piece } from '../state/detokenize.js';
 import { cell, decisionWords, exact, milliseconds, short, testFigures, testWords } from '../state/format.js';
@@ -37,10 +38,15 @@ export class WindowView {
     this.more = h('button', { type: 'button', class: 'sd-link sd-lines', 'aria-expanded': 'false', hidden: true, onclick: () => this.expand() });
     this.note = h('span', { class: 'sd-fallback' });
     this.rounds = h('div', { class: 'sd-rounds', role: 'group', 'aria-label': 'Rounds: accepted tokens, click to jump' });
+    this.inspector = new InspectorView(() => this.unpin());
+    this.table.addEventListener('click', (/** @type {MouseEvent} */ event) => this.pressed(event.target));
+    this.table.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => this.keyed(event));
+    /** @type {HTMLElement | null} the cell whose position is pinned */
+    this.pinned = null;
     this.element = h('section', { class: 'sd-panel sd-window', 'aria-label': 'Draft window' },
       h('header', {}, h('h2', {}, 'Draft window'), this.round,
         h('ol', { class: 'sd-phases', 'aria-label': 'Phases of a round' }, ...Object.values(this.pills))),
-      this.rounds, this.scroll, this.more, h('div', { class: 'sd-foot' }, this.say, KEY()), this.note);
+      this.rounds, this.scroll, this.more, this.inspector.element, h('div', { class: 'sd-foot' }, this.say, KEY()), this.note);
     this.shape = '';
     this.tallest = 0; // pixels of the grid in this trace so far
     /** @type {string | null} */
@@ -66,10 +72,38 @@ export class WindowView {
   /** Forget the round on screen; `words` say why there is none. */
   reset(words = '') {
     this.scene = null;
+    this.inspector.hide();
     this.clear();
     this.shrink();
     text(this.round, '');
     text(this.say, words);
+  }
+
+  /** Pin the position of a cell. @param {EventTarget | null} target */
+  pressed(target) {
+    const found = target instanceof Element ? target.closest('.sd-c, .sd-v:not(.sd-outcome)') : null;
+    const { view, lane } = this.scene ?? {};
+    if (!(found instanceof HTMLElement) || !view || !lane || view.tree) return;
+    const position = [...(found.parentElement?.children ?? [])].indexOf(found) - 2;
+    if (position < 0 || position >= view.size) return;
+    this.unpin();
+    this.pinned = this.tests[position].element;
+    this.pinned.classList.add('sd-pinned');
+    rove(this.tests.map((test) => test.element), this.pinned);
+    this.inspector.show(view, lane, position);
+  }
+
+  unpin() {
+    this.pinned?.classList.remove('sd-pinned');
+    this.pinned?.focus({ preventScroll: true });
+    this.pinned = null;
+  }
+
+  /** Arrows walk along the tests, Enter pins one. @param {KeyboardEvent} event */
+  keyed(event) {
+    const cells = this.tests.slice(0, -1).map((test) => test.element);
+    if (event.key === 'Enter' && cells.some((one) => one === event.target)) this.pressed(event.target);
+    else move(event, cells, { ArrowLeft: -1, ArrowRight: 1, Home: -cells.length, End: cells.length });
   }
 
   /** No row, no time and no note of another round stays. */
@@ -184,6 +218,7 @@ export class WindowView {
     });
     this.table.append(body);
     for (let i = 0; i <= size; i += 1) this.tests.push(testCell(i === size));
+    if (!lines) rove(this.tests.slice(0, -1).map((test) => test.element), this.tests[0].element);
     this.table.append(row('sd-tests', label(this.greedy ? 'agree?' : 'accept?', this.greedy ? AGREE : ACCEPT), blank(), ...this.tests.map((test) => test.element)));
   }
 

@@ -1,0 +1,54 @@
+// One moment of a recorded race as a link holds it: which recording, which lane, which round, and how far in it. Pure.
+// @ts-check
+
+/** @import { Lane } from './lane.js' */
+/** @import { Stop } from './race.js' */
+
+/** @typedef {{tab: string, trace: string, lane: string, round: number, at: string}} Moment `trace`: the file's name; `at`: start, step1, step2, …, score, verify, commit */
+
+/** @type {Record<string, string>} where stepping stops, in words of a link */
+const PHASES = { RoundStarted: 'start', TargetScored: 'score', Verified: 'verify', Committed: 'commit' };
+
+/** What an event is called in a link, or null if stepping does not stop there. @param {any} event */
+const nameOf = (event) => (event.kind === 'DenoiseStep' ? `step${event.step + 1}` : PHASES[event.kind] ?? null);
+
+/**
+ * Where the playhead stands in a lane: the last stop that it has passed.
+ * @param {Lane} lane @param {number} n events that were passed @returns {{round: number, at: string} | null}
+ */
+export function momentAt(lane, n) {
+  for (let i = Math.min(n, lane.events.length) - 1; i >= 0; i -= 1) {
+    const event = /** @type {any} */ (lane.events[i]);
+    const at = nameOf(event);
+    if (at) return { round: event.round + 1, at };
+  }
+  return null;
+}
+
+/**
+ * The stop of a lane that a link means; where the round has no such phase, its last one. −1: the lane has no such round.
+ * @param {Stop[]} stops @param {Lane} lane @param {string} name of the lane @param {{round: number, at: string}} moment
+ */
+export function stopOf(stops, lane, name, { round, at }) {
+  let found = -1;
+  for (let i = 0; i < stops.length; i += 1) {
+    if (stops[i].lane !== name) continue;
+    const event = /** @type {any} */ (lane.events[stops[i].n - 1]);
+    if (event.round !== round - 1) continue;
+    found = i;
+    if (nameOf(event) === at) return i;
+  }
+  return found;
+}
+
+/** @param {Moment} moment */
+export const momentQuery = ({ tab, trace, lane, round, at }) => new URLSearchParams({ tab, trace, lane, round: String(round), at }).toString();
+
+/** The moment that an address asks for, or null. @param {string} search @returns {Moment | null} */
+export function readMoment(search) {
+  const query = new URLSearchParams(search);
+  const trace = query.get('trace');
+  const round = Number(query.get('round') ?? 1);
+  if (!trace) return null;
+  return { tab: query.get('tab') ?? 'live', trace, lane: query.get('lane') ?? '', round: Number.isInteger(round) && round > 0 ? round : 1, at: query.get('at') ?? 'commit' };
+}
