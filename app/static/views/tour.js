@@ -8,11 +8,11 @@ const KEPT = 'specdiff-tour';
 /** @typedef {{area: string, event: string | null, title: string, words: string}} Step `area`: what it points at; `event`: where the playhead stands */
 /** @type {Step[]} */
 const STEPS = [
-  { area: '.sd-window .sd-steps', event: 'DenoiseStep', title: 'Draft', words: 'The small model fills a window of masks with guesses, all at once. Each row is one pass of it; darker cells are guesses it is sure of.' },
+  { area: '.sd-window .sd-gridwrap', event: 'DenoiseStep', title: 'Draft', words: 'The small model fills a window of masks with guesses, all at once. Each row is one pass of it; darker cells are guesses it is sure of.' },
   { area: '.sd-window .sd-phases', event: 'TargetScored', title: 'Score', words: 'The large model, the target, reads all guesses in one pass. Reading eight tokens costs it hardly more than reading one: that is the whole trick.' },
-  { area: '.sd-window .sd-tests', event: 'Verified', title: 'Verify', words: 'From left to right each guess is tested. ✓ stays; the first ✕ ends the round, and the target writes its own token there. Press a cell to see the numbers.' },
+  { area: '.sd-window .sd-gridwrap', event: 'Verified', title: 'Verify', words: 'From left to right each guess is tested. ✓ stays; the first ✕ ends the round, and the target writes its own token there. Press a cell to see the numbers.' },
   { area: '[data-area=lanes]', event: 'Committed', title: 'Commit', words: 'What was accepted becomes text. Colour and glyph say where each token came from: guessed, corrected, or added by the target. The other lane is the target alone.' },
-  { area: '.sd-lane-list', event: 'Committed', title: 'Clock', words: 'Both lanes were measured one after the other on the same engine, and are replayed here in slow motion. The clock stands still while this page draws.' },
+  { area: '.sd-lane-list .sd-lane', event: 'Committed', title: 'Clock', words: 'Both lanes were measured one after the other on the same engine, and are replayed here in slow motion. The clock stands still while this page draws.' },
   { area: '[data-area=hero]', event: 'Committed', title: 'The number', words: 'How many times as fast the drafted lane was. The text follows the target’s own distribution; below it stands how exactly. Now press Run, or change γ and T.' },
 ];
 

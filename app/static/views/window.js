@@ -87,9 +87,10 @@ export class WindowView {
     const position = [...(found.parentElement?.children ?? [])].indexOf(found) - 2;
     if (position < 0 || position >= view.size) return;
     this.unpin();
-    this.pinned = this.tests[position].element;
-    this.pinned.classList.add('sd-pinned');
-    rove(this.tests.map((test) => test.element), this.pinned);
+    const { element } = this.tests[position];
+    this.pinned = element;
+    element.classList.add('sd-pinned');
+    rove(this.tests.map((test) => test.element), element);
     this.inspector.show(view, lane, position);
   }
 
