@@ -158,7 +158,7 @@ def build(
         filled = [component for own in placed.values() for component in own.inputs]
 
         def opened(request: gr.Request) -> Sequence[Any]:
-            return from_link(placed, dict(request.query_params))
+            return from_link(placed, of_moment(dict(request.query_params), traces))
 
         page.load(opened, None, [*filled, placed["live"].beside, *players.values(), tabs], **QUIET).then(
             None,
@@ -230,10 +230,8 @@ def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[An
     frames: dict[str, Any] = dict.fromkeys(placed, gr.skip())
     preset = gr.skip()
     tab = race.TAB if "methods" in query else live.TAB
-    if "explore" in query or "trace" in query:  # a question, or a moment of a recording: scripts read the rest
-        shown = explore.TAB if "explore" in query else query.get("tab", live.TAB)
-        opened = gr.Tabs(selected=shown) if shown in (explore.TAB, race.TAB) else gr.skip()
-        return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), opened]
+    if "explore" in query:  # its script reads the rest
+        return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), gr.Tabs(selected=explore.TAB)]
     try:
         if (found := TABS[tab].from_query(query)) is not None:
             filled[tab] = found
@@ -243,6 +241,15 @@ def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[An
         filled[tab][0] = query.get("prompt") or gr.skip()
     selected = gr.Tabs(selected=tab) if tab != live.TAB else gr.skip()
     return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), selected]
+
+
+def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
+    """A link to a moment of a recording asks for what the recording was asked for: controls and stage agree."""
+    if "trace" not in query:
+        return query
+    within = folder / race.TAB if query.get("tab") == race.TAB else folder
+    found = [one for one in recordings(within) if one["url"].endswith("/" + query["trace"])]
+    return {name: str(value) for name, value in found[0]["asked"].items() if value != ""} if found else {}
 
 
 def _preset_of(query: dict[str, str]) -> str:
