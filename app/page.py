@@ -11,7 +11,7 @@ import gradio as gr
 import plotly
 
 from app import controls, scripts
-from app.content import lessons
+from app.content import lessons, workshop
 from app.content.error_cards import card, new_run_id
 from app.content.examples import PRESETS
 from app.content.html import element, json_for_script
@@ -136,7 +136,8 @@ def build(
             with gr.Tab("Compare", id="compare"):
                 compare_tab(decoders, mount("compare.js", compare_options(compared, served)))
             with gr.Tab("Learn", id="learn"):
-                gr.HTML(lessons.learn(), apply_default_css=False, js_on_load=mount("figures.js", {}))
+                script = mount("learn.js", {"lessons": workshop.lessons()})
+                gr.HTML(lessons.learn(), apply_default_css=False, js_on_load=script)
             with gr.Tab("API & MCP", id="api"):
                 gr.HTML(lessons.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
@@ -230,8 +231,9 @@ def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[An
     frames: dict[str, Any] = dict.fromkeys(placed, gr.skip())
     preset = gr.skip()
     tab = race.TAB if "methods" in query else live.TAB
-    if "explore" in query:  # its script reads the rest
-        return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), gr.Tabs(selected=explore.TAB)]
+    if "explore" in query or "lesson" in query:  # scripts read the rest
+        opened = gr.Tabs(selected=explore.TAB if "explore" in query else "learn")
+        return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), opened]
     try:
         if (found := TABS[tab].from_query(query)) is not None:
             filled[tab] = found

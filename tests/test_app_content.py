@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from app.content import alignment, method_cards, palette
 from app.content.html import element, escape, json_for_script
 from app.content.lessons import api, brand, learn
+from app.content.workshop import WORKSHOP
 from app.page import STATIC
+from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.history import HISTORY, Training
 from specdiff_core.schema.methods import METHODS, Formula, Method, Paper
 from specdiff_core.schema.pairs import EMBEDDED, DrafterSpec
@@ -256,3 +258,20 @@ def test_a_damaged_bench_costs_its_figure_only(tmp_path: Path, text: str, caplog
 
 def test_the_shipped_drafter_shows_its_curve() -> None:
     assert "Streak-distillation" in alignment.section()
+
+
+def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there() -> None:
+    views = (Path(__file__).resolve().parent.parent / "app" / "static" / "views" / "explorations.js").read_text(
+        encoding="utf-8"
+    )
+    assert len(WORKSHOP) == 8
+    assert sum(lesson.core for lesson in WORKSHOP) == 5
+    for lesson in WORKSHOP:
+        assert [answer.right for answer in lesson.answers].count(True) == 1, lesson.name
+        watch = lesson.watch
+        assert bool(watch.explore) != bool(watch.trace), lesson.name
+        if watch.explore:
+            assert watch.explore in EXPLORATIONS
+            assert watch.panel == "widget" or f"key: '{watch.panel}'" in views
+        else:
+            assert (Path(__file__).resolve().parent.parent / "assets" / "traces" / watch.trace).is_file()

@@ -1126,15 +1126,15 @@ def test_a_tour_is_offered_once_and_points_at_the_real_thing(browser: Any, addre
     with visit(browser, address, before=new) as page:
         page.get_by_role("button", name="Take the tour").click()
         seen = []
-        while page.locator(".sd-tour").is_visible():
-            assert page.locator(".sd-tour-here").count() == 1
-            tall = page.locator(".sd-tour-here").evaluate("(one) => one.getBoundingClientRect().height > 8")
-            seen.append((page.inner_text(".sd-tour b"), tall))
+        while page.locator(".sd-guide").first.is_visible():
+            assert page.locator(".sd-guide-here").count() == 1
+            tall = page.locator(".sd-guide-here").evaluate("(one) => one.getBoundingClientRect().height > 8")
+            seen.append((page.locator(".sd-guide header b").first.inner_text(), tall))
             if len(seen) == 1:
                 assert not serious(page)
             page.keyboard.press("Enter")
         assert seen == [(name, True) for name in ("Draft", "Score", "Verify", "Commit", "Clock", "The number")]
-        assert page.locator(".sd-tour-here").count() == 0
+        assert page.locator(".sd-guide-here").count() == 0
         page.reload()
         page.wait_for_function(ready("live"))
         assert page.locator(".sd-tour-offer").is_hidden()
@@ -1143,4 +1143,4 @@ def test_a_tour_is_offered_once_and_points_at_the_real_thing(browser: Any, addre
         assert not overflows(page)
         page.get_by_role("button", name="No tour").click()
         assert page.locator(".sd-tour-offer").is_hidden()
-        assert page.locator(".sd-tour").is_hidden()
+        assert page.locator(".sd-guide").first.is_hidden()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.content import alignment, method_cards
+from app.content import alignment, method_cards, workshop
 from app.content.html import element
 from app.tabs import race
 from specdiff_core.schema.methods import BASELINE, METHODS
@@ -132,7 +132,8 @@ def learn() -> str:
         )
         for title, paragraphs in LESSONS
     ]
-    return element("div", *articles, class_="sd-lessons") + method_cards.section() + alignment.section()
+    told = element("div", *articles, class_="sd-lessons")
+    return workshop.section() + told + method_cards.section() + alignment.section()
 
 
 def api(origin: str = "http://127.0.0.1:7860/") -> str:

@@ -538,6 +538,14 @@ export class App extends Job {
     else say('Link in address bar');
   }
 
+  /** Show a recording at one of its moments. @param {Moment} moment */
+  async openMoment(moment) {
+    const wanted = this.recordings.find(({ url }) => fileOf(url) === moment.trace);
+    if (!wanted) return;
+    if (this.file !== moment.trace) await this.open(wanted);
+    this.standAt(moment);
+  }
+
   /** Stand on the first event of a kind in the second round with a draft: the first round has less to show. @param {string} kind */
   showKind(kind) {
     const lane = this.lanes[this.selected ?? ''];
@@ -630,8 +638,8 @@ export function mount(element, props, watch, options) {
   if (app.calls) app.wanted = asked;
   else app.controls(asked);
   const moment = readMoment(location.search);
-  const wanted = moment && options.recordings.find(({ url }) => fileOf(url) === moment.trace);
+  const wanted = moment && options.recordings.some(({ url }) => fileOf(url) === moment.trace);
   const [opening] = options.recordings;
-  if (moment && wanted) app.open(wanted).then(() => app.standAt(moment));
+  if (moment && wanted) app.openMoment(moment);
   else if (opening && !app.trace && !app.live && !app.calls) app.open(opening);
 }

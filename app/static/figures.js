@@ -22,8 +22,8 @@ function curves({ lines, x, y }, c) {
   return { data, layout: { ...shape, annotations, margin: { ...shape.margin, r: 150 } } };
 }
 
-/** Draw every described figure below `element`. @param {HTMLElement} element @param {any} props @param {any} watch @param {{plotly: string}} options */
-export function mount(element, props, watch, { plotly }) {
+/** Draw every described figure below `element`. @param {HTMLElement} element @param {{plotly: string}} options */
+export function drawFigures(element, { plotly }) {
   const places = /** @type {HTMLElement[]} */ ([...element.querySelectorAll('[data-figure]')]);
   const figures = places.map((place) => {
     /** @type {Curves} */

@@ -7,7 +7,7 @@
 /** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void}, open?: (race: Asked) => void}} Player */
 
 /** @type {{players: Partial<Record<Kind, Player>>, openRace: typeof openRace}} */
-const page = (/** @type {any} */ (window).specdiff = { players: {}, openRace });
+export const page = (/** @type {any} */ (window).specdiff = { players: {}, openRace });
 /** @type {Asked | null} a race that was asked for before the Race tab's player was made */
 let wanted = null;
 
@@ -27,7 +27,7 @@ export function openRace(race) {
   else wanted = race;
 }
 
-/** Open the tab of a player. @param {Kind} kind */
+/** Open a tab by its name. @param {Kind | 'learn'} kind */
 export function openTab(kind) {
   const button = [...document.querySelectorAll('#sd-tabs [role=tab]')].find((one) => one.textContent?.trim().toLowerCase() === kind);
   if (button instanceof HTMLElement) button.click();

@@ -37,6 +37,6 @@ export function layOut({ root, card, status }, { kind, plotly, recordings, crowd
   for (const [area, element] of Object.entries(areas)) element.dataset.area = element.style.gridArea = area;
   const main = h('div', { class: 'sd-main' }, ...Object.values(areas));
   const tour = kind === 'live' ? new Tour(root, actions.show) : null;
-  root.append(...(tour ? [tour.offer, tour.card] : []), card.element, source.lead, source.element, source.stale, status.element, empty, main, voice);
+  root.append(...(tour ? [tour.offer] : []), card.element, source.lead, source.element, source.stale, status.element, empty, main, voice);
   return { lanes, window, rounds, score, source, bar, charts, voice, main, tour };
 }

@@ -1,0 +1,432 @@
+"""The workshop of the Learn tab: eight lessons. Each asks before it shows, points at the real thing, explains it with
+one formula, and checks. All of it can be read without running anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.content.html import element
+from app.content.method_cards import formula
+from specdiff_core.schema.methods import Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What can be answered: right or not, and why."""
+
+    words: str
+    right: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Where a lesson points: a moment of a recording in Live, or a panel of an exploration; all else is dimmed."""
+
+    words: str
+    explore: str = ""  # an exploration,
+    panel: str = ""  # one of its panels (app/static/views/explorations.js), or "widget"
+    query: dict[str, str] = field(default_factory=dict)  # and what its form holds
+    trace: str = ""  # or a recording
+    round: int = 1
+    at: str = "verify"
+    area: str = ""  # of the player: a selector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """One lesson of the workshop."""
+
+    name: str
+    title: str
+    predict: str  # a question
+    guesses: tuple[str, ...]  # what can be guessed; nothing is judged
+    watch: Watch
+    explain: tuple[str, str]
+    formula: Formula
+    letters: str
+    check: str
+    answers: tuple[Answer, ...]
+    core: bool = False  # among the five that make 45 minutes
+
+
+WORKSHOP = (
+    Lesson(
+        name="one-pass",
+        title="Why one pass can check many",
+        core=True,
+        predict="The target reads 17 tokens in one pass instead of 1. How much longer does that pass take?",
+        guesses=("17 times as long", "about 4 times", "less than twice"),
+        watch=Watch(
+            words="The dark line is the target: milliseconds of one pass by the number of rows that it reads.",
+            explore="what-it-takes",
+            panel="passes",
+        ),
+        explain=(
+            "A pass must fetch every weight from memory, whether it multiplies one row with them or seventeen. For few "
+            "rows the fetching is what takes the time, so further rows are nearly free. That is the whole economy of "
+            "speculative decoding: checking is cheap where writing is dear.",
+            "Call c the cost of a drafter pass and v the cost of the checking pass, both in passes of one row. A round "
+            "pays if it brings more tokens than it costs.",
+        ),
+        formula=Formula(r"\text{speed-up} = \frac{\tau}{v + c \cdot T}", "speed-up is tau over v plus c times T"),
+        letters="τ: tokens per round; v: the target's pass over γ + 1 rows; c: a drafter pass; T: drafter passes.",
+        check="A drafter costs nothing at all (c = 0), and none of its tokens is ever accepted. How fast is that?",
+        answers=(
+            Answer(
+                "As fast as vanilla",
+                False,
+                "Not quite: each round still reads γ + 1 rows, which cost v, a little "
+                "more than 1, and brings one token, the target's own.",
+            ),
+            Answer(
+                "A little slower than vanilla",
+                True,
+                "Every round brings the target's own token and costs v > 1 passes.",
+            ),
+            Answer(
+                "Faster, because drafting is free",
+                False,
+                "A free draft that is refused saves no pass of the target: τ stays 1.",
+            ),
+        ),
+    ),
+    Lesson(
+        name="gamma",
+        title="γ, the prefix rule, τ",
+        core=True,
+        predict="A drafter guesses each token right 7 times out of 10. You let it guess 16 at once instead of 4. "
+        "What happens to the speed?",
+        guesses=("Four times as fast", "A little faster", "It may even become slower"),
+        watch=Watch(
+            words="Each line is a number of denoising steps; to the right the window grows.",
+            explore="window-map",
+            panel="slices",
+        ),
+        explain=(
+            "Tokens are tested from left to right, and the first refusal ends the round: the tenth guess counts only "
+            "if the nine before it were right. So what a further position adds shrinks geometrically, while what it costs "
+            "does not.",
+            "τ, the tokens per round, includes the one that the target adds itself: it is never below 1, and at most "
+            "γ + 1.",
+        ),
+        formula=Formula(
+            r"E[\tau] = 1 + \sum_{m=1}^{\gamma} \prod_{j=1}^{m} \alpha_j",
+            "expected tau is one plus the sum over m of the product of the first m alphas",
+        ),
+        letters="α_j: the chance that position j is accepted, given that it is reached.",
+        check="You put the measured α into the geometric formula (1 − α^(γ+1)) / (1 − α). It promises more tokens than "
+        "the lab measures. Why?",
+        answers=(
+            Answer("The measurement is wrong", False, "The measured τ counts tokens; there is nothing to estimate."),
+            Answer(
+                "Acceptance comes in streaks",
+                True,
+                "Easy rounds go far and bring many accepted tests; hard rounds end at once and bring few. So α is that "
+                "of easy rounds, and promises too much for the mean of all.",
+            ),
+            Answer("The bonus token is left out", False, "It is in the formula: the 1 in front of the sum."),
+        ),
+    ),
+    Lesson(
+        name="accept",
+        title="Accept, residual, bonus",
+        core=True,
+        predict="The target says cat 0.6, dog 0.3, owl 0.1; the drafter says cat 0.3, dog 0.6, owl 0.1. How often is "
+        "its token accepted?",
+        guesses=("30 %", "60 %", "70 %"),
+        watch=Watch(
+            words="Drag p and q, and let 5,000 tokens be drawn. What comes out follows p, whatever q is.",
+            explore="losslessness",
+            panel="widget",
+        ),
+        explain=(
+            "A drafted token x is kept with probability min(1, p(x)/q(x)): always where the target finds it more "
+            "probable than the drafter did, and else as often as is missing. After a refusal the token is drawn from "
+            "what p still lacks.",
+            "If all γ tokens are kept, the target's pass has also computed the distribution behind the last one: a "
+            "bonus token is drawn from it, free.",
+        ),
+        formula=Formula(
+            r"\alpha = \sum_x \min(p(x), q(x)), \qquad r(x) = \frac{\max(0, p(x) - q(x))}{1 - \alpha}",
+            "alpha is the sum of min p q; the residual is max of zero and p minus q, over one minus alpha",
+        ),
+        letters="p: target; q: drafter; r: what a refused token is replaced from.",
+        check="The drafter always proposes its likeliest token, and you test it with p/q as if it were drawn from q. "
+        "Is that exact?",
+        answers=(
+            Answer(
+                "Yes, the test corrects everything",
+                False,
+                "The test assumes that x was drawn from q. An argmax was "
+                "not: tokens that q finds likely are proposed too often.",
+            ),
+            Answer(
+                "No: an argmax has q(x) = 1, and must be tested with p alone",
+                True,
+                "A certain proposal is a point "
+                "mass. Keep it with probability p(x), and after a refusal draw from p without x.",
+            ),
+            Answer("Only at temperature 1", False, "The temperature changes p; the mistake is in q."),
+        ),
+    ),
+    Lesson(
+        name="denoise",
+        title="Denoising a window: T and reveal orders",
+        predict="A diffusion drafter fills the window in one pass, or in four. With four, are more tokens accepted?",
+        guesses=("Yes, and it is faster", "Yes, but it is slower", "No"),
+        watch=Watch(
+            words="Four rows, four passes: darker cells are surer. Later steps see what earlier ones revealed.",
+            trace="dialogue-four-denoising-steps.jsonl.gz",
+            round=2,
+            at="verify",
+            area=".sd-window .sd-gridwrap",
+        ),
+        explain=(
+            "In one step all positions are drawn without knowing each other, so neighbours may not fit. With more "
+            "steps later positions see earlier ones, τ rises a little, and every step costs a drafter pass.",
+            "In which order masks are revealed matters for the test: where a later position was drawn before an "
+            "earlier one, testing the earlier one tilts the later one's law. The exact rule then treats the token as a "
+            "point mass.",
+        ),
+        formula=Formula(
+            r"\text{more steps pay if}\quad \frac{\tau_T}{v + c\,T} > \frac{\tau_1}{v + c}",
+            "more steps pay if tau T over v plus c T exceeds tau one over v plus c",
+        ),
+        letters="τ_T: tokens per round with T steps; c: a drafter pass; v: the target's pass.",
+        check="When do two steps beat one?",
+        answers=(
+            Answer(
+                "Always: more passes, better drafts",
+                False,
+                "Better drafts, yes; but the second pass must earn its own cost.",
+            ),
+            Answer(
+                "When τ grows by more than c/(v + c)",
+                True,
+                "Then the quotient grows. With a drafter that costs a "
+                "third of the target's pass, τ must grow by about a quarter.",
+            ),
+            Answer("Never", False, "With a cheap drafter and text whose neighbours depend on each other it does."),
+        ),
+    ),
+    Lesson(
+        name="temperature",
+        title="Temperature and calibration",
+        core=True,
+        predict="The target samples at temperature 1 instead of taking its likeliest token. What happens to the "
+        "acceptance?",
+        guesses=("It rises", "It stays", "It falls"),
+        watch=Watch(
+            words="Rows are temperatures of the target, columns of the drafter. The second map shows τ.",
+            explore="temperature",
+            panel="tau",
+        ),
+        explain=(
+            "At temperature 0 it is enough to guess the likeliest token. When the target samples, the whole "
+            "distribution must be met: what counts is the overlap of p and q, and an overconfident drafter loses much "
+            "of it.",
+            "The drafter's temperature is free: under an exact rule it changes how much is accepted, never what is "
+            "written. So it may be fitted.",
+        ),
+        formula=Formula(
+            r"\alpha = 1 - \mathrm{TV}(p, q) = 1 - \tfrac{1}{2}\sum_x |p(x) - q(x)|",
+            "alpha is one minus the total variation distance of p and q",
+        ),
+        letters="TV: total variation, half the sum of all differences.",
+        check="Where does the temperature enter the test p/q?",
+        answers=(
+            Answer("After the test, on the text", False, "Then the test would keep another law than the one you want."),
+            Answer(
+                "In both p and q, before the ratio",
+                True,
+                "p is the distribution that you want to sample from, and "
+                "q the one that the token was really drawn from.",
+            ),
+            Answer(
+                "Only in p", False, "Then q would not be what the token was drawn from, and the test would be biased."
+            ),
+        ),
+    ),
+    Lesson(
+        name="alignment",
+        title="Alignment and K drafts",
+        predict="You may make one position of the window better. Which one brings most?",
+        guesses=("The first", "The middle one", "The last"),
+        watch=Watch(
+            words="A copy of the drafter learnt for a minute. Blue: acceptance by position after it.",
+            explore="align",
+            panel="positions",
+        ),
+        explain=(
+            "A better first position is worth most, because everything behind it counts only if it stands. Streak-"
+            "distillation (SpecDiff-2) trains for just that: the expected length of the run that survives.",
+            "At test time K windows can be drawn from one pass; the target scores them and the most promising is "
+            "tested (self-selection). What was chosen no longer follows q, so it is tested as a point mass.",
+        ),
+        formula=Formula(
+            r"S = \sum_{m=1}^{\gamma} \prod_{j=1}^{m} p(x_j)",
+            "S is the sum over m of the product of p of the first m tokens",
+        ),
+        letters="S: the run that a draft is expected to survive.",
+        check="Self-selection picks the draft that the target likes best. May it then be tested with p/q?",
+        answers=(
+            Answer(
+                "Yes: all drafts were drawn from q",
+                False,
+                "Each was; the chosen one was not. With p = q = (.6, .4) "
+                "and two drafts, a would come out 84 % of the time.",
+            ),
+            Answer(
+                "No: choosing tilts its law",
+                True,
+                "So it counts as a point mass: kept with p, and after a refusal p without it.",
+            ),
+            Answer("Only if K is 2", False, "Any choice by value tilts it."),
+        ),
+    ),
+    Lesson(
+        name="trees",
+        title="Trees",
+        predict="A draft tree of 16 nodes, or a window of 16: which brings more tokens per round?",
+        guesses=("The tree", "The window", "The same"),
+        watch=Watch(
+            words="Set α to 0.6, draw a window of 16, then a tree of 16 nodes.",
+            explore="what-it-takes",
+            panel="widget",
+        ),
+        explain=(
+            "The last positions of a long window are almost never reached. A tree spends the same rows on alternatives "
+            "near its root: if the first guess is refused, the second may stand.",
+            "All branches are read in one pass, each seeing only its own ancestors; the target's own draw walks the "
+            "tree. That is exact, for any tree.",
+        ),
+        formula=Formula(
+            r"E[\tau] = 1 + \sum_{\text{nodes}} \prod_{\text{path}} \alpha",
+            "expected tau is one plus the sum over nodes of the product along their path",
+        ),
+        letters="Each node adds the chance that the walk comes to it.",
+        check="Why not a tree of 64 nodes?",
+        answers=(
+            Answer("It would no longer be exact", False, "Any tree is: the target's own draw decides."),
+            Answer(
+                "Each further node adds less, and its row costs the same",
+                True,
+                "The best nodes come first. On this "
+                "machine a row costs some percent of a pass, so nodes that are rarely reached do not pay.",
+            ),
+            Answer("The drafter would need 64 passes", False, "One pass of the block drafter ranks them all."),
+        ),
+    ),
+    Lesson(
+        name="lossless",
+        title="Is it lossless?",
+        core=True,
+        predict="A rule is wrong: it tilts the law of two coins from ¼ to ⅜. After how many runs would you see it?",
+        guesses=("About 10", "About 100", "More than 10,000"),
+        watch=Watch(
+            words="Below the shaded band nobody could tell a rule from the exact law. What is exact falls with it.",
+            explore="losslessness",
+            panel="distances",
+        ),
+        explain=(
+            "Lossless means: the joint law of the text is the target's. Not that the text is the same; two samples of "
+            "one law differ. To see a bias, draw often and compare joint laws of several tokens: the first token alone "
+            "may be right while the pair is wrong.",
+            "Beside the rule there is the computer. Sums round; if a window is read with other kernels than single "
+            "tokens, near ties may fall differently. Here windows are computed with the same bits, and each run says "
+            "so.",
+        ),
+        formula=Formula(
+            r"\mathrm{TV}(\hat p_N, p) \approx \frac{1}{2} \sum_x \sqrt{\frac{2\,p(x)(1 - p(x))}{\pi N}}",
+            "the distance of N samples to their own law falls as one over the square root of N",
+        ),
+        letters="N: runs. A bias shows once it is larger than this.",
+        check="At temperature 0 every drafted text equals vanilla's. Does that prove the sampling rule right?",
+        answers=(
+            Answer(
+                "Yes: equal is equal",
+                False,
+                "At temperature 0 every rule, also a wrong one, keeps exactly the likeliest token.",
+            ),
+            Answer(
+                "No: it says nothing about temperature 1",
+                True,
+                "There the rule decides, and only its proof or the law of many draws can tell.",
+            ),
+            Answer(
+                "Only together with the drafter's temperature",
+                False,
+                "The drafter's temperature is free under an exact rule.",
+            ),
+        ),
+    ),
+)
+
+
+def lessons() -> list[dict[str, Any]]:
+    """For the script that guides through them."""
+    return [dataclasses.asdict(lesson) for lesson in WORKSHOP]
+
+
+def article(number: int, lesson: Lesson) -> str:
+    """A lesson to read, and to print: the answers stand apart, behind a summary."""
+    start = element(
+        "button",
+        text="Start",
+        type="button",
+        class_="sd-start",
+        data_lesson=lesson.name,
+        aria_label=f"Start the lesson: {lesson.title}",
+    )
+    told = element("span", text="core" if lesson.core else "", class_="sd-core")
+    options = element("ol", *(element("li", text=answer.words) for answer in lesson.answers), type="a")
+    solved = element(
+        "details",
+        element("summary", text="Answers"),
+        element(
+            "ul", *(element("li", text=f"{'✓' if one.right else '✕'} {one.words}. {one.why}") for one in lesson.answers)
+        ),
+        class_="sd-answers",
+    )
+    figure = element(
+        "figure", formula(lesson.formula), element("figcaption", text=lesson.letters), class_="sd-formula", tabindex="0"
+    )
+    return element(
+        "article",
+        element("header", element("h3", text=f"{number}. {lesson.title}"), told, start),
+        element("p", text=lesson.predict, class_="sd-predict"),
+        *(element("p", text=words) for words in lesson.explain),
+        figure,
+        element("p", element("b", text="Check. "), element("span", text=lesson.check)),
+        options,
+        solved,
+        class_="sd-lesson sd-workshop-lesson",
+        id=f"lesson-{lesson.name}",
+    )
+
+
+def section() -> str:
+    """The workshop."""
+    lead = (
+        "Eight lessons, about six minutes each; those marked “core” make 45 minutes. Start asks a question, points at "
+        "the real thing on a recorded run, explains it, and checks. Your progress stays in this browser."
+    )
+    buttons = element(
+        "p",
+        element("span", class_="sd-progress", aria_live="polite"),
+        element("button", text="Print as a worksheet", type="button", class_="sd-link sd-print"),
+        class_="sd-workshop-bar",
+    )
+    return element(
+        "section",
+        element("h2", text="Workshop", id="sd-workshop"),
+        element("p", text=lead, class_="sd-lead"),
+        buttons,
+        element("div", *(article(number, lesson) for number, lesson in enumerate(WORKSHOP, 1)), class_="sd-workshop"),
+        class_="sd-chapter",
+        aria_labelledby="sd-workshop",
+    )
