@@ -274,4 +274,4 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
             assert watch.explore in EXPLORATIONS
             assert watch.panel == "widget" or f"key: '{watch.panel}'" in views
         else:
-            assert (Path(__file__).resolve().parent.parent / "assets" / "traces" / watch.trace).is_file()
+            assert (root / "assets" / "traces" / watch.trace).is_file()

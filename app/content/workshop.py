@@ -108,8 +108,8 @@ WORKSHOP = (
         ),
         explain=(
             "Tokens are tested from left to right, and the first refusal ends the round: the tenth guess counts only "
-            "if the nine before it were right. So what a further position adds shrinks geometrically, while what it costs "
-            "does not.",
+            "if the nine before it were right. So what a further position adds shrinks geometrically, while what it "
+            "costs does not.",
             "τ, the tokens per round, includes the one that the target adds itself: it is never below 1, and at most "
             "γ + 1.",
         ),
