@@ -261,6 +261,7 @@ def test_the_shipped_drafter_shows_its_curve() -> None:
 
 
 def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there() -> None:
+    root = Path(__file__).resolve().parent.parent
     views = (Path(__file__).resolve().parent.parent / "app" / "static" / "views" / "explorations.js").read_text(
         encoding="utf-8"
     )

@@ -417,7 +417,7 @@ def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engi
     }
     for rule in ("ratio", "block", "delta", "match"):
         assert last[rule]["p_value"] > 1e-3, rule
-        assert last[rule]["distance"] < 2 * last[rule]["floor95"], rule
+        assert last[rule]["distance"] < 2 * last[rule]["floor_high"], rule
     assert [row["exact"] for row in told.explored.facts["joint"]] == [0.25] * 4
 
 

@@ -37,7 +37,7 @@ const NUMBERS = {
   },
   lossless: ({ rows, facts }) => {
     const wrong = rows.filter((row) => !row.lossless);
-    const seen = wrong.find((row) => row.distance > row.floor95);
+    const seen = wrong.find((row) => row.distance > row.floor_high);
     return seen ? `Here “${seen.rule}” stands out after ${seen.runs.toLocaleString('en')} runs, and the exact rules are within the noise after ${facts.runs.toLocaleString('en')}.` : '';
   },
 };

@@ -97,54 +97,76 @@ class PassCosts(NamedTuple):
     """Seconds of bare passes, medians."""
 
     target: dict[int, float]  # rows -> a pass of the target over so many
-    draft: dict[int, float]  # γ -> one pass of the drafter, with what it draws
+    draft: dict[int, float]  # γ -> the drafter's first pass of a round, with what it draws
+    again: dict[int, float]  # γ -> each further one
     context: int  # tokens before them
+
+    def drafting(self, gamma: int, passes: int) -> float:
+        """Seconds of so many passes over a window of γ."""
+        return self.draft[gamma] + (passes - 1) * self.again[gamma]
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds them: lists of pairs, because its keys are strings."""
-        return {"target": sorted(self.target.items()), "draft": sorted(self.draft.items()), "context": self.context}
+        return {
+            "target": sorted(self.target.items()),
+            "draft": sorted(self.draft.items()),
+            "again": sorted(self.again.items()),
+            "context": self.context,
+        }
+
+
+MORE = 4
+"""Denoising steps from which the cost of a further pass is told."""
 
 
 def pass_costs(
     engine: Engine, prompt: str, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48, repeats: int = 9
 ) -> PassCosts:
-    """Bare passes behind ``prompt`` and the first ``tokens`` that vanilla writes after it: of the target over 1 row and
-    over γ + 1, of the drafter for a window of γ, for each of ``gammas``. They take turns."""
+    """Bare passes behind ``prompt`` and the first ``tokens`` that vanilla writes after it, in the order of a run, so
+    that each finds in the processor's caches what it would find there: the target over 1 row, again and again; and for
+    each of ``gammas`` a draft, then the target over γ + 1 rows."""
     base = DecodeConfig(pair=engine.pair.spec.name, temperature=0.0, max_new_tokens=tokens)
     last = final(engine.decode(prompt, BASELINE.config(base), detail=False))
     ids = [*engine.encode(prompt), *(last.ids if last else ())]
     drafter, spec = engine.drafter(drafter_name), engine.pair.spec.drafter(drafter_name)
     target = engine.target.start(drafter.layers)
     features = target.read(ids[:-1])
-    sampler = Streams(0, shared=False).draft(0)
+    sampler, clock = Streams(0, shared=False).draft(0), DeviceClock(engine.pair.placement.device)
+    scores: dict[int, list[float]] = {}
+    drafts: dict[tuple[int, int], list[float]] = {}
 
-    def score(rows: int) -> Callable[[], Any]:
-        return lambda: target.score([ids[-1]] * rows)
+    def score(rows: int) -> None:
+        clock.start()
+        target.score([ids[-1]] * rows)
+        scores.setdefault(rows, []).append(clock.finish())
+        target.rollback(rows, ())
 
-    def draft(gamma: int) -> Callable[[], Any]:
+    def draft(gamma: int, steps: int) -> None:
         session = drafter.start()  # some expect to hear what became of a draft before they draft again
         session.observe(ids[:-1], features)
         context = Context(
-            ids=ids, gamma=gamma, steps=1, order=base.order, sampling=base.draft_sampling, sampler=sampler
+            ids=ids, gamma=gamma, steps=steps, order=base.order, sampling=base.draft_sampling, sampler=sampler
         )
-        return lambda: drained(session.draft(context))
+        clock.start()
+        drained(session.draft(context))
+        drafts.setdefault((gamma, steps), []).append(clock.finish())
 
-    clock = DeviceClock(engine.pair.placement.device)
-    widths = sorted({1, *(gamma + 1 for gamma in gammas)})
-    works = [(score, rows) for rows in widths if rows <= target.room] + [(draft, gamma) for gamma in gammas]
-    spent: dict[tuple[Callable[[int], Callable[[], Any]], int], list[float]] = {work: [] for work in works}
     for _ in range(2 + repeats):
-        for prepare, size in works:
-            work = prepare(size)
-            clock.start()
-            work()
-            spent[prepare, size].append(clock.finish())
-            if prepare is score:
-                target.rollback(size, ())
-    middle = {work: median(values[2:]) for work, values in spent.items()}
+        for _ in range(2):
+            score(1)
+        for gamma in gammas:
+            if gamma + 1 > target.room:
+                continue
+            for steps in sorted({1, min(MORE, gamma)} if spec.drafting == "denoise" else {1}):
+                draft(gamma, steps)
+                score(gamma + 1)
+    each = {size: median(spent[2:]) for size, spent in drafts.items()}
+    firsts = {gamma: each[gamma, 1] / spec.passes(gamma, 1) for gamma, steps in each if steps == 1}
+    more = {gamma: (seconds - firsts[gamma]) / (steps - 1) for (gamma, steps), seconds in each.items() if steps > 1}
     return PassCosts(
-        target={size: seconds for (work, size), seconds in middle.items() if work is score},
-        draft={size: seconds / spec.passes(size, 1) for (work, size), seconds in middle.items() if work is draft},
+        target={rows: median(spent[2:]) for rows, spent in scores.items()},
+        draft=firsts,
+        again={gamma: more.get(gamma, first) for gamma, first in firsts.items()},
         context=len(ids),
     )
 

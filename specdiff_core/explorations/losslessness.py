@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from specdiff_core.models.target import Scores
 
 Text = tuple[int, ...]
-LEVEL = 0.95
+LEVEL = 0.99
+"""Of the noise: of five rules, one of exact law would leave a band of 95 % too often."""
 FEWEST = 5.0
 """Outcomes that are expected less often than this are counted together in the χ² test."""
 POINTS = 12
@@ -219,7 +220,7 @@ class _Found:
         return [{"rule": rule, "runs": runs, **self.distance(rule, floor, high)} for rule in self.counts]
 
     def floor(self, runs: int) -> tuple[float, float]:
-        """Mean and 95 % quantile of the distance that as many draws of the exact law itself have."""
+        """Mean and 99 % quantile of the distance that as many draws of the exact law itself have."""
         import numpy as np
 
         if runs not in self._floors:
@@ -229,7 +230,7 @@ class _Found:
         return self._floors[runs]
 
     def distance(self, rule: str, floor: float, high: float) -> dict[str, Any]:
-        """Total variation to the exact law, and what it can be in truth: it moves by less than the floor's 95 %
+        """Total variation to the exact law, and what it can be in truth: it moves by less than the floor's 99 %
         quantile (the triangle inequality)."""
         import numpy as np
 
@@ -241,7 +242,7 @@ class _Found:
         return {
             "distance": distance,
             "floor": floor,
-            "floor95": high,
+            "floor_high": high,
             "bias_low": max(0.0, distance - high),
             "bias_high": distance + high,
             "p_value": 0.0 if stray else chi_squared(seen, self.p * runs),

@@ -121,7 +121,7 @@ def predicted(cell: BenchSetting, own: Metrics, vanilla: Metrics, curve: PassCos
     tau = expected_tau(own.alpha_at)
     tokens = own.committed
     prefill = vanilla.seconds_by["prefill"] / vanilla.committed * tokens
-    round = cell.steps * curve.draft[cell.gamma] + curve.target[cell.gamma + 1]
+    round = curve.drafting(cell.gamma, cell.steps) + curve.target[cell.gamma + 1]
     return {
         "predicted_tau": tau,
         "geometric_tau": geometric_tau(own.alpha or 0.0, cell.gamma),

@@ -122,8 +122,8 @@ function distances({ answer: { rows } }, c) {
   if (!rows.length) return 'A line for each rule, as soon as it has runs.';
   const names = [...new Set(rows.map((row) => row.rule))];
   const first = rows.filter((row) => row.rule === names[0]);
-  const floor = (key, name, dash) => ({ type: 'scatter', mode: 'lines', name, x: first.map((row) => row.runs), y: first.map((row) => row[key]), line: { color: c.target, width: 1.4, dash }, fill: key === 'floor95' ? 'tozeroy' : 'none', fillcolor: c['target-tint'], hovertemplate: `${name}: %{y:.4f}<extra></extra>` });
-  const data = [floor('floor95', 'noise: 95 % of exact samples stay below', 'dot'), floor('floor', 'noise: mean', 'dash'), ...names.map((rule, i) => {
+  const floor = (key, name, dash) => ({ type: 'scatter', mode: 'lines', name, x: first.map((row) => row.runs), y: first.map((row) => row[key]), line: { color: c.target, width: 1.4, dash }, fill: key === 'floor_high' ? 'tozeroy' : 'none', fillcolor: c['target-tint'], hovertemplate: `${name}: %{y:.4f}<extra></extra>` });
+  const data = [floor('floor_high', 'noise: 99 % of exact samples stay below', 'dot'), floor('floor', 'noise: mean', 'dash'), ...names.map((rule, i) => {
     const own = rows.filter((row) => row.rule === rule);
     const colour = own[0].lossless ? c[`lane-${(i % 11) + 1}`] : c.alarm;
     return { type: 'scatter', mode: 'lines+markers', name: own[0].lossless ? rule : `${rule} (not exact)`, x: own.map((row) => row.runs), y: own.map((row) => row.distance), customdata: own.map((row) => [null, row.p_value.toExponential(1)]), line: { color: colour, width: own[0].lossless ? 1.8 : 2.6, dash: own[0].lossless ? DASHES[i % DASHES.length] : 'solid' }, marker: { symbol: own[0].lossless ? MARKS[i % MARKS.length] : 'x', size: 8, color: colour }, hovertemplate: `${rule}, %{x} runs: distance %{y:.4f}<br>p = %{customdata[1]}<extra></extra>` };
@@ -319,15 +319,15 @@ export const VIEWS = {
     notes({ rows, facts, choice }) {
       const last = rows.filter((row) => row.runs === facts.runs);
       const caught = last.filter((row) => row.p_value < PVALUE);
-      const within = last.filter((row) => row.distance <= row.floor95);
-      const hidden = last.filter((row) => !row.lossless && row.distance <= row.floor95);
+      const within = last.filter((row) => row.distance <= row.floor_high);
+      const hidden = last.filter((row) => !row.lossless && row.distance <= row.floor_high);
       return [
         `${facts.runs.toLocaleString('en')} runs of each rule, ${facts.outcomes} possible outcomes. Within the noise: ${within.map((row) => row.rule).join(', ') || 'none'}.${caught.length ? ` Caught, p < 10⁻⁶: ${caught.map((row) => `${row.rule} (distance ${ratio(row.distance, 3)}, true bias ${ratio(row.bias_low, 3)} to ${ratio(row.bias_high, 3)})`).join(', ')}.` : ''}`,
-        ...hidden.map((row) => `The rule ${row.rule} is not exact, and here you would not see it: its bias is smaller than ${ratio(row.bias_high, 3)} (95 %).${choice.temperature === 0 ? ' At temperature 0 every rule writes the likeliest token.' : ''}`),
+        ...hidden.map((row) => `The rule ${row.rule} is not exact, and here you would not see it: its bias is smaller than ${ratio(row.bias_high, 3)} (99 %).${choice.temperature === 0 ? ' At temperature 0 every rule writes the likeliest token.' : ''}`),
       ];
     },
     titleOf: (_, race) => race,
-    columns: { rule: 'verification rule', runs: 'runs so far', distance: 'total variation between the drawn and the exact joint law', floor: 'mean distance of as many draws of the exact law', floor95: '95 % of such samples stay below', bias_low: 'the true distance is at least this (95 %)', bias_high: 'and at most this (95 %)', p_value: 'of Pearson’s χ² test', lossless: 'what the rule claims' },
+    columns: { rule: 'verification rule', runs: 'runs so far', distance: 'total variation between the drawn and the exact joint law', floor: 'mean distance of as many draws of the exact law', floor_high: '99 % of such samples stay below', bias_low: 'the true distance is at least this (99 %)', bias_high: 'and at most this (99 %)', p_value: 'of Pearson’s χ² test', lossless: 'what the rule claims' },
   },
   temperature: {
     panels: [
