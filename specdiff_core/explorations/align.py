@@ -36,8 +36,9 @@ BATCH = 2048
 """Tokens of a step."""
 EVERY = 10
 """Steps between two replays."""
-COPIES = 16
-"""Texts that the target writes after each prompt to learn from: one greedily, the others drawn at 0.7 and 1."""
+COPIES, FREE = 8, 192
+"""Texts that the target writes to learn from, drawn at temperature 0.7: after each prompt, beside a greedy one, and from
+nothing at all, because few prompts are soon known by heart."""
 
 
 class Align(OnPrompts, frozen=True, kw_only=True):
@@ -86,7 +87,8 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         total = self.seconds + 2
         yield Step(1, total, "the target writes the texts to learn from", known.answer)
         writer = _Writer(engine, self.seed)
-        text = writer.write([prompt.prompt for prompt in learnt], self.tokens, (0.0, *[0.7, 1.0] * (COPIES // 2)))
+        text = writer.write([prompt.prompt for prompt in learnt], self.tokens, (0.0, *[0.7] * COPIES))
+        text += writer.write([""], self.tokens, [0.7] * FREE)
         replays = writer.write([prompt.prompt for prompt in held_out], self.tokens, (0.0,))
         task = _task(self, engine, writer, text)
         with torch.no_grad():
@@ -200,7 +202,7 @@ class _Writer:
 
         from specdiff_core.train.target_text import continue_prompts
 
-        encoded = [self._encode(prompt) for prompt in prompts]
+        encoded = [self._encode(prompt) if prompt else (self.end,) for prompt in prompts]
         size = min(map(len, encoded))
         ids = torch.tensor([known[:size] for known in encoded for _ in temperatures], device=self.target.device)
         degrees = torch.tensor(temperatures, device=ids.device).repeat(len(encoded))
