@@ -197,7 +197,7 @@ class Engine:
             stopped=stopped,
         )
         probed = threads == 0 and self.pair.placement.device.type == "cpu"
-        with cpu_threads(self._quickest_threads() if probed else threads or None):
+        with cpu_threads(self.quickest_threads() if probed else threads or None):
             try:
                 self._record(config, drafter, decode_few)
                 header = self._header(prompt, ids, config, clock, probed=probed)
@@ -223,7 +223,7 @@ class Engine:
             self.target.rehearse(1 + drafted, drafter.layers)
             decode(max(WARM_UP, WINDOWS * (config.gamma + 1)))
 
-    def _quickest_threads(self) -> int:
+    def quickest_threads(self) -> int:
         """One CPU thread or as many as torch uses: what is quicker now, over a few passes of one row and of 17. A pass
         ends with its last thread, so beside another program fewer may be quicker by far; and which bits come out does
         not depend on it."""

@@ -57,7 +57,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
     ] = 60
     rate: Annotated[
         float, Meta(gt=0, le=2, title="Learning rate", description="Multiple of the usual one; good weights like less.")
-    ] = 0.3
+    ] = 0.05
     tokens: Annotated[
         int,
         Meta(ge=32, le=160, title="New tokens", description="Of each text to learn from, and of the race."),
@@ -94,7 +94,8 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         with torch.no_grad():
             known.replayed(0, 0.0, _replay(task, replays))
         yield Step(2, total, "τ before", known.answer)
-        for seconds, doing in self._train(task, replays, known, stopped):
+        threads = engine.quickest_threads()
+        for seconds, doing in self._train(task, replays, known, stopped, threads):
             yield Step(2 + min(self.seconds - 1, int(seconds)), total, doing, known.answer)
             if stopped():
                 return
@@ -110,11 +111,12 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         yield Step(total, total, "done", known.answer)
 
     def _train(
-        self, task: DraftTask, replays: Sequence[Text], known: _Known, stopped: Stopped
+        self, task: DraftTask, replays: Sequence[Text], known: _Known, stopped: Stopped, threads: int
     ) -> Iterator[tuple[float, str]]:
         """Optimiser steps until the time is over; a loss that is not finite ends them, with its curve."""
         import torch
 
+        from specdiff_core.models.device import cpu_threads
         from specdiff_core.train.trainer import build_optimizers
 
         optimizers = build_optimizers(task.model, self.rate)
@@ -127,12 +129,13 @@ class Align(OnPrompts, frozen=True, kw_only=True):
             for group, peak in groups:
                 group["lr"] = peak * rate
             task.model.train()
-            loss = task.loss()
-            torch.autograd.backward(loss)
-            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=False)
+            with cpu_threads(threads):  # not while it rests: others decode then
+                loss = task.loss()
+                torch.autograd.backward(loss)
+                torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+                for optimizer in optimizers:
+                    optimizer.step()
+                    optimizer.zero_grad(set_to_none=False)
             spent += time.monotonic() - began
             known.learnt(step, spent, float(loss.detach()))
             if known.diverged:
