@@ -37,8 +37,8 @@ BATCH = 2048
 EVERY = 10
 """Steps between two replays."""
 COPIES, FREE = 8, 192
-"""Texts that the target writes to learn from, drawn at temperature 0.7: after each prompt, beside a greedy one, and from
-nothing at all, because few prompts are soon known by heart."""
+"""Texts that the target writes to learn from, drawn at temperature 0.7: after each prompt, beside a greedy one, and
+from nothing at all, because few prompts are soon known by heart."""
 
 
 class Align(OnPrompts, frozen=True, kw_only=True):
