@@ -307,7 +307,7 @@ export const VIEWS = {
       ] : [];
     },
     titleOf: ({ rows }, race) => rows.find((row) => row.race === race)?.label ?? race,
-    columns: { method: 'name of the method', cost: 'τ over the speed-up: what a round costs, in tokens of vanilla, prefill shared out', draft_cost: 'drafting, in bare passes of the target over one row', verify_cost: 'the target’s pass and the tests, in the same', nodes: 'B: nodes of a tree', drafts: 'K: drafts' },
+    columns: { method: 'name of the method', label: 'what it is called', drafter: 'what drafts', cost: 'τ over the speed-up: what a round costs, in tokens of vanilla, prefill shared out', draft_cost: 'drafting, in bare passes of the target over one row', verify_cost: 'the target’s pass and the tests, in the same', nodes: 'B: nodes of a tree', drafts: 'K: drafts' },
   },
   losslessness: {
     widget: PlaygroundView,
