@@ -1127,7 +1127,7 @@ def test_a_tour_is_offered_once_and_points_at_the_real_thing(browser: Any, addre
         page.get_by_role("button", name="Take the tour").click()
         seen = []
         while page.locator(".sd-guide").first.is_visible():
-            assert page.locator(".sd-guide-here").count() == 1
+            page.wait_for_selector(".sd-guide-here")
             tall = page.locator(".sd-guide-here").evaluate("(one) => one.getBoundingClientRect().height > 8")
             seen.append((page.locator(".sd-guide header b").first.inner_text(), tall))
             if len(seen) == 1:
