@@ -21,7 +21,7 @@ from app.run.process import Remote
 from app.run.turns import Turns
 from app.tabs import explore
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, parse
+from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, Told, parse
 from specdiff_core.schema.errors import OutOfMemory
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -237,6 +237,9 @@ def test_in_the_other_process_others_decode_between_two_parts(monkeypatch: pytes
 def test_the_time_that_is_left() -> None:
     job = ExploreJob(factory, Counting())
     assert job.left is None
+    job.began = time.monotonic() - 30
+    job.told = Told(4, 14, "number 4", None, {}, False)  # three of them in 30 s: ten more
+    assert job.left == pytest.approx(100, rel=0.01)
 
 
 def test_the_tab_knows_every_exploration_and_every_recording() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -18,7 +19,8 @@ import pytest
 import torch
 
 import specdiff_core as lab
-from specdiff_core.bench.forwards import pass_costs
+from specdiff_core.bench.forwards import PassCosts, pass_costs
+from specdiff_core.bench.grid import BenchSetting
 from specdiff_core.cli import build_parser, main
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import (
@@ -38,7 +40,7 @@ from specdiff_core.explorations.kinds import kind_of
 from specdiff_core.explorations.losslessness import Remembered, chi_squared
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.explorations.temperature import reliability
-from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau
+from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, SpecDiffError
 from specdiff_core.schema.metrics import fold, speed_up
@@ -218,6 +220,18 @@ def test_lines_that_are_no_prompts_are_named_and_passed_over(engine: Engine) -> 
         parse(WindowMap, {"flavours": ""}).prompts(engine)  # type: ignore[attr-defined]
 
 
+def test_a_prediction_is_the_formula_on_bare_passes() -> None:
+    passes = PassCosts(target={1: 0.010, 5: 0.014}, draft={4: 0.003}, again={4: 0.002}, context=48)
+    vanilla = types.SimpleNamespace(committed=100, seconds_by={"prefill": 0.1})
+    own = types.SimpleNamespace(committed=50, alpha=0.5, alpha_at=(0.8, 0.5, 0.5, 0.5))
+    row = predicted(BenchSetting("mdlm", 4, 3), own, vanilla, passes)  # type: ignore[arg-type]
+    tau = 1 + 0.8 + 0.4 + 0.2 + 0.1
+    assert row["predicted_tau"] == pytest.approx(tau)
+    assert row["geometric_tau"] == pytest.approx(1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16)
+    prefill, round = 0.05, 0.003 + 2 * 0.002 + 0.014  # T = 3 passes of the drafter, γ + 1 = 5 rows of the target
+    assert row["predicted"] == pytest.approx((prefill + 50 * 0.010) / (prefill + 50 / tau * round))
+
+
 def test_expected_tokens() -> None:
     assert expected_tau([0.5, 0.5]) == 1.75
     assert expected_tau([1.0, 1.0, None]) == 3.0
@@ -369,20 +383,28 @@ def test_a_copy_learns_and_the_weights_stay(engine: Engine) -> None:
         engine.drafter("aligned")
 
 
-def test_a_replay_is_the_rounds_of_a_greedy_decode(engine: Engine) -> None:
+def test_a_replay_is_the_rounds_of_a_greedy_decode(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        torch, "autocast", lambda *_, **__: contextlib.nullcontext()
+    )  # bf16 decides near ties otherwise
     what = parse(Align, {"tokens": 40, "flavours": "stories,math"})
     writer = align._Writer(engine, 0)
     prompts = [prompt.prompt for prompt in what.prompts(engine)[0]]  # type: ignore[attr-defined]
     texts = writer.write(prompts, 40, (0.0,))
     task = align._task(what, engine, writer, texts * 4)  # type: ignore[arg-type]
-    with torch.no_grad():
-        kept = align._replay(task, texts)
-    tau = 1 + sum(kept) / len(kept)
-    spoken = engine.pair.tokenizer.decode(texts[0].ids[1 : texts[0].prompt])
-    config = lab.DecodeConfig(drafter="mdlm", gamma=8, steps=1, max_new_tokens=40, ignore_eos=True)
-    last = list(engine.decode(str(spoken), config))[-1]
-    assert 1 <= tau <= 9
-    assert list(last.ids[:8]) == texts[0].ids[texts[0].prompt : texts[0].prompt + 8].tolist()  # type: ignore[union-attr]
+    view = engine.drafter("mdlm").view  # type: ignore[attr-defined]
+    config = lab.DecodeConfig(drafter="mdlm", gamma=align.GAMMA, steps=1, max_new_tokens=50, ignore_eos=True)
+    rounds = 0
+    for text in texts:
+        told = list(engine.decode(str(engine.pair.tokenizer.decode(text.ids[1 : text.prompt])), config))
+        spoken = torch.tensor(told[-1].ids[: len(text.ids) - text.prompt])  # type: ignore[union-attr]
+        same = int((spoken == text.ids[text.prompt :]).long().cumprod(-1).sum())  # bf16 wrote the other
+        with torch.no_grad():
+            kept = align._replay(task, [align.Text(text.ids[: text.prompt + same], text.prompt)], view)
+        accepted = [event.accepted for event in told if isinstance(event, events.Verified)]
+        assert kept == accepted[: len(kept)]
+        rounds += len(kept)
+    assert rounds >= 16
 
 
 def test_a_training_that_diverges_is_stopped_with_its_curve(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ TREE = {"tree_nodes": 10}
 class Method(NamedTuple):
     """A drafter and its settings."""
 
-    waits: int  # in a round, at most
+    waits: int  # in a round, at most: a walk down a tree and several drafts wait once more for each test
     copies: int
     drafter: str
     settings: Mapping[str, Any] = MappingProxyType({})
@@ -49,25 +49,25 @@ class Method(NamedTuple):
 METHODS = {
     "vanilla": Method(3, 3, "none"),
     "prompt_lookup": Method(5, 7, "prompt_lookup"),
-    "autoregressive": Method(25, 22, "autoregressive"),
-    "autoregressive-auto": Method(29, 22, "autoregressive", {"auto": True}),
-    "eagle": Method(21, 21, "eagle"),
-    "eagle-tree": Method(14, 23, "eagle", TREE),
-    "block": Method(12, 12, "block"),
-    "block-auto": Method(13, 12, "block", {"auto": True}),
-    "block-tree": Method(11, 12, "block", TREE),
-    "block_markov": Method(11, 14, "block_markov"),
-    "block_markov-steps": Method(15, 25, "block_markov", {"steps": 2}),
-    "block_markov-tree": Method(11, 12, "block_markov", {**TREE, "auto": True}),
-    "block_markov-drafts": Method(17, 24, "block_markov", {"num_drafts": 3, "selection": Selection.MULTI_ROUND}),
-    "mdlm": Method(12, 12, "mdlm", {"top_k": 50, "top_p": 0.9}),
+    "autoregressive": Method(18, 19, "autoregressive"),
+    "autoregressive-auto": Method(22, 19, "autoregressive", {"auto": True}),
+    "eagle": Method(18, 20, "eagle"),
+    "eagle-tree": Method(16, 25, "eagle", TREE),
+    "block": Method(9, 11, "block"),
+    "block-auto": Method(10, 11, "block", {"auto": True}),
+    "block-tree": Method(12, 14, "block", TREE),
+    "block_markov": Method(8, 13, "block_markov"),
+    "block_markov-steps": Method(12, 24, "block_markov", {"steps": 2}),
+    "block_markov-tree": Method(12, 14, "block_markov", {**TREE, "auto": True}),
+    "block_markov-drafts": Method(20, 27, "block_markov", {"num_drafts": 3, "selection": Selection.MULTI_ROUND}),
+    "mdlm": Method(9, 11, "mdlm", {"top_k": 50, "top_p": 0.9}),
     **{
         f"mdlm-{order.value}": Method(waits, copies, "mdlm", {"steps": 2, "order": order})
-        for order, waits, copies in zip(RevealOrder, (13, 13, 14, 14, 14, 15), (18, 20, 21, 21, 21, 24), strict=True)
+        for order, waits, copies in zip(RevealOrder, (12, 12, 13, 13, 13, 14), (18, 20, 21, 21, 21, 24), strict=True)
     },
     **{
         f"mdlm-{way.value}": Method(waits, copies, "mdlm_streak", {"num_drafts": 3, "selection": way})
-        for way, waits, copies in zip(Selection, (17, 17, 23), (19, 19, 19), strict=True)
+        for way, waits, copies in zip(Selection, (15, 19, 30), (21, 21, 23), strict=True)
     },
 }
 

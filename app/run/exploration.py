@@ -124,9 +124,11 @@ class Jobs:
     def add(self, token: str, job: ExploreJob) -> None:
         """Remember one; an earlier one of the same token is stopped, and so are those that nobody follows."""
         with self._lock:
-            for held, other in self._jobs.items():
+            for held, other in list(self._jobs.items()):
                 if held == token or other.left_at is not None:
                     other.stop.set()
+                    if other.done.is_set():
+                        del self._jobs[held]
             self._jobs[token] = job
 
     def leave(self, token: str, job: ExploreJob) -> None:

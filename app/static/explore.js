@@ -24,7 +24,7 @@ class Explore extends Job {
   constructor(root, options) {
     super(root, 'explore', options.patience, WORDS);
     this.options = options;
-    this.widgets = {}; // by name: what a visitor drags
+    [this.widgets, this.boards] = [{}, {}]; // by name: what a visitor drags, and the charts
     this.aside = h('div', { class: 'sd-exp-aside' });
     this.answers = { recorded: {}, live: {} }; // by file, by name
     this.races = { recorded: {}, live: {} }; // the same: row's race -> base64
@@ -51,8 +51,8 @@ class Explore extends Job {
     this.status.element.removeAttribute('role'); // it changes every second: the voice says what is new
     const save = (label, what) => h('button', { type: 'button', class: 'sd-link', onclick: what }, label);
     this.saves = h('span', { class: 'sd-exp-saves' }, 'Download: ', save('CSV', () => this.save('csv')), save('JSON', () => this.save('json')), save('PNG', () => this.image('png')), save('SVG', () => this.image('svg')));
-    this.content = this.full = h('div', { class: 'sd-cmp-full' }, this.notes, this.charts, this.aside,
-      h('details', { class: 'sd-panel sd-exp-numbers' }, h('summary', {}, 'All numbers'), h('div', { class: 'sd-cmp-wrap', tabindex: '0', role: 'region', 'aria-label': 'All numbers' }, this.rows)),
+    this.numbers = h('details', { class: 'sd-panel sd-exp-numbers', ontoggle: () => { if (this.numbers.open && this.answer) this.drawRows(); } }, h('summary', {}, 'All numbers'), h('div', { class: 'sd-cmp-wrap', tabindex: '0', role: 'region', 'aria-label': 'All numbers' }, this.rows));
+    this.content = this.full = h('div', { class: 'sd-cmp-full' }, this.notes, this.charts, this.aside, this.numbers,
       h('section', { class: 'sd-panel sd-cmp-origin', 'aria-label': 'Where these numbers come from' }, h('header', {}, h('h2', {}, 'Where these numbers come from'), this.saves), this.facts));
     this.root.append(this.questions, this.card.element,
       h('section', { class: 'sd-panel sd-exp-ask', 'aria-label': 'What to measure' }, h('header', {}, this.title), this.question, this.fields, h('div', { class: 'sd-exp-buttons' }, this.run, this.halt, this.bar)),
@@ -134,18 +134,27 @@ class Explore extends Job {
     this.widget = this.widgets[name];
     this.charts[this.view.widgetFirst ? 'before' : 'after'](this.aside);
     this.aside.replaceChildren(...(this.widget ? [this.widget.element] : []));
-    const places = {};
-    this.charts.replaceChildren(...this.view.panels.map(({ key, title, hint, wide }) => {
-      const [place, panel] = chart(title, hint, (own) => h('div', { class: 'sd-cmp-scroll', role: 'group', 'aria-label': `Chart: ${title}` }, own));
-      places[key] = place;
-      if (wide) panel.classList.add('sd-cmp-bars');
-      return panel;
-    }));
-    this.figures = new Charts(places, Object.fromEntries(this.view.panels.map(({ key, figure }) => [key, figure])), {
-      plotly: this.options.plotly, without: 'The chart library could not be loaded; the table below is complete without it.', share: 0, drawn: (place) => this.bind(place) });
+    this.boards[name] ??= this.board();
+    const { panels, figures } = this.boards[name];
+    this.charts.replaceChildren(...panels);
+    this.figures = figures;
     this.drawQuestions();
     this.draw();
     if (this.shown) this.fetchRecorded();
+  }
+
+  /** The panels of the exploration on the screen, and what draws them: made once. */
+  board() {
+    const { panels } = this.view;
+    const made = panels.map(({ title, hint, wide }) => {
+      const [place, panel] = chart(title, hint, (own) => h('div', { class: 'sd-cmp-scroll', role: 'group', 'aria-label': `Chart: ${title}` }, own));
+      if (wide) panel.classList.add('sd-cmp-bars');
+      return [place, panel];
+    });
+    const keyed = (of) => Object.fromEntries(panels.map(({ key, figure }, i) => [key, of(figure, i)]));
+    const figures = new Charts(keyed((_, i) => made[i][0]), keyed((figure) => figure), {
+      plotly: this.options.plotly, without: 'The chart library could not be loaded; the table below is complete without it.', share: 0, drawn: (place) => this.bind(place) });
+    return { panels: made.map(([, panel]) => panel), figures };
   }
 
   drawQuestions() {
@@ -194,13 +203,19 @@ class Explore extends Job {
     text(this.doubt, answer ? busyMachine(answer, this.options.crowded) : '');
     if (!answer) return;
     this.notes.replaceChildren(...this.view.notes(answer).map((words) => h('p', {}, words)), ...(answer.facts.skipped || []).map((words) => h('p', { class: 'sd-sub' }, `Left out: ${words}`)));
-    const columns = columnsOf(answer.rows);
-    this.rows.replaceChildren(h('thead', {}, h('tr', {}, ...columns.map((name) => h('th', { scope: 'col', title: this.view.columns[name] }, name)))),
-      h('tbody', {}, ...answer.rows.map((row) => h('tr', {}, ...columns.map((name) => h('td', {}, shown(row[name])))))));
+    if (this.numbers.open) this.drawRows();
     const table = { origin: { ...answer.origin, ...answer.machine, sittings: 1 }, prompts: {}, settings: {}, repeats: 1 };
     this.facts.replaceChildren(...origin(table).filter(([name]) => name !== 'prompts').flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, name === 'command' ? h('code', {}, value) : value)]));
     this.widget?.show(answer);
     this.figures.offer({ answer, widget: this.widget });
+  }
+
+  /** The table: only where somebody looks, because an answer comes every second. */
+  drawRows() {
+    const { rows } = this.answer;
+    const columns = columnsOf(rows);
+    this.rows.replaceChildren(h('thead', {}, h('tr', {}, ...columns.map((name) => h('th', { scope: 'col', title: this.view.columns[name] }, name)))),
+      h('tbody', {}, ...rows.map((row) => h('tr', {}, ...columns.map((name) => h('td', {}, shown(row[name])))))));
   }
 
   /** Let cells of a figure open races, as soon as it is drawn. */
@@ -208,7 +223,7 @@ class Explore extends Job {
     if (element.dataset.bound) return;
     element.dataset.bound = 'yes';
     element.on('plotly_click', ({ points }) => {
-      const race = points[0].customdata?.race ?? points[0].customdata?.[0];
+      const race = points[0].customdata?.[0];
       if (race) this.openRace(race);
     });
   }
@@ -276,8 +291,9 @@ class Explore extends Job {
 
   /** The server's event is over, however it ended: without a last frame, nothing more will come. */
   ended() {
+    const { token } = this;
     setTimeout(() => {
-      if (this.busy || this.waiting) this.failed('The server refused it, or the connection was lost.');
+      if (token === this.token && (this.busy || this.waiting)) this.failed('The server refused it, or the connection was lost.');
     }, 2500);
   }
 

@@ -98,7 +98,6 @@ class Learn {
     const player = await until(() => page.players.explore);
     if (!player) return null;
     player.select(explore);
-    if (panel === 'widget' && !player.answer) await until(() => player.answer);
     const answer = await until(() => player.answer);
     if (answer && NUMBERS[name]) text(numbers, NUMBERS[name](answer));
     return panel === 'widget' ? player.aside : player.root.querySelector(`[data-figure="${panel}"]`)?.closest('.sd-panel') ?? null;

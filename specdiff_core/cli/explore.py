@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> None:
         options.check_target(getattr(args, name), name)
     told, races = _follow(Exploring(what, options.open_engine(args, what.pair, what.drafters), argv=args.argv))
     print(csv_of(told.rows), end="")
-    for line in told.facts.get("notes", ()):
-        options.say(line)
+    for line in told.facts.get("skipped", ()):
+        options.say(f"left out: {line}")
     if args.csv is not None:
         args.csv.write_text(csv_of(told.rows), encoding="utf-8")
     if args.json is not None:

@@ -163,18 +163,14 @@ def _match(
     tokens = draft.ids.tolist()
     size = len(tokens)
     p, q = tested(draft, target_probs)
-    tests: list[Test] = []
-    for i in range(size + 1):
-        wanted = int(sampler.sample(target_probs[i : i + 1], positions[i : i + 1])[0])
-        if i == size:
-            break
-        same = wanted == tokens[i]
-        tests.append(_test(i, tokens[i], p[i], q[i], float(same), same, "match", wanted=wanted))
-        if not same:
-            break
-    kept = sum(test.accepted for test in tests)
+    said = sampler.sample(target_probs, positions[: size + 1]).tolist()  # all at once: a GPU is waited for once
+    kept = next((i for i in range(size) if said[i] != tokens[i]), size)
+    tests = tuple(
+        _test(i, tokens[i], p[i], q[i], float(i < kept), i < kept, "match", wanted=said[i])
+        for i in range(min(kept + 1, size))
+    )
     source = "bonus" if kept == size else "target"
-    verdict = Verdict(tests=tuple(tests), accepted=kept, path=tuple(range(kept)), extra=wanted, source=source)
+    verdict = Verdict(tests=tests, accepted=kept, path=tuple(range(kept)), extra=said[kept], source=source)
     return verdict, target_probs[kept]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -36,9 +36,9 @@ BATCH = 2048
 """Tokens of a step."""
 EVERY = 10
 """Steps between two replays."""
-COPIES, FREE = 8, 192
+COPIES, FREE, BATCH_OF_TEXTS = 8, 192, 64
 """Texts that the target writes to learn from, drawn at temperature 0.7: after each prompt, beside a greedy one, and
-from nothing at all, because few prompts are soon known by heart."""
+from nothing at all, because few prompts are soon known by heart; so many at once that others need not wait long."""
 
 
 class Align(OnPrompts, frozen=True, kw_only=True):
@@ -88,14 +88,20 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         yield Step(1, total, "the target writes the texts to learn from", known.answer)
         writer = _Writer(engine, self.seed)
         text = writer.write([prompt.prompt for prompt in learnt], self.tokens, (0.0, *[0.7] * COPIES))
-        text += writer.write([""], self.tokens, [0.7] * FREE)
+        for _ in range(FREE // BATCH_OF_TEXTS):
+            yield Step(1, total, f"the target writes: {len(text)} texts so far", known.answer)
+            text += writer.write([""], self.tokens, [0.7] * BATCH_OF_TEXTS)
         replays = writer.write([prompt.prompt for prompt in held_out], self.tokens, (0.0,))
-        task = _task(self, engine, writer, text)
-        with torch.no_grad():
-            known.replayed(0, 0.0, _replay(task, replays))
+        task, view = _task(self, engine, writer, text), engine.drafter(self.drafter).view  # type: ignore[attr-defined]
+
+        def replay() -> list[int]:
+            with torch.no_grad():
+                return _replay(task, replays, view)
+
+        known.replayed(0, 0.0, replay())
         yield Step(2, total, "τ before", known.answer)
         threads = engine.quickest_threads()
-        for seconds, doing in self._train(task, replays, known, stopped, threads):
+        for seconds, doing in self._train(task, replay, known, stopped, threads):
             yield Step(2 + min(self.seconds - 1, int(seconds)), total, doing, known.answer)
             if stopped():
                 return
@@ -111,7 +117,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         yield Step(total, total, "done", known.answer)
 
     def _train(
-        self, task: DraftTask, replays: Sequence[Text], known: _Known, stopped: Stopped, threads: int
+        self, task: DraftTask, replay: Callable[[], list[int]], known: _Known, stopped: Stopped, threads: int
     ) -> Iterator[tuple[float, str]]:
         """Optimiser steps until the time is over; a loss that is not finite ends them, with its curve."""
         import torch
@@ -141,8 +147,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
             if known.diverged:
                 break
             if step % EVERY == 0 or spent >= self.seconds:
-                with torch.no_grad():
-                    known.replayed(step, spent, _replay(task, replays))
+                known.replayed(step, spent, replay())
             yield spent, f"step {step}, loss {known.rows[-1]['loss']:.2f}"
 
 
@@ -244,10 +249,10 @@ def _task(choice: Align, engine: Engine, writer: _Writer, texts: Sequence[Text])
     return DraftTask(model, writer.target, data, settings, written=written)
 
 
-def _replay(task: DraftTask, texts: Sequence[Text]) -> list[int]:
+def _replay(task: DraftTask, texts: Sequence[Text], view: int) -> list[int]:
     """How many tokens each round of greedy decoding would keep: its text is known beforehand, so none is decoded."""
     task.model.eval()
-    propose = task.proposer(task.model.config.model_length)
+    propose = task.proposer(view)
     places, accepted = [text.prompt for text in texts], list[int]()
     while running := [i for i, text in enumerate(texts) if places[i] + GAMMA <= len(text.ids)]:
         drafts = propose([texts[i].ids[: places[i]] for i in running])

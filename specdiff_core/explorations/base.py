@@ -20,6 +20,7 @@ from msgspec import Meta
 from specdiff_core.bench.prompts import OWN_TEXTS, Prompt, own_prompts
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.methods import methods_of
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -240,9 +241,14 @@ def enum(names: Sequence[str]) -> dict[str, Any]:
     return {"enum": list(names)}
 
 
-def denoisers(pair: str = Exploration.pair) -> list[str]:
-    """The drafters of a pair for which T means something."""
-    return [spec.name for spec in find_pair(pair).drafters if spec.drafting == "denoise"]
+def drafters_that(*kinds: str) -> list[str]:
+    """The embedded drafters whose ``drafting`` is one of ``kinds``."""
+    return [spec.name for spec in find_pair(Exploration.pair).drafters if spec.drafting in kinds]
+
+
+def drafting_methods() -> list[str]:
+    """The methods of the embedded pair, but for vanilla."""
+    return [method.name for method in methods_of(Exploration.pair) if method.drafter != "none"]
 
 
 def command_of(what: Exploration) -> list[str]:

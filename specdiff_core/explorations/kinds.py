@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, enum
+from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, drafting_methods, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.events import Event, Finished, Verified
-from specdiff_core.schema.methods import find_method, methods_of
+from specdiff_core.schema.methods import find_method
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-METHODS = [method.name for method in methods_of("embedded") if method.drafter != "none"]
+METHODS = drafting_methods()
 ENTROPIES = (0.01, 0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.0)
 """Borders between classes of the target's entropy, nats."""
 Z = 1.96

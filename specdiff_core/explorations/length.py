@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 
 from specdiff_core.bench.grid import BASELINE
-from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, enum
+from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, drafting_methods, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.events import Committed, Event, RoundStarted, TargetScored, Verified
-from specdiff_core.schema.methods import find_method, methods_of
+from specdiff_core.schema.methods import find_method
 from specdiff_core.schema.metrics import reached
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-METHODS = [method.name for method in methods_of("embedded") if method.drafter != "none"]
+METHODS = drafting_methods()
 
 
 @dataclass(slots=True)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, enum
+from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, drafters_that, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.metrics import Metrics
-from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 BINS = 10
 Degree = Annotated[float, Meta(ge=0, le=2)]
-DRAFTERS = [spec.name for spec in find_pair("embedded").drafters if spec.drafting in ("denoise", "sequential")]
+DRAFTERS = drafters_that("denoise", "sequential")
 
 
 class Temperature(OnPrompts, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from specdiff_core.bench.grid import BenchSetting, grid
-from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, enum
+from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, drafters_that, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.events import DraftReady
 from specdiff_core.schema.pairs import find_pair
@@ -20,7 +20,7 @@ from specdiff_core.schema.pairs import find_pair
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-DRAFTERS = [spec.name for spec in find_pair("embedded").drafters if spec.drafting in ("denoise", "sequential")]
+DRAFTERS = drafters_that("denoise", "sequential")
 Side = Annotated[int, Meta(ge=1, le=32)]
 ALL = "all"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 
 from specdiff_core.bench.grid import BenchSetting, grid
-from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, denoisers
+from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, drafters_that, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import Metrics
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from specdiff_core.bench.forwards import PassCosts
     from specdiff_core.engine import Engine
 
+DRAFTERS = drafters_that("denoise")
 Side = Annotated[int, Meta(ge=1, le=32)]
 
 
@@ -39,7 +40,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         Meta(
             title="Drafter",
             description="A denoiser: T means nothing to others.",
-            extra_json_schema={"enum": denoisers()},
+            extra_json_schema=enum(DRAFTERS),
         ),
     ] = "mdlm"
     gammas: Annotated[
@@ -60,8 +61,8 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         Raises:
             ConfigError: there is none, or the pair has no such denoiser.
         """
-        if find_pair(self.pair).drafter(self.drafter).drafting != "denoise":
-            hint = f"Choose one of: {', '.join(denoisers())}."
+        if self.drafter not in DRAFTERS and find_pair(self.pair).drafter(self.drafter):
+            hint = f"Choose one of: {', '.join(DRAFTERS)}."
             raise ConfigError(f"The drafter {self.drafter!r} has no denoising steps.", field="drafter", hint=hint)
         gammas, steps = sorted(set(self.gammas)), sorted(set(self.steps))
         rank = {(gamma, step): max(_level(i, len(gammas)), _level(j, len(steps)))

@@ -55,6 +55,13 @@ def _certain(probs: Tensor) -> Tensor | None:
     return columns if bool((values == 1.0).all()) else None
 
 
+@functools.lru_cache(maxsize=64)
+def _gumbel(root: int, position: int, size: int) -> Tensor:
+    """The noise of one position ``[size]``, kept for the rounds that come to it again: two windows' worth."""
+    generator = torch.Generator().manual_seed(_seed("noise", root, position))
+    return -torch.empty(size, dtype=torch.float64).exponential_(generator=generator).log()
+
+
 class Independent:
     """Fresh uniform draws in float64 from one named stream."""
 
@@ -115,9 +122,8 @@ class SharedGumbel(Independent):
         return (probs.log() + noise).argmax(-1).cpu()
 
     def noise(self, position: int, size: int) -> Tensor:
-        """g ``[size]`` float64, standard Gumbel."""
-        generator = torch.Generator().manual_seed(_seed("noise", self._root, position))
-        return -torch.empty(size, dtype=torch.float64).exponential_(generator=generator).log()
+        """g ``[size]`` float64, standard Gumbel. Not to be written to: the draft and its test share it."""
+        return _gumbel(self._root, position, size)
 
 
 class Streams:

@@ -29,6 +29,17 @@ test('a position knows its draft, its test, and the likeliest tokens of both mod
   }
 });
 
+test('p is the target\'s and q is the drafter\'s', () => {
+  const view = {
+    round: 3, tree: null, verified: null,
+    passes: [{ step: 1, revealed: [0], ids: [7], candidates: [[{ id: 7, prob: 0.6 }, { id: 9, prob: 0.1 }]] }],
+    draft: { ids: [7], q: [0.6], proposal: 'distribution' },
+    scored: { p: [0.2], candidates: [[{ id: 9, prob: 0.7 }, { id: 7, prob: 0.2 }]] },
+  };
+  const rows = inspected(view, 0).rows.map(({ id, p, q }) => [id, p, q].map((value) => (value === null ? null : Math.round(value * 10) / 10)));
+  assert.deepEqual(rows, [[9, 0.7, 0.1], [7, 0.2, 0.6], [null, 0.1, 0.3]]);
+});
+
 test('before it is scored a position has no p, and before it is revealed no token', () => {
   const first = lane.events.findIndex((event) => event.kind === 'RoundStarted') + 1;
   const what = inspected(stateAt(lane, first).window, 0);

@@ -38,7 +38,10 @@ export class WindowView {
     this.more = h('button', { type: 'button', class: 'sd-link sd-lines', 'aria-expanded': 'false', hidden: true, onclick: () => this.expand() });
     this.note = h('span', { class: 'sd-fallback' });
     this.rounds = h('div', { class: 'sd-rounds', role: 'group', 'aria-label': 'Rounds: accepted tokens, click to jump' });
-    this.inspector = new InspectorView(() => this.unpin());
+    this.inspector = new InspectorView(() => {
+      this.pinned?.focus({ preventScroll: true });
+      this.unpin();
+    });
     this.table.addEventListener('click', (/** @type {MouseEvent} */ event) => this.pressed(event.target));
     this.table.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => this.keyed(event));
     /** @type {HTMLElement | null} the cell whose position is pinned */
@@ -96,7 +99,6 @@ export class WindowView {
 
   unpin() {
     this.pinned?.classList.remove('sd-pinned');
-    this.pinned?.focus({ preventScroll: true });
     this.pinned = null;
   }
 
