@@ -22,7 +22,7 @@ from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.controller import Auto, Fixed
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.pieces import with_pieces
-from specdiff_core.drafters.base import Drafter
+from specdiff_core.drafters.base import Drafter, Rehearses
 from specdiff_core.loading import LoadedPair, load_pair
 from specdiff_core.models.device import choose_placement, cpu_threads, device_name
 from specdiff_core.models.target import Target
@@ -221,6 +221,8 @@ class Engine:
         drafted = max(config.gamma * config.num_drafts, config.tree_nodes) if drafts else 0
         with graphs.recording():
             self.target.rehearse(1 + drafted, drafter.layers)
+            if isinstance(drafter, Rehearses):
+                drafter.rehearse(config.gamma, config.tree_nodes)
             decode(max(WARM_UP, WINDOWS * (config.gamma + 1)))
 
     def quickest_threads(self) -> int:

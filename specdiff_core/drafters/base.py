@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -208,6 +208,14 @@ class Drafter(Protocol):
 
     def start(self) -> DraftSession:
         """A fresh session; two sessions never interfere."""
+
+
+@runtime_checkable
+class Rehearses(Protocol):
+    """A drafter whose passes come in sizes that the first windows of a run may not show."""
+
+    def rehearse(self, gamma: int, nodes: int) -> None:
+        """Make one of each, for somebody who records them; ``nodes``: of a tree, 0 for a window."""
 
 
 class Stateless(DraftSession):
