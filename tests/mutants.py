@@ -274,8 +274,8 @@ MUTANTS = [
         ),
         (
             "match-with-the-noise-of-one-position",
-            "sampler.sample(target_probs[i : i + 1], positions[i : i + 1])",
-            "sampler.sample(target_probs[i : i + 1], positions[:1])",
+            "sampler.sample(target_probs, positions[: size + 1])",
+            "sampler.sample(target_probs, positions[:1] * (size + 1))",
             VANILLA,
         ),
         (
@@ -396,20 +396,20 @@ MUTANTS = [
         "specdiff_core/maths/randomness.py",
         (
             "one-noise-for-all-positions",
-            '_seed("noise", self._root, position)',
-            '_seed("noise", self._root, 0)',
+            "_gumbel(self._root, position, size)",
+            "_gumbel(self._root, 0, size)",
             f"{MATHS}::test_noise_depends_on_seed_and_position_only",
         ),
         (
             "noise-of-a-round",
-            '_seed("noise", self._root, position)',
-            '_seed("noise", self._root, *self._key[1:])',
+            "_gumbel(self._root, position, size)",
+            "_gumbel(self._root, self._key[1], size)",
             VANILLA,
         ),
         (
             "noise-of-a-stream",
-            '_seed("noise", self._root, position)',
-            '_seed("noise", self._key[0], position)',
+            "_gumbel(self._root, position, size)",
+            "_gumbel(self._key[0], position, size)",
             BELIEVED,
         ),
         (

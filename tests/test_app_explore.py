@@ -267,3 +267,8 @@ def test_a_link_opens_the_tab_and_changes_nothing_else() -> None:
     *others, tabs = page.from_link(placed, {"explore": "window-map", "drafter": "mdlm", "gammas": "2"})
     assert tabs.selected == "explore"
     assert all(update == {"__type__": "update"} for update in others)
+
+
+def test_the_first_recording_is_what_the_form_asks_for() -> None:
+    assert explore.recordings(explore.RECORDED, "window-map") == ["window-map.mdlm", "window-map.block"]
+    assert explore.recordings(explore.RECORDED, "losslessness") == ["losslessness.coins", "losslessness.mdlm"]

@@ -161,12 +161,13 @@ class Explore extends Job {
     refill(this.questions, '', Object.entries(this.options.forms).map(([name, { title, question }]) => h('button', { type: 'button', 'aria-pressed': String(name === this.name), title: question, onclick: () => this.select(name) }, title)));
   }
 
-  /** Show a recorded answer, or the visitor's own. */
-  choose(source, stem) {
+  /** Show a recorded answer, with what it asked for in the form, or the visitor's own. */
+  async choose(source, stem) {
     this.source = source;
     this.stems[this.name] = stem;
     this.draw();
-    this.fetchRecorded();
+    await this.fetchRecorded();
+    if (this.stem === stem && this.answer && !this.isLive) this.form.fill(this.answer.choice);
   }
 
   /** A recorded answer is asked for when it is first looked at. */

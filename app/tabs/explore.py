@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import msgspec
 
 from app.controls import QUIET
 from app.run import exploration
@@ -27,9 +28,17 @@ ENDED = "() => window.specdiff?.players.explore?.ended()"
 
 
 def recordings(folder: Path, name: str) -> list[str]:
-    """The recorded answers of an exploration: ``NAME.json``, or several ``NAME.WORD.json``, without the ending."""
+    """The recorded answers of an exploration: ``NAME.json``, or several ``NAME.WORD.json``, without the ending; first
+    the one that its form asks for as it opens, or what is nearest to that."""
+    usual = msgspec.to_builtins(EXPLORATIONS[name]())
+
+    def other_than_usual(stem: str) -> int:
+        choice = msgspec.json.decode((folder / f"{stem}.json").read_bytes())["choice"]
+        return sum(choice[field] != value for field, value in usual.items() if field in choice)
+
     stems = [path.name.removesuffix(".json") for path in sorted(folder.glob(f"{name}*.json"))]
-    return [stem for stem in stems if not stem.endswith(".races") and stem.split(".")[0] == name]
+    stems = [stem for stem in stems if not stem.endswith(".races") and stem.split(".")[0] == name]
+    return sorted(stems, key=other_than_usual) if len(stems) > 1 else stems
 
 
 def explore_options(folder: Path, served: Callable[[Path], str]) -> dict[str, Any]:
