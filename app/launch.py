@@ -87,6 +87,7 @@ def theme() -> Any:
 def serve(page: Any, **overrides: Any) -> Any:
     """Launch a built page the way this project does; ``overrides`` go to ``Blocks.launch``."""
     from starlette.middleware import Middleware
+    from starlette.middleware.gzip import GZipMiddleware
 
     from app.gradio_patches import EarlyScript, calm_queue
     from app.page import STATIC, head
@@ -95,7 +96,10 @@ def serve(page: Any, **overrides: Any) -> Any:
     calm_queue(page)
     throttle = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
     options: dict[str, Any] = {
-        "app_kwargs": {"middleware": [Middleware(EarlyScript, script=throttle)]},
+        # Gradio compresses its scripts, not the page itself. Streams of events stay as they are.
+        "app_kwargs": {
+            "middleware": [Middleware(GZipMiddleware, compresslevel=6), Middleware(EarlyScript, script=throttle)]
+        },
         "theme": theme(),
         "head": head(),
         "footer_links": [],

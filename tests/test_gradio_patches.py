@@ -17,6 +17,7 @@ import pytest
 from gradio.queueing import Queue
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
@@ -163,5 +164,6 @@ def test_the_launcher_applies_them() -> None:
     )
     options = launch.serve(page, quiet=True)
     assert page._queue.sleep_when_free == QUEUE_SLEEP and options["quiet"] is True
-    (middleware,) = options["app_kwargs"]["middleware"]
-    assert middleware.cls is EarlyScript and "requestAnimationFrame" in middleware.kwargs["script"]
+    zipped, early = options["app_kwargs"]["middleware"]  # outermost first: what is compressed is complete
+    assert zipped.cls is GZipMiddleware
+    assert early.cls is EarlyScript and "requestAnimationFrame" in early.kwargs["script"]
