@@ -52,7 +52,8 @@ class Explore extends Job {
     const save = (label, what) => h('button', { type: 'button', class: 'sd-link', onclick: what }, label);
     this.saves = h('span', { class: 'sd-exp-saves' }, 'Download: ', save('CSV', () => this.save('csv')), save('JSON', () => this.save('json')), save('PNG', () => this.image('png')), save('SVG', () => this.image('svg')));
     this.numbers = h('details', { class: 'sd-panel sd-exp-numbers', ontoggle: () => { if (this.numbers.open && this.answer) this.drawRows(); } }, h('summary', {}, 'All numbers'), h('div', { class: 'sd-cmp-wrap', tabindex: '0', role: 'region', 'aria-label': 'All numbers' }, this.rows));
-    this.content = this.full = h('div', { class: 'sd-cmp-full' }, this.notes, this.charts, this.aside, this.numbers,
+    this.beside = h('section', { class: 'sd-panel sd-exp-beside' });
+    this.content = this.full = h('div', { class: 'sd-cmp-full' }, this.notes, this.charts, this.aside, this.beside, this.numbers,
       h('section', { class: 'sd-panel sd-cmp-origin', 'aria-label': 'Where these numbers come from' }, h('header', {}, h('h2', {}, 'Where these numbers come from'), this.saves), this.facts));
     this.root.append(this.questions, this.card.element,
       h('section', { class: 'sd-panel sd-exp-ask', 'aria-label': 'What to measure' }, h('header', {}, this.title), this.question, this.fields, h('div', { class: 'sd-exp-buttons' }, this.run, this.halt, this.bar)),
@@ -205,10 +206,21 @@ class Explore extends Job {
     if (!answer) return;
     this.notes.replaceChildren(...this.view.notes(answer).map((words) => h('p', {}, words)), ...(answer.facts.skipped || []).map((words) => h('p', { class: 'sd-sub' }, `Left out: ${words}`)));
     if (this.numbers.open) this.drawRows();
+    this.drawBeside();
     const table = { origin: { ...answer.origin, ...answer.machine, sittings: 1 }, prompts: {}, settings: {}, repeats: 1 };
     this.facts.replaceChildren(...origin(table).filter(([name]) => name !== 'prompts').flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, name === 'command' ? h('code', {}, value) : value)]));
     this.widget?.show(answer);
     this.figures.offer({ answer, widget: this.widget });
+  }
+
+  /** What others have measured, beside this answer, where the exploration has it. */
+  drawBeside() {
+    const { beside } = this.view;
+    const rows = beside?.rows(this.answer) ?? [];
+    this.beside.hidden = !rows.length;
+    if (!rows.length) return;
+    this.beside.replaceChildren(h('header', {}, h('h2', {}, beside.title), h('p', {}, beside.hint)),
+      h('div', { class: 'sd-cmp-wrap', tabindex: '0', role: 'region', 'aria-label': beside.title }, h('table', { class: 'sd-exp-table sd-exp-words' }, h('thead', {}, h('tr', {}, ...beside.head.map((name) => h('th', { scope: 'col' }, name)))), h('tbody', {}, ...rows.map((row) => h('tr', {}, ...row.map((words) => h('td', {}, words))))))));
   }
 
   /** The table: only where somebody looks, because an answer comes every second. */

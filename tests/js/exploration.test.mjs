@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { acceptance, bestGamma, breakEven, busyMachine, columnsOf, costAt, csvOf, drawTokens, expectedTau, normalized, originWords, progressWords, readCurve, sandbox, treeTau } from '../../app/static/state/exploration.js';
+import { acceptance, bestGamma, breakEven, busyMachine, columnsOf, costAt, csvOf, drawTokens, expectedTau, normalized, originWords, paperShape, progressWords, readCurve, sandbox, treeTau } from '../../app/static/state/exploration.js';
 
 const near = (a, b, eps = 1e-9) => assert.ok(Math.abs(a - b) < eps, `${a} is not ${b}`);
 const CURVE = [[1, 0.004], [9, 0.005], [17, 0.007]];
@@ -88,4 +88,14 @@ test('words', () => {
   assert.equal(progressWords({ phase: 'exploring', message: '', doing: 'γ 4', done: 2, total: 9, left: 130 }), '2 of 9: γ 4, about 3 minutes left');
   assert.match(progressWords({ phase: 'waiting', message: '', left: null }), /goes first/);
   assert.equal(progressWords({ phase: 'loading', message: 'Loading', left: null }), 'Loading…');
+});
+
+test('the papers’ curves beside a map: the widest column, the best window of the fewest steps', () => {
+  const cell = (gamma, steps, speedup, tau) => ({ gamma, steps, speedup, tau, tokens_per_second: 100 * speedup });
+  const rows = [cell(2, 1, 1.2, 1.5), cell(10, 1, 1.5, 2), cell(10, 2, 1.4, 2.2), cell(10, 3, 1.3, 2.3), cell(16, 1, 1.45, 2), cell(16, 2, 1.1, 2.1), { gamma: 20, steps: 1, failed: 'x' }];
+  const [tau, speed, best] = paperShape(rows).map(([, , here]) => here);
+  assert.equal(tau, 'T 1: 2.00, T 2: 2.20, T 3: 2.30');
+  assert.equal(speed, 'T 1: 150, T 2: 140, T 3: 130');
+  assert.equal(best, '10; within 5 % of it: 10, 16');
+  assert.deepEqual(paperShape(rows.slice(0, 1)), []);
 });

@@ -40,6 +40,27 @@ export function progressWords({ phase, message, doing, done = 0, total = 0, left
   return `${done} of ${total}: ${doing}${rest}`;
 }
 
+/**
+ * SpecDiff's figures (arXiv 2408.05636, OpenWebText, its best γ), read off, beside a γ × T map: [curve, paper, here].
+ * @param {Record<string, any>[]} rows @returns {string[][]}
+ */
+export function paperShape(rows) {
+  const known = rows.filter((row) => row.speedup);
+  const span = (/** @type {number} */ gamma) => known.filter((row) => row.gamma === gamma).length;
+  const gamma = [...new Set(known.map((row) => row.gamma))].sort((a, b) => span(b) - span(a) || Math.abs(a - 10) - Math.abs(b - 10))[0];
+  const column = known.filter((row) => row.gamma === gamma).sort((a, b) => a.steps - b.steps);
+  if (column.length < 2) return [];
+  const series = (/** @type {[number, number][]} */ pairs, digits = 2) => pairs.map(([step, value]) => `T ${step}: ${ratio(value, digits)}`).join(', ');
+  const top = (/** @type {Record<string, any>[]} */ cells) => cells.reduce((best, row) => (row.speedup > best.speedup ? row : best));
+  const line = known.filter((row) => row.steps === column[0].steps).sort((a, b) => a.gamma - b.gamma);
+  const near = line.filter((row) => row.speedup >= 0.95 * top(line).speedup).map((row) => row.gamma);
+  return [
+    [`τ by T, at γ ${gamma}`, 'T 3: 6.8, T 4: 7.0, T 6: 7.4, T 8: 7.45, T 10: 7.05; rises, then flat', series(column.map((row) => [row.steps, row.tau]))],
+    [`tokens per second by T, at γ ${gamma}`, 'T 3: 30.1, T 4: 29.5, T 6: 27.7, T 8: 25.7, T 10: 23.5; falls from the start', series(column.map((row) => [row.steps, row.tokens_per_second]), 0)],
+    [`best γ, at T ${column[0].steps}`, '10 to 20, a flat top', `${top(line).gamma}; within 5 % of it: ${near.join(', ')}`],
+  ];
+}
+
 /** E[τ] = 1 + Σ_m Π_{j≤m} α_j. @param {number[]} alphas of positions, given that each is reached */
 export function expectedTau(alphas) {
   let reached = 1;

@@ -3,7 +3,7 @@
 
 import { axis, layout } from './charts.js';
 import { DRAWS, PlaygroundView, SandboxView } from './widgets.js';
-import { acceptance } from '../state/exploration.js';
+import { acceptance, paperShape } from '../state/exploration.js';
 import { ratio, times } from '../state/format.js';
 
 const sorted = (values) => [...new Set(values)].sort((a, b) => a - b);
@@ -284,6 +284,7 @@ export const VIEWS = {
         `The prediction is within 10 % of the measurement in ${Math.round(100 * one)} % of ${facts.agree.cells} cells. It takes 1 + Σ Π α_j tokens per round and counts T passes of the drafter and one pass of the target, both timed bare; what it leaves out is the work between passes.`,
       ];
     },
+    beside: { title: 'The shape of the papers’ curves, and of ours', hint: 'their models are a thousand times larger: compare shapes, not heights', head: ['curve', 'SpecDiff, read off its figure', 'this map'], rows: ({ rows }) => paperShape(rows) },
     titleOf: ({ choice }, race) => `${choice.drafter} γ ${race.split('/')[1]}, T ${race.split('/')[2]}`,
     columns: {
       gamma: 'γ: tokens drafted per round', steps: 'T: denoising steps', race: 'the cell, as bench names it', prompts: 'prompts measured so far', speedup: 'vanilla’s seconds per token over this cell’s, prefill included', low: '95 % bootstrap interval over prompts, lower end', high: '95 % bootstrap interval over prompts, upper end',
