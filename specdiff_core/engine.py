@@ -169,7 +169,7 @@ class Engine:
             SpecDiffError: bad settings, a prompt that does not fit, no memory left.
         """
         ids = self._fitting([*self.encode(prompt), *after])
-        prompt += self.pair.tokenizer.decode(list(after)) if after else ""
+        prompt += str(self.pair.tokenizer.decode(list(after))) if after else ""
         drafter = self.drafter(config.drafter)
         spec = self.pair.spec.drafter(config.drafter)
         config = spec.follow(config)  # the header says what really runs

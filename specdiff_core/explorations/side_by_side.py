@@ -78,6 +78,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         int,
         Meta(
             ge=1,
+            le=128,
             title="In round",
             description="There the token that the target added is replaced.",
             extra_json_schema=MORE,
@@ -87,8 +88,9 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         int,
         Meta(
             ge=-1,
+            le=2**31 - 1,
             title="Token",
-            description="Id of the token that is put there; −1: draw anew.",
+            description="Id of the token that is put there; −1: none, all is drawn anew.",
             extra_json_schema=MORE,
         ),
     ] = -1
@@ -159,7 +161,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
 
     def _must_be_equal(self) -> bool:
         """Whether both runs have to write the same text."""
-        rule = Rule(SETTINGS["rule"].read(self.rule))
+        rule: Rule = SETTINGS["rule"].read(self.rule)
         return self.temperature == 0 or rule.same_text
 
     def _before(self, events: Sequence[Event]) -> list[int]:
@@ -253,7 +255,9 @@ def rounds_of(name: str, events: Sequence[Event], start: int, pieces: Mapping[in
                 "q": refused.q if refused else None,
                 "threshold": refused.threshold if refused else None,
                 "u": refused.draw if refused else None,
-                "milliseconds": 1000 * (event.at - at),
+                "milliseconds": None
+                if name == BRANCH
+                else round(1000 * (event.at - at), 4),  # a branch measures nothing
                 "text": "".join(spell([pieces.get(token, "") for token in event.ids])),
             }
             start, at = start + len(event.ids), event.at
