@@ -7,7 +7,7 @@ import { h, text } from './dom.js';
 import { acceptance, aligned, bestGamma, breakEven, costAt, drawTokens, normalized, readCurve, sandbox, trackOf, uniform } from '../state/exploration.js';
 import { again } from '../state/inspect.js';
 import { buildLane, stateAt } from '../state/lane.js';
-import { LEGEND, SOURCES, cell as inCell, quoted, ratio, short } from '../state/format.js';
+import { LEGEND, SOURCES, cell as inCell, quoted, ratio, short, testWords } from '../state/format.js';
 import { piece, sharePieces } from '../state/detokenize.js';
 import { unpack } from '../state/trace.js';
 /** @import { Answer, Cell, Sandbox } from '../state/exploration.js' */
@@ -208,7 +208,8 @@ export class SideBySideView {
     this.drawn = h('span', { class: 'sd-sub', 'aria-live': 'polite' });
     this.chance = h('div', { class: 'sd-whatif' }, this.redraw, this.drawn);
     this.takes = h('div', { class: 'sd-whatif sd-takes', role: 'group', 'aria-label': 'Take another token' });
-    this.another = h('section', { class: 'sd-another', 'aria-label': 'Another way', hidden: true }, this.chance, this.takes,
+    this.going = h('p', { class: 'sd-sub', 'aria-live': 'polite' });
+    this.another = h('section', { class: 'sd-another', 'aria-label': 'Another way', hidden: true }, this.chance, this.takes, this.going,
       h('p', { class: 'sd-sub' }, 'The engine then decodes on from there. A token that you put there was not drawn, so what comes of it is no longer a sample of the target’s law, and none of its times counts.'));
     this.element = h('section', { class: 'sd-panel sd-exp-widget', 'aria-label': 'The text, token by token' },
       h('header', {}, h('h2', {}, 'The text, token by token'), h('span', { class: 'sd-sub' }, 'one column for each token; click a refusal ✕ to look at it'),
@@ -280,6 +281,9 @@ export class SideBySideView {
     this.pinned = key;
     this.press();
     this.inspector.show(view, lane, view.verified.accepted);
+    text(this.inspector.title, `${SIGNS[/** @type {keyof typeof SIGNS} */ (name)]}, ${this.inspector.title.textContent}`);
+    const test = view.verified.tests.at(-1);
+    if (view.tree && test) text(this.inspector.words, `✕ Refused: ${testWords(test, lane.header?.config.temperature === 0)}: ${this.inspector.word(view.verified.extra)}.`);
     this.offer(name, round, lane, view.verified);
     this.inspector.element.scrollIntoView?.({ block: 'nearest' });
   }
@@ -300,14 +304,19 @@ export class SideBySideView {
     const rows = this.inspector.what?.rows ?? [];
     const ids = [...new Set([...rows.map(({ id }) => id), ...verified.tests.slice(-1).map(({ id }) => id), ...verified.extra_candidates.map(({ id }) => id)])];
     const chosen = ids.filter((id) => id !== null && id !== verified.extra).slice(0, MOST_CANDIDATES);
-    const go = (/** @type {number} */ take) => this.tools.ask({ branch: name, round: round + 1, take });
+    const go = (/** @type {Record<string, number>} */ values) => {
+      for (const button of this.takes.querySelectorAll('button')) button.disabled = true;
+      text(this.going, 'The engine decodes both runs again, and then the branch…');
+      this.tools.ask({ branch: name, round: round + 1, ...values });
+    };
     const numbers = (/** @type {number | null} */ id) => rows.filter((row) => row.id === id).map(({ p, q }) => `${p === null ? '' : ` p ${short(p)}`}${q === null ? '' : ` q ${short(q)}`}`).join('');
     this.another.hidden = name === BRANCH;
     this.chance.hidden = this.inspector.chance.hidden;
     text(this.drawn, '');
+    text(this.going, '');
     this.takes.replaceChildren(h('b', {}, 'Take this one and let it run on:'),
-      ...chosen.map((id) => h('button', { type: 'button', class: 'sd-take', 'data-take': String(id), onclick: () => go(Number(id)) }, quoted(piece(lane, Number(id))), h('small', {}, numbers(id)))),
-      lane.header?.config.temperature === 0 ? '' : h('button', { type: 'button', class: 'sd-take', title: 'Nothing is put there: all is drawn again, with another seed', onclick: () => this.tools.ask({ branch: name, round: round + 1, take: -1, branch_seed: (this.answer?.choice.branch_seed ?? 0) + 1 }) }, 'draw all anew from here'));
+      ...chosen.map((id) => h('button', { type: 'button', class: 'sd-take', 'data-take': String(id), onclick: () => go({ take: Number(id) }) }, quoted(piece(lane, Number(id))), h('small', {}, numbers(id)))),
+      lane.header?.config.temperature === 0 ? '' : h('button', { type: 'button', class: 'sd-take', title: 'Nothing is put there: all is drawn again, with another seed', onclick: () => go({ take: -1, branch_seed: (this.answer?.choice.branch_seed ?? 0) + 1 }) }, 'draw all anew from here'));
   }
 
   /** The same test with another u: a simulation on the recorded numbers. */
