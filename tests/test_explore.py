@@ -495,7 +495,7 @@ def test_the_first_difference() -> None:
 
 @pytest.mark.parametrize("run", ["a", "b"])
 def test_a_branch_goes_on_from_the_token_that_was_put_there(pair_engine: Engine, run: str) -> None:
-    """At temperature 0 every later token is the target's likeliest after the prompt, the text so far, and that token."""
+    """At temperature 0 every later token is the target's likeliest after all that stands before it."""
     plain = explore(SideBySide, pair_engine, **TWO)
     row = next(row for row in plain.explored.rows if row["run"] == run and row["round"] > 2 and row["refused"])
     verdict = [one for one in lanes_of(plain)[run] if isinstance(one, events.Verified)][row["round"] - 1]

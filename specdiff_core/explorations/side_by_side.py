@@ -27,6 +27,7 @@ from specdiff_core.schema.events import (
     spell,
 )
 from specdiff_core.schema.methods import BASELINE, find_method
+from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
 from specdiff_core.schema.trace import dump_trace
 
@@ -123,22 +124,25 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        if self.take >= engine.target.vocab_size or self.take in engine.target.suppress:
+            raise ConfigError(f"{self.take} is no token of this target.", field="take", hint="Choose a candidate.")
         runs: dict[str, list[Event]] = {}
         facts: dict[str, Any] = {"must_be_equal": self._must_be_equal(), "threads": 0}
         total = 3 if self.branch in ("a", "b") else 2
 
         def decode(name: str, config: DecodeConfig, after: Sequence[int] = ()) -> bool:
             """Whether it was not stopped."""
-            stop = Asked(stopped)
-            told = engine.decode(
-                self.prompt, config, stop=stop, warm_up=0.0, threads=facts["threads"], after=tuple(after)
-            )
-            runs[name] = [short_times(event) for event in told]
-            started = next(event for event in runs[name] if isinstance(event, RunStarted))
-            facts["threads"] = started.threads  # all runs alike
+            told = [
+                short_times(event)
+                for event in engine.decode(
+                    self.prompt, config, stop=Asked(stopped), warm_up=0.0, threads=facts["threads"], after=after
+                )
+            ]
             if stopped():
-                del runs[name]
-            return name in runs
+                return False
+            runs[name] = told
+            facts["threads"] = next(event.threads for event in told if isinstance(event, RunStarted))  # all runs alike
+            return True
 
         def answer() -> Answer:
             return _answer(self, runs, facts)
@@ -150,8 +154,6 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         if total == 2:
             return
         before = self._before(runs[self.branch])
-        if self.take >= engine.target.vocab_size or self.take in engine.target.suppress:
-            raise ConfigError(f"{self.take} is no token of this target.", field="take", hint="Choose a candidate.")
         after = [*before, *([self.take] if self.take >= 0 else [])]
         facts["branch"] = {"run": self.branch, "round": self.round, "position": len(before) + 1, "take": self.take}
         config = self.config(self.branch).to_dict()
@@ -226,12 +228,13 @@ def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
 
 
 def rounds_of(name: str, events: Sequence[Event], start: int, pieces: Mapping[int, str]) -> Iterator[dict[str, Any]]:
-    """A row for each round: what was drafted, kept and refused, and by which numbers.
+    """A row for each round: what was drafted, kept and refused, and by which numbers; of a branch no times.
 
     Args:
         start: position of the run's first token among the new ones, from 1.
     """
-    drafted, at = 0, 0.0
+    drafted, at, measured = 0, 0.0, name != BRANCH
+    waiting = fold(events).waiting if measured else None
     verdict: Verified | None = None
     for event in events:
         if isinstance(event, RoundStarted):
@@ -255,9 +258,8 @@ def rounds_of(name: str, events: Sequence[Event], start: int, pieces: Mapping[in
                 "q": refused.q if refused else None,
                 "threshold": refused.threshold if refused else None,
                 "u": refused.draw if refused else None,
-                "milliseconds": None
-                if name == BRANCH
-                else round(1000 * (event.at - at), 4),  # a branch measures nothing
+                "milliseconds": round(1000 * (event.at - at), 4) if measured else None,
+                "waiting": waiting,
                 "text": "".join(spell([pieces.get(token, "") for token in event.ids])),
             }
             start, at = start + len(event.ids), event.at

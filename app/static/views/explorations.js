@@ -462,7 +462,7 @@ export const VIEWS = {
     titleOf: () => 'Two runs side by side',
     lanesOf: ({ facts }) => Object.fromEntries(['a', 'b'].map((run) => [run, { label: runName(facts, run) }])),
     columns: {
-      run: 'a, b, or the branch', round: 'number of the round', position: 'of its first token among the new ones', drafted: 'tokens drafted; of a tree, nodes', accepted: 'drafted tokens that were kept', refused: 'the drafted token that was refused', added: 'the token that the target added', added_as: 'why: residual and target, after a refusal; bonus, after a whole draft', p: 'the target’s probability of the refused token', q: 'the drafter’s', threshold: 'probability with which it would have been accepted', u: 'the draw: accepted if below the threshold; empty where shared noise or a tree decides', milliseconds: 'from the round before to this commit, on the decode clock', text: 'what the round wrote',
+      run: 'a, b, or the branch', round: 'number of the round', position: 'of its first token among the new ones', drafted: 'tokens drafted; of a tree, nodes', accepted: 'drafted tokens that were kept', refused: 'the drafted token that was refused', added: 'the token that the target added', added_as: 'why: residual and target, after a refusal; bonus, after a whole draft', p: 'the target’s probability of the refused token', q: 'the drafter’s', threshold: 'probability with which it would have been accepted', u: 'the draw: accepted if below the threshold; at temperature 0 it decides nothing; empty where shared noise or a tree decides', milliseconds: 'from the round before to this commit, on the decode clock; the first round’s hold the prompt’s', text: 'what the round wrote',
     },
   },
 };
