@@ -117,11 +117,15 @@ class Engine:
             )
         # A typed "<|mask|>" is text, not the mask token.
         ids = tokenizer(prompt, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
-        ids = [tokenizer.eos_token_id, *ids] if spec.prepend_end else ids
-        if len(ids) >= spec.context:
+        return self._fitting([tokenizer.eos_token_id, *ids] if spec.prepend_end else ids)
+
+    def _fitting(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """``ids``, if a token can follow them."""
+        context = self.pair.spec.context
+        if len(ids) >= context:
             raise ContextOverflow(
-                f"The prompt has {len(ids)} tokens; the context holds {spec.context}.",
-                hint=f"Shorten it by about {len(ids) - spec.context + 33} tokens, to leave room for an answer.",
+                f"The prompt has {len(ids)} tokens; the context holds {context}.",
+                hint=f"Shorten it by about {len(ids) - context + 33} tokens, to leave room for an answer.",
             )
         return tuple(ids)
 
@@ -152,17 +156,20 @@ class Engine:
         warm_up: float | None = None,
         threads: int | None = None,
         clock: DeviceClock | None = None,
+        after: Sequence[int] = (),
     ) -> Iterator[Event]:
         """Decode ``prompt``: RunStarted, the loop's events with the text of their ids, Finished. The arguments are
         those of :class:`~specdiff_core.schema.decoder.Decoder`.
 
         Args:
             clock: replaces the device clock (golden traces).
+            after: ids that follow the prompt, from which the run goes on.
 
         Raises:
             SpecDiffError: bad settings, a prompt that does not fit, no memory left.
         """
-        ids = self.encode(prompt)
+        ids = self._fitting([*self.encode(prompt), *after])
+        prompt += str(self.pair.tokenizer.decode(list(after))) if after else ""
         drafter = self.drafter(config.drafter)
         spec = self.pair.spec.drafter(config.drafter)
         config = spec.follow(config)  # the header says what really runs

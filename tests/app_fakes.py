@@ -11,7 +11,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,6 +71,8 @@ class FakeDecoder:
 
         return SimpleNamespace(placement=choose_placement("cpu"), network="scripted", spec=EMBEDDED)
 
+    target = SimpleNamespace(vocab_size=1 << 16, suppress=())
+
     def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
         """Take as long as a warm-up."""
         until = time.monotonic() + seconds
@@ -87,8 +89,9 @@ class FakeDecoder:
         stop: threading.Event | None = None,
         warm_up: float | None = None,
         threads: int | None = None,
+        after: Sequence[int] = (),
     ) -> Iterator[Event]:
-        """Yield a whole run of invented events."""
+        """Yield a whole run of invented events; ``after`` so many tokens the script goes on."""
         self.calls.append((prompt, config))
         self.warm_ups.append(warm_up)
         self.threads.append(threads)
@@ -121,7 +124,7 @@ class FakeDecoder:
             if self.pace:
                 time.sleep(self.pace)
             yield RoundStarted(round=round, length=1 + total, anchor=anchor)
-            truth = [SCRIPT[(total + i) % len(SCRIPT)] for i in range(config.gamma + 1)]
+            truth = [SCRIPT[(len(after) + total + i) % len(SCRIPT)] for i in range(config.gamma + 1)]
             size = 0 if config.drafter == "none" else min(config.gamma, config.max_new_tokens - total - 1)
             kept = next((i for i in range(size) if rng.random() > 0.86 - 0.02 * i), size)
             draft = [

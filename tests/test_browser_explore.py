@@ -151,3 +151,40 @@ def test_a_cell_of_the_recorded_map_opens_its_race(browser: Any, address: str) -
             race,
         )
         page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'vanilla,drafted'")
+
+
+def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?explore=side-by-side", size="1440x2600", until=THERE) as page:
+        page.wait_for_selector(".sd-track-column")
+        assert "Recording" in page.inner_text(".sd-exp .sd-source")
+        rows = page.evaluate(f"{EXPLORE}.answer.rows")
+        refused = [f"{row['run']}/{row['round'] - 1}" for row in rows if row["refused"] is not None]
+        there = page.eval_on_selector_all(".sd-track-column button", "(all) => all.map((one) => one.dataset.key)")
+        assert sorted(there) == sorted(refused)
+        assert page.locator(".sd-track-column").count() == page.evaluate(f"{EXPLORE}.answer.choice.tokens")
+        for key in ("b/2", "a/2"):
+            page.evaluate(
+                "(key) => document.querySelector('[data-figure=along]')"
+                ".emit('plotly_click', { points: [{ customdata: [key] }] })",
+                key,
+            )
+            page.wait_for_selector(f'[data-key="{key}"][aria-pressed=true]')
+            assert page.locator(".sd-track-column [aria-pressed=true]").count() == 1
+        assert page.inner_text(".sd-exp .sd-inspector h3").startswith("A, Round 3")
+        assert page.locator(".sd-exp .sd-inspector .sd-pq-row").count() > 4
+        assert not serious(page)
+        take = page.locator(".sd-take").nth(1)
+        token = take.get_attribute("data-take")
+        take.click()
+        page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE}")
+        told = page.evaluate(f"{LIVE}['side-by-side']")
+        assert (told["choice"]["branch"], told["choice"]["round"]) == ("a", 3)
+        assert told["choice"]["take"] == told["facts"]["branch"]["take"] == int(token)
+        assert f"take={token}" in page.evaluate("location.search")
+        page.wait_for_selector(".sd-track-forced")
+        assert "no longer a sample of the target’s law" in page.inner_text(".sd-exp-notes")
+        assert page.locator('[data-key^="what if/"]').count() == sum(
+            row["run"] == "what if" and row["refused"] is not None for row in told["rows"]
+        )
+        page.get_by_role("button", name="Open both in the player").click()
+        page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'a,b'")

@@ -30,6 +30,7 @@ from specdiff_core.explorations import (
     Length,
     Losslessness,
     RoundCost,
+    SideBySide,
     Temperature,
     WhichGamma,
     WindowMap,
@@ -39,10 +40,11 @@ from specdiff_core.explorations.base import Exploration, Exploring, Step, comman
 from specdiff_core.explorations.kinds import kind_of
 from specdiff_core.explorations.losslessness import Remembered, chi_squared
 from specdiff_core.explorations.runs import Runs
+from specdiff_core.explorations.side_by_side import BRANCH, first_difference
 from specdiff_core.explorations.temperature import reliability
 from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.schema import events
-from specdiff_core.schema.errors import ConfigError, OutOfMemory, SpecDiffError
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError
 from specdiff_core.schema.metrics import fold, speed_up
 from specdiff_core.schema.trace import read_trace
 
@@ -81,6 +83,8 @@ def test_every_field_is_explained_and_its_default_passes(kind: type[Exploration]
         (WindowMap, {**MAP, "temperature": 0.7, "texts": "One line\nAnother, with a comma", "seed": 5}),
         (Losslessness, {"rules": "naive,block", "order": "random", "prompt": "He said “yes”."}),
         (RoundCost, {}),
+        (SideBySide, {"a": "eagle2", "rule": "match", "branch": "b", "round": 3, "take": 7, "branch_seed": 9}),
+        (SideBySide, {"branch": "a", "take": -1}),
     ],
 )
 def test_the_command_of_an_exploration_asks_for_the_same(kind: type[Exploration], values: dict[str, Any]) -> None:
@@ -102,6 +106,8 @@ def test_the_command_of_an_exploration_asks_for_the_same(kind: type[Exploration]
         (WindowMap, {"texts": "x" * 30_000}, "texts"),
         (Losslessness, {"rules": "wrong"}, "rules"),
         (Losslessness, {"runs": -1}, "runs"),
+        (SideBySide, {"branch": "c"}, "branch"),
+        (SideBySide, {"round": 0}, "round"),
     ],
 )
 def test_a_value_out_of_range_is_named(kind: type[Exploration], values: dict[str, Any], word: str) -> None:
@@ -424,6 +430,129 @@ def test_what_cannot_be_aligned_is_refused(engine: Engine) -> None:
         explore(Align, engine, drafter="block")
     with pytest.raises(ConfigError, match="two prompts"):
         explore(Align, engine, texts="Only one prompt")
+
+
+# Two runs side by side.
+
+TWO: dict[str, Any] = {"a": "specdiff", "b": "dflash", "tokens": 32}
+
+
+@pytest.fixture(scope="module")
+def pair_engine() -> Engine:
+    return lab.load(drafters=["mdlm", "block", "none"])
+
+
+def new_ids(told: Any, name: str) -> list[int]:
+    """The new tokens of a run in the trace that holds all of them."""
+    return [i for one in lanes_of(told)[name] if isinstance(one, events.Committed) for i in one.ids]
+
+
+def lanes_of(told: Any) -> dict[str, Any]:
+    return read_trace(told.races["runs"]).lanes
+
+
+@pytest.mark.parametrize("values", [{"temperature": 0.7}, {"a": "ddtree"}, {"a": "vanilla", "rule": "block"}], ids=str)
+def test_rounds_lie_one_after_the_other_along_the_text(pair_engine: Engine, values: dict[str, Any]) -> None:
+    told = explore(SideBySide, pair_engine, **{**TWO, **values})
+    for name in ("a", "b"):
+        rows = [row for row in told.explored.rows if row["run"] == name]
+        verdicts = [one for one in lanes_of(told)[name] if isinstance(one, events.Verified)]
+        assert len(rows) == len(verdicts) > 4
+        ids, place = new_ids(told, name), 0
+        assert len(ids) == 32
+        for row, verdict in zip(rows, verdicts, strict=True):
+            assert row["position"] == place + 1
+            assert row["text"].endswith(row["added"])
+            assert (row["refused"] is not None) == (verdict.source != "bonus" and bool(verdict.tests))
+            if row["refused"] is not None:
+                assert (row["p"], row["u"]) == (verdict.tests[-1].p, verdict.tests[-1].draw)
+                assert not verdict.tests[-1].accepted
+            place += row["accepted"] + 1
+        assert place == 32
+        assert "".join(row["text"] for row in rows) == pair_engine.pair.tokenizer.decode(ids)
+    assert {"labels", "must_be_equal", "first_difference"} <= told.explored.facts.keys()
+
+
+@pytest.mark.parametrize(
+    ("values", "must"),
+    [({}, True), ({"rule": "match", "temperature": 0.9, "seed": 3}, True), ({"temperature": 0.9, "seed": 3}, False)],
+    ids=str,
+)
+def test_two_runs_part_only_where_they_may(pair_engine: Engine, values: dict[str, Any], must: bool) -> None:
+    told = explore(SideBySide, pair_engine, **{**TWO, **values})
+    assert told.explored.facts["must_be_equal"] is must
+    assert (new_ids(told, "a") == new_ids(told, "b")) is must
+    assert told.explored.facts["first_difference"] == first_difference(new_ids(told, "a"), new_ids(told, "b"))
+    assert (told.explored.facts["first_difference"] is None) is must
+
+
+def test_the_first_difference() -> None:
+    assert first_difference([1, 2, 3], [1, 2, 3]) is None
+    assert first_difference([1, 2, 3], [1, 5, 3]) == 2
+    assert first_difference([4], [1]) == 1
+    assert first_difference([1, 2], [1, 2, 3]) == 3
+
+
+@pytest.mark.parametrize("run", ["a", "b"])
+def test_a_branch_goes_on_from_the_token_that_was_put_there(pair_engine: Engine, run: str) -> None:
+    """At temperature 0 every later token is the target's likeliest after all that stands before it."""
+    plain = explore(SideBySide, pair_engine, **TWO)
+    row = next(row for row in plain.explored.rows if row["run"] == run and row["round"] > 2 and row["refused"])
+    verdict = [one for one in lanes_of(plain)[run] if isinstance(one, events.Verified)][row["round"] - 1]
+    take = verdict.tests[-1].id
+    told = explore(SideBySide, pair_engine, **TWO, branch=run, round=row["round"], take=take)
+    assert [new_ids(told, name) for name in ("a", "b")] == [new_ids(plain, name) for name in ("a", "b")]
+    before = new_ids(plain, run)[: row["position"] - 1 + row["accepted"]]
+    prefix = [*pair_engine.encode(parse(SideBySide, {}).prompt), *before, take]  # type: ignore[attr-defined]
+    branch = new_ids(told, BRANCH)
+    assert lanes_of(told)[BRANCH][1].prompt_ids == tuple(prefix)
+    assert len(before) + 1 + len(branch) == 32
+    target = pair_engine.target.start()
+    target.read(prefix[:-1])
+    logits = target.score([take, *branch[:-1]]).logits.clone()
+    logits[:, list(pair_engine.target.suppress)] = -math.inf
+    assert logits.argmax(-1).tolist() == branch
+    found = told.explored.facts["branch"]
+    assert (found["run"], found["position"], found["take"]) == (run, len(before) + 1, take)
+    assert (found["token"], found["instead_of"]) == (row["refused"], row["added"])
+    old = new_ids(plain, run)[len(before) + 1 :]
+    assert found["same"] == sum(one == other for one, other in zip(old, branch, strict=True)) < len(branch)
+    rows = [one for one in told.explored.rows if one["run"] == BRANCH]
+    assert rows[0]["position"] == len(before) + 2
+    assert all(one["milliseconds"] is None for one in rows)
+
+
+def test_a_branch_may_be_drawn_anew(pair_engine: Engine) -> None:
+    choice = {**TWO, "temperature": 0.9, "branch": "a", "round": 3}
+    seeds = {seed: explore(SideBySide, pair_engine, **choice, branch_seed=seed) for seed in (1, 2)}
+    texts = {seed: new_ids(told, BRANCH) for seed, told in seeds.items()}
+    assert texts[1] != texts[2]
+    for seed, told in seeds.items():
+        place = told.explored.facts["branch"]["position"] - 1
+        assert place + len(texts[seed]) == 32
+        assert next(row for row in told.explored.rows if row["run"] == BRANCH)["position"] == place + 1
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"branch": "a", "round": 128}, "no round 128"),
+        ({"branch": "b", "take": 2**31 - 1}, "no token"),
+        ({"a": "nothing"}, "no method"),
+        ({"rule": "nothing"}, "rule"),
+        ({"prompt": " "}, "prompt"),
+    ],
+    ids=str,
+)
+def test_what_two_runs_cannot_be_asked(pair_engine: Engine, values: dict[str, Any], word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        explore(SideBySide, pair_engine, **{**TWO, **values})
+
+
+def test_a_run_cannot_go_on_from_more_than_fits(pair_engine: Engine) -> None:
+    config = lab.DecodeConfig(drafter="none", max_new_tokens=4)
+    with pytest.raises(ContextOverflow):
+        next(iter(pair_engine.decode("Once", config, after=[5] * pair_engine.pair.spec.context)))
 
 
 # Losslessness.

@@ -131,7 +131,7 @@ class Explore extends Job {
     text(this.question, told.question);
     this.fields.replaceChildren(this.form.element);
     this.view = VIEWS[name];
-    this.widgets[name] ??= this.view.widget ? new this.view.widget(() => this.draw()) : null;
+    this.widgets[name] ??= this.view.widget ? new this.view.widget(() => this.draw(), { race: (race) => this.race(race), open: (race) => this.openRace(race), ask: (values) => this.ask(values) }) : null;
     this.widget = this.widgets[name];
     this.charts[this.view.widgetFirst ? 'before' : 'after'](this.aside);
     this.aside.replaceChildren(...(this.widget ? [this.widget.element] : []));
@@ -231,29 +231,43 @@ class Explore extends Job {
       h('tbody', {}, ...rows.map((row) => h('tr', {}, ...columns.map((name) => h('td', {}, shown(row[name])))))));
   }
 
-  /** Let cells of a figure open races, as soon as it is drawn. */
+  /** Let marks of a figure open races, or be looked at in the widget, as soon as it is drawn. */
   bind(element) {
     if (element.dataset.bound) return;
     element.dataset.bound = 'yes';
     element.on('plotly_click', ({ points }) => {
-      const race = points[0].customdata?.[0];
-      if (race) this.openRace(race);
+      const clicked = points[0].customdata?.[0];
+      if (clicked && this.widget?.pick) this.widget.pick(clicked);
+      else if (clicked) this.openRace(clicked);
     });
   }
 
-  async openRace(race) {
+  /** The trace of a race of this answer, as base64; undefined until the exploration is over. */
+  async race(race) {
     const source = this.isLive ? 'live' : 'recorded';
     const [held, name] = [this.races[source], source === 'live' ? this.name : this.stem];
     if (source === 'recorded') held[name] ??= await (await this.get(`${name}.races.json`)).json();
-    const data = held[name]?.[race];
+    return held[name]?.[race];
+  }
+
+  async openRace(race) {
+    const data = await this.race(race);
     if (!data) {
       this.tell('The race of a cell can be opened when the exploration is over.');
       return;
     }
-    const key = `${source} ${name} ${race} ${this.answer.origin.date}`;
+    const key = `${this.isLive ? `live ${this.name}` : `recorded ${this.stem}`} ${race} ${this.answer.origin.date}`;
     if (!this.addresses.has(key)) this.addresses.set(key, URL.createObjectURL(new Blob([fromBase64(data)], { type: 'application/gzip' })));
     const title = this.view.titleOf(this.answer, race);
-    openRace({ url: this.addresses.get(key), lanes: ['vanilla', 'drafted'], title, labels: { vanilla: { label: 'Vanilla' }, drafted: { label: title } }, source: this.isLive ? 'measured' : 'recording' });
+    const labels = this.view.lanesOf?.(this.answer) ?? { vanilla: { label: 'Vanilla' }, drafted: { label: title } };
+    openRace({ url: this.addresses.get(key), lanes: Object.keys(labels), title, labels, source: this.isLive ? 'measured' : 'recording' });
+  }
+
+  /** Measure what is shown again, with some values changed. */
+  ask(values) {
+    if (this.busy || this.waiting) return;
+    this.form.fill({ ...this.answer.choice, ...values });
+    press('run');
   }
 
   fileName(end) {
@@ -321,6 +335,7 @@ class Explore extends Job {
     if (name && name !== this.name && this.follows) this.select(name);
     if (message.result) {
       this.answers.live[name] = message.result;
+      delete this.races.live[name]; // they are of the answer before
       if (this.follows) this.form.fill(message.result.choice);
       if (name === this.name) this.source = 'live';
     }

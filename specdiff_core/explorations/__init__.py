@@ -8,12 +8,13 @@ from specdiff_core.explorations.kinds import Kinds
 from specdiff_core.explorations.length import Length
 from specdiff_core.explorations.losslessness import Losslessness
 from specdiff_core.explorations.round_cost import RoundCost
+from specdiff_core.explorations.side_by_side import SideBySide
 from specdiff_core.explorations.temperature import Temperature
 from specdiff_core.explorations.which_gamma import WhichGamma
 from specdiff_core.explorations.window_map import WindowMap
 from specdiff_core.schema.errors import ConfigError
 
-ORDER = (WindowMap, RoundCost, Losslessness, Temperature, WhichGamma, Length, Kinds, Align)
+ORDER = (WindowMap, RoundCost, Losslessness, Temperature, WhichGamma, Length, Kinds, Align, SideBySide)
 EXPLORATIONS: dict[str, type[Exploration]] = {kind.name: kind for kind in ORDER}
 
 

@@ -2,7 +2,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { acceptance, bestGamma, breakEven, busyMachine, columnsOf, costAt, csvOf, drawTokens, expectedTau, normalized, originWords, paperShape, progressWords, readCurve, sandbox, treeTau } from '../../app/static/state/exploration.js';
+import { acceptance, aligned, bestGamma, breakEven, busyMachine, columnsOf, costAt, csvOf, drawTokens, expectedTau, normalized, originWords, paperShape, progressWords, readCurve, sandbox, trackOf, treeTau } from '../../app/static/state/exploration.js';
+import { make } from './fixture.mjs';
+import { buildLane } from '../../app/static/state/lane.js';
 
 const near = (a, b, eps = 1e-9) => assert.ok(Math.abs(a - b) < eps, `${a} is not ${b}`);
 const CURVE = [[1, 0.004], [9, 0.005], [17, 0.007]];
@@ -98,4 +100,24 @@ test('the papers’ curves beside a map: the widest column, the best window of t
   assert.equal(speed, 'T 1: 150, T 2: 140, T 3: 130');
   assert.equal(best, '10; within 5 % of it: 10, 16');
   assert.deepEqual(paperShape(rows.slice(0, 1)), []);
+});
+
+/** Rounds by hand: the first refuses 8 and writes 9, the second keeps all and adds a bonus. */
+const twoRounds = (last) => buildLane([
+  make.started(0), make.draft([7, 8]), make.scored([0.4, 0.4]), make.verified([make.test(0, 7, true), make.test(1, 8, false)], { extra: 9, source: 'residual' }), make.committed([7, 9], ['draft', 'residual']),
+  make.started(1), make.draft([5], { round: 1 }), make.scored([0.4], { round: 1 }), make.verified([make.test(0, 5, true)], { round: 1, extra: last }), make.committed([5, last], ['draft', 'bonus'], { round: 1 }),
+]);
+
+test('a track: each round begins once, and its refused draft stands at the token that the target wrote instead', () => {
+  const track = trackOf(twoRounds(4), 11);
+  assert.deepEqual(track.map(({ position, id, kind, round, begins, refused }) => [position, id, kind, round, begins, refused]), [
+    [11, 7, 'draft', 0, true, null], [12, 9, 'residual', 0, false, 8], [13, 5, 'draft', 1, true, null], [14, 4, 'bonus', 1, false, null]]);
+});
+
+test('tracks share columns by position, and differ only where the run that they are held against has another token', () => {
+  const columns = aligned({ a: trackOf(twoRounds(4)), b: trackOf(twoRounds(6)), branch: trackOf(twoRounds(6), 3) }, { b: 'a', branch: 'b' });
+  assert.deepEqual(columns.map((cells) => Object.keys(cells).join(' ')), ['a b', 'a b', 'a b branch', 'a b branch', 'branch', 'branch']);
+  assert.deepEqual(columns.map(({ b }) => b?.differs), [false, false, false, true, undefined, undefined]);
+  assert.deepEqual(columns.map(({ branch }) => branch?.differs), [undefined, undefined, true, true, false, false]);
+  assert.ok(columns.every(({ a }) => !a?.differs));
 });

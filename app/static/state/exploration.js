@@ -2,7 +2,9 @@
 // @ts-check
 
 import { plural, ratio } from './format.js';
+import { stateAt } from './lane.js';
 import { when } from './comparison.js';
+/** @import { Lane } from './lane.js' */
 
 /** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number, origin: any, machine: any, choice: Record<string, any>}} Answer */
 
@@ -178,4 +180,31 @@ export function drawTokens(p, q, draws, seed) {
     counts[kept || !residual ? token : draw(residual)] += 1;
   }
   return { counts, accepted };
+}
+
+/** @typedef {{position: number, id: number, shown: string, kind: string, round: number, begins: boolean, refused: number | null, differs: boolean}} Cell a new token of a run; `refused`: the drafted token in whose place the target wrote it */
+
+/** A run along the text: a cell for each new token. @param {Lane} lane @param {number} start position of its first token, from 1 @returns {Cell[]} */
+export function trackOf(lane, start = 1) {
+  const refused = new Map(lane.events.flatMap((event) => {
+    const last = event.kind === 'Verified' ? event.tests.at(-1) : null;
+    return event.kind === 'Verified' && last && !last.accepted ? [[event.round, last.id]] : [];
+  }));
+  const { tokens } = stateAt(lane, Infinity);
+  return tokens.map(({ id, source, round }, i) => ({
+    position: start + i, id, shown: lane.shown[i], kind: source, round, differs: false,
+    begins: tokens[i - 1]?.round !== round,
+    refused: tokens[i + 1]?.round === round ? null : refused.get(round) ?? null, // the target's own token ends a round
+  }));
+}
+
+/** Tracks as columns, by position; a cell `differs` where `base` has another token. @param {Record<string, Cell[]>} tracks @param {Record<string, string>} base track -> the one it is held against */
+export function aligned(tracks, base) {
+  const names = Object.keys(tracks);
+  const at = Object.fromEntries(names.map((name) => [name, new Map(tracks[name].map((cell) => [cell.position, cell]))]));
+  const most = Math.max(0, ...names.flatMap((name) => tracks[name].map((cell) => cell.position)));
+  return Array.from({ length: most }, (_, i) => Object.fromEntries(names.flatMap((name) => {
+    const [own, other] = [at[name].get(i + 1), at[base[name]]?.get(i + 1)];
+    return own ? [[name, { ...own, differs: Boolean(other && other.id !== own.id) }]] : [];
+  })));
 }

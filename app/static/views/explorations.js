@@ -2,9 +2,9 @@
 // @ts-nocheck: it reads no event
 
 import { axis, layout } from './charts.js';
-import { DRAWS, PlaygroundView, SandboxView } from './widgets.js';
+import { DRAWS, PlaygroundView, SandboxView, SideBySideView } from './widgets.js';
 import { acceptance, paperShape } from '../state/exploration.js';
-import { ratio, times } from '../state/format.js';
+import { plural, quoted, ratio, times } from '../state/format.js';
 
 const sorted = (values) => [...new Set(values)].sort((a, b) => a - b);
 
@@ -266,6 +266,41 @@ function beforeAfter({ answer: { facts } }, c) {
   return { data, layout: { ...shape, shapes: [oneLine(c)] } };
 }
 
+// Two runs side by side.
+
+/** A run in an axis or a sentence. */
+const runName = ({ labels }, name) => (labels[name] ? `${name.toUpperCase()}: ${labels[name]}` : name);
+
+/** Rounds as bars along the text: what was kept, the target's own token, and a cross at each refusal. */
+function alongText({ answer: { rows, facts } }, c) {
+  const names = [...new Set(rows.map((row) => row.run))];
+  const bars = (name, own, kept, colour, shape) => ({ type: 'bar', orientation: 'h', name, y: own.map((row) => runName(facts, row.run)), base: own.map((row) => row.position - 0.5 + (kept ? 0 : row.accepted)), x: own.map((row) => (kept ? row.accepted : 1)), width: 0.5, marker: hatched(c, colour, shape), customdata: own.map((row) => [row.refused === null ? null : `${row.run}/${row.round - 1}`, shownWords(row)]), hovertemplate: '%{customdata[1]}<extra></extra>' });
+  const added = (source) => rows.filter((row) => row.added_as === source);
+  const refused = rows.filter((row) => row.refused !== null);
+  const data = [
+    bars('accepted drafts', rows.filter((row) => row.accepted), true, c.draft, ''), bars('bonus token', added('bonus'), false, c.bonus, '/'), bars('the target’s token', [...added('residual'), ...added('target')], false, c.residual, 'x'),
+    { type: 'scatter', mode: 'markers', name: 'refusal', x: refused.map((row) => row.position + row.accepted), y: refused.map((row) => runName(facts, row.run)), customdata: refused.map((row) => [`${row.run}/${row.round - 1}`, shownWords(row)]), marker: { symbol: 'x', size: 9, color: c.residual, line: { color: c.card, width: 1 } }, hovertemplate: '%{customdata[1]}<extra>click: look at it</extra>' },
+  ];
+  if (facts.branch?.take >= 0 && names.includes('what if')) data.push({ type: 'scatter', mode: 'markers', name: 'put there', x: [facts.branch.position], y: ['what if'], marker: { symbol: 'diamond', size: 11, color: c.accent }, hovertemplate: `put there: ${quoted(facts.branch.token)}<extra></extra>` });
+  const figure = framed(c, data.filter((one) => one.x.length), axis(c, 'new tokens', { rangemode: 'tozero' }), axis(c, '', { type: 'category', categoryorder: 'array', categoryarray: names.map((name) => runName(facts, name)).reverse(), showgrid: false }));
+  return { ...figure, layout: { ...figure.layout, barmode: 'overlay' } };
+}
+
+const shownWords = (row) => `round ${row.round}: ${row.accepted} of ${row.drafted} accepted${row.refused === null ? '' : `<br>refused ${quoted(row.refused)}, p = ${ratio(row.p)}, q = ${ratio(row.q)}`}<br>the target wrote ${quoted(row.added)}`;
+
+/** New tokens by decode time, of the two runs that are measured. */
+function byTime({ answer: { rows, facts } }, c) {
+  const points = ['a', 'b'].flatMap((run) => {
+    let [at, tokens] = [0, 0];
+    return rows.filter((row) => row.run === run).map((row) => {
+      at += row.milliseconds;
+      tokens += row.accepted + 1;
+      return { run: runName(facts, run), at, tokens };
+    });
+  });
+  return framed(c, linesBy(points, c, 'run', 'at', 'tokens', (one) => `${one.run}: ${one.tokens} tokens after ${ratio(one.at, 1)} ms`), axis(c, 'milliseconds of decode clock, the prompt’s reading included'), axis(c, 'new tokens', { rangemode: 'tozero' }));
+}
+
 /** Exploration -> its panels, the sentences above them, what its columns mean, and how a race of a row is called. */
 export const VIEWS = {
   'window-map': {
@@ -405,6 +440,31 @@ export const VIEWS = {
     },
     titleOf: ({ choice }, race) => (race === 'aligned' ? `${choice.drafter}, aligned here` : choice.drafter),
     columns: { step: 'optimiser steps', seconds: 'seconds of training, replays left out', loss: 'soft cross-entropy and streak-distillation, nats', tau: 'τ of greedy rounds at γ 8, T 1, replayed' },
+  },
+  'side-by-side': {
+    widget: SideBySideView,
+    widgetFirst: true,
+    panels: [
+      { key: 'along', title: 'Rounds along the text', hint: 'each bar is a round; ✕: a refusal, click it', figure: alongText, wide: true },
+      { key: 'time', title: 'Tokens by time', hint: 'one run of each: no interval', figure: byTime, wide: true },
+    ],
+    notes({ rows, facts, choice }) {
+      const told = Object.keys(facts.labels).map((run) => [run, rows.filter((row) => row.run === run)]).filter(([, own]) => own.length)
+        .map(([run, own]) => `${runName(facts, run)}: ${plural(own.length, 'round')}, τ = ${ratio(own.reduce((sum, row) => sum + row.accepted + 1, 0) / own.length)}, ${plural(own.filter((row) => row.refused !== null).length, 'refusal')}.`);
+      const { first_difference: parted, must_be_equal: must, branch } = facts;
+      const why = choice.temperature === 0 ? 'at temperature 0' : 'under match';
+      const same = parted === undefined ? [] : [
+        must ? (parted === null ? `Both wrote the same ${choice.tokens} tokens, as they must ${why}: a refusal costs time, never text.` : `${why} both should write the same text, and here they part at token ${parted}: two tokens were so close that sums in another order, as in a tree, decide.`)
+          : parted === null ? 'Both wrote the same text, by chance: each run draws for itself.' : `The texts part at token ${parted}: each run draws for itself, from the same law.`];
+      const other = branch?.tokens === undefined ? [] : [
+        `What if, at token ${branch.position} of ${branch.run.toUpperCase()}: ${branch.take < 0 ? `everything from there on was drawn again, with seed ${choice.branch_seed}` : `${quoted(branch.token)} was put in place of ${quoted(branch.instead_of)}, and the engine decoded on. It was not drawn, so this branch is no longer a sample of the target’s law`}. ${branch.same} of its ${plural(branch.tokens, 'token')} are those that stood there before. It measures nothing.`];
+      return [told.join(' '), ...same, ...other];
+    },
+    titleOf: () => 'Two runs side by side',
+    lanesOf: ({ facts }) => Object.fromEntries(['a', 'b'].map((run) => [run, { label: runName(facts, run) }])),
+    columns: {
+      run: 'a, b, or the branch', round: 'number of the round', position: 'of its first token among the new ones', drafted: 'tokens drafted; of a tree, nodes', accepted: 'drafted tokens that were kept', refused: 'the drafted token that was refused', added: 'the token that the target added', added_as: 'why: residual and target, after a refusal; bonus, after a whole draft', p: 'the target’s probability of the refused token', q: 'the drafter’s', threshold: 'probability with which it would have been accepted', u: 'the draw: accepted if below the threshold; at temperature 0 it decides nothing; empty where shared noise or a tree decides', milliseconds: 'from the round before to this commit, on the decode clock; the first round’s hold the prompt’s', text: 'what the round wrote',
+    },
   },
 };
 // What many tables say alike.

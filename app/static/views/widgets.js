@@ -1,10 +1,19 @@
-// What a visitor drags on the Explore tab: the sandbox of a round's cost, and a test of three tokens.
+// What a visitor drags and clicks on the Explore tab: the sandbox of a round's cost, a test of three tokens, and two runs
+// along one text.
 // @ts-check
 
+import { InspectorView } from './inspector.js';
 import { h, text } from './dom.js';
-import { acceptance, bestGamma, breakEven, costAt, drawTokens, normalized, readCurve, sandbox } from '../state/exploration.js';
-import { ratio } from '../state/format.js';
-/** @import { Answer, Sandbox } from '../state/exploration.js' */
+import { acceptance, aligned, bestGamma, breakEven, costAt, drawTokens, normalized, readCurve, sandbox, trackOf, uniform } from '../state/exploration.js';
+import { again } from '../state/inspect.js';
+import { buildLane, stateAt } from '../state/lane.js';
+import { LEGEND, SOURCES, cell as inCell, quoted, ratio, short, testWords } from '../state/format.js';
+import { piece, sharePieces } from '../state/detokenize.js';
+import { unpack } from '../state/trace.js';
+/** @import { Answer, Cell, Sandbox } from '../state/exploration.js' */
+/** @import { Lane } from '../state/lane.js' */
+
+/** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => void}} Tools a race of the answer as base64, the player, a live measurement */
 
 /** A labelled slider that says its value. @param {string} label @param {{min: number, max: number, step: number, value: number, title: string}} limits @param {(value: number) => void} heard */
 function slider(label, { title, ...limits }, heard) {
@@ -174,3 +183,151 @@ export class PlaygroundView {
   }
 }
 PlaygroundView.TOKENS = TOKENS;
+
+const BRANCH = 'what if';
+const SIGNS = { a: 'A', b: 'B', [BRANCH]: '?' };
+/** @type {Record<string, {glyph: string, words: string}>} how a token came about -> its mark */
+const MARKS = { ...LEGEND, target: { glyph: '↻', words: SOURCES.target.words }, forced: { glyph: '⇒', words: 'put there by you' } };
+const MOST_CANDIDATES = 8;
+
+/** Two runs along one text; a refusal can be looked at, and sent another way. */
+export class SideBySideView {
+  /** @param {() => void} changed @param {Tools} tools */
+  constructor(changed, tools) {
+    this.tools = tools;
+    /** @type {Answer | null} */
+    this.answer = null;
+    /** @type {Record<string, Lane>} */
+    this.lanes = {};
+    this.seed = 0;
+    this.pinned = ''; // run/round
+    this.columns = h('div', { class: 'sd-tracks', role: 'group', 'aria-label': 'The runs along the text' });
+    this.legend = h('p', { class: 'sd-sub sd-tracks-legend' });
+    this.inspector = new InspectorView(() => this.unpin());
+    this.redraw = h('button', { type: 'button', class: 'sd-link', onclick: () => this.roll() }, 'Draw u again');
+    this.drawn = h('span', { class: 'sd-sub', 'aria-live': 'polite' });
+    this.chance = h('div', { class: 'sd-whatif' }, this.redraw, this.drawn);
+    this.takes = h('div', { class: 'sd-whatif sd-takes', role: 'group', 'aria-label': 'Take another token' });
+    this.going = h('p', { class: 'sd-sub', 'aria-live': 'polite' });
+    this.another = h('section', { class: 'sd-another', 'aria-label': 'Another way', hidden: true }, this.chance, this.takes, this.going,
+      h('p', { class: 'sd-sub' }, 'The engine then decodes on from there. A token that you put there was not drawn, so what comes of it is no longer a sample of the target’s law, and none of its times counts.'));
+    this.element = h('section', { class: 'sd-panel sd-exp-widget', 'aria-label': 'The text, token by token' },
+      h('header', {}, h('h2', {}, 'The text, token by token'), h('span', { class: 'sd-sub' }, 'one column for each token; click a refusal ✕ to look at it'),
+        h('button', { type: 'button', class: 'sd-link sd-exp-saves', onclick: () => tools.open('runs') }, 'Open both in the player')),
+      this.legend, this.columns, this.inspector.element, this.another);
+  }
+
+  /** @param {Answer} answer */
+  async show(answer) {
+    if (this.answer === answer && this.columns.childNodes.length) return;
+    const fresh = this.answer?.origin.date !== answer.origin.date;
+    this.answer = answer;
+    const data = await this.tools.race('runs');
+    if (this.answer !== answer) return;
+    if (!data) {
+      if (fresh) this.columns.replaceChildren(h('p', { class: 'sd-sub' }, 'The text is drawn when all runs are over.'));
+      return;
+    }
+    const { lanes } = await unpack(data);
+    if (this.answer !== answer) return;
+    this.lanes = Object.fromEntries(Object.entries(lanes).map(([name, events]) => [name, buildLane(events)]));
+    sharePieces(Object.values(this.lanes));
+    this.unpin();
+    this.draw();
+  }
+
+  /** The cells of each run; of a branch also the token that was put there. @returns {Record<string, Cell[]>} */
+  get tracks() {
+    const { branch } = this.answer?.facts ?? {};
+    const forced = branch && branch.take >= 0 ? [{ position: branch.position, id: branch.take, shown: branch.token, kind: 'forced', round: -1, begins: true, refused: null, differs: true }] : [];
+    return Object.fromEntries(Object.entries(this.lanes).map(([name, lane]) => [name, name === BRANCH ? [...forced, ...trackOf(lane, branch.position + forced.length)] : trackOf(lane)]));
+  }
+
+  draw() {
+    const [{ tracks }, facts] = [this, this.answer?.facts ?? {}];
+    const columns = aligned(tracks, { b: 'a', [BRANCH]: facts.branch?.run });
+    const names = /** @type {(keyof typeof SIGNS)[]} */ (Object.keys(tracks));
+    this.columns.replaceChildren(...columns.map((cells, i) => h('div', { class: 'sd-track-column' },
+      h('span', { class: 'sd-track-place', 'aria-hidden': 'true' }, (i + 1) % 5 && i ? '' : String(i + 1)), ...names.map((name) => this.cell(name, cells[name])))));
+    const kinds = new Set(Object.values(tracks).flatMap((cells) => cells.map(({ kind }) => kind)));
+    this.legend.replaceChildren(...names.map((name) => h('span', {}, h('b', {}, SIGNS[name]), ` ${facts.labels[name] ?? 'what if: a branch, no measurement'}`)),
+      ...[...kinds].map((kind) => h('span', {}, h('b', { class: `sd-track-token sd-track-${kind}` }, MARKS[kind]?.glyph ?? ''), ` ${MARKS[kind]?.words ?? kind}`)),
+      h('span', {}, h('b', { class: 'sd-track-refused' }, '✕'), ' refused draft'), h('span', {}, h('b', {}, '≠'), ' another token than the run it is held against'));
+  }
+
+  /** @param {keyof typeof SIGNS} name @param {Cell | undefined} cell */
+  cell(name, cell) {
+    if (!cell) return name === BRANCH ? null : h('span', { class: 'sd-track-cell' }); // a branch begins late, and is the last
+    const { kind, round, refused } = cell;
+    const written = quoted(cell.shown);
+    const title = `${round < 0 ? '' : `${SIGNS[name]}, round ${round + 1}: `}${MARKS[kind]?.words ?? kind} ${written}${refused === null ? '' : ` in place of ${quoted(piece(this.lanes[name], refused))}`}`;
+    const above = h('small', {}, cell.begins && round >= 0 ? h('i', {}, `${SIGNS[name]}${round + 1}`) : null,
+      refused === null ? null : h('span', { class: 'sd-track-refused' }, '✕ ', h('s', {}, inCell(piece(this.lanes[name], refused)))));
+    const token = h('span', { class: `sd-track-token sd-track-${kind}` }, `${cell.differs ? '≠ ' : ''}${inCell(cell.shown) || '·'}`, kind === 'draft' ? null : h('i', { 'aria-hidden': 'true' }, MARKS[kind]?.glyph ?? ''));
+    const shape = `sd-track-cell${cell.begins ? ' sd-track-begins' : ''}`;
+    if (refused === null) return h('span', { class: shape, title }, above, token);
+    const key = `${name}/${round}`;
+    return h('button', { type: 'button', class: shape, title, 'aria-label': title, 'aria-pressed': String(key === this.pinned), 'data-key': key, onclick: () => this.pick(key) }, above, token);
+  }
+
+  /** Look at the refusal of a round. @param {string} key run/round */
+  pick(key) {
+    const [name, round] = [key.slice(0, key.lastIndexOf('/')), Number(key.slice(key.lastIndexOf('/') + 1))];
+    const lane = this.lanes[name];
+    if (!lane) return;
+    const n = lane.events.findIndex((event) => event.kind === 'Committed' && event.round === round) + 1;
+    const view = stateAt(lane, n).window;
+    if (!view?.verified) return;
+    this.pinned = key;
+    this.press();
+    this.inspector.show(view, lane, view.verified.accepted);
+    text(this.inspector.title, `${SIGNS[/** @type {keyof typeof SIGNS} */ (name)]}, ${this.inspector.title.textContent}`);
+    const test = view.verified.tests.at(-1);
+    if (view.tree && test) text(this.inspector.words, `✕ Refused: ${testWords(test, lane.header?.config.temperature === 0)}: ${this.inspector.word(view.verified.extra)}.`);
+    this.offer(name, round, lane, view.verified);
+    this.inspector.element.scrollIntoView?.({ block: 'nearest' });
+  }
+
+  unpin() {
+    this.pinned = '';
+    this.press();
+    this.inspector.hide();
+    this.another.hidden = true;
+  }
+
+  press() {
+    for (const button of this.columns.querySelectorAll('button')) button.setAttribute('aria-pressed', String(button.dataset.key === this.pinned));
+  }
+
+  /** What can be put in place of the token that the target wrote: candidates of both models. @param {string} name @param {number} round @param {Lane} lane @param {import('../state/events.d.ts').Verified} verified */
+  offer(name, round, lane, verified) {
+    const rows = this.inspector.what?.rows ?? [];
+    const ids = [...new Set([...rows.map(({ id }) => id), ...verified.tests.slice(-1).map(({ id }) => id), ...verified.extra_candidates.map(({ id }) => id)])];
+    const chosen = ids.filter((id) => id !== null && id !== verified.extra).slice(0, MOST_CANDIDATES);
+    const go = (/** @type {Record<string, number>} */ values) => {
+      for (const button of this.takes.querySelectorAll('button')) button.disabled = true;
+      text(this.going, 'The engine decodes both runs again, and then the branch…');
+      this.tools.ask({ branch: name, round: round + 1, ...values });
+    };
+    const numbers = (/** @type {number | null} */ id) => rows.filter((row) => row.id === id).map(({ p, q }) => `${p === null ? '' : ` p ${short(p)}`}${q === null ? '' : ` q ${short(q)}`}`).join('');
+    this.another.hidden = name === BRANCH;
+    this.chance.hidden = this.inspector.chance.hidden;
+    text(this.drawn, '');
+    text(this.going, '');
+    this.takes.replaceChildren(h('b', {}, 'Take this one and let it run on:'),
+      ...chosen.map((id) => h('button', { type: 'button', class: 'sd-take', 'data-take': String(id), onclick: () => go({ take: Number(id) }) }, quoted(piece(lane, Number(id))), h('small', {}, numbers(id)))),
+      lane.header?.config.temperature === 0 ? '' : h('button', { type: 'button', class: 'sd-take', title: 'Nothing is put there: all is drawn again, with another seed', onclick: () => go({ take: -1, branch_seed: (this.answer?.choice.branch_seed ?? 0) + 1 }) }, 'draw all anew from here'));
+  }
+
+  /** The same test with another u: a simulation on the recorded numbers. */
+  roll() {
+    const { what, threshold } = this.inspector;
+    if (!what) return;
+    this.seed += 1;
+    const { accepted, counts } = again(what, threshold, 1, this.seed);
+    const came = what.rows[counts.indexOf(1)];
+    const u = uniform(this.seed)();
+    text(this.drawn, `Simulated, not decoded: u = ${ratio(u)}, ${accepted ? `below ${ratio(threshold)}: the draft ${this.inspector.word(what.drafted)} stays` : `not below ${ratio(threshold)}: refused, and ${this.inspector.word(came ? came.id : null)} comes instead`}.`);
+    for (const button of this.takes.querySelectorAll('button')) button.classList.toggle('sd-came', Boolean(came) && button.dataset.take === String(came.id));
+  }
+}

@@ -1,0 +1,271 @@
+"""Two runs side by side: two methods write after the same prompt, and where each accepted and refused is held against
+the other, round by round. At a refusal a run can be sent another way, from which it is decoded anew.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
+
+from specdiff_core.bench.comparison import short_times
+from specdiff_core.bench.prompts import OWN_TEXTS
+from specdiff_core.explorations.base import Answer, Asked, Exploration, Step, Stopped, drafting_methods, enum
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import (
+    Committed,
+    DraftReady,
+    Event,
+    Finished,
+    PiecesSeen,
+    RoundStarted,
+    RunStarted,
+    Test,
+    Verified,
+    spell,
+)
+from specdiff_core.schema.methods import BASELINE, find_method
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
+from specdiff_core.schema.trace import dump_trace
+
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+
+METHODS = [BASELINE, *(name for name in drafting_methods() if not find_method(name).settings.get("auto"))]
+"""All but those that choose by the clock: a run has to be the same when it is made again."""
+BRANCH = "what if"
+RACE = "runs"
+"""The name of the trace that holds all runs."""
+MORE = {"more": True}
+
+
+class SideBySide(Exploration, frozen=True, kw_only=True):
+    """The rounds of two runs along one text, and of a third that leaves one of them at a refusal."""
+
+    name: ClassVar = "side-by-side"
+    title: ClassVar = "Two runs side by side"
+    question: ClassVar = "Where does each accept and refuse, and what if a token had been another?"
+
+    a: Annotated[str, Meta(title="Run A", description="Its method.", extra_json_schema=enum(METHODS))] = "specdiff"
+    b: Annotated[str, Meta(title="Run B", description="Its method.", extra_json_schema=enum(METHODS))] = "dflash"
+    tokens: Annotated[
+        int, Meta(ge=8, le=128, title="New tokens", description="Of each run; the end of a text is ignored.")
+    ] = 48
+    temperature: Annotated[
+        float, Meta(ge=0, le=2, title="Temperature", description="Of the target; at 0 it takes its likeliest token.")
+    ] = 0.0
+    rule: Annotated[
+        str,
+        Meta(
+            title="Rule",
+            description="At temperature 0, and under match, both must write the same text.",
+            extra_json_schema=enum([rule.value for rule in Rule]),
+        ),
+    ] = Rule.RATIO.value
+    prompt: Annotated[
+        str, Meta(min_length=1, max_length=2000, title="Prompt", description="Both runs write after it.")
+    ] = OWN_TEXTS["stories"][0]
+    seed: Annotated[
+        int, Meta(ge=0, le=2**31 - 1, title="Seed", description="Of both runs.", extra_json_schema=MORE)
+    ] = 0
+    branch: Annotated[
+        Literal["none", "a", "b"],
+        Meta(title="What if", description="The run that is sent another way.", extra_json_schema=MORE),
+    ] = "none"
+    round: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=128,
+            title="In round",
+            description="There the token that the target added is replaced.",
+            extra_json_schema=MORE,
+        ),
+    ] = 1
+    take: Annotated[
+        int,
+        Meta(
+            ge=-1,
+            le=2**31 - 1,
+            title="Token",
+            description="Id of the token that is put there; −1: none, all is drawn anew.",
+            extra_json_schema=MORE,
+        ),
+    ] = -1
+    branch_seed: Annotated[
+        int,
+        Meta(ge=0, le=2**31 - 1, title="Seed of what follows", description="Of the draws after it.",
+             extra_json_schema=MORE),
+    ] = 1  # fmt: skip
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        return tuple(dict.fromkeys(find_method(name).drafter for name in (self.a, self.b)))
+
+    def config(self, run: str) -> DecodeConfig:
+        """The settings of run ``a`` or ``b``.
+
+        Raises:
+            ConfigError: a name is none.
+        """
+        base = DecodeConfig(
+            pair=self.pair,
+            rule=SETTINGS["rule"].read(self.rule),
+            temperature=self.temperature,
+            seed=self.seed,
+            max_new_tokens=self.tokens,
+            ignore_eos=True,
+        )
+        return find_method(getattr(self, run)).config(base)
+
+    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        if self.take >= engine.target.vocab_size or self.take in engine.target.suppress:
+            raise ConfigError(f"{self.take} is no token of this target.", field="take", hint="Choose a candidate.")
+        runs: dict[str, list[Event]] = {}
+        facts: dict[str, Any] = {"must_be_equal": self._must_be_equal(), "threads": 0}
+        total = 3 if self.branch in ("a", "b") else 2
+
+        def decode(name: str, config: DecodeConfig, after: Sequence[int] = ()) -> bool:
+            """Whether it was not stopped."""
+            told = [
+                short_times(event)
+                for event in engine.decode(
+                    self.prompt, config, stop=Asked(stopped), warm_up=0.0, threads=facts["threads"], after=after
+                )
+            ]
+            if stopped():
+                return False
+            runs[name] = told
+            facts["threads"] = next(event.threads for event in told if isinstance(event, RunStarted))  # all runs alike
+            return True
+
+        def answer() -> Answer:
+            return _answer(self, runs, facts)
+
+        for done, name in enumerate(("a", "b"), start=1):
+            if not decode(name, self.config(name)):
+                return
+            yield Step(done, total, find_method(getattr(self, name)).label, answer)
+        if total == 2:
+            return
+        before = self._before(runs[self.branch])
+        after = [*before, *([self.take] if self.take >= 0 else [])]
+        facts["branch"] = {"run": self.branch, "round": self.round, "position": len(before) + 1, "take": self.take}
+        config = self.config(self.branch).to_dict()
+        config |= {"max_new_tokens": max(1, self.tokens - len(after)), "seed": self.branch_seed}
+        if decode(BRANCH, DecodeConfig.parse(config), after):
+            yield Step(total, total, "another way", answer)
+
+    def _must_be_equal(self) -> bool:
+        """Whether both runs have to write the same text."""
+        rule: Rule = SETTINGS["rule"].read(self.rule)
+        return self.temperature == 0 or rule.same_text
+
+    def _before(self, events: Sequence[Event]) -> list[int]:
+        """The new tokens of a run before the one that the target added in the round.
+
+        Raises:
+            ConfigError: the run has no such round.
+        """
+        before: list[int] = []
+        for event in events:
+            if isinstance(event, Committed):
+                if event.round + 1 == self.round:
+                    return [*before, *event.ids[:-1]]
+                before += event.ids
+        rounds = sum(isinstance(event, Committed) for event in events)
+        hint = f"Choose one from 1 to {rounds}."
+        raise ConfigError(f"That run has no round {self.round}.", field="round", hint=hint)
+
+
+def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mapping[str, Any]) -> Answer:
+    """What is known of the runs that are over."""
+    facts = dict(known)
+    pieces = {
+        token: words
+        for events in runs.values()
+        for event in events
+        if isinstance(event, PiecesSeen)
+        for token, words in event.pieces.items()
+    }
+    texts = {name: text_of(events) for name, events in runs.items()}
+    starts = dict.fromkeys(runs, 1)
+    facts["labels"] = {name: find_method(getattr(what, name)).label for name in ("a", "b")}
+    if "b" in texts:
+        facts["first_difference"] = first_difference(texts["a"], texts["b"])
+    if BRANCH in texts:
+        left = known["branch"]
+        place = left["position"] - 1
+        forced = [what.take] if what.take >= 0 else []
+        starts[BRANCH] = left["position"] + len(forced)
+        old, new = texts[left["run"]][place:], [*forced, *texts[BRANCH]]
+        facts["branch"] = left | {
+            "token": pieces.get(what.take, ""),
+            "instead_of": pieces.get(old[0], ""),
+            "same": sum(one == other for one, other in zip(old[len(forced) :], new[len(forced) :], strict=False)),
+            "tokens": len(texts[BRANCH]),
+        }
+    rows = [row for name, events in runs.items() for row in rounds_of(name, events, starts[name], pieces)]
+    trace = dump_trace({name: list(events) for name, events in runs.items()}, title=what.title)
+    return Answer(rows=rows, facts=facts, races={RACE: gzip.compress(trace, 9, mtime=0)})
+
+
+def text_of(events: Sequence[Event]) -> tuple[int, ...]:
+    """The new tokens of a run."""
+    return next(event.ids for event in reversed(events) if isinstance(event, Finished))
+
+
+def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
+    """The first position, from 1, at which two texts differ; None where they do not."""
+    pairs = zip(one, other, strict=False)
+    differs = next((place for place, (left, right) in enumerate(pairs, start=1) if left != right), None)
+    return differs or (None if len(one) == len(other) else min(len(one), len(other)) + 1)
+
+
+def rounds_of(name: str, events: Sequence[Event], start: int, pieces: Mapping[int, str]) -> Iterator[dict[str, Any]]:
+    """A row for each round: what was drafted, kept and refused, and by which numbers; of a branch no times.
+
+    Args:
+        start: position of the run's first token among the new ones, from 1.
+    """
+    drafted, at, measured = 0, 0.0, name != BRANCH
+    waiting = fold(events).waiting if measured else None
+    verdict: Verified | None = None
+    for event in events:
+        if isinstance(event, RoundStarted):
+            drafted, verdict = 0, None
+        elif isinstance(event, DraftReady):
+            drafted = len(event.ids)
+        elif isinstance(event, Verified):
+            verdict = event
+        elif isinstance(event, Committed) and verdict is not None:
+            refused = refusal(verdict)
+            yield {
+                "run": name,
+                "round": event.round + 1,
+                "position": start,
+                "drafted": drafted,
+                "accepted": verdict.accepted,
+                "refused": pieces.get(refused.id, "") if refused else None,
+                "added": pieces.get(verdict.extra, ""),
+                "added_as": verdict.source,
+                "p": refused.p if refused else None,
+                "q": refused.q if refused else None,
+                "threshold": refused.threshold if refused else None,
+                "u": refused.draw if refused else None,
+                "milliseconds": round(1000 * (event.at - at), 4) if measured else None,
+                "waiting": waiting,
+                "text": "".join(spell([pieces.get(token, "") for token in event.ids])),
+            }
+            start, at = start + len(event.ids), event.at
+
+
+def refusal(verdict: Verified) -> Test | None:
+    """The test that ended a draft; None where all of it was accepted, or nothing drafted."""
+    last = verdict.tests[-1] if verdict.tests else None
+    return last if last is not None and not last.accepted else None
