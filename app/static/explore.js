@@ -8,7 +8,7 @@ import { Job, listen } from './job.js';
 import { VIEWS } from './views/explorations.js';
 import { busyMachine, columnsOf, csvOf, originWords, progressWords } from './state/exploration.js';
 import { download, h, refill, text } from './views/dom.js';
-import { fromBase64 } from './state/trace.js';
+import { fetchFile, fromBase64 } from './state/trace.js';
 import { openRace, pauseAll, register } from './page.js';
 import { origin } from './state/comparison.js';
 
@@ -174,7 +174,7 @@ class Explore extends Job {
     const { stem } = this;
     if (!stem || this.answers.recorded[stem]) return;
     try {
-      const found = await (await this.get(`${stem}.json`)).json();
+      const found = await this.get(`${stem}.json`);
       if (found.kind !== 'exploration' || found.schema !== 1) throw new Error('no answer of a known form');
       this.answers.recorded[stem] = found;
       this.draw();
@@ -185,9 +185,7 @@ class Explore extends Job {
   }
 
   async get(file) {
-    const answer = await fetch(new URL(this.options.folder + file, document.baseURI));
-    if (!answer.ok) throw new Error(`${answer.status}`);
-    return answer;
+    return (await fetchFile(this.options.folder + file)).json();
   }
 
   draw() {
@@ -231,7 +229,7 @@ class Explore extends Job {
   async openRace(race) {
     const source = this.isLive ? 'live' : 'recorded';
     const [held, name] = [this.races[source], source === 'live' ? this.name : this.stem];
-    if (source === 'recorded') held[name] ??= await (await this.get(`${name}.races.json`)).json();
+    if (source === 'recorded') held[name] ??= await this.get(`${name}.races.json`);
     const data = held[name]?.[race];
     if (!data) {
       this.tell('The race of a cell can be opened when the exploration is over.');
