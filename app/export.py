@@ -27,7 +27,7 @@ from app.recordings import TRACES
 from app.run.session import pack, read_race
 from app.tabs import explore, live, race
 from app.tabs.compare import COMPARE, RESULTS, compare_options
-from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.errors import SpecDiffError, TraceError
 
 SINGLE = {".html", ".htm"}
 MARK = '<meta name="generator" content="SpecDiff Lab export">'
@@ -73,7 +73,10 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
     files = dict(_answers())
     if traces:
         for path in dict.fromkeys([*traces, *shipped.values()]):
-            trace, tab = read_race(path)
+            try:
+                trace, tab = read_race(path)
+            except TraceError as error:
+                raise TraceError(f"{path}: {error.message}", hint=error.hint) from error
             name = path.name if shipped.get(path.name, path) == path else f"own-{path.name}"
             url = _free(f"traces/{tab}/{quote(name)}", files)
             files[url] = pack(trace.lanes, trace.title)
@@ -152,9 +155,10 @@ def page(chosen: Chosen, plotly: str = "") -> str:
     """
     addresses = {name: f"data:text/javascript;base64,{_base64(code.encode())}" for name, code in modules().items()}
     library = "" if plotly else _base64(gzip.compress(PLOTLY.read_bytes(), 9, mtime=0))
+    names = [tab for tab in TABS if tab != "learn" or chosen.lessons]
     buttons = [
         element("button", text=tab.capitalize(), type="button", role="tab", id=f"tab-{tab}", aria_controls=tab)
-        for tab in TABS
+        for tab in names
     ]
     panels = [
         element(

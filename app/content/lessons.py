@@ -135,7 +135,7 @@ def learn(chosen: Sequence[workshop.Lesson] = workshop.WORKSHOP) -> str:
         for title, paragraphs in LESSONS
     ]
     told = element("div", *articles, class_="sd-lessons")
-    return (workshop.section(chosen) if chosen else "") + told + method_cards.section() + alignment.section()
+    return workshop.section(chosen) + told + method_cards.section() + alignment.section()
 
 
 def api(origin: str = "http://127.0.0.1:7860/") -> str:

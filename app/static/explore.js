@@ -147,7 +147,7 @@ class Explore extends Job {
   board() {
     const { panels } = this.view;
     const made = panels.map(({ title, hint, wide }) => {
-      const [place, panel] = chart(title, hint, (own) => h('div', { class: 'sd-cmp-scroll', role: 'group', 'aria-label': `Chart: ${title}` }, own));
+      const [place, panel] = chart(title, hint, (own) => h('div', { class: 'sd-cmp-scroll', role: 'group', 'aria-label': `Chart: ${title}`, tabindex: wide ? '0' : null }, own));
       if (wide) panel.classList.add('sd-cmp-bars');
       return [place, panel];
     });
