@@ -72,13 +72,13 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
     recorded: dict[str, list[dict[str, Any]]] = {live.TAB: [], race.TAB: []}
     files = dict(_answers())
     if traces:
-        for path in dict.fromkeys([*traces, *shipped.values()]):
+        for path in dict.fromkeys(path.resolve() for path in (*traces, *shipped.values())):
             try:
                 trace, tab = read_race(path)
             except TraceError as error:
                 raise TraceError(f"{path}: {error.message}", hint=error.hint) from error
             name = path.name if shipped.get(path.name, path) == path else f"own-{path.name}"
-            url = _free(f"traces/{tab}/{quote(name)}", files)
+            url = _free(f"traces/{tab}/{quote(name, errors='replace')}", files)
             files[url] = pack(trace.lanes, trace.title)
             recorded[tab].append({"title": trace.title or path.name, "url": url, "asked": {}})
     else:

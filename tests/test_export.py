@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,15 @@ from app import export
 from app.content.workshop import WORKSHOP
 from app.page import PLOTLY
 from app.recordings import TRACES
+from specdiff_core import cli
 from specdiff_core.schema.errors import SpecDiffError, TraceError
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import read_trace, write_trace
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 SHIPPED = TRACES / "math-four-denoising-steps.jsonl.gz"
 LIMIT = 5_000_000
@@ -69,7 +77,9 @@ def test_every_import_of_a_module_is_one_that_the_map_names() -> None:
         assert {*map("".join, asked)} <= modules.keys(), name
 
 
-def test_chosen_traces_come_first_and_lessons_bring_what_they_show(tmp_path: Path) -> None:
+def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where a file of one's own has the name of a recording that a lesson points at, or of another file."""
     lesson = next(one for one in WORKSHOP if one.watch.trace)
     own = [tmp_path / name / lesson.watch.trace for name in ("a", "b")]
@@ -90,6 +100,9 @@ def test_chosen_traces_come_first_and_lessons_bring_what_they_show(tmp_path: Pat
     assert values["tabs"]["race"]["recordings"][0]["url"] == "traces/race/100%20%25%20%3Cb%3E.jsonl"
     assert "<script>alert" not in page.read_text(encoding="utf-8")
     assert len(titles(told(export.write(tmp_path / "out", export.choose([SHIPPED], ["accept"]))[0]), "live")) == 1
+    monkeypatch.chdir(TRACES)
+    again = export.choose([Path(lesson.watch.trace), Path("../traces") / lesson.watch.trace], [lesson.name])
+    assert [one["title"] for one in again.recorded["live"]] == [shown], "one file by several names"
 
 
 def test_refuses_what_it_cannot_play(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,3 +159,15 @@ def test_writes_over_nothing_but_an_earlier_export(
         export.main(["--out", str(tmp_path / "new.html")])
     assert ended.value.code == 2
     assert "there cannot be written: Permission denied." in capsys.readouterr().err
+
+
+def test_an_installed_lab_has_it_as_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """``specdiff export``: the core looks for commands of other packages, and knows none of them."""
+    named = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    ((name, value),) = named["project"]["entry-points"][cli.COMMANDS].items()
+    entries = EntryPoints([EntryPoint(name=name, value=value, group=cli.COMMANDS)])
+    monkeypatch.setattr(cli, "entry_points", entries.select)
+    assert cli.main(["export", "--out", str(tmp_path / "one.html"), "--trace", str(SHIPPED), "--lessons", "none"]) == 0
+    assert titles(told(tmp_path / "one.html"), "live") == [read_trace(SHIPPED).title]
+    with pytest.raises(SystemExit):
+        cli.main([])
