@@ -68,16 +68,16 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
     if unknown := [name for name in names or () if name not in known]:
         raise SpecDiffError(f"There is no lesson {unknown[0]!r}.", hint=f"Lessons: {', '.join(known)}.")
     chosen = workshop.WORKSHOP if names is None else tuple(one for one in workshop.WORKSHOP if one.name in names)
-    shipped = {path.name: path for path in (TRACES / lesson.watch.trace for lesson in chosen if lesson.watch.trace)}
+    shown = {(TRACES / name).resolve(): name for lesson in chosen if (name := lesson.watch.trace)}
     recorded: dict[str, list[dict[str, Any]]] = {live.TAB: [], race.TAB: []}
     files = dict(_answers())
     if traces:
-        for path in dict.fromkeys(path.resolve() for path in (*traces, *shipped.values())):
+        for path in dict.fromkeys(path.resolve() for path in (*traces, *shown)):
             try:
                 trace, tab = read_race(path)
             except TraceError as error:
                 raise TraceError(f"{path}: {error.message}", hint=error.hint) from error
-            name = path.name if shipped.get(path.name, path) == path else f"own-{path.name}"
+            name = shown.get(path, f"own-{path.name}" if path.name in shown.values() else path.name)
             url = _free(f"traces/{tab}/{quote(name, errors='replace')}", files)
             files[url] = pack(trace.lanes, trace.title)
             recorded[tab].append({"title": trace.title or path.name, "url": url, "asked": {}})
