@@ -66,11 +66,11 @@ def known_methods() -> dict[str, dict[str, str]]:
     }
 
 
-def recordings(folder: Path) -> list[dict[str, Any]]:
+def recordings(folder: Path, address: Callable[[Path], str] = served) -> list[dict[str, Any]]:
     """The recordings of a folder that its index describes: title, address, and what was asked for."""
     index = folder / INDEX
     known = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
-    return [{**known[name], "url": served(folder / name)} for name in known if (folder / name).is_file()]
+    return [{**known[name], "url": address(folder / name)} for name in known if (folder / name).is_file()]
 
 
 def mount(script: str, options: dict[str, Any]) -> str:
@@ -82,7 +82,7 @@ def mount(script: str, options: dict[str, Any]) -> str:
     )
 
 
-def player_options(tab: str, folder: Path) -> dict[str, Any]:
+def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
     """What the player of a tab needs to know."""
     return {
         "kind": tab,
@@ -90,7 +90,7 @@ def player_options(tab: str, folder: Path) -> dict[str, Any]:
         "crowded": CROWDED,
         "noSteps": NO_STEPS,
         "patience": session.PATIENCE,
-        "recordings": recordings(folder),
+        "recordings": recorded,
         "empty": EMPTY[tab],
     }
 
@@ -126,7 +126,7 @@ def build(
                     players[tab] = gr.HTML(
                         "",
                         html_template=TEMPLATE,
-                        js_on_load=mount("app.js", player_options(tab, folder)),
+                        js_on_load=mount("app.js", player_options(tab, recordings(folder))),
                         apply_default_css=False,
                         elem_id=f"{tab}-player",
                         elem_classes=["sd-player"],

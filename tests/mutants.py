@@ -60,6 +60,7 @@ NETWORK = "tests/test_network.py"
 MATHS = "tests/test_maths.py"
 CONTROLLER = "tests/test_controller.py"
 CLI = "tests/test_cli.py"
+EXPORT = "tests/test_export.py"
 
 MUTANTS = [
     *bugs(
@@ -930,6 +931,27 @@ MUTANTS = [
             'if summary["lossless"] else EXACTNESS["biased"]',
             'if summary else EXACTNESS["biased"]',
             f"{CLI}::test_naive_is_never_called_lossless",
+        ),
+    ),
+    *bugs(
+        "app/export.py",
+        (
+            "an-export-over-anything",
+            "return MARK.encode() not in file.read(1024)",
+            "return False",
+            f"{EXPORT}::test_writes_over_nothing_but_an_earlier_export",
+        ),
+        (
+            "a-lesson-without-its-recording",
+            "(*traces, *shown)",
+            "traces",
+            f"{EXPORT}::test_chosen_traces_come_first_and_lessons_bring_what_they_show",
+        ),
+        (
+            "a-module-that-the-map-does-not-name",
+            "normpath(f'{here}/{found[2]}')",
+            "normpath(found[2])",
+            f"{EXPORT}::test_every_import_of_a_module_is_one_that_the_map_names",
         ),
     ),
 ]

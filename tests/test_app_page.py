@@ -123,7 +123,7 @@ def test_nothing_on_the_page_points_outside() -> None:
     link: it fetches nothing until somebody follows it."""
     paper = r'<a href="https://arxiv\.org/abs/\d{4}\.\d{5}" rel="noreferrer" target="_blank">'
     sources = [page.head(), lessons.api(), lessons.brand(), lessons.learn()]
-    sources += [page.mount("app.js", page.player_options(tab, TRACES)) for tab in ("live", "race")]
+    sources += [page.mount("app.js", page.player_options(tab, page.recordings(TRACES))) for tab in ("live", "race")]
     sources += [path.read_text(encoding="utf-8") for path in page.STATIC.rglob("*.js")]
     for source in sources:
         cleaned = source.replace("http://127.0.0.1", "").replace("http://www.w3.org/2000/svg", "")

@@ -1,7 +1,9 @@
-"""The documents do what they say: the examples of the front door and the README, and the drafter of the guide."""
+"""The documents do what they say: the examples of the front door and the README, the notebook of the workshop, and the
+drafter of the guide."""
 
 from __future__ import annotations
 
+import ast
 import doctest
 import json
 import os
@@ -9,11 +11,14 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from plotly.graph_objects import Figure
 
 import specdiff_core
+from app.content.workshop import WORKSHOP
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -46,6 +51,45 @@ def test_the_examples_of_the_front_door_and_the_readme_run(capsys: pytest.Captur
     assert len([line for line in example.splitlines() if line]) <= 6
     exec(compile(example, "README.md", "exec"), {})
     assert re.search(r"^vanilla 1\.0 True$.*^dflash \d+\.\d+ True$", capsys.readouterr().out, re.MULTILINE | re.DOTALL)
+
+
+def notebook(kind: str) -> list[str]:
+    """The cells of the workshop's notebook of one kind."""
+    cells = json.loads((ROOT / "notebooks" / "workshop.ipynb").read_text("utf-8"))["cells"]
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells), "strip its outputs"
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
+
+
+def test_the_notebook_follows_the_lessons_of_the_page() -> None:
+    told = "\n".join(notebook("markdown"))
+    places = [
+        told.index(words)
+        for number, lesson in enumerate(WORKSHOP, 1)
+        for words in (
+            f"## {number}. {lesson.title}\n",
+            f"**Predict.** {lesson.predict}\n",
+            f"**Check.** {lesson.check}\n",
+        )
+    ]
+    assert places == sorted(places)
+
+
+@pytest.mark.slow
+def test_the_notebook_of_the_workshop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cell decodes and ends in a chart, as it would in Jupyter, in less than three minutes."""
+    monkeypatch.chdir(ROOT / "notebooks")
+    began, names, charts = time.monotonic(), {"__name__": "__main__"}, []
+    for number, cell in enumerate(notebook("code")):
+        *body, last = ast.parse(cell).body
+        exec(compile(ast.Module(body, []), f"cell {number}", "exec"), names)
+        if isinstance(last, ast.Expr):
+            charts.append(eval(compile(ast.Expression(last.value), f"cell {number}", "eval"), names))
+        else:
+            exec(compile(ast.Module([last], []), f"cell {number}", "exec"), names)
+    charts = [chart for chart in charts if isinstance(chart, Figure)]
+    assert len(charts) == len(WORKSHOP)
+    assert all(len(line.y) for chart in charts for line in chart.data)
+    assert time.monotonic() - began < 180
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from app.content import alignment, method_cards, workshop
 from app.content.html import element
 from app.tabs import race
@@ -121,7 +123,7 @@ python -m specdiff_core decode \\
     --trace run.jsonl.gz"""
 
 
-def learn() -> str:
+def learn(chosen: Sequence[workshop.Lesson] = workshop.WORKSHOP) -> str:
     """The lessons, the methods, and what alignment gained."""
     articles = [
         element(
@@ -133,7 +135,7 @@ def learn() -> str:
         for title, paragraphs in LESSONS
     ]
     told = element("div", *articles, class_="sd-lessons")
-    return workshop.section() + told + method_cards.section() + alignment.section()
+    return workshop.section(chosen) + told + method_cards.section() + alignment.section()
 
 
 def api(origin: str = "http://127.0.0.1:7860/") -> str:

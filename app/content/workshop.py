@@ -5,6 +5,7 @@ one formula, and checks. All of it can be read without running anything.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -367,9 +368,9 @@ WORKSHOP = (
 )
 
 
-def lessons() -> list[dict[str, Any]]:
+def lessons(chosen: Sequence[Lesson] = WORKSHOP) -> list[dict[str, Any]]:
     """For the script that guides through them."""
-    return [dataclasses.asdict(lesson) for lesson in WORKSHOP]
+    return [dataclasses.asdict(lesson) for lesson in chosen]
 
 
 def article(number: int, lesson: Lesson) -> str:
@@ -409,10 +410,11 @@ def article(number: int, lesson: Lesson) -> str:
     )
 
 
-def section() -> str:
+def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     """The workshop."""
+    many = "Eight lessons, about six minutes each; those marked “core” make 45 minutes."
     lead = (
-        "Eight lessons, about six minutes each; those marked “core” make 45 minutes. Start asks a question, points at "
+        f"{many if chosen == WORKSHOP else 'About six minutes each.'} Start asks a question, points at "
         "the real thing on a recorded run, explains it, and checks. Your progress stays in this browser."
     )
     buttons = element(
@@ -426,7 +428,7 @@ def section() -> str:
         element("h2", text="Workshop", id="sd-workshop"),
         element("p", text=lead, class_="sd-lead"),
         buttons,
-        element("div", *(article(number, lesson) for number, lesson in enumerate(WORKSHOP, 1)), class_="sd-workshop"),
+        element("div", *(article(number, lesson) for number, lesson in enumerate(chosen, 1)), class_="sd-workshop"),
         class_="sd-chapter",
         aria_labelledby="sd-workshop",
     )

@@ -13,6 +13,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from app.content.error_cards import card, new_run_id
@@ -22,7 +23,7 @@ from app.run.worker import Planner, RaceJob, warm_up_of
 from specdiff_core.schema.errors import TraceError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, DRAFTED
-from specdiff_core.schema.trace import dump_trace, event_to_dict, read_trace
+from specdiff_core.schema.trace import Trace, dump_trace, event_to_dict, read_trace
 
 BEAT = 0.75
 """Seconds between heartbeats: a generator that never yields never hears that its tab was closed. Each takes some
@@ -176,6 +177,19 @@ def results(factory: Factory, prompt: object, values: Mapping[str, Any], planner
     yield {"finished": True, "lanes": dict(job.lanes)}
 
 
+def read_race(path: Path | str) -> tuple[Trace, str]:
+    """A trace file with something to play, and the tab that plays it: vanilla and one more lane are Live's.
+
+    Raises:
+        TraceError: it is none, or holds no events.
+    """
+    trace = read_trace(path)
+    named = {lane for lane, events in trace.lanes.items() if events}
+    if not named:
+        raise TraceError("This trace holds no events of a race.", hint="Choose one in which something was decoded.")
+    return trace, "live" if named <= {BASELINE, DRAFTED} else "race"
+
+
 class Opened(NamedTuple):
     """A visitor's file as a frame, and the tab that it is for: "live", "race", or "" for a card."""
 
@@ -184,16 +198,13 @@ class Opened(NamedTuple):
 
 
 def open_trace(path: str | None) -> Opened:
-    """A visitor's file: its trace, or a card that says why it is none. Vanilla and one more lane are Live's."""
+    """A visitor's file: its trace, or a card that says why it is none."""
     run = new_run_id()
     try:
         if path is None:
             raise TraceError("No file arrived.", hint="Choose a .jsonl or .jsonl.gz file.")
-        trace = read_trace(path)
-        named = {lane for lane, events in trace.lanes.items() if events}
-        if not named:
-            raise TraceError("This trace holds no events of a race.", hint="Choose one in which something was decoded.")
+        trace, tab = read_race(path)
         told = frame(run, 1, phase="finished", finished=True, source="file", trace=pack(trace.lanes, trace.title))
-        return Opened(told, "live" if named <= {BASELINE, DRAFTED} else "race")
+        return Opened(told, tab)
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         return Opened(refusal(error, run, source="file"), "")

@@ -8,7 +8,7 @@ import { Job, listen } from './job.js';
 import { MEAN, busyMachine, check, degrees, doubted, marksOf, meanWords, origin, placeLabels, progressWords, raceOf, sourceWords, withoutRaces } from './state/comparison.js';
 import { acceptanceCurves, costFigure, flavourBars } from './views/comparison_charts.js';
 import { download, h, refill, text } from './views/dom.js';
-import { fromBase64 } from './state/trace.js';
+import { fetchFile, fromBase64 } from './state/trace.js';
 import { openRace, pauseAll, register } from './page.js';
 
 const FIRST_SHOWN = 6; // methods that the charts begin with
@@ -58,7 +58,7 @@ class Compare extends Job {
     this.save = h('button', { type: 'button', class: 'sd-link', onclick: () => this.keep() }, 'Download these results (JSON)');
     const [cost, costPanel] = wide('What a round yields and what it costs', 'lines: equal speed-up = τ / cost; over all flavours pooled, all tokens together');
     const [alpha, alphaPanel] = wide('Acceptance by position', 'α of each position that was reached; hollow: fewer than 20 tests');
-    const [bars, barsPanel] = wide('Speed-up by temperature and flavour', 'dotted: vanilla; whiskers: 95 % interval; a bar opens its race', '0');
+    const [bars, barsPanel] = wide('Speed-up by temperature and flavour', `dotted: vanilla; whiskers: 95 % interval${options.races ? '; a bar opens its race' : ''}`, '0');
     barsPanel.classList.add('sd-cmp-bars');
     this.charts = new Charts({ cost, alpha, bars }, {
       cost: (scene, c) => costFigure({ ...scene, size: { width: cost.clientWidth, height: cost.clientHeight } }, c), alpha: acceptanceCurves, bars: flavourBars,
@@ -84,9 +84,7 @@ class Compare extends Job {
   /** The recorded comparison is asked for when the tab is first seen. */
   async fetchRecorded() {
     try {
-      const answer = await fetch(new URL(this.options.recorded + this.options.results, document.baseURI));
-      if (!answer.ok) throw new Error(`${answer.status}`);
-      this.adopt('recorded', check(await answer.json()));
+      this.adopt('recorded', check(await (await fetchFile(this.options.recorded + this.options.results)).json()));
     } catch (error) {
       this.card.show({ title: 'The recorded comparison could not be shown', message: 'The server did not send it whole, or it was written by another version.', hint: 'Reload the page, or measure here.' });
       console.warn('comparison not shown:', error);
@@ -187,7 +185,7 @@ class Compare extends Job {
 
   /** Let the Race tab play a recording. */
   open({ race, lanes, labels, title }) {
-    const url = race.data ? this.addressOf(race) : new URL(this.options.recorded + race.file, document.baseURI).href;
+    const url = race.data ? this.addressOf(race) : this.options.recorded + race.file;
     const source = race.data ? 'measured' : 'recording';
     openRace({ url, lanes, title, labels, source });
   }

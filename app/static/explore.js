@@ -8,7 +8,7 @@ import { Job, listen } from './job.js';
 import { VIEWS } from './views/explorations.js';
 import { busyMachine, columnsOf, csvOf, originWords, progressWords } from './state/exploration.js';
 import { download, h, refill, text } from './views/dom.js';
-import { fromBase64 } from './state/trace.js';
+import { fetchFile, fromBase64 } from './state/trace.js';
 import { openRace, pauseAll, register } from './page.js';
 import { origin } from './state/comparison.js';
 
@@ -148,7 +148,7 @@ class Explore extends Job {
   board() {
     const { panels } = this.view;
     const made = panels.map(({ title, hint, wide }) => {
-      const [place, panel] = chart(title, hint, (own) => h('div', { class: 'sd-cmp-scroll', role: 'group', 'aria-label': `Chart: ${title}` }, own));
+      const [place, panel] = chart(title, hint, (own) => h('div', { class: 'sd-cmp-scroll', role: 'group', 'aria-label': `Chart: ${title}`, tabindex: wide ? '0' : null }, own));
       if (wide) panel.classList.add('sd-cmp-bars');
       return [place, panel];
     });
@@ -176,7 +176,7 @@ class Explore extends Job {
     const { stem } = this;
     if (!stem || this.answers.recorded[stem]) return;
     try {
-      const found = await (await this.get(`${stem}.json`)).json();
+      const found = await this.get(`${stem}.json`);
       if (found.kind !== 'exploration' || found.schema !== 1) throw new Error('no answer of a known form');
       this.answers.recorded[stem] = found;
       this.draw();
@@ -187,9 +187,7 @@ class Explore extends Job {
   }
 
   async get(file) {
-    const answer = await fetch(new URL(this.options.folder + file, document.baseURI));
-    if (!answer.ok) throw new Error(`${answer.status}`);
-    return answer;
+    return (await fetchFile(this.options.folder + file)).json();
   }
 
   draw() {
@@ -246,7 +244,7 @@ class Explore extends Job {
   async race(race) {
     const source = this.isLive ? 'live' : 'recorded';
     const [held, name] = [this.races[source], source === 'live' ? this.name : this.stem];
-    if (source === 'recorded') held[name] ??= await (await this.get(`${name}.races.json`)).json();
+    if (source === 'recorded') held[name] ??= await this.get(`${name}.races.json`);
     return held[name]?.[race];
   }
 

@@ -21,8 +21,8 @@ export function register(kind, player) {
 
 /** Open the Race tab on a recorded race. @param {Asked} race */
 export function openRace(race) {
+  openTab('race'); // which may make the player
   const player = page.players.race;
-  openTab('race');
   if (player && player.open) player.open(race);
   else wanted = race;
 }

@@ -25,10 +25,10 @@ ENDED = "() => window.specdiff?.players.compare?.ended()"
 """Tells the tab that the server's event is over, however it ended: refused, failed, or cut off with the connection."""
 
 
-def compare_options(folder: Path, served: Callable[[Path], str]) -> dict[str, Any]:
-    """What its script needs to know."""
+def compare_options(folder: Path, served: Callable[[Path], str], *, races: bool = True) -> dict[str, Any]:
+    """What its script needs to know. ``races``: whether the races behind the bars are there."""
     recorded = f"{served(folder)}/" if (folder / RESULTS).is_file() else ""
-    return {"recorded": recorded, "results": RESULTS, "crowded": CROWDED, "patience": PATIENCE}
+    return {"recorded": recorded, "results": RESULTS, "races": races, "crowded": CROWDED, "patience": PATIENCE}
 
 
 def compare_tab(factory: Factory, script: str) -> None:

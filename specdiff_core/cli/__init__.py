@@ -10,10 +10,14 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 
 from specdiff_core.cli import bench, decode, explore, pairs, race, replay, train
 from specdiff_core.cli.options import say
 from specdiff_core.schema.errors import SpecDiffError
+
+COMMANDS = "specdiff.commands"
+"""Entry points of packages that bring a command: its name, and what takes the words after it. The page brings one."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -36,8 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without γ and τ still gets every result
-    args = build_parser().parse_args(argv)
-    args.argv = list(sys.argv[1:] if argv is None else argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    for added in entry_points(group=COMMANDS, name=words[0] if words else ""):
+        status: int = added.load()(words[1:])
+        return status
+    args = build_parser().parse_args(words)
+    args.argv = words
     try:
         args.run(args)
         if sys.stdout is not None:

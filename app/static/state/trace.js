@@ -48,9 +48,19 @@ export async function unzip(bytes) {
   return { ...parse(new TextDecoder().decode(await gunzip(bytes))), bytes };
 }
 
-/** A recording that the server offers as a file. @param {string} url @returns {Promise<Trace>} */
-export async function fetchTrace(url) {
+/** Files that came with the page itself, by address: JSON as it is, all else as base64. Only an export has any (export.js). @type {Map<string, string>} */
+export const carried = new Map();
+
+/** A file that ships with the page: the server offers it, or the page holds it. @param {string} url @returns {Promise<Response>} */
+export async function fetchFile(url) {
+  const own = carried.get(url);
+  if (own !== undefined) return new Response(url.endsWith('.json') ? own : fromBase64(own));
   const answer = await fetch(new URL(url, document.baseURI));
   if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
-  return unzip(new Uint8Array(await answer.arrayBuffer()));
+  return answer;
+}
+
+/** A recording that ships with the page. @param {string} url @returns {Promise<Trace>} */
+export async function fetchTrace(url) {
+  return unzip(new Uint8Array(await (await fetchFile(url)).arrayBuffer()));
 }

@@ -1,0 +1,272 @@
+"""``python -m app.export --out FOLDER``: the player with recordings, explorations, the comparison and the lessons as
+files that open from disk with no server; a name that ends in ``.html`` gives one file.
+
+The page's own modules go in as they are. A browser loads no module from disk, so each becomes a ``data:`` address, and
+an import map says which module has which. What the page would fetch lies in the file, by the address that it would ask
+for (``fetchFile`` in ``static/state/trace.js``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import gzip
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from posixpath import normpath
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from app import scripts
+from app.content import lessons, workshop
+from app.content.html import element, json_for_script
+from app.page import PLOTLY, STATIC, head, known_methods, player_options, recordings
+from app.recordings import TRACES
+from app.run.session import pack, read_race
+from app.tabs import explore, live, race
+from app.tabs.compare import COMPARE, RESULTS, compare_options
+from specdiff_core.schema.errors import SpecDiffError, TraceError
+
+SINGLE = {".html", ".htm"}
+MARK = '<meta name="generator" content="SpecDiff Lab export">'
+"""By which an earlier export is known: it may be written over."""
+TABS = ("live", "race", "explore", "compare", "learn")
+NOTE = (
+    "This is an export: it plays recordings and leads through lessons, and nothing can be run here. To run your own, "
+    "start the lab."
+)
+EMPTY = {
+    live.TAB: "No recording of vanilla and one drafter was put into this export.",
+    race.TAB: "No race of several methods was put into this export. A cell of a chart in Explore opens its race here.",
+}
+REGIONS = {"explore": ("sd sd-exp", "Explorations"), "compare": ("sd sd-cmp", "Comparison of methods")}
+_IMPORT = re.compile(r"""^(import .*?from ')(\.[^']+)(';)$""", re.MULTILINE)
+
+
+class Chosen(NamedTuple):
+    """What goes into an export: the recordings of Live and Race as their players know them, and what lies behind every
+    address (JSON as it is, all else as base64)."""
+
+    recorded: dict[str, list[dict[str, Any]]]
+    files: dict[str, str]
+    lessons: Sequence[workshop.Lesson]
+
+
+def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> Chosen:
+    """Read what was asked for.
+
+    Args:
+        traces: trace files; none means all that ship with the lab. What a chosen lesson shows is added.
+        names: of lessons; None means all.
+
+    Raises:
+        SpecDiffError: a file is missing or no trace, or there is no such lesson.
+    """
+    known = {lesson.name: lesson for lesson in workshop.WORKSHOP}
+    if unknown := [name for name in names or () if name not in known]:
+        raise SpecDiffError(f"There is no lesson {unknown[0]!r}.", hint=f"Lessons: {', '.join(known)}.")
+    chosen = workshop.WORKSHOP if names is None else tuple(one for one in workshop.WORKSHOP if one.name in names)
+    shown = {(TRACES / name).resolve(): name for lesson in chosen if (name := lesson.watch.trace)}
+    recorded: dict[str, list[dict[str, Any]]] = {live.TAB: [], race.TAB: []}
+    files = dict(_answers())
+    if traces:
+        for path in dict.fromkeys(path.resolve() for path in (*traces, *shown)):
+            try:
+                trace, tab = read_race(path)
+            except TraceError as error:
+                raise TraceError(f"{path}: {error.message}", hint=error.hint) from error
+            name = shown.get(path, f"own-{path.name}" if path.name in shown.values() else path.name)
+            url = _free(f"traces/{tab}/{quote(name, errors='replace')}", files)
+            files[url] = pack(trace.lanes, trace.title)
+            recorded[tab].append({"title": trace.title or path.name, "url": url, "asked": {}})
+    else:
+        for tab, folder in ((live.TAB, TRACES), (race.TAB, TRACES / race.TAB)):
+            recorded[tab] = recordings(folder, lambda path, tab=tab: f"traces/{tab}/{path.name}")
+            for one in recorded[tab]:
+                files[one["url"]] = _base64((folder / one["url"].rsplit("/", 1)[-1]).read_bytes())
+    return Chosen(recorded, files, chosen)
+
+
+def _free(url: str, files: dict[str, str]) -> str:
+    """An address that no file has yet: two folders may hold files of one name."""
+    parent, name = url.rsplit("/", 1)
+    count = 1
+    while url in files:
+        count += 1
+        url = f"{parent}/{count}-{name}"
+    return url
+
+
+def _answers() -> Iterator[tuple[str, str]]:
+    """The recorded answers of Explore with their races, and the numbers of Compare without: those are the largest."""
+    for path in sorted(explore.RECORDED.glob("*.json")):
+        yield f"{explore.TAB}/{path.name}", _compact(json.loads(path.read_text(encoding="utf-8")))
+    found = json.loads((COMPARE / RESULTS).read_text(encoding="utf-8"))
+    tables = [{**table, "races": {}} for table in found["tables"]]
+    yield f"compare/{RESULTS}", _compact({**found, "tables": tables, "median": ""})  # of the races
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")
+
+
+def modules() -> dict[str, str]:
+    """Every module of the page by the name that the import map gives it, with the imports renamed likewise."""
+
+    def renamed(path: Path) -> str:
+        here = path.relative_to(STATIC).parent.as_posix()
+        source = path.read_text(encoding="utf-8")
+        return _IMPORT.sub(lambda found: f"{found[1]}sd/{normpath(f'{here}/{found[2]}')}{found[3]}", source)
+
+    return {f"sd/{path.relative_to(STATIC).as_posix()}": renamed(path) for path in sorted(STATIC.rglob("*.js"))}
+
+
+def told(chosen: Chosen, plotly: str) -> dict[str, Any]:
+    """What the page's script reads: the options of every tab, as the server would give them, and the files."""
+
+    def address(path: Path) -> str:
+        return path.name
+
+    options: dict[str, dict[str, Any]] = {
+        tab: {**player_options(tab, chosen.recorded[tab]), "empty": EMPTY[tab]} for tab in (live.TAB, race.TAB)
+    }
+    options["explore"] = explore.explore_options(explore.RECORDED, address)
+    options["compare"] = compare_options(COMPARE, address, races=False)
+    options["learn"] = {"lessons": workshop.lessons(chosen.lessons)}
+    methods = known_methods()
+    return {
+        "tabs": {tab: {**options[tab], "methods": methods} for tab in TABS},
+        "files": chosen.files,
+        "plotly": plotly,
+    }
+
+
+def page(chosen: Chosen, plotly: str = "") -> str:
+    """The whole page as one HTML document.
+
+    Args:
+        plotly: where the chart library lies beside it; nothing puts it into the page.
+    """
+    addresses = {name: f"data:text/javascript;base64,{_base64(code.encode())}" for name, code in modules().items()}
+    library = "" if plotly else _base64(gzip.compress(PLOTLY.read_bytes(), 9, mtime=0))
+    names = [tab for tab in TABS if tab != "learn" or chosen.lessons]
+    buttons = [
+        element("button", text=tab.capitalize(), type="button", role="tab", id=f"tab-{tab}", aria_controls=tab)
+        for tab in names
+    ]
+    panels = [
+        element(
+            "div", panel(tab, chosen), role="tabpanel", id=tab, aria_labelledby=f"tab-{tab}", class_="tabitem sd-tab"
+        )
+        for tab in TABS
+    ]
+    tabs = element("div", *buttons, class_="tab-container", role="tablist", aria_label="Parts of the lab")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+{MARK}
+<title>SpecDiff Lab</title>
+{head()}
+<script type="importmap">{json_for_script({"imports": addresses})}</script>
+<script type="application/json" id="sd-told">{json_for_script(told(chosen, plotly))}</script>
+<script type="text/plain" id="sd-plotly">{library}</script>
+</head>
+<body class="sd-exported">
+<div class="gradio-container"><div class="main">
+<div id="sd-top"><div>{lessons.brand()}</div><button type="button" id="sd-theme">Theme</button></div>
+<div id="sd-tabs" class="tabs">
+<div class="tab-wrapper">{tabs}</div>
+<p class="sd-export-note">{NOTE}</p>
+{"".join(panels)}
+</div>
+</div></div>
+<script>
+document.body.classList.toggle('dark', matchMedia('(prefers-color-scheme: dark)').matches);
+document.getElementById('sd-theme').addEventListener('click', {scripts.THEME});
+</script>
+<script type="module">import {{ open }} from 'sd/export.js'; open();</script>
+</body>
+</html>
+"""
+
+
+def panel(tab: str, chosen: Chosen) -> str:
+    """What a script finds in its tab, as the tabs of the lab give it."""
+    if tab == "learn":
+        return lessons.learn(chosen.lessons)
+    classes, label = REGIONS.get(tab, ("sd", "Race player"))
+    region = element("div", class_=classes, role="region", aria_label=label)
+    player = element("div", region, id=f"{tab}-player", class_="sd-player" if tab in EMPTY else "")
+    return element("div", player, class_="column")
+
+
+def write(out: Path, chosen: Chosen) -> list[Path]:
+    """Write the page, and the chart library where it lies beside it.
+
+    Returns:
+        the files that were written, the page first.
+
+    Raises:
+        SpecDiffError: something else is there, or it cannot be written.
+    """
+    single = out.suffix.lower() in SINGLE
+    file = out if single else out / "index.html"
+    try:
+        if _is_taken(out, file):
+            raise SpecDiffError(f"{out} is there already and is no export.", hint="Choose another name, or remove it.")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(page(chosen, "" if single else PLOTLY.name), encoding="utf-8")
+        if single:
+            return [file]
+        library = out / PLOTLY.name
+        library.write_bytes(PLOTLY.read_bytes())
+        return [file, library]
+    except OSError as error:
+        raise SpecDiffError(
+            f"{error.filename or out} cannot be written: {error.strerror or error}.",
+            hint="Choose a place where you may write, and where there is room.",
+        ) from error
+
+
+def _is_taken(out: Path, page: Path) -> bool:
+    """Whether something else than an earlier export or an empty folder is there."""
+    if not out.exists() or (out != page and out.is_dir() and not any(out.iterdir())):
+        return False
+    if not page.is_file():
+        return True
+    with page.open("rb") as file:
+        return MARK.encode() not in file.read(1024)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write an export."""
+    about = "Write the player, recordings and lessons as files that open from disk, with no server."
+    parser = argparse.ArgumentParser(prog="python -m app.export", description=about)
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="OUT", help="a folder, or one file that ends in .html"
+    )
+    parser.add_argument(
+        "--trace", type=Path, nargs="+", default=[], metavar="FILE", help="traces to play [default: all that ship]"
+    )
+    parser.add_argument("--lessons", default="all", metavar="NAMES", help="all, none, or names with commas between")
+    args = parser.parse_args(argv)
+    names = {"all": None, "none": []}.get(args.lessons, [name.strip() for name in args.lessons.split(",")])
+    try:
+        written = write(args.out, choose(args.trace, names))
+    except SpecDiffError as error:
+        parser.exit(2, f"{error.message}\n{error.hint}\n")
+    for path in written:
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,113 @@
+"""An export in a real browser: it opens from disk, with no server and no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import export
+from app.content.workshop import WORKSHOP
+from tests.browsing import MARKS, app, overflows, playhead, ready, serious, stand, visit
+
+pytestmark = MARKS
+CARD = ".sd-guide:not([hidden])"
+DRAWN = "[...document.querySelectorAll('#live .sd-plot')].some((place) => place.querySelector('.main-svg'))"
+FOUND = "document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The addresses of an export as a folder, and as one file."""
+    folder = tmp_path_factory.mktemp("export")
+    chosen = export.choose()
+    names = {"folder": folder / "folder", "file": folder / "one.html"}
+    return {name: export.write(out, chosen)[0].as_uri() for name, out in names.items()}
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_a_recording_plays_to_its_end_and_its_charts_are_drawn(
+    browser: Any, exported: dict[str, str], kind: str
+) -> None:
+    with visit(browser, exported[kind], motion=True) as page:
+        page.context.set_offline(True)
+        page.wait_for_function(f"{app('live')}.player.t > 0")
+        page.evaluate(f"{app('live')}.player.slow = 1")
+        page.wait_for_function(f"!{app('live')}.player.playing")
+        told = playhead(page)
+        assert told["t"] == told["duration"] > 0
+        page.locator("#live .sd-plot").first.scroll_into_view_if_needed()
+        page.wait_for_function(DRAWN)
+        assert page.locator("#live .sd-pick.sd-more option").count() > 15
+        with page.expect_download() as download:
+            page.click("#live .sd-save")
+        assert Path(download.value.path()).read_bytes().startswith(b"\x1f\x8b")
+
+
+def test_every_lesson_points_at_the_real_thing(browser: Any, exported: dict[str, str]) -> None:
+    with visit(
+        browser, exported["file"] + "?lesson=accept", until="document.querySelector('#learn .sd-start')"
+    ) as page:
+        page.context.set_offline(True)
+        for lesson in WORKSHOP:
+            page.click(f"#lesson-{lesson.name} .sd-start")
+            page.click(f"{CARD} .sd-guide-next")
+            page.wait_for_function(FOUND)
+            assert page.is_visible("#explore" if lesson.watch.explore else "#live")
+            if lesson.watch.explore:
+                assert page.evaluate(f"{app('explore')}.answer.name") == lesson.watch.explore
+            for _ in range(3):
+                page.click(f"{CARD} .sd-guide-next")
+        assert "8 of 8 lessons done" in page.inner_text(".sd-progress")
+
+
+@pytest.mark.parametrize(("size", "dark"), [("desktop", False), ("phone", True)])
+def test_every_tab_can_be_read_and_none_offers_to_run(
+    browser: Any, exported: dict[str, str], size: str, dark: bool
+) -> None:
+    with visit(browser, exported["folder"], size=size, dark=dark) as page:
+        assert page.evaluate("document.body.classList.contains('dark')") == dark
+        assert "nothing can be run here" in page.inner_text(".sd-export-note")
+        stand(page, "Verified")
+        page.focus("#tab-live")
+        for tab in export.TABS:
+            assert page.get_attribute(f"#tab-{tab}", "aria-selected") == "true"
+            page.wait_for_selector(f"#{tab} :is(.sd-lane, .sd-exp-question, .sd-cmp-bar, .sd-method)")
+            if tab == "race":
+                page.wait_for_function(ready("race"))
+                stand(page, "Verified", tab="race")
+            for words in page.locator("button:visible, a:visible").all_inner_texts():
+                assert words.split(" ")[0] not in {"Run", "Use", "Measure", "Stop", "Share"}
+            assert not overflows(page)
+            assert not serious(page)
+            page.keyboard.press("ArrowRight")
+        page.click("#sd-theme")
+        assert page.evaluate("document.body.classList.contains('dark')") != dark
+
+
+def test_a_cell_opens_its_race_and_a_link_its_moment(browser: Any, exported: dict[str, str]) -> None:
+    address = exported["file"]
+    with visit(browser, address + "?explore=window-map", until=f"{app('explore')}?.answer") as page:
+        race = page.evaluate(f"{app('explore')}.answer.rows.find((row) => row.race).race")
+        page.evaluate(f"{app('explore')}.openRace({race!r})")
+        page.wait_for_function(f"{ready('race')} && {app('race')}.trace.lanes.drafted")
+        assert page.is_visible("#race .sd-lane")
+    with visit(browser, address) as page:
+        page.evaluate(f"{app('live')}.jump(3)")
+        page.click("#live .sd-source button:has-text('Link to this moment')")
+        page.wait_for_function("location.search.includes('round=4')")
+        link = page.url
+    with visit(browser, link) as page:
+        page.wait_for_function(f"{app('live')}.visible({app('live')}.states.drafted).view?.round === 3")
+
+
+def test_an_export_without_recordings_says_so(browser: Any, tmp_path: Path) -> None:
+    empty = export.choose((), ["accept"])._replace(recorded={"live": [], "race": []})
+    (page,) = export.write(tmp_path / "empty.html", empty)
+    with visit(browser, page.as_uri(), until=app("live")) as shown:
+        assert export.EMPTY["live"] in shown.inner_text("#live")
+        shown.click("#tab-race")
+        assert export.EMPTY["race"] in shown.inner_text("#race")
+        shown.click("#tab-learn")
+        assert "0 of 1 lesson" in shown.inner_text(".sd-progress")

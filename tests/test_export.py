@@ -1,0 +1,173 @@
+"""``python -m app.export``: what goes into an export, how large it is, and what it refuses."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import pytest
+from app_fakes import FakeDecoder
+
+from app import export
+from app.content.workshop import WORKSHOP
+from app.page import PLOTLY
+from app.recordings import TRACES
+from specdiff_core import cli
+from specdiff_core.schema.errors import SpecDiffError, TraceError
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import read_trace, write_trace
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SHIPPED = TRACES / "math-four-denoising-steps.jsonl.gz"
+LIMIT = 5_000_000
+"""Bytes of an export, besides Plotly."""
+
+
+def told(path: Path) -> dict[str, Any]:
+    """What the script of a written page reads."""
+    found = re.search(r'id="sd-told">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    values: dict[str, Any] = json.loads(found[1])
+    return values
+
+
+def titles(values: dict[str, Any], tab: str) -> list[str]:
+    return [one["title"] for one in values["tabs"][tab]["recordings"]]
+
+
+def test_everything_that_ships_fits_into_five_megabytes_beside_plotly(tmp_path: Path) -> None:
+    page, library = export.write(tmp_path / "out", export.choose())
+    assert page.stat().st_size < LIMIT
+    assert library.read_bytes() == PLOTLY.read_bytes()
+    values = told(page)
+    shipped = {path.name for path in TRACES.glob("*.jsonl.gz")}
+    assert {one["url"].split("/")[-1] for one in values["tabs"]["live"]["recordings"]} == shipped
+    assert len(titles(values, "race")) == 4
+    assert [one["name"] for one in values["tabs"]["learn"]["lessons"]] == [lesson.name for lesson in WORKSHOP]
+    for tab in ("live", "race"):
+        for one in values["tabs"][tab]["recordings"]:
+            assert read_trace(base64.b64decode(values["files"][one["url"]])).title == one["title"]
+    stems = [stem for recorded in values["tabs"]["explore"]["recorded"].values() for stem in recorded]
+    assert stems and all(f"explore/{stem}.json" in values["files"] for stem in stems)
+    assert str(Path(export.__file__).parents[1]) not in page.read_text(encoding="utf-8"), (
+        "it names a folder of this disk"
+    )
+
+
+def test_one_file_holds_the_library_too(tmp_path: Path) -> None:
+    (page,) = export.write(tmp_path / "new" / "one.HTML", export.choose([SHIPPED], []))
+    assert [path.name for path in page.parent.iterdir()] == ["one.HTML"]
+    assert page.stat().st_size < LIMIT + PLOTLY.stat().st_size
+    assert "learn" not in re.findall(r'aria-controls="(\w+)"', page.read_text(encoding="utf-8"))
+
+
+def test_every_import_of_a_module_is_one_that_the_map_names() -> None:
+    modules = export.modules()
+    for name, code in modules.items():
+        asked = re.findall(r"^(?:import|export)\b.*?\bfrom '(.*?)'|^import '(.*?)'", code, re.MULTILINE)
+        assert {*map("".join, asked)} <= modules.keys(), name
+
+
+def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a file of one's own has the name of a recording that a lesson points at, or of another file."""
+    lesson = next(one for one in WORKSHOP if one.watch.trace)
+    own = [tmp_path / name / lesson.watch.trace for name in ("a", "b")]
+    config = DecodeConfig(max_new_tokens=20)
+    for path in own:
+        write_trace(path, {"drafted": list(FakeDecoder().decode("Once", config))}, title=path.parent.name)
+    several = tmp_path / "100 % <b>.jsonl"
+    lanes = {name: list(FakeDecoder().decode("</script><script>", config)) for name in ("vanilla", "x", "y")}
+    write_trace(several, lanes, title="</script><script>alert(1)")
+    chosen = export.choose([*own, several], [lesson.name])
+    shown = read_trace(TRACES / lesson.watch.trace).title
+    page, _ = export.write(tmp_path / "out", chosen)
+    values = told(page)
+    assert titles(values, "live") == ["a", "b", shown]
+    assert titles(values, "race") == ["</script><script>alert(1)"]
+    named = [one for one in values["tabs"]["live"]["recordings"] if one["url"].endswith(f"/{lesson.watch.trace}")]
+    assert [one["title"] for one in named] == [shown]
+    assert values["tabs"]["race"]["recordings"][0]["url"] == "traces/race/100%20%25%20%3Cb%3E.jsonl"
+    assert "<script>alert" not in page.read_text(encoding="utf-8")
+    assert len(titles(told(export.write(tmp_path / "out", export.choose([SHIPPED], ["accept"]))[0]), "live")) == 1
+    monkeypatch.chdir(TRACES)
+    again = export.choose([Path(lesson.watch.trace), Path("../traces") / lesson.watch.trace], [lesson.name])
+    assert [one["title"] for one in again.recorded["live"]] == [shown], "one file by several names"
+
+
+def test_refuses_what_it_cannot_play(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.jsonl.gz"
+    other.write_bytes(b"\x1f\x8bnothing")
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("", encoding="utf-8")
+    silent = tmp_path / "silent.jsonl"
+    write_trace(silent, {"drafted": []})
+    for path in (tmp_path / "missing.jsonl", tmp_path, other, empty, silent):
+        with pytest.raises(TraceError) as caught:
+            export.choose([path])
+        assert path.name in caught.value.message and caught.value.hint
+    with pytest.raises(SpecDiffError, match="no lesson 'nothing'") as lost:
+        export.choose((), ["accept", "nothing"])
+    assert "accept" in lost.value.hint
+    with pytest.raises(SystemExit) as ended:
+        export.main(["--out", str(tmp_path / "new"), "--lessons", "accept,,"])
+    assert ended.value.code == 2 and "Lessons: one-pass" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_writes_over_nothing_but_an_earlier_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(export, "page", lambda chosen, plotly="": f"<!doctype html>{export.MARK}{plotly}")
+    chosen = export.Chosen({"live": [], "race": []}, {}, ())
+    folder, file = tmp_path / "folder", tmp_path / "page.html"
+    folder.mkdir()
+    for _ in range(2):  # an empty folder, then an earlier export
+        assert [path.name for path in export.write(folder, chosen)] == ["index.html", "plotly.min.js"]
+        assert export.write(file, chosen) == [file]
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for name in ("index.html", "page.html", "notes.txt"):
+        (mine / name).write_text("mine", encoding="utf-8")
+    (tmp_path / "folder.html").mkdir()
+    for out in (mine, mine / "page.html", mine / "notes.txt", tmp_path / "folder.html", tmp_path):
+        with pytest.raises(SpecDiffError, match="is no export") as caught:
+            export.write(out, chosen)
+        assert caught.value.hint
+    assert {path.read_text(encoding="utf-8") for path in mine.iterdir()} == {"mine"}
+    with pytest.raises(SpecDiffError, match=r"cannot be written: .+"):
+        export.write(mine / "notes.txt" / "page.html", chosen)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied", "there")
+
+    monkeypatch.setattr(export, "choose", lambda traces, names: chosen)
+    assert export.main(["--out", str(file), "--lessons", "none"]) == 0
+    assert str(file) in capsys.readouterr().out
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(SystemExit) as ended:
+        export.main(["--out", str(tmp_path / "new.html")])
+    assert ended.value.code == 2
+    assert "there cannot be written: Permission denied." in capsys.readouterr().err
+
+
+def test_an_installed_lab_has_it_as_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """``specdiff export``: the core looks for commands of other packages, and knows none of them."""
+    named = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    ((name, value),) = named["project"]["entry-points"][cli.COMMANDS].items()
+    entries = EntryPoints([EntryPoint(name=name, value=value, group=cli.COMMANDS)])
+    monkeypatch.setattr(cli, "entry_points", entries.select)
+    assert cli.main(["export", "--out", str(tmp_path / "one.html"), "--trace", str(SHIPPED), "--lessons", "none"]) == 0
+    assert titles(told(tmp_path / "one.html"), "live") == [read_trace(SHIPPED).title]
+    with pytest.raises(SystemExit):
+        cli.main([])
