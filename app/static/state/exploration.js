@@ -114,6 +114,15 @@ export function bestGamma(box, curve) {
   return all.reduce((best, one) => (one[1] > best[1] ? one : best));
 }
 
+/** The seconds from which a method's majority is right as often as asked, on straight lines over log seconds; null where it never is. @param {Record<string, any>[]} rows by budget @param {string} method @param {number} share */
+export function budgetFor(rows, method, share) {
+  const own = rows.filter((row) => row.method === method);
+  const i = own.findIndex((row) => row.accuracy >= share);
+  if (i < 1) return own[i]?.budget ?? null;
+  const [before, after] = [own[i - 1], own[i]];
+  return before.budget * (after.budget / before.budget) ** ((share - before.accuracy) / (after.accuracy - before.accuracy));
+}
+
 /** Weights as a distribution. @param {number[]} weights */
 export function normalized(weights) {
   const sum = weights.reduce((a, b) => a + b, 0);

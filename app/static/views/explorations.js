@@ -3,8 +3,8 @@
 
 import { axis, layout } from './charts.js';
 import { DRAWS, PlaygroundView, SandboxView } from './widgets.js';
-import { acceptance } from '../state/exploration.js';
-import { ratio, times } from '../state/format.js';
+import { acceptance, budgetFor } from '../state/exploration.js';
+import { milliseconds, ratio, times } from '../state/format.js';
 
 const sorted = (values) => [...new Set(values)].sort((a, b) => a - b);
 
@@ -235,6 +235,32 @@ const shares = (group, title) => ({ answer: { rows } }, c) => {
   return { data, layout: shape };
 };
 
+// Budget.
+
+/** A line for each method, in its colour and with its mark, and behind it its interval; an open mark where a part of the problems had no attempt left. */
+function withBands(rows, facts, c, x, words) {
+  const names = [...new Set(rows.map((row) => row.method))];
+  const of = (name) => ({ own: rows.filter((row) => row.method === name), colour: c[facts.methods[name].colour] });
+  const bands = names.map((name) => {
+    const { own, colour } = of(name);
+    return { type: 'scatter', mode: 'lines', x: [...own.map((row) => row[x]), ...own.map((row) => row[x]).reverse()], y: [...own.map((row) => row.high), ...own.map((row) => row.low).reverse()], fill: 'toself', fillcolor: colour, opacity: 0.07, line: { width: 0 }, hoverinfo: 'skip', showlegend: false };
+  });
+  const lines = names.map((name, i) => {
+    const { own, colour } = of(name);
+    const { short, mark } = facts.methods[name];
+    return { type: 'scatter', mode: 'lines+markers', name: short, x: own.map((row) => row[x]), y: own.map((row) => row.accuracy), customdata: own.map((row) => [row.race ?? null, `${short}: ${words(row)}<br>${Math.round(100 * row.accuracy)} % right, 95 % interval ${Math.round(100 * row.low)} to ${Math.round(100 * row.high)} %`]),
+      line: { color: colour, width: name === 'vanilla' ? 2.6 : 1.8, dash: DASHES[i % DASHES.length] }, marker: { symbol: own.map((row) => (row.used_up ? `${mark}-open` : mark)), size: 8, color: colour, line: { color: colour, width: mark.startsWith('line') ? 2 : 1 } }, hovertemplate: '%{customdata[1]}<extra></extra>' };
+  });
+  return [...bands, ...lines];
+}
+const share = (c, title) => axis(c, title, { rangemode: 'tozero', tickformat: '.0%' });
+
+const withinSeconds = ({ answer: { rows, facts } }, c) => {
+  const fits = (row) => `${milliseconds(row.budget)} for each problem, ${ratio(row.attempts, 1)} attempts fit${row.used_up ? `<br>${Math.round(100 * row.used_up)} % of the problems had no attempt left` : ''}`;
+  return framed(c, withBands(rows, facts, c, 'budget', fits), axis(c, 'seconds for each problem', { type: 'log', dtick: 'D2' }), share(c, 'majority is right'));
+};
+const byAttempts = ({ answer: { facts } }, c) => framed(c, withBands(facts.votes, facts, c, 'k', (row) => `majority of ${row.k}`), axis(c, 'attempts k', { rangemode: 'tozero' }), share(c, 'majority is right'));
+
 // Align it live.
 
 function learning({ answer: { rows } }, c) {
@@ -385,6 +411,31 @@ export const VIEWS = {
     },
     titleOf: (_, race) => race,
     columns: { group: 'what rows are sorted by', name: 'class', tested: 'tokens that the target tested', accepted: 'share accepted', low: '95 % Wilson interval, lower end', high: '95 % Wilson interval, upper end' },
+  },
+  budget: {
+    panels: [
+      { key: 'seconds', title: 'Right answers within seconds', hint: 'by majority of the attempts that are finished; bands: 95 % interval over problems; open marks: some problems had no attempt left', figure: withinSeconds, wide: true },
+      { key: 'votes', title: 'Right answers by number of attempts', hint: 'whatever they took: lossless methods have one law, so these lines differ by chance only', figure: byAttempts, wide: true },
+    ],
+    notes({ rows, facts, choice }) {
+      const { vanilla, ...others } = facts.single;
+      if (!vanilla || !Object.keys(others).length) return [];
+      const whole = (value) => `${Math.round(100 * value)} %`;
+      const name = (method) => facts.methods[method].short;
+      const agree = Object.entries(others).map(([method, one]) => `${name(method)} ${whole(one.accuracy)}${one.noise === null ? '' : ` (${one.difference < 0 ? '−' : '+'}${Math.abs(100 * one.difference).toFixed(1)} ± ${(100 * one.noise).toFixed(1)} points)`}`);
+      const apart = Object.entries(others).filter(([, one]) => one.noise !== null && Math.abs(one.difference) > one.noise);
+      const [method, quickest] = Object.entries(others).reduce((best, one) => (one[1].seconds < best[1].seconds ? one : best));
+      const goal = Math.max(0, ...rows.filter((row) => row.method === 'vanilla' && !row.used_up).map((row) => row.accuracy));
+      const [slow, fast] = ['vanilla', method].map((one) => budgetFor(rows, one, goal));
+      const sooner = goal && slow && fast ? ` ${whole(goal)} of the problems are right with ${milliseconds(slow)} for each with vanilla, and with ${milliseconds(fast)} with ${name(method)}.` : '';
+      return [
+        `Every method is lossless: it draws its attempts from the same law as vanilla, and a single one is as often right. Only the time of an attempt differs, and with it how many fit into a budget. An attempt takes ${milliseconds(vanilla.seconds)} with vanilla and ${milliseconds(quickest.seconds)} with ${name(method)}, the problem read anew each time.${sooner}`,
+        `Right in one attempt: vanilla ${whole(vanilla.accuracy)} of ${vanilla.attempts}; ${agree.join(', ')}. ${apart.length ? `Further from vanilla than 99 % of chance: ${apart.map(([one]) => name(one)).join(', ')}.` : 'All within the noise (99 %) of vanilla.'} Temperature ${choice.temperature}; ${whole(vanilla.no_answer)} of vanilla’s attempts end without an answer and have no vote.`,
+        { all: 'All sums were given, and the target had to finish the text: one as small as this cannot calculate.', most: 'All sums but the last were given.', none: 'Nothing was given: a target as small as the embedded one is hardly ever right.' }[choice.given],
+      ];
+    },
+    titleOf: ({ facts }, race) => facts.methods[race]?.label ?? race,
+    columns: { method: 'name of the method', budget: 'seconds that every problem may use', accuracy: 'share of problems whose majority answer is right; each attempt in turn counts as the first', low: '95 % bootstrap interval over problems, lower end', high: '95 % bootstrap interval over problems, upper end', attempts: 'attempts that are finished within the budget, on average', used_up: 'share of problems of which all attempts are used up: what more of them would bring was not measured', problems: 'problems measured so far' },
   },
   align: {
     panels: [
