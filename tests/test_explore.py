@@ -468,10 +468,13 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
     assert (told.done, told.total) == (6, 6)
     facts = told.explored.facts
     assert set(facts["attempts"]) == set(facts["methods"]) == {"vanilla", "specdiff"}
-    assert all([len(own) for own in each] == [2, 2, 2] for each in facts["attempts"].values())
-    assert all(seconds > 0 for each in facts["attempts"].values() for own in each for seconds, _ in own)
+    attempts = {
+        name: [[Attempt(*one) for one in zip(own["seconds"], own["answers"], strict=True)] for own in each]
+        for name, each in facts["attempts"].items()
+    }
+    assert all([len(own) for own in each] == [2, 2, 2] for each in attempts.values())
+    assert all(one.seconds > 0 for each in attempts.values() for own in each for one in own)
     assert facts["problems"][0]["prompt"].endswith("240 eggs.\n")
-    attempts = {name: [[Attempt(*one) for one in own] for own in each] for name, each in facts["attempts"].items()}
     right = [problem["answer"] for problem in facts["problems"]]
     kept = [
         {name: row[name] for name in again}
@@ -479,10 +482,11 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
     ]
     assert kept == curves(attempts, right)
     first = fold(read_trace(told.races["specdiff"]).lanes["drafted"])
-    assert first.seconds == pytest.approx(facts["attempts"]["specdiff"][0][0][0], rel=1e-3)
+    assert first.seconds == pytest.approx(attempts["specdiff"][0][0].seconds, rel=1e-3)
     steps: list[Step] = []
     stopped = Exploring(parse(Budget, what), engine, lambda: len(steps) >= 4).advance(progress=steps.append)
-    assert [len(own) for own in stopped.explored.facts["attempts"]["specdiff"]] == [2, 1, 1]  # type: ignore[union-attr]
+    kept_attempts = stopped.explored.facts["attempts"]["specdiff"]  # type: ignore[union-attr]
+    assert [len(own["seconds"]) for own in kept_attempts] == [2, 1, 1]
     with pytest.raises(ConfigError, match="Vanilla"):
         explore(Budget, engine, methods="vanilla")
 

@@ -126,7 +126,13 @@ class Budget(Exploration, frozen=True, kw_only=True):
                 "problems": [{"prompt": self.asked(one), "answer": one.answer} for one in problems],
                 "single": singles(found, right),
                 "votes": votes(found, right),
-                "attempts": {name: [[*map(list, own)] for own in each] for name, each in found.items()},
+                "attempts": {
+                    name: [
+                        {"seconds": [one.seconds for one in own], "answers": [one.answer for one in own]}
+                        for own in each
+                    ]
+                    for name, each in found.items()
+                },
             }
             return Answer(rows=rows, facts=facts, races=runs.races)
 
@@ -142,7 +148,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
 def _attempt(events: Sequence[Event]) -> Attempt:
     last = events[-1]
     assert isinstance(last, Finished), "a run that was not stopped has an end"
-    return Attempt(round(last.seconds, 6), answer_of(last.text))
+    return Attempt(round(last.seconds, 5), answer_of(last.text))
 
 
 def answer_of(text: str) -> str:
