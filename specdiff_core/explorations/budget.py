@@ -114,7 +114,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
             rows = curves(found, right)
             for row in rows:
                 key = BASELINE.key if row["method"] == "vanilla" else row["method"]
-                row |= {"race": row["method"], "waiting": runs.sums(key)[0].waiting}
+                row |= {"race": key if key in runs.races else None, "waiting": runs.sums(key)[0].waiting}
             facts = {
                 **runs.facts(),
                 "skipped": [f"{methods[name].label}: {why}" for name, why in runs.failed.items()],

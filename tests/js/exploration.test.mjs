@@ -78,7 +78,7 @@ test('τ before and behind a border is over rounds; a part across it is neither'
 
 test('of a rule that is not exact both truths are told: where it shows, and below which bias it hides', () => {
   const row = { rule: 'naive', runs: 8000, distance: 0.25, floor_high: 0.02, bias_low: 0.23, bias_high: 0.27, p_value: 1e-30 };
-  assert.match(biasWords(row, 'coins'), /0\.250 away .* 8,000 runs.*: it shows\. The true bias is 0\.230 to 0\.270 \(99 %\), p = less than 10⁻⁶.*may hide/);
+  assert.match(biasWords(row, 'coins'), /0\.250 away .* 8,000 runs.*: it shows\. The true bias is 0\.230 to 0\.270 \(99 %\), p < 10⁻⁶.*may hide/);
   const hidden = biasWords({ ...row, distance: 0.011, bias_low: 0, bias_high: 0.031, p_value: 0.3 }, 'mdlm');
   assert.match(hidden, /0\.011 away .*stays below 0\.020 .*you would not see it\. A bias of up to 0\.031 .*Models: coins/);
   assert.doesNotMatch(hidden, /it shows\./);

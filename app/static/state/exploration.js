@@ -143,7 +143,7 @@ export function biasWords(row, models) {
   const bounds = `${ratio(row.bias_low, 3)} to ${ratio(row.bias_high, 3)}`;
   const found = `The rule ${row.rule} is not exact. Its text is ${ratio(row.distance, 3)} away from the exact law after ${row.runs.toLocaleString('en')} runs, where an exact rule stays below ${ratio(row.floor_high, 3)} (99 %)`;
   const other = models === 'coins' ? ' This case was made so that it shows; with the embedded pair it may hide (Models: mdlm).' : ' A case that was made to show it, and does, is under Models: coins.';
-  if (row.distance > row.floor_high) return `${found}: it shows. The true bias is ${bounds} (99 %), p = ${row.p_value < 1e-6 ? 'less than 10⁻⁶' : row.p_value.toPrecision(1)}.${other}`;
+  if (row.distance > row.floor_high) return `${found}: it shows. The true bias is ${bounds} (99 %), p ${row.p_value < 1e-6 ? '< 10⁻⁶' : `= ${row.p_value.toPrecision(1)}`}.${other}`;
   return `${found}: here you would not see it. A bias of up to ${ratio(row.bias_high, 3)} (99 %) would look the same; with 100 times as many runs, a tenth of that.${other}`;
 }
 
