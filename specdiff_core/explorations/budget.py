@@ -19,8 +19,7 @@ from msgspec import Meta
 
 from specdiff_core.bench.grid import BASELINE
 from specdiff_core.bench.prompts import OWN_PROBLEMS, Problem, Prompt
-from specdiff_core.bench.report import RESAMPLES
-from specdiff_core.bench.store import LEVEL
+from specdiff_core.bench.report import mean_interval
 from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, drafting_methods, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.errors import ConfigError
@@ -29,8 +28,6 @@ from specdiff_core.schema.methods import find_method
 from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from specdiff_core.engine import Engine
 
 METHODS = drafting_methods()
@@ -262,16 +259,6 @@ def singles(found: Found, right: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def shared(scores: Sequence[float]) -> dict[str, float]:
-    """The mean over problems with the ends of its 95 % percentile bootstrap interval."""
-    import numpy as np
-
-    values = np.array(scores)
-    means = values[_draws(len(scores))].mean(1)
-    low, high = np.percentile(means, (50 * (1 - LEVEL), 50 * (1 + LEVEL)))
-    return {"accuracy": float(values.mean()), "low": float(low), "high": float(high)}
-
-
-def _draws(problems: int) -> np.ndarray:
-    import numpy as np
-
-    return np.random.default_rng(0).integers(0, problems, size=(RESAMPLES, problems))
+    """The mean over problems with the ends of its 95 % bootstrap interval."""
+    mean = mean_interval(scores)
+    return {"accuracy": mean.value, "low": mean.low, "high": mean.high}
