@@ -97,7 +97,8 @@ class FakeDecoder:
         self.threads.append(threads)
         rng, now = random.Random(config.seed), 0.0
         by = {"prefill": 0.004, "draft": 0.0, "score": 0.0, "verify": 0.0}
-        yield PiecesSeen(pieces=dict(enumerate(VOCABULARY)))
+        if detail:
+            yield PiecesSeen(pieces=dict(enumerate(VOCABULARY)))
         yield RunStarted(
             config=config.to_dict(),
             prompt=prompt,

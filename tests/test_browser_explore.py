@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from specdiff_core.explorations import EXPLORATIONS
+from specdiff_core.explorations.window_map import expected_tau
 from tests.browsing import MARKS, app, overflows, ready, serious, visit
 
 pytestmark = MARKS
@@ -122,6 +123,42 @@ def test_sliders_answer_the_keyboard(browser: Any, address: str) -> None:
         assert "0.70" not in page.inner_text(result)
         page.get_by_role("button", name="Draw 5,000 tokens").press("Enter")
         page.wait_for_function(f"document.querySelector('{result}').textContent.includes('Of 5,000 drafts')")
+
+
+def test_each_position_of_the_sandbox_has_a_slider_of_its_own(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?explore=what-it-takes", size="1440x2200", until=THERE) as page:
+        page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
+        rows = page.evaluate(f"{EXPLORE}.answer.rows")
+        row = next(row for row in rows if row["method"] == "dflash")
+        page.get_by_label("α of the positions").select_option("dflash")
+        bars = page.locator(".sd-exp-bars input")
+        assert [float(bar.input_value()) for bar in bars.all()] == pytest.approx(row["alpha_at"], abs=0.005)
+        result = page.locator(".sd-exp-widget .sd-exp-result")
+        assert result.inner_text().startswith(f"{expected_tau(row['alpha_at']):.2f} tokens")
+        bars.first.focus()
+        page.keyboard.press("Home")  # the first position is never accepted, so nothing is
+        assert result.inner_text().startswith("1.00 tokens")
+        assert bars.first.evaluate("(bar) => bar === document.activeElement")
+        page.get_by_label("α of the positions").select_option("")
+        assert page.locator(".sd-exp-bars").is_hidden()
+        assert page.get_by_role("slider", name="α", exact=True).is_visible()
+
+
+def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
+    url = f"{address}?explore=budget&methods=dflash&attempts=2&problems=2&tokens=12"
+    with visit(browser, url, size="1440x2200", until=THERE) as page:
+        page.click(".sd-exp-run")
+        page.wait_for_function(f"{LIVE}.budget && {IDLE}")
+        page.wait_for_function(DRAWN)
+        told = page.evaluate(f"{LIVE}.budget")
+        assert (told["done"], told["total"]) == (4, 4)
+        assert {row["method"] for row in told["rows"]} == {"vanilla", "dflash"}
+        lines = "(place) => place.data.filter((line) => line.name).map(({ name, x, y }) => ({ name, x, y }))"
+        drawn = {line["name"]: line for line in page.locator("[data-figure=seconds]").evaluate(lines)}
+        own = [row for row in told["rows"] if row["method"] == "dflash"]
+        assert drawn["DFlash"]["x"] == [row["budget"] for row in own]
+        assert drawn["DFlash"]["y"] == [row["accuracy"] for row in own]
+        assert "Right in one attempt: vanilla" in page.inner_text(".sd-exp-notes")
 
 
 @pytest.mark.parametrize("name", list(EXPLORATIONS))

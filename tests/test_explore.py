@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import math
+import re
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,11 +22,15 @@ import torch
 import specdiff_core as lab
 from specdiff_core.bench.forwards import PassCosts, pass_costs
 from specdiff_core.bench.grid import BenchSetting
+from specdiff_core.bench.prompts import OWN_PROBLEMS
 from specdiff_core.cli import build_parser, main
+from specdiff_core.decoding import verify
+from specdiff_core.drafters.base import Draft
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import (
     EXPLORATIONS,
     Align,
+    Budget,
     Kinds,
     Length,
     Losslessness,
@@ -35,8 +40,10 @@ from specdiff_core.explorations import (
     WhichGamma,
     WindowMap,
     align,
+    losslessness,
 )
 from specdiff_core.explorations.base import Exploration, Exploring, Step, command_of, csv_of, parse
+from specdiff_core.explorations.budget import Attempt, answer_of, curves, grid_of, majority, singles, votes
 from specdiff_core.explorations.kinds import kind_of
 from specdiff_core.explorations.losslessness import Remembered, chi_squared
 from specdiff_core.explorations.runs import Runs
@@ -362,6 +369,134 @@ def test_kinds_of_tokens(piece: str, line: str, kind: str) -> None:
     assert kind_of(piece, line) == kind
 
 
+# Budget.
+
+
+def test_the_worked_problems_are_right() -> None:
+    assert len({problem.prompt for problem in OWN_PROBLEMS}) == len(OWN_PROBLEMS)
+    for problem in OWN_PROBLEMS:
+        for step in problem.steps:
+            left, sign, right, result = re.search(r"(\d+) ([-+*/]) (\d+) = (\d+)", step).groups()  # type: ignore[union-attr]
+            a, b = int(left), int(right)
+            assert {"+": a + b, "-": a - b, "*": a * b, "/": a / b}[sign] == int(result), step
+        assert f"= {problem.answer} " in problem.steps[-1]
+        assert problem.begun(0) == problem.prompt
+        assert problem.begun(len(problem.steps)) == f"{problem.prompt} " + "\n".join([*problem.steps, ""])
+    two = OWN_PROBLEMS[0]
+    assert two.begun(1) == f"{two.prompt} {two.steps[0]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (" 3 + 4 = 7\nThe answer is 7.", "7"),
+        ("The answer is $1,200.\nThe answer is 5.", "1200"),
+        ("The answer is 12, because", "12"),
+        ("There are 7.", ""),
+        ("The answer is seven.", ""),
+    ],
+)
+def test_the_answer_of_a_text(text: str, answer: str) -> None:
+    assert answer_of(text) == answer
+
+
+def test_the_answer_given_most_often_counts() -> None:
+    assert majority([]) == ""
+    assert majority(["", "", "5"]) == "5"  # what gives no answer has no vote
+    assert majority(["4", "5", "5"]) == "5"
+    assert majority(["4", "5"]) == "4"  # of several, the first
+
+
+def tried(*attempts: tuple[float, str]) -> list[Attempt]:
+    return [Attempt(*one) for one in attempts]
+
+
+def test_attempts_count_in_order_as_far_as_they_are_finished() -> None:
+    found = {"vanilla": [tried((1.0, "7"), (1.0, "5"), (1.0, "5"))]}
+    rows = {row["budget"]: row for row in curves(found, ["5"])}
+    assert list(rows) == grid_of(found)[: len(rows)]
+    assert min(rows) <= 1 < max(rows) < 3.2  # 10^(4/8)
+    # Turns 7 5 5, 5 5 7 and 5 7 5: of one attempt two are right, and of two as well, for ties go to the first.
+    assert (rows[1.0]["accuracy"], rows[1.0]["attempts"]) == (pytest.approx(2 / 3), 1)
+    two = min(budget for budget in rows if budget >= 2)
+    assert (rows[two]["accuracy"], rows[two]["attempts"]) == (pytest.approx(2 / 3), 2)
+    assert (rows[max(rows)]["accuracy"], rows[max(rows)]["attempts"], rows[max(rows)]["used_up"]) == (1, 3, 1)
+    assert [row["accuracy"] for row in votes(found, ["5"])] == pytest.approx([2 / 3, 2 / 3, 1])
+
+
+def test_before_the_first_attempt_is_finished_nothing_is_right() -> None:
+    found = {"vanilla": [tried((1.0, "5"))], "dflash": [tried((0.5, "5"))]}
+    at = {(row["method"], row["budget"]): row for row in curves(found, ["5"])}
+    between = next(budget for name, budget in at if name == "vanilla" and 0.5 <= budget < 1)
+    assert at["vanilla", between]["accuracy"] == at["vanilla", between]["attempts"] == 0
+    assert at["dflash", min(budget for name, budget in at if name == "dflash" and budget >= 0.5)]["accuracy"] == 1
+    # Where all attempts are used up, the curve ends: more of them were not measured.
+    assert max(budget for name, budget in at if name == "dflash") < max(
+        budget for name, budget in at if name == "vanilla"
+    )
+
+
+def test_a_quicker_decoder_of_the_same_texts_is_earlier_by_its_speed_up() -> None:
+    draws = np.random.default_rng(1)
+    slow = [tried(*((float(draws.uniform(1, 2)), str(draws.integers(3))) for _ in range(8))) for _ in range(5)]
+    fast = [[Attempt(one.seconds / 10, one.answer) for one in own] for own in slow]  # a decade: the grid's own
+    right = ["0", "1", "2", "0", "1"]
+    rows = curves({"vanilla": slow, "dflash": fast}, right)
+    at = {(row["method"], round(8 * math.log10(row["budget"]))): (row["accuracy"], row["attempts"]) for row in rows}
+    both = [step for name, step in at if name == "dflash" and ("vanilla", step + 8) in at]
+    assert len(both) > 8
+    for step in both:
+        assert at["dflash", step] == at["vanilla", step + 8]
+    own = votes({"vanilla": slow, "dflash": fast}, right)
+    assert [row["accuracy"] for row in own[:8]] == [row["accuracy"] for row in own[8:]]
+    single = singles({"vanilla": slow, "dflash": fast}, right)
+    assert single["dflash"]["difference"] == 0
+    assert single["dflash"]["seconds"] == pytest.approx(single["vanilla"]["seconds"] / 10)
+    assert single["vanilla"]["accuracy"] == votes({"vanilla": slow}, right)[0]["accuracy"]
+
+
+def test_a_method_that_is_wrong_more_often_is_beyond_the_noise() -> None:
+    def attempts(wrong: int) -> list[list[Attempt]]:
+        return [tried(*((1.0, "no" if i < wrong else "5") for i in range(20))) for _ in range(10)]
+
+    single = singles({"vanilla": attempts(10), "dflash": attempts(11), "eagle": attempts(16)}, ["5"] * 10)
+    assert abs(single["dflash"]["difference"]) < single["dflash"]["noise"]
+    assert single["eagle"]["difference"] == pytest.approx(-0.3)
+    assert single["eagle"]["noise"] < 0.3
+    assert single["vanilla"]["noise"] is None
+    bands = [row for row in votes({"vanilla": [*attempts(0), *attempts(20)]}, ["5"] * 20) if row["k"] == 1]
+    assert 0.2 < bands[0]["low"] < 0.4 < 0.5 < 0.6 < bands[0]["high"] < 0.8  # half of 20 problems
+
+
+def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
+    what: dict[str, Any] = {"methods": "specdiff", "problems": 3, "attempts": 2, "tokens": 24}
+    told = explore(Budget, engine, **what)
+    assert (told.done, told.total) == (6, 6)
+    facts = told.explored.facts
+    assert set(facts["attempts"]) == set(facts["methods"]) == {"vanilla", "specdiff"}
+    attempts = {
+        name: [[Attempt(*one) for one in zip(own["seconds"], own["answers"], strict=True)] for own in each]
+        for name, each in facts["attempts"].items()
+    }
+    assert all([len(own) for own in each] == [2, 2, 2] for each in attempts.values())
+    assert all(one.seconds > 0 for each in attempts.values() for own in each for one in own)
+    assert facts["problems"][0]["prompt"].endswith("240 eggs.\n")
+    right = [problem["answer"] for problem in facts["problems"]]
+    kept = [
+        {name: row[name] for name in again}
+        for row, again in zip(told.explored.rows, curves(attempts, right), strict=True)
+    ]
+    assert kept == curves(attempts, right)
+    first = fold(read_trace(told.races["specdiff"]).lanes["drafted"])
+    assert first.seconds == pytest.approx(attempts["specdiff"][0][0].seconds, rel=1e-3)
+    steps: list[Step] = []
+    stopped = Exploring(parse(Budget, what), engine, lambda: len(steps) >= 4).advance(progress=steps.append)
+    kept_attempts = stopped.explored.facts["attempts"]["specdiff"]  # type: ignore[union-attr]
+    assert [len(own["seconds"]) for own in kept_attempts] == [2, 1, 1]
+    with pytest.raises(ConfigError, match="Vanilla"):
+        explore(Budget, engine, methods="vanilla")
+
+
 # Align it live.
 
 
@@ -570,6 +705,57 @@ def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engi
         assert last[rule]["p_value"] > 1e-3, rule
         assert last[rule]["distance"] < 2 * last[rule]["floor_high"], rule
     assert [row["exact"] for row in told.explored.facts["joint"]] == [0.25] * 4
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"models": "coins", "num_drafts": 3},
+        {"models": "tables", "num_drafts": 4, "gamma": 3, "length": 3, "seed": 2},
+        {"models": "mdlm_streak", "num_drafts": 2, "runs": 200},
+    ],
+    ids=str,
+)
+def test_several_drafts_keep_the_law_however_they_are_chosen(engine: Engine, values: dict[str, Any]) -> None:
+    told = explore(Losslessness, engine, **{"rules": "self,trie,multi_round", "steps": 1, "runs": 1000, **values})
+    for row in told.explored.rows[-3:]:
+        assert row["lossless"]
+        assert row["p_value"] > 1e-3, row
+        assert row["distance"] < 2 * row["floor_high"], row
+
+
+def test_a_selected_draft_that_is_tested_by_p_over_q_is_caught(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(losslessness.SELECTIONS, "self", "ratio")
+
+    def biased(draft: Any, scores: Any, target_probs: Any, rule: Any, sampler: Any, positions: Any) -> Any:
+        branch = list(draft.branches[max(range(len(scores)), key=lambda k: scores[k])])
+        own = Draft(
+            ids=draft.ids[branch], probs=draft.probs[branch], reveal_steps=(0,) * len(branch),
+            exact_q=(True,) * len(branch), nfe=1,
+        )  # fmt: skip
+        found, dist = verify.verify(own, target_probs[[0, *(node + 1 for node in branch)]], rule, sampler, positions)
+        return msgspec.structs.replace(found, path=tuple(branch[place] for place in found.path)), dist
+
+    monkeypatch.setattr(verify, "_select", biased)
+    told = explore(
+        Losslessness, engine, models="tables", rules="self", num_drafts=4, steps=1, runs=5000, length=1, seed=2
+    )
+    assert told.explored.rows[-1]["p_value"] < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"rules": "self", "steps": 1}, "nothing to choose"),
+        ({"rules": "ratio,trie", "num_drafts": 3, "steps": 2}, "T = 2"),
+        ({"rules": "ratio,naive", "num_drafts": 3}, "test one"),
+    ],
+)
+def test_drafts_and_rules_that_do_not_go_together_are_refused(
+    engine: Engine, values: dict[str, Any], word: str
+) -> None:
+    with pytest.raises(ConfigError, match=word):
+        explore(Losslessness, engine, **values)
 
 
 @pytest.mark.parametrize(

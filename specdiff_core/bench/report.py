@@ -20,6 +20,8 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import Metrics
 
 RESAMPLES = 2000
+BOUNDS = (50 * (1 - LEVEL), 50 * (1 + LEVEL))
+"""Percentiles of the resampled."""
 STREAK = ("mdlm", "mdlm_streak")
 """One drafter before and after streak-distillation (SpecDiff-2, arXiv 2511.00606)."""
 
@@ -50,11 +52,19 @@ def interval(
         cost, tokens, other_cost, other_tokens = sums[np.vstack([np.arange(len(prompts)), drawn])].sum(1).T
         ratios.append((cost / tokens) / (other_cost / other_tokens))
     ratios.append(np.mean(ratios, axis=0))
-    bounds = (50 * (1 - LEVEL), 50 * (1 + LEVEL))
     return {
-        name: Interval(*map(float, (ratio[0], *np.percentile(ratio[1:], bounds))))
+        name: Interval(*map(float, (ratio[0], *np.percentile(ratio[1:], BOUNDS))))
         for name, ratio in zip([*groups, "mean"], ratios, strict=True)
     }
+
+
+def mean_interval(values: Sequence[float], *, seed: int = 0) -> Interval:
+    """The mean over prompts with a percentile bootstrap interval."""
+    import numpy as np
+
+    drawn = np.random.default_rng(seed).integers(0, len(values), size=(RESAMPLES, len(values)))
+    low, high = np.percentile(np.array(values)[drawn].mean(1), BOUNDS)
+    return Interval(float(np.mean(values)), float(low), float(high))
 
 
 def whole_turns(rows: Sequence[Row]) -> list[Row]:

@@ -176,7 +176,7 @@ LEVEL = 0.95
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A ratio and its bounds at :data:`LEVEL`."""
+    """A ratio or a mean, and its bounds at :data:`LEVEL`."""
 
     value: float
     low: float

@@ -7,7 +7,6 @@ and committing are the loop's own. What is biased stays away from the exact law,
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,7 +17,7 @@ from msgspec import Meta
 from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed
-from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Option, RevealOrder, Rule
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Option, RevealOrder, Rule, Selection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 Text = tuple[int, ...]
 LEVEL = 0.99
-"""Of the noise: of five rules, one of exact law would leave a band of 95 % too often."""
+"""Of the noise: of several rules, one of exact law would leave a band of 95 % too often."""
 FEWEST = 5.0
 """Outcomes that are expected less often than this are counted together in the χ² test."""
 POINTS = 12
@@ -39,7 +38,10 @@ DRAWS = 400
 """Samples of the exact law behind the noise floor."""
 
 MORE = {"more": True}
-Names = Literal["ratio", "block", "delta", "match", "naive"]
+SELECTIONS = {"self": "delta", "trie": "delta", "multi_round": "ratio"}
+"""What may become of K drafts -> the rule that it leads to: the best is tested as a point mass, the target's own draws
+walk all of them, or p/q tests one after the other."""
+Names = Literal["ratio", "block", "delta", "match", "naive", "self", "trie", "multi_round"]
 
 
 class Losslessness(Exploration, frozen=True, kw_only=True):
@@ -58,8 +60,20 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         ),
     ] = "coins"
     rules: Annotated[
-        tuple[Names, ...], Meta(min_length=1, max_length=5, title="Rules", description="In turn, run by run.")
+        tuple[Names, ...],
+        Meta(
+            min_length=1,
+            max_length=8,
+            title="Rules",
+            description="In turn, run by run; self, trie and multi_round have K drafts, the others one.",
+        ),
     ] = ("ratio", "delta", "naive")
+    num_drafts: Annotated[
+        int,
+        Meta(
+            ge=1, le=8, title="Drafts K", description="For self, trie and multi_round, which need 2 or more and T = 1."
+        ),
+    ] = 1
     order: Annotated[
         str,
         Meta(
@@ -112,12 +126,15 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         Raises:
             ConfigError: T is larger than γ.
         """
+        several = rule in SELECTIONS
         return DecodeConfig(
             drafter="mdlm",
             gamma=self.gamma,
             steps=self.steps,
             order=_option(RevealOrder, self.order),
-            rule=_option(Rule, rule),
+            rule=_option(Rule, SELECTIONS.get(rule, rule)),
+            selection=_option(Selection, rule) if several else Selection.SELF,
+            num_drafts=self.num_drafts if several else 1,
             temperature=self.temperature,
             draft_temperature=self.draft_temperature,
             top_k=self.top_k if self.embedded else 0,
@@ -125,6 +142,25 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             max_new_tokens=self.length + self.gamma + 1,  # no window is cut short
             ignore_eos=True,
         )
+
+    def check(self) -> None:
+        """Refuse what means nothing.
+
+        Raises:
+            ConfigError: T is larger than γ, or K, T and the rules do not go together.
+        """
+        self.config("ratio", 0)
+        chosen = [rule for rule in self.rules if rule in SELECTIONS]
+        if chosen and self.num_drafts < 2:
+            words, hint = f"Of a single draft there is nothing to choose by {chosen[0]}.", "Set K to 2 or more."
+        elif chosen and self.steps > 1:
+            words, hint = f"K drafts come from one denoising step, not from T = {self.steps}.", "Set T to 1."
+        elif self.num_drafts > 1 and not chosen:
+            words = f"K = {self.num_drafts} drafts, but {', '.join(self.rules)} test one."
+            hint = f"Choose one of {', '.join(SELECTIONS)}, or set K to 1."
+        else:
+            return
+        raise ConfigError(words, field="num_drafts", hint=hint)
 
     @property
     def embedded(self) -> bool:
@@ -142,6 +178,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         from specdiff_core.decoding.loop import speculate
         from specdiff_core.models.device import cpu_threads
 
+        self.check()
         rules = tuple(dict.fromkeys(self.rules))
         target, drafter, prompt = _models(self, engine)
         law = exact_law(self, target, prompt)
@@ -174,7 +211,7 @@ Kind = TypeVar("Kind", bound=Option)
 
 def _option(kind: type[Kind], name: str) -> Kind:
     """The member of a name; a ConfigError where there is none."""
-    field = "order" if issubclass(kind, RevealOrder) else "rule"
+    field = next(field for field, one in SETTINGS.items() if one.kind is kind)
     found: Kind = SETTINGS[field].read(name)
     return found
 
@@ -246,7 +283,7 @@ class _Found:
             "bias_low": max(0.0, distance - high),
             "bias_high": distance + high,
             "p_value": 0.0 if stray else chi_squared(seen, self.p * runs),
-            "lossless": _option(Rule, rule).lossless,
+            "lossless": _option(Rule, SELECTIONS.get(rule, rule)).lossless,
         }
 
     def answer(self) -> Answer:
@@ -288,9 +325,8 @@ def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Text
     """Target, drafter and prompt of a choice.
 
     Raises:
-        ConfigError: T is larger than γ, or the prompt does not fit.
+        ConfigError: the prompt does not fit.
     """
-    choice.config("ratio", 0)
     if not choice.embedded:
         coins = choice.models == "coins"
         table = _coin_target if coins else _random_target(choice.seed)
@@ -353,8 +389,11 @@ class Remembered:
 
         from specdiff_core.models.target import Scores
 
-        texts = itertools.accumulate(ids, lambda text, token: (*text, token), initial=tuple(self._text))
-        rows = torch.stack([self.logits(text) for text in list(texts)[1:]])
+        before = range(-1, len(ids) - 1) if parents is None else (-1, *(parent + 1 for parent in parents))
+        texts: list[Text] = []  # of each id, its own
+        for token, place in zip(ids, before, strict=True):
+            texts.append((*(texts[place] if place >= 0 else self._text), token))
+        rows = torch.stack([self.logits(text) for text in texts])
         self._text += ids
         return Scores(rows, None)
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { acceptance, aligned, bestGamma, breakEven, busyMachine, columnsOf, costAt, csvOf, drawTokens, expectedTau, normalized, originWords, paperShape, progressWords, readCurve, sandbox, trackOf, treeTau } from '../../app/static/state/exploration.js';
+import { acceptance, aligned, alphasOf, bestGamma, biasWords, breakEven, budgetFor, busyMachine, columnsOf, costAt, csvOf, drawTokens, expectedTau, normalized, originWords, paperShape, progressWords, readCurve, sandbox, tauAround, trackOf, treeTau } from '../../app/static/state/exploration.js';
 import { make } from './fixture.mjs';
 import { buildLane } from '../../app/static/state/lane.js';
 
@@ -17,11 +17,14 @@ test('tokens per round: 1 + Σ Π α_j', () => {
 });
 
 test('a tree takes the most probable nodes: a chain where α is high, siblings where it is low', () => {
-  near(treeTau(0.9, 4, 4), expectedTau([0.9, 0.9, 0.9, 0.9]));
-  near(treeTau(0.3, 4, 2), 1 + 0.3 + 0.3 * 0.7);
-  near(treeTau(0.5, 1, 3), 1 + 0.5 + 0.25 + 0.125);
-  near(treeTau(0.5, 8, 0), 1);
-  for (const alpha of [0.2, 0.5, 0.8]) assert.ok(treeTau(alpha, 16, 16) >= expectedTau(Array(16).fill(alpha)) - 1e-12);
+  const same = (alpha, depth) => Array(depth).fill(alpha);
+  near(treeTau(same(0.9, 4), 4), expectedTau([0.9, 0.9, 0.9, 0.9]));
+  near(treeTau(same(0.3, 4), 2), 1 + 0.3 + 0.3 * 0.7);
+  near(treeTau(same(0.5, 1), 3), 1 + 0.5 + 0.25 + 0.125);
+  near(treeTau(same(0.5, 8), 0), 1);
+  near(treeTau([], 4), 1);
+  near(treeTau([0.9, 0.2], 3), 1 + 0.9 + 0.9 * 0.2 + 0.9 * 0.2 * 0.8); // the second place is unsure: two candidates there
+  for (const alpha of [0.2, 0.5, 0.8]) assert.ok(treeTau(same(alpha, 16), 16) >= expectedTau(same(alpha, 16)) - 1e-12);
 });
 
 test('the cost of a pass lies on straight lines between what was measured', () => {
@@ -47,6 +50,40 @@ test('the sandbox: tokens over the cost of a round', () => {
   near(sandbox({ ...BOX, shape: 'drafts', count: 1 }, CURVE).tau, found.tau);
   assert.equal(sandbox({ ...BOX, shape: 'tree', count: 16 }, CURVE).rows, 17);
   near(sandbox({ ...BOX, alpha: 0 }, CURVE).tau, 1);
+});
+
+test('each position may have its own α, and what is behind the last goes on with it', () => {
+  const own = { ...BOX, alphas: [0.9, 0.5], gamma: 2 };
+  near(sandbox(own, CURVE).tau, 1 + 0.9 + 0.45);
+  assert.deepEqual(alphasOf({ ...own, gamma: 4 }), [0.9, 0.5, 0.5, 0.5]);
+  assert.deepEqual(alphasOf({ ...own, gamma: 1 }), [0.9]);
+  assert.deepEqual(alphasOf({ ...BOX, gamma: 2 }), [0.7, 0.7]);
+  near(sandbox({ ...own, shape: 'drafts', count: 2 }, CURVE).tau, 1 + 0.99 + 0.99 * 0.75);
+  near(sandbox({ ...own, shape: 'tree', count: 2 }, CURVE).tau, 1 + 0.9 + 0.45);
+  assert.equal(breakEven(own, CURVE), breakEven({ ...BOX, gamma: 2 }, CURVE)); // of one α for all
+});
+
+test('the seconds that a share of right answers takes lie between two budgets', () => {
+  const rows = [{ method: 'a', budget: 1, accuracy: 0.2 }, { method: 'b', budget: 1, accuracy: 0.5 }, { method: 'a', budget: 4, accuracy: 0.6 }];
+  near(budgetFor(rows, 'a', 0.4), 2);
+  near(budgetFor(rows, 'a', 0.6), 4);
+  assert.deepEqual([budgetFor(rows, 'a', 0.1), budgetFor(rows, 'a', 0.7), budgetFor(rows, 'b', 0.5), budgetFor(rows, 'c', 0.5)], [1, null, 1, null]);
+});
+
+test('τ before and behind a border is over rounds; a part across it is neither', () => {
+  const part = (context, rounds, tau, method = 'a') => ({ method, context, rounds, tau });
+  const rows = [part(0, 10, 4), part(64, 30, 8), part(192, 5, 1), part(256, 10, 3), part(320, 0, null), part(0, 10, 9, 'b')];
+  assert.deepEqual(tauAround(rows, 'a', 64, 256), [(40 + 240 + 5) / 45, 3]);
+  assert.deepEqual(tauAround(rows, 'a', 100, 256), [7, 3]);
+  assert.deepEqual(tauAround(rows, 'b', 64, 256), [9, null]);
+});
+
+test('of a rule that is not exact both truths are told: where it shows, and below which bias it hides', () => {
+  const row = { rule: 'naive', runs: 8000, distance: 0.25, floor_high: 0.02, bias_low: 0.23, bias_high: 0.27, p_value: 1e-30 };
+  assert.match(biasWords(row, 'coins'), /0\.250 away .* 8,000 runs.*: it shows\. The true bias is 0\.230 to 0\.270 \(99 %\), p < 10⁻⁶.*may hide/);
+  const hidden = biasWords({ ...row, distance: 0.011, bias_low: 0, bias_high: 0.031, p_value: 0.3 }, 'mdlm');
+  assert.match(hidden, /0\.011 away .*stays below 0\.020 .*you would not see it\. A bias of up to 0\.031 .*Models: coins/);
+  assert.doesNotMatch(hidden, /it shows\./);
 });
 
 test('break even is where the speed-up is 1, and the best γ beats its neighbours', () => {

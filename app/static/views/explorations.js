@@ -3,8 +3,8 @@
 
 import { axis, layout } from './charts.js';
 import { DRAWS, PlaygroundView, SandboxView, SideBySideView } from './widgets.js';
-import { acceptance, paperShape } from '../state/exploration.js';
-import { plural, quoted, ratio, times } from '../state/format.js';
+import { acceptance, biasWords, budgetFor, paperShape, tauAround } from '../state/exploration.js';
+import { milliseconds, plural, quoted, ratio, times } from '../state/format.js';
 
 const sorted = (values) => [...new Set(values)].sort((a, b) => a - b);
 
@@ -216,6 +216,9 @@ function decided({ answer: { facts } }, c) {
 
 // Length.
 
+const TRAINED = 256; // tokens of the rows that the embedded block drafters were trained on
+const BLOCKS = ['dflash', 'ddtree', 'markov', 'markov_tree', 'auto'];
+
 const against = (key, title, form) => ({ answer: { rows, facts } }, c) => {
   const known = rows.filter((row) => row[key] !== null && row[key] !== undefined && row.rounds >= 2).map((row) => ({ ...row, at: row.context + facts.width / 2 }));
   const data = linesBy(known, c, 'method', 'at', key, (row) => `${facts.labels[row.method]}, ${row.context} to ${row.context + facts.width - 1} tokens: ${form(row[key])}<br>${row.rounds} rounds`, (name, i) => (name === 'vanilla' ? c.target : c[`lane-${(i % 11) + 1}`]));
@@ -234,6 +237,34 @@ const shares = (group, title) => ({ answer: { rows } }, c) => {
   const shape = layout(c, axis(c, 'share of drafted tokens accepted', { range: [0, 1.02] }), axis(c, title, { type: 'category', autorange: 'reversed', showgrid: false, title: { text: title, font: { size: 11.5, color: c.muted }, standoff: 12 } }));
   return { data, layout: shape };
 };
+
+// Budget.
+
+/** A line for each method, in its colour and with its mark, and behind it its interval; an open mark where a part of the problems had no attempt left. */
+function withBands(rows, facts, c, x, words) {
+  const names = [...new Set(rows.map((row) => row.method))];
+  const of = (name) => ({ own: rows.filter((row) => row.method === name), colour: c[facts.methods[name].colour] });
+  const bands = names.map((name) => {
+    const { own, colour } = of(name);
+    return { type: 'scatter', mode: 'lines', x: [...own.map((row) => row[x]), ...own.map((row) => row[x]).reverse()], y: [...own.map((row) => row.high), ...own.map((row) => row.low).reverse()], fill: 'toself', fillcolor: colour, opacity: 0.07, line: { width: 0 }, hoverinfo: 'skip', showlegend: false };
+  });
+  const lines = names.map((name, i) => {
+    const { own, colour } = of(name);
+    const { short, mark } = facts.methods[name];
+    return { type: 'scatter', mode: 'lines+markers', name: short, x: own.map((row) => row[x]), y: own.map((row) => row.accuracy), customdata: own.map((row) => [row.race ?? null, `${short}: ${words(row)}<br>${Math.round(100 * row.accuracy)} % right, 95 % interval ${Math.round(100 * row.low)} to ${Math.round(100 * row.high)} %`]),
+      line: { color: colour, width: name === 'vanilla' ? 2.6 : 1.8, dash: DASHES[i % DASHES.length] }, marker: { symbol: own.map((row) => (row.used_up ? `${mark}-open` : mark)), size: 8, color: colour, line: { color: colour, width: mark.startsWith('line') ? 2 : 1 } }, hovertemplate: '%{customdata[1]}<extra></extra>' };
+  });
+  return [...bands, ...lines];
+}
+const lasting = (seconds) => (seconds < 1 ? milliseconds(seconds) : `${ratio(seconds)} s`);
+const SECONDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100];
+const share = (c, title) => axis(c, title, { rangemode: 'tozero', tickformat: '.0%' });
+
+const withinSeconds = ({ answer: { rows, facts } }, c) => {
+  const fits = (row) => `${lasting(row.budget)} for each problem, ${ratio(row.attempts, 1)} attempts fit${row.used_up ? `<br>${Math.round(100 * row.used_up)} % of the problems had no attempt left` : ''}`;
+  return framed(c, withBands(rows, facts, c, 'budget', fits), axis(c, 'seconds for each problem', { type: 'log', tickvals: SECONDS, ticktext: SECONDS.map(String) }), share(c, 'majority is right'));
+};
+const byAttempts = ({ answer: { facts } }, c) => framed(c, withBands(facts.votes, facts, c, 'k', (row) => `majority of ${row.k}`), axis(c, 'attempts k', { dtick: Math.max(...facts.votes.map((row) => row.k)) > 12 ? 2 : 1, tick0: 1 + (Math.max(...facts.votes.map((row) => row.k)) > 12) }), share(c, 'majority is right'));
 
 // Align it live.
 
@@ -354,12 +385,11 @@ export const VIEWS = {
     ],
     notes({ rows, facts, choice }) {
       const last = rows.filter((row) => row.runs === facts.runs);
-      const caught = last.filter((row) => row.p_value < PVALUE);
+      const caught = last.filter((row) => row.lossless && row.p_value < PVALUE);
       const within = last.filter((row) => row.distance <= row.floor_high);
-      const hidden = last.filter((row) => !row.lossless && row.distance <= row.floor_high);
       return [
         `${facts.runs.toLocaleString('en')} runs of each rule, ${facts.outcomes} possible outcomes. Within the noise: ${within.map((row) => row.rule).join(', ') || 'none'}.${caught.length ? ` Caught, p < 10⁻⁶: ${caught.map((row) => `${row.rule} (distance ${ratio(row.distance, 3)}, true bias ${ratio(row.bias_low, 3)} to ${ratio(row.bias_high, 3)})`).join(', ')}.` : ''}`,
-        ...hidden.map((row) => `The rule ${row.rule} is not exact, and here you would not see it: its bias is smaller than ${ratio(row.bias_high, 3)} (99 %).${choice.temperature === 0 ? ' At temperature 0 every rule writes the likeliest token.' : ''}`),
+        ...last.filter((row) => !row.lossless).map((row) => (choice.temperature === 0 ? `At temperature 0 every rule writes the likeliest token, also ${row.rule}, which is not exact.` : biasWords(row, choice.models))),
       ];
     },
     titleOf: (_, race) => race,
@@ -397,11 +427,14 @@ export const VIEWS = {
       { key: 'tau', title: 'τ by length', hint: 'tokens per round', figure: against('tau', 'τ, tokens per round', (value) => ratio(value)) },
       { key: 'passes', title: 'The target’s pass by length', hint: 'milliseconds a pass; a drafted one reads γ + 1 rows', figure: inMilliseconds('pass_seconds', 'milliseconds of a pass') },
     ],
-    notes({ rows }) {
+    notes({ rows, facts }) {
       const vanilla = rows.filter((row) => row.method === 'vanilla' && row.seconds_per_token && row.rounds > 8);
       if (vanilla.length < 2) return [];
+      const fallen = BLOCKS.filter((name) => facts.labels[name]).map((name) => [name, ...tauAround(rows, name, facts.width, TRAINED)]).filter(([, before, after]) => before && after && after < 0.8 * before);
+      const lost = fallen.map(([name, before, after]) => `${facts.labels[name]} from ${ratio(before)} to ${ratio(after)} (−${Math.round(100 * (1 - after / before))} %)`);
       const [first, last] = [vanilla[0], vanilla[vanilla.length - 1]];
-      return [`Vanilla takes ${ratio(1000 * first.seconds_per_token)} ms a token at the beginning and ${ratio(1000 * last.seconds_per_token)} ms with ${last.context} tokens before it: every pass reads all keys and values again, of one row or of many.`];
+      return [`Vanilla takes ${ratio(1000 * first.seconds_per_token)} ms a token at the beginning and ${ratio(1000 * last.seconds_per_token)} ms with ${last.context} tokens before it: every pass reads all keys and values again, of one row or of many.`,
+        ...(lost.length ? [`Behind ${TRAINED} tokens the block drafters lose much of their τ: ${lost.join(', ')}. They were trained on rows of ${TRAINED} tokens, so that they have never drafted so far behind; it is no law of their kind.`] : [])];
     },
     titleOf: (_, race) => race,
     columns: { method: 'name of the method', context: 'tokens before the round, from here on', rounds: 'rounds that count', seconds_per_token: 'decode seconds per new token', speedup: 'vanilla’s seconds per token over these, at the same length', tau: 'τ: tokens committed per round', alpha: 'α: accepted over tested tokens', pass_seconds: 'seconds of the target’s pass' },
@@ -421,6 +454,31 @@ export const VIEWS = {
     },
     titleOf: (_, race) => race,
     columns: { group: 'what rows are sorted by', name: 'class', tested: 'tokens that the target tested', accepted: 'share accepted', low: '95 % Wilson interval, lower end', high: '95 % Wilson interval, upper end' },
+  },
+  budget: {
+    panels: [
+      { key: 'seconds', title: 'Right answers within seconds', hint: 'bands: 95 % interval over problems; open marks: some problems had no attempt left', figure: withinSeconds },
+      { key: 'votes', title: 'Right answers by number of attempts', hint: 'whatever they took: of lossless methods, these lines differ by chance only', figure: byAttempts },
+    ],
+    notes({ rows, facts, choice }) {
+      const { vanilla, ...others } = facts.single;
+      if (!vanilla || !Object.keys(others).length) return [];
+      const whole = (value) => `${Math.round(100 * value)} %`;
+      const name = (method) => facts.methods[method].short;
+      const agree = Object.entries(others).map(([method, one]) => `${name(method)} ${whole(one.accuracy)}${one.noise === null ? '' : ` (${one.difference < 0 ? '−' : '+'}${Math.abs(100 * one.difference).toFixed(1)} ± ${(100 * one.noise).toFixed(1)} points)`}`);
+      const apart = Object.entries(others).filter(([, one]) => one.noise !== null && Math.abs(one.difference) > one.noise);
+      const [method, quickest] = Object.entries(others).reduce((best, one) => (one[1].seconds < best[1].seconds ? one : best));
+      const goal = Math.max(0, ...rows.filter((row) => row.method === 'vanilla' && !row.used_up).map((row) => row.accuracy));
+      const [slow, fast] = ['vanilla', method].map((one) => budgetFor(rows, one, goal));
+      const sooner = goal && slow && fast ? ` ${whole(goal)} of the problems are right within ${lasting(slow)} for each with vanilla, and within ${lasting(fast)} with ${name(method)}.` : '';
+      return [
+        `Every method is lossless: it draws its attempts from the same law as vanilla, and a single one is as often right. Only the time of an attempt differs, and with it how many fit into a budget. An attempt takes ${lasting(vanilla.seconds)} with vanilla and ${lasting(quickest.seconds)} with ${name(method)}, the problem read anew each time.${sooner}`,
+        `Right in one attempt: vanilla ${whole(vanilla.accuracy)} of ${vanilla.attempts}; ${agree.join(', ')}. ${apart.length ? `Further from vanilla than 99 % of chance: ${apart.map(([one]) => name(one)).join(', ')}.` : 'All within the noise (99 %) of vanilla.'} Temperature ${choice.temperature}; ${whole(vanilla.no_answer)} of vanilla’s attempts end without an answer and have no vote.`,
+        { all: 'All sums were given, and the target had to finish the text: one as small as this cannot calculate.', most: 'All sums but the last were given.', none: 'Nothing was given: a target as small as the embedded one is hardly ever right.' }[choice.given],
+      ];
+    },
+    titleOf: ({ facts }, race) => facts.methods[race]?.label ?? race,
+    columns: { method: 'name of the method', budget: 'seconds that every problem may use', accuracy: 'share of problems whose majority answer is right; each attempt in turn counts as the first', low: '95 % bootstrap interval over problems, lower end', high: '95 % bootstrap interval over problems, upper end', attempts: 'attempts that are finished within the budget, on average', used_up: 'share of problems of which all attempts are used up: what more of them would bring was not measured', problems: 'problems measured so far' },
   },
   align: {
     panels: [

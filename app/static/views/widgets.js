@@ -4,7 +4,7 @@
 
 import { InspectorView } from './inspector.js';
 import { h, text } from './dom.js';
-import { acceptance, aligned, bestGamma, breakEven, costAt, drawTokens, normalized, readCurve, sandbox, trackOf, uniform } from '../state/exploration.js';
+import { acceptance, aligned, alphasOf, bestGamma, breakEven, costAt, drawTokens, normalized, readCurve, sandbox, trackOf, uniform } from '../state/exploration.js';
 import { again } from '../state/inspect.js';
 import { buildLane, stateAt } from '../state/lane.js';
 import { LEGEND, SOURCES, cell as inCell, quoted, ratio, short, testWords } from '../state/format.js';
@@ -17,8 +17,8 @@ import { unpack } from '../state/trace.js';
 
 /** A labelled slider that says its value. @param {string} label @param {{min: number, max: number, step: number, value: number, title: string}} limits @param {(value: number) => void} heard */
 function slider(label, { title, ...limits }, heard) {
-  const shown = h('output', {}, String(limits.value));
   const input = h('input', { type: 'range', ...limits, 'aria-label': label, title });
+  const shown = h('output', {}, input.value);
   input.addEventListener('input', () => {
     text(shown, input.value);
     heard(Number(input.value));
@@ -30,15 +30,21 @@ function slider(label, { title, ...limits }, heard) {
   return { element: h('label', { class: 'sd-slider', title }, h('span', {}, label), input, shown), set };
 }
 
+const OWN = 'own'; // no method's name
+/** @param {number} number */
+const subscript = (number) => [...String(number)].map((digit) => '₀₁₂₃₄₅₆₇₈₉'[Number(digit)]).join('');
+
 /** The sandbox: a drafter that does not exist, on this machine's curve or another's. */
 export class SandboxView {
   /** @param {() => void} changed */
   constructor(changed) {
     this.changed = changed;
     /** @type {Sandbox} */
-    this.box = { alpha: 0.7, gamma: 8, passes: 1, draft: 0.5, shape: 'window', count: 4 };
+    this.box = { alpha: 0.7, alphas: null, gamma: 8, passes: 1, draft: 0.5, shape: 'window', count: 4 };
     /** @type {[number, number][] | null} */
     this.typed = null;
+    /** @type {((alpha: number) => void)[]} */
+    this.barOf = [];
     /** @type {Answer | null} */
     this.answer = null;
     const of = (/** @type {'alpha' | 'gamma' | 'passes' | 'draft' | 'count'} */ name) => (/** @type {number} */ value) => this.set({ [name]: value });
@@ -50,6 +56,8 @@ export class SandboxView {
       count: slider('K or B', { min: 1, max: 64, step: 1, value: 4, title: 'Drafts, or nodes of the tree' }, of('count')),
     };
     this.shape = h('select', { 'aria-label': 'What is drafted', onchange: () => this.set({ shape: this.shape.value }) }, ...[['window', 'one window'], ['drafts', 'K independent windows'], ['tree', 'a tree of B nodes']].map(([value, words]) => h('option', { value }, words)));
+    this.positions = h('select', { 'aria-label': 'α of the positions', onchange: () => this.spread() });
+    this.bars = h('div', { class: 'sd-exp-bars', role: 'group', 'aria-label': 'α of each position' });
     this.drafter = h('select', { 'aria-label': 'Cost of a drafter pass', onchange: () => this.take() });
     this.curve = h('textarea', { rows: 2, 'aria-label': 'Cost of the target’s pass, rows and milliseconds', spellcheck: 'false', oninput: () => this.type() });
     this.trouble = h('small', { role: 'status' });
@@ -58,13 +66,14 @@ export class SandboxView {
     this.element = h('section', { class: 'sd-panel sd-exp-widget', 'aria-label': 'Sandbox' },
       h('header', {}, h('h2', {}, 'Sandbox'), h('span', { class: 'sd-sub' }, 'a drafter that you make up; computed, not measured')),
       h('div', { class: 'sd-exp-sides' },
-        h('div', {}, h('div', { class: 'sd-row-selects' }, this.shape, this.drafter), ...Object.values(this.sliders).map(({ element }) => element),
+        h('div', {}, h('div', { class: 'sd-row-selects' }, this.shape, this.drafter, this.positions), this.bars, ...Object.values(this.sliders).map(({ element }) => element),
           h('label', { class: 'sd-exp-curve' }, h('span', { class: 'sd-sub' }, 'Passes of the target: rows and milliseconds. Type another machine’s.'), this.curve), this.trouble),
         h('div', {}, this.result, h('ul', { class: 'sd-exp-questions-list' },
           h('li', {}, 'Drag α down until it no longer pays. How far did you get?'),
           h('li', {}, 'Set α to 0.9. Which γ is best now, and why not 32?'),
           h('li', {}, 'Make the drafter free. How much does that bring at α 0.5?'),
-          h('li', {}, 'Which is better at α 0.6: a window of 16, or a tree of 16?')),
+          h('li', {}, 'Which is better at α 0.6: a window of 16, or a tree of 16?'),
+          h('li', {}, 'Give each position its own α. Which one counts most: the first, or the last?')),
         h('details', {}, h('summary', {}, 'Answers for these sliders'), this.hints))));
   }
 
@@ -87,8 +96,41 @@ export class SandboxView {
       const chosen = this.drafter.value;
       this.drafter.replaceChildren(h('option', { value: '' }, 'drafter: as set'), ...Object.keys(answer.facts.drafts).map((name) => h('option', { value: name }, `drafter: ${name}`)));
       this.drafter.value = chosen;
+      const kept = this.positions.value;
+      this.positions.replaceChildren(h('option', { value: '' }, 'α: one for all'), h('option', { value: OWN }, 'α: each its own'), ...this.windows.map(({ method }) => h('option', { value: method }, `α: of ${method}`)));
+      this.positions.value = kept;
     }
     this.say();
+  }
+
+  /** The measured methods that test one window, whose α_j are those of its positions. @returns {Record<string, any>[]} */
+  get windows() {
+    return (this.answer?.rows ?? []).filter((row) => row.alpha_at?.length && !row.nodes && row.drafts === 1);
+  }
+
+  /** One α for all positions, each its own from what it is, or those of a method with its γ. */
+  spread() {
+    const row = this.windows.find(({ method }) => method === this.positions.value);
+    if (row) {
+      this.sliders.gamma.set(row.alpha_at.length);
+      this.set({ gamma: row.alpha_at.length, alphas: row.alpha_at.map((/** @type {number | null} */ alpha) => alpha ?? 0) });
+    } else this.set({ alphas: this.positions.value ? alphasOf(this.box) : null });
+  }
+
+  /** A small upright slider for each position, where each has its own α. */
+  drawBars() {
+    const alphas = this.box.alphas ? alphasOf(this.box) : [];
+    this.bars.hidden = !alphas.length;
+    this.sliders.alpha.element.hidden = Boolean(alphas.length);
+    if (this.bars.children.length === alphas.length) {
+      alphas.forEach((alpha, j) => this.barOf[j](alpha));
+      return;
+    }
+    const made = alphas.map((alpha, j) => slider(`α${subscript(j + 1)}`, { min: 0, max: 1, step: 0.01, value: alpha, title: `Acceptance of position ${j + 1}, given that it is reached` }, (value) => {
+      this.set({ alphas: alphasOf(this.box).map((old, i) => (i === j ? value : old)) });
+    }));
+    this.barOf = made.map(({ set }) => set);
+    this.bars.replaceChildren(...made.map(({ element }) => element));
   }
 
   /** @param {Partial<Sandbox>} change */
@@ -119,16 +161,24 @@ export class SandboxView {
   say() {
     const { tau, cost, rows, speedup } = this.point;
     this.sliders.count.element.hidden = this.box.shape === 'window';
+    this.drawBars();
     text(this.result, `${ratio(tau)} tokens for ${ratio(cost)} vanilla passes (${rows} rows in the target’s): ${ratio(speedup)}× ${speedup < 1 ? '— slower than vanilla' : ''}`);
     const even = breakEven(this.box, this.used);
     const [gamma, best] = bestGamma(this.box, this.used);
     const free = sandbox({ ...this.box, draft: 0 }, this.used);
     this.hints.replaceChildren(...[
-      even === null ? 'It never pays at these costs.' : `It pays from α = ${ratio(even)} on.`,
+      even === null ? 'It never pays at these costs.' : `It pays from ${this.box.alphas ? 'one α for all of' : 'α ='} ${ratio(even)} on.`,
       `The best γ is ${gamma}: ${ratio(best)}×.`,
       `With a free drafter: ${ratio(free.speedup)}×.`,
-      `At α ${ratio(this.box.alpha)}, a window of 16: ${ratio(sandbox({ ...this.box, shape: 'window', gamma: 16 }, this.used).speedup)}×; a tree of 16: ${ratio(sandbox({ ...this.box, shape: 'tree', gamma: 16, count: 16 }, this.used).speedup)}×.`,
+      `At ${this.box.alphas ? 'these α' : `α ${ratio(this.box.alpha)}`}, a window of 16: ${ratio(sandbox({ ...this.box, shape: 'window', gamma: 16 }, this.used).speedup)}×; a tree of 16: ${ratio(sandbox({ ...this.box, shape: 'tree', gamma: 16, count: 16 }, this.used).speedup)}×.`,
+      ...(this.box.alphas && this.box.shape === 'window' ? [`0.05 more of α₁: τ ${ratio(this.more(0))}; of the last α: ${ratio(this.more(this.box.gamma - 1))}.`] : []),
     ].map((words) => h('li', {}, words)));
+  }
+
+  /** τ where one position is accepted a little more often. @param {number} place */
+  more(place) {
+    const alphas = alphasOf(this.box).map((alpha, j) => (j === place ? Math.min(1, alpha + 0.05) : alpha));
+    return sandbox({ ...this.box, alphas }, this.used).tau;
   }
 }
 

@@ -1,0 +1,264 @@
+"""Budget (SpecDiff-2, arXiv 2511.00606: accuracy within seconds): what is a faster decode worth where answers are voted
+on? Each method attempts worked problems several times, at a temperature above 0, and the commonest answer counts.
+
+No text depends on the budget, so nothing is decoded again for it: of the measured attempts, in order, those count that
+are finished within it. Every lossless method draws its attempts from vanilla's law; more of them fit, that is all.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+
+from msgspec import Meta
+
+from specdiff_core.bench.grid import BASELINE
+from specdiff_core.bench.prompts import OWN_PROBLEMS, Problem, Prompt
+from specdiff_core.bench.report import mean_interval
+from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, drafting_methods, enum
+from specdiff_core.explorations.runs import Runs
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import Event, Finished
+from specdiff_core.schema.methods import find_method
+from specdiff_core.schema.settings import DecodeConfig
+
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+
+METHODS = drafting_methods()
+PER_DECADE = 8
+"""Budgets of the grid from one second to ten."""
+Z99 = 2.576
+"""Of a 99 % interval: several methods are held against vanilla at once."""
+
+
+class Attempt(NamedTuple):
+    """One text: its decode seconds, the prompt's included, and the answer that it ends with; "" if with none."""
+
+    seconds: float
+    answer: str
+
+
+class Budget(Exploration, frozen=True, kw_only=True):
+    """Accuracy on worked problems against seconds, by majority of the attempts that fit."""
+
+    name: ClassVar = "budget"
+    title: ClassVar = "Budget"
+    question: ClassVar = "With so many seconds for each problem, how many answers are right?"
+
+    methods: Annotated[
+        tuple[Annotated[str, Meta(extra_json_schema=enum(METHODS))], ...],
+        Meta(min_length=1, max_length=6, title="Methods", description="Each beside vanilla, on the same problems."),
+    ] = ("specdiff", "dflash", "eagle", "markov_tree")
+    given: Annotated[
+        Literal["all", "most", "none"],
+        Meta(
+            title="Sums that are given",
+            description="Of the solution: all, all but the last line, or none. A target as small as the embedded one "
+            "cannot calculate, but may finish what is worked out.",
+        ),
+    ] = "all"
+    attempts: Annotated[int, Meta(ge=1, le=64, title="Attempts k", description="Of every method at every problem.")] = 8
+    problems: Annotated[
+        int,
+        Meta(ge=2, le=len(OWN_PROBLEMS), title="Problems", description="More problems, narrower intervals."),
+    ] = len(OWN_PROBLEMS)
+    temperature: Annotated[
+        float, Meta(ge=0.1, le=2, title="Temperature", description="Of the target: attempts have to differ.")
+    ] = 0.5
+    tokens: Annotated[
+        int, Meta(ge=8, le=256, title="New tokens", description="Of an attempt at most; without an answer, no vote.")
+    ] = 64
+    seed: Annotated[int, Meta(ge=0, le=2**31, title="Seed", description="Of everything that is drawn.")] = 0
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        return tuple(dict.fromkeys(find_method(name).drafter for name in self.methods))
+
+    @property
+    def base(self) -> DecodeConfig:
+        """What all runs share; a text may end by itself."""
+        return DecodeConfig(pair=self.pair, max_new_tokens=self.tokens, temperature=self.temperature, seed=self.seed)
+
+    def asked(self, problem: Problem) -> str:
+        """The prompt of a problem."""
+        lines = len(problem.steps)
+        return problem.begun({"all": lines, "most": lines - 1, "none": 0}[self.given])
+
+    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        problems = OWN_PROBLEMS[: self.problems]
+        right = [problem.answer for problem in problems]
+        prompts = [
+            Prompt(id=f"problem {number}, attempt {attempt}", flavour="math", prompt=self.asked(problem))
+            for attempt in range(1, self.attempts + 1)  # all problems once before any twice
+            for number, problem in enumerate(problems, start=1)
+        ]
+        methods = {name: find_method(name) for name in dict.fromkeys(("vanilla", *self.methods))}
+        configs = {name: method.config(self.base) for name, method in methods.items() if name != "vanilla"}
+        if not configs:
+            raise ConfigError("Vanilla runs anyway.", field="methods", hint="Choose a method to hold against it.")
+        runs = Runs(engine, self.base, configs, prompts, stopped)
+        found: dict[str, list[list[Attempt]]] = {name: [[] for _ in problems] for name in methods}
+
+        def answer() -> Answer:
+            rows = curves(found, right)
+            for row in rows:
+                key = BASELINE.key if row["method"] == "vanilla" else row["method"]
+                row |= {"race": key if key in runs.races else None, "waiting": runs.sums(key)[0].waiting}
+            facts = {
+                **runs.facts(),
+                "skipped": [f"{methods[name].label}: {why}" for name, why in runs.failed.items()],
+                "methods": {
+                    name: {"label": method.label, "short": method.short, "colour": method.colour, "mark": method.mark}
+                    for name, method in methods.items()
+                },
+                "prompts": {},
+                "problems": [{"prompt": self.asked(one), "answer": one.answer} for one in problems],
+                "single": singles(found, right),
+                "votes": votes(found, right),
+                "attempts": {
+                    name: [
+                        {"seconds": [one.seconds for one in own], "answers": [one.answer for one in own]}
+                        for own in each
+                    ]
+                    for name, each in found.items()
+                },
+            }
+            return Answer(rows=rows, facts=facts, races=runs.races)
+
+        for done, total, name in runs.fill():
+            place = (done - 1) // len(configs) % len(problems)
+            if fresh := runs.fresh_vanilla():
+                found["vanilla"][place].append(_attempt(fresh))
+            if name not in runs.failed:
+                found[name][place].append(_attempt(runs.events))
+            yield Step(done, total, f"{methods[name].label}, {prompts[(done - 1) // len(configs)].id}", answer)
+
+
+def _attempt(events: Sequence[Event]) -> Attempt:
+    last = events[-1]
+    assert isinstance(last, Finished), "a run that was not stopped has an end"
+    return Attempt(round(last.seconds, 5), answer_of(last.text))
+
+
+def answer_of(text: str) -> str:
+    """The number in "The answer is 12.", the first of these; "" where there is none."""
+    said = re.search(r"answer is \$?(\d[\d,]*)", text)
+    return said[1].replace(",", "").rstrip(",") if said else ""
+
+
+def majority(answers: Sequence[str]) -> str:
+    """The answer given most often, the earliest of several; texts without one have no vote."""
+    counts = Counter(answer for answer in answers if answer)
+    return max(counts, key=lambda answer: counts[answer], default="")
+
+
+class _Tried:
+    """The attempts of a method at one problem, as if each in turn had been the first: so every attempt counts as often
+    as any other, and the share that is right has less noise."""
+
+    def __init__(self, attempts: Sequence[Attempt], right: str) -> None:
+        self.count = len(attempts)
+        turns = [[*attempts[first:], *attempts[:first]] for first in range(self.count)]
+        self.ends = [list(accumulate(attempt.seconds for attempt in turn)) for turn in turns]
+        self._right = [
+            [majority([attempt.answer for attempt in turn[:count]]) == right for count in range(self.count + 1)]
+            for turn in turns
+        ]
+
+    def voted(self, count: int) -> float:
+        """The share of turns whose first ``count`` attempts vote for the right answer."""
+        return sum(turn[count] for turn in self._right) / self.count
+
+    def within(self, seconds: float) -> tuple[float, float]:
+        """The share of turns that are right after so many seconds, and how many attempts are finished on average."""
+        fit = [bisect_right(ends, seconds) for ends in self.ends]
+        return sum(turn[n] for turn, n in zip(self._right, fit, strict=True)) / self.count, sum(fit) / self.count
+
+
+Found = Mapping[str, Sequence[Sequence[Attempt]]]  # method -> problem -> its attempts, in order
+
+
+def _tried(found: Found, right: Sequence[str]) -> dict[str, list[_Tried]]:
+    """Of every method, the problems that it has attempted."""
+    pairs = {name: zip(each, right, strict=True) for name, each in found.items()}
+    tried = {name: [_Tried(own, answer) for own, answer in pair if own] for name, pair in pairs.items()}
+    return {name: own for name, own in tried.items() if own}
+
+
+def grid_of(found: Found) -> list[float]:
+    """Budgets from where no attempt is finished to where all are, evenly on a logarithmic axis."""
+    first = min(attempt.seconds for each in found.values() for own in each for attempt in own)
+    last = max(sum(attempt.seconds for attempt in own) for each in found.values() for own in each)
+    low, high = (math.log10(max(seconds, 1e-6)) * PER_DECADE for seconds in (first, last))
+    return [round(10 ** (step / PER_DECADE), 6) for step in range(math.floor(low), math.ceil(high) + 1)]
+
+
+def curves(found: Found, right: Sequence[str]) -> list[dict[str, Any]]:
+    """A row for each method and budget: the share of problems whose majority is right, with a 95 % bootstrap interval
+    over problems. A curve ends where all attempts at all problems are used up: what more of them would bring was not
+    measured."""
+    rows = []
+    for name, tried in _tried(found, right).items():
+        for budget in grid_of(found):
+            each = [one.within(budget) for one in tried]
+            rows.append(
+                {
+                    "method": name,
+                    "budget": budget,
+                    **shared([score for score, _ in each]),
+                    "attempts": sum(fit for _, fit in each) / len(each),
+                    "used_up": sum(one.ends[0][-1] <= budget for one in tried) / len(each),
+                    "problems": len(each),
+                }
+            )
+            if rows[-1]["used_up"] == 1:
+                break
+    return rows
+
+
+def votes(found: Found, right: Sequence[str]) -> list[dict[str, Any]]:
+    """A row for each method and number of attempts, whatever they took, of the problems that have so many."""
+    return [
+        {"method": name, "k": count, **shared([one.voted(count) for one in own]), "problems": len(own)}
+        for name, tried in _tried(found, right).items()
+        for count in range(1, max(one.count for one in tried) + 1)
+        if (own := [one for one in tried if one.count >= count])
+    ]
+
+
+def singles(found: Found, right: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """By method: accuracy and mean seconds of one attempt, and the difference from vanilla's accuracy at the same
+    problems with its 99 % noise (that of the attempts only: the problems are the same)."""
+    told: dict[str, dict[str, Any]] = {}
+    spread: dict[str, tuple[float, float]] = {}  # accuracy, its variance
+    for name, tried in _tried(found, right).items():
+        all_attempts = [attempt for own in found[name] for attempt in own]
+        shares = [(one.voted(1), one.count) for one in tried]
+        accuracy = sum(share for share, _ in shares) / len(shares)
+        known = all(count > 1 for _, count in shares)
+        variance = sum(share * (1 - share) / max(count - 1, 1) for share, count in shares) / len(shares) ** 2
+        spread[name] = (accuracy, variance)
+        base = spread.get("vanilla", (accuracy, variance))
+        told[name] = {
+            "accuracy": accuracy,
+            "attempts": len(all_attempts),
+            "seconds": sum(attempt.seconds for attempt in all_attempts) / len(all_attempts),
+            "no_answer": sum(not attempt.answer for attempt in all_attempts) / len(all_attempts),
+            "difference": accuracy - base[0],
+            "noise": Z99 * math.sqrt(variance + base[1]) if known and name != "vanilla" else None,
+        }
+    return told
+
+
+def shared(scores: Sequence[float]) -> dict[str, float]:
+    """The mean over problems with the ends of its 95 % bootstrap interval."""
+    mean = mean_interval(scores)
+    return {"accuracy": mean.value, "low": mean.low, "high": mean.high}
