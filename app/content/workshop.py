@@ -29,6 +29,7 @@ class Watch:
     words: str
     explore: str = ""  # an exploration,
     panel: str = ""  # one of its panels (app/static/views/explorations.js), or "widget"
+    beside: str = ""  # a panel that a room sees beside the widget, which it follows
     query: dict[str, str] = field(default_factory=dict)  # and what its form holds
     trace: str = ""  # or a recording
     round: int = 1
@@ -142,6 +143,7 @@ WORKSHOP = (
             words="Drag p and q, and let 5,000 tokens be drawn. What comes out follows p, whatever q is.",
             explore="losslessness",
             panel="widget",
+            beside="three",
         ),
         explain=(
             "A drafted token x is kept with probability min(1, p(x)/q(x)): always where the target finds it more "
@@ -221,7 +223,7 @@ WORKSHOP = (
         "acceptance?",
         guesses=("It rises", "It stays", "It falls"),
         watch=Watch(
-            words="Rows are temperatures of the target, columns of the drafter. The second map shows τ.",
+            words="Rows are temperatures of the target, columns of the drafter; a cell holds τ.",
             explore="temperature",
             panel="tau",
         ),
@@ -297,6 +299,7 @@ WORKSHOP = (
             words="Set α to 0.6, draw a window of 16, then a tree of 16 nodes.",
             explore="what-it-takes",
             panel="widget",
+            beside="plane",
         ),
         explain=(
             "The last positions of a long window are almost never reached. A tree spends the same rows on alternatives "
@@ -419,6 +422,7 @@ def section() -> str:
         "p",
         element("span", class_="sd-progress", aria_live="polite"),
         element("button", text="Print as a worksheet", type="button", class_="sd-link sd-print"),
+        element("button", text="Present to a room", type="button", class_="sd-link sd-present"),
         class_="sd-workshop-bar",
     )
     return element(

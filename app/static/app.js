@@ -522,13 +522,19 @@ export class App extends Job {
     event.preventDefault();
   }
 
+  /** What is on the stage as a link holds it; empty unless it is a recording that ships. */
+  momentQuery() {
+    const [name, lane] = [this.selected ?? '', this.lanes[this.selected ?? '']];
+    const found = this.file && lane ? momentAt(lane, passed(lane, name, this.player)) : null;
+    return found ? momentQuery({ tab: this.options.kind, trace: this.file, lane: name, ...found }) : '';
+  }
+
   /** A link to what is on the stage, paused; a recording that ships needs no server to be shown again. */
   keepMoment() {
-    const [name, lane] = [this.selected ?? '', this.lanes[this.selected ?? '']];
-    const found = lane && momentAt(lane, passed(lane, name, this.player));
-    if (!found) return;
+    const query = this.momentQuery();
+    if (!query) return;
     this.act(() => this.player.pause());
-    history.replaceState(null, '', `${location.pathname}?${momentQuery({ tab: this.options.kind, trace: this.file, lane: name, ...found })}`);
+    history.replaceState(null, '', `${location.pathname}?${query}`);
     const { moment } = this.views.source;
     const say = (/** @type {string} */ words) => {
       text(moment, words);
@@ -538,12 +544,13 @@ export class App extends Job {
     else say('Link in address bar');
   }
 
-  /** Show a recording at one of its moments. @param {Moment} moment */
+  /** Show a recording at one of its moments. @param {Moment} moment @returns {Promise<boolean>} whether there is such a recording */
   async openMoment(moment) {
     const wanted = this.recordings.find(({ url }) => fileOf(url) === moment.trace);
-    if (!wanted) return;
+    if (!wanted) return false;
     if (this.file !== moment.trace) await this.open(wanted);
     this.standAt(moment);
+    return true;
   }
 
   /** Stand on the first event of a kind in the second round with a draft: the first round has less to show. @param {string} kind */
