@@ -119,8 +119,8 @@ def test_the_opening_recordings_are_of_what_the_controls_show(built: gr.Blocks) 
 
 
 def test_nothing_on_the_page_points_outside() -> None:
-    """Head, scripts and texts name no other host (fonts are the system's own), except that a paper's number may be a
-    link: it fetches nothing until somebody follows it."""
+    """Head, scripts and texts name no other host (the typeface ships with the page), except that a paper's number may
+    be a link: it fetches nothing until somebody follows it."""
     paper = r'<a href="https://arxiv\.org/abs/\d{4}\.\d{5}" rel="noreferrer" target="_blank">'
     sources = [page.head(), lessons.api(), lessons.brand(), lessons.learn()]
     sources += [page.mount("app.js", page.player_options(tab, TRACES)) for tab in ("live", "race")]
@@ -129,6 +129,20 @@ def test_nothing_on_the_page_points_outside() -> None:
         cleaned = source.replace("http://127.0.0.1", "").replace("http://www.w3.org/2000/svg", "")
         cleaned = re.sub(paper, "<a>", cleaned)
         assert "http://" not in cleaned and "https://" not in cleaned
+
+
+def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -> None:
+    """Both files are small WOFF2, the head names them without a host, and every Greek letter is in one of them."""
+    files = sorted((page.STATIC / "fonts").glob("*.woff2"))
+    assert {path.name for path in files} == set(page.FONTS)
+    assert all(path.read_bytes()[:4] == b"wOF2" for path in files)
+    assert sum(path.stat().st_size for path in files) < 200_000
+    assert "SIL Open Font License" in (page.STATIC / "fonts" / "LICENSE").read_text(encoding="utf-8")
+    assert all(f"url('gradio_api/file={path.as_posix()}')" in page.head() for path in files)
+    assert page.head().count("font-display: swap") == len(files)
+    ranges = re.findall(r"U\+([0-9A-F]+)(?:-([0-9A-F]+))?", " ".join(page.FONTS.values()))
+    for letter in "γταΣ×−½“”’…a":
+        assert any(int(low, 16) <= ord(letter) <= int(high or low, 16) for low, high in ranges), letter
 
 
 def results(decoder: Any) -> Any:

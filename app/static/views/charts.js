@@ -41,7 +41,7 @@ export const axis = (/** @type {Colours} */ c, /** @type {string} */ title, more
 
 export const layout = (/** @type {Colours} */ c, /** @type {object} */ x, /** @type {object} */ y) => ({
   margin: { l: 44, r: 10, t: 8, b: 38 }, showlegend: false, paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',
-  font: { family: 'system-ui, sans-serif', size: 12, color: c.ink }, xaxis: x, yaxis: y, uirevision: 'keep',
+  font: { family: 'Inter, system-ui, sans-serif', size: 12, color: c.ink }, xaxis: x, yaxis: y, uirevision: 'keep',
   hoverlabel: { bgcolor: c.card, bordercolor: c.edge, font: { color: c.ink, size: 12 } }, bargap: 0.35, dragmode: false,
 });
 
