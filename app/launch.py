@@ -89,8 +89,8 @@ def theme() -> Any:
 
 
 def link_code(request: Any) -> Any:
-    """A link to this very page as a QR code, made here: ``/qr?link=…`` answers with an SVG. It refuses a link that leads
-    elsewhere, or that is too long for a camera."""
+    """A link to this very page as a QR code, made here: ``/qr?link=…`` answers with an SVG. It refuses a link that
+    leads elsewhere, or that is too long for a camera."""
     import segno
     from starlette.responses import PlainTextResponse, Response
 
