@@ -29,6 +29,7 @@ from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
+from specdiff_core.schema.symbols import glossary
 
 STATIC = Path(__file__).resolve().parent / "static"
 PLOTLY = Path(plotly.__file__).resolve().parent / "package_data" / "plotly.min.js"
@@ -86,7 +87,7 @@ def recordings(folder: Path) -> list[dict[str, Any]]:
 
 def mount(script: str, options: dict[str, Any]) -> str:
     """What a component runs when it appears: import a module, mount it once."""
-    shared = {"plotly": served(PLOTLY), "methods": known_methods()}
+    shared = {"plotly": served(PLOTLY), "methods": known_methods(), "symbols": glossary()}
     return (
         f"import(new URL({json_for_script(served(STATIC / script))}, document.baseURI))"
         f".then((module) => module.mount(element, props, watch, {json_for_script({**shared, **options})}));"

@@ -5,10 +5,11 @@ one formula, and checks. All of it can be read without running anything.
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.content.html import element
+from app.content.html import element, escape
 from app.content.method_cards import formula
 from specdiff_core.schema.methods import Formula
 
@@ -375,6 +376,11 @@ def lessons() -> list[dict[str, Any]]:
     return [dataclasses.asdict(lesson) for lesson in WORKSHOP]
 
 
+def letters(words: str) -> str:
+    """What the letters of a formula mean; ``α_j`` with its index below the line."""
+    return re.sub(r"_(\w)", r"<sub>\1</sub>", escape(words))
+
+
 def article(number: int, lesson: Lesson) -> str:
     """A lesson to read, and to print: the answers stand apart, behind a summary."""
     start = element(
@@ -396,7 +402,11 @@ def article(number: int, lesson: Lesson) -> str:
         class_="sd-answers",
     )
     figure = element(
-        "figure", formula(lesson.formula), element("figcaption", text=lesson.letters), class_="sd-formula", tabindex="0"
+        "figure",
+        formula(lesson.formula),
+        element("figcaption", letters(lesson.letters)),
+        class_="sd-formula",
+        tabindex="0",
     )
     return element(
         "article",

@@ -15,6 +15,7 @@ import { Job, listen } from './job.js';
 import { REFUSAL, isOpen, isShown, measuring, openTab, register } from './page.js';
 import { commit } from './views/commit.js';
 import { download, text } from './views/dom.js';
+import { know } from './views/glossary.js';
 import { layOut } from './views/stage.js';
 import { leadWords } from './views/score.js';
 import { linkTo } from './views/notes.js';
@@ -33,6 +34,7 @@ import { linkTo } from './views/notes.js';
  * @property {string[]} noSteps drafters that denoise nothing
  * @property {Record<string, Method>} methods
  * @property {{title: string, url: string, asked: Record<string, string | number | boolean | null>}[]} recordings the first opens the page
+ * @property {import('./views/glossary.js').Symbols} symbols what they mean
  * @property {string} prefix with which the ids of its controls begin
  * @property {string} empty what to say before there is a race
  */
@@ -638,6 +640,7 @@ function restoreTheme() {
 /** Called by each player's component (app/page.py) once per page. @param {HTMLElement} element @param {any} props @param {any} watch @param {Options} options */
 export function mount(element, props, watch, options) {
   if (options.kind === 'live') restoreTheme();
+  know(options.symbols);
   const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options);
   register(options.kind, app); // which may open a race that was asked for
   listen(app, props, watch, UNREADABLE);

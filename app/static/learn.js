@@ -7,6 +7,7 @@ import { drawFigures } from './figures.js';
 import { openTab, page } from './page.js';
 import { ratio } from './state/format.js';
 import { readMoment } from './state/moment.js';
+import { gloss, know } from './views/glossary.js';
 import { text } from './views/dom.js';
 
 const KEPT = 'specdiff-lessons';
@@ -155,6 +156,8 @@ class Learn {
 
 /** Called by the component of the tab once per page. */
 export function mount(element, props, watch, options) {
+  know(options.symbols);
+  gloss(element);
   drawFigures(element, options);
   new Learn(element, options);
 }

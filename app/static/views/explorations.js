@@ -286,8 +286,8 @@ export const VIEWS = {
     },
     titleOf: ({ choice }, race) => `${choice.drafter} γ ${race.split('/')[1]}, T ${race.split('/')[2]}`,
     columns: {
-      gamma: 'γ: tokens drafted per round', steps: 'T: denoising steps', race: 'the cell, as bench names it', prompts: 'prompts measured so far', speedup: 'vanilla’s seconds per token over this cell’s, prefill included', low: '95 % bootstrap interval over prompts, lower end', high: '95 % bootstrap interval over prompts, upper end',
-      tau: 'τ: tokens committed per round', alpha: 'α: accepted over tested tokens', alpha_at: 'α_j: of each position, where it was reached', tokens_per_second: 'new tokens per second of decode clock', seconds_per_round: 'decode seconds per round', draft_seconds: 'drafting, seconds per round', verify_seconds: 'the target’s pass and the tests, seconds per round',
+      gamma: 'γ', steps: 'T', race: 'the cell, as bench names it', prompts: 'prompts measured so far', speedup: 'vanilla’s seconds per token over this cell’s, prefill included', low: '95 % bootstrap interval over prompts, lower end', high: '95 % bootstrap interval over prompts, upper end',
+      tau: 'τ', alpha: 'α', alpha_at: 'α_j', tokens_per_second: 'new tokens per second of decode clock', seconds_per_round: 'decode seconds per round', draft_seconds: 'drafting, seconds per round', verify_seconds: 'the target’s pass and the tests, seconds per round',
       peak_bytes: 'largest memory of the process so far, bytes', waiting: 'threads that waited for a processor, on average', predicted_tau: 'E[τ] = 1 + Σ_m Π_{j≤m} α_j', geometric_tau: '(1 − α^{γ+1}) / (1 − α), with one α for all positions', predicted: 'predicted speed-up', failed: 'why it could not be measured',
     },
   },
@@ -368,7 +368,7 @@ export const VIEWS = {
       return [`Vanilla takes ${ratio(1000 * first.seconds_per_token)} ms a token at the beginning and ${ratio(1000 * last.seconds_per_token)} ms with ${last.context} tokens before it: every pass reads all keys and values again, of one row or of many.`];
     },
     titleOf: (_, race) => race,
-    columns: { method: 'name of the method', context: 'tokens before the round, from here on', rounds: 'rounds that count', seconds_per_token: 'decode seconds per new token', speedup: 'vanilla’s seconds per token over these, at the same length', tau: 'τ: tokens committed per round', alpha: 'α: accepted over tested tokens', pass_seconds: 'seconds of the target’s pass' },
+    columns: { method: 'name of the method', context: 'tokens before the round, from here on', rounds: 'rounds that count', seconds_per_token: 'decode seconds per new token', speedup: 'vanilla’s seconds per token over these, at the same length', tau: 'τ', alpha: 'α', pass_seconds: 'seconds of the target’s pass' },
   },
   'kinds-of-text': {
     panels: [

@@ -4,6 +4,7 @@
 // @ts-check
 
 import { h, text } from './dom.js';
+import { gloss } from './glossary.js';
 
 /** @typedef {{words: string, right?: boolean, why?: string}} Option `right` left out: nothing is judged */
 /** @typedef {{title: string, words: string[], instead?: string, options?: Option[], extra?: Node | null, show?: () => (Element | null | Promise<Element | null>)}} Step `show` places what is pointed at; `extra` waits before a room until it is revealed, and so do the words where something stands `instead` */
@@ -70,6 +71,7 @@ export class Guide {
     const { words, instead, options = [], extra = null } = this.steps[this.at];
     const told = this.open || !instead;
     this.body.replaceChildren(...(told ? words : [instead]).map((one) => h('p', {}, one)), ...(this.open && extra ? [extra] : []), ...this.choices(options, this.at));
+    gloss(this.body);
   }
 
   /** Whether something waits to be revealed. */
