@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import pytest
 
 from app.content.workshop import WORKSHOP
+from specdiff_core.schema.symbols import glossary
 from tests.browsing import MARKS, app, open_tab, overflows, playhead, ready, serious, visit
 
 pytestmark = MARKS
@@ -203,3 +205,59 @@ def test_a_lesson_can_be_left_at_any_time(browser: Any, address: str) -> None:
         assert page.locator(CARD).count() == 0
         assert "0 of 8" in page.inner_text(".sd-progress")
         assert not page.evaluate("document.body.classList.contains('sd-guided')")
+
+
+TIP = "#sd-tip:not([hidden])"
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_a_symbol_says_what_it_means_on_hover_on_focus_and_on_a_tap(browser: Any, address: str, size: str) -> None:
+    with visit(browser, f"{address}?lesson=gamma", size=size, until=THERE) as page:
+        symbol = page.locator("#lesson-gamma p [data-symbol='τ']").first
+        symbol.hover()
+        assert page.inner_text(TIP) == f"τ: {glossary()['τ']['meaning']} (tokens)"
+        assert symbol.get_attribute("aria-describedby") == "sd-tip"
+        box = page.locator(TIP).bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= page.viewport_size["width"] and box["y"] >= 0
+        page.mouse.move(1, 1)
+        assert page.locator(TIP).count() == 0 and symbol.get_attribute("aria-describedby") is None
+        page.locator("#lesson-gamma [data-symbol='γ'][tabindex]").first.focus()
+        assert page.inner_text(TIP).startswith("γ: draft window")
+        page.keyboard.press("Escape")
+        assert page.locator(TIP).count() == 0
+        symbol.click()
+        assert page.inner_text(TIP).startswith("τ: ")
+        assert not serious(page)
+        marked = "all => all.map((one) => [...one.querySelectorAll('abbr')].map((own) => own.textContent))"
+        paragraphs = page.eval_on_selector_all(".sd-lesson p", marked)
+        assert any(paragraphs) and all(len(set(one)) == len(one) for one in paragraphs), "a paragraph marks it once"
+        assert page.locator("#lesson-gamma [data-symbol='γ'][tabindex]").count() == 1, "the Tab key stops once"
+        assert page.locator("#lesson-gamma .sd-predict [data-symbol]").count() == 0, "words are no symbols"
+
+
+def test_the_numbers_of_a_race_say_what_they_mean(browser: Any, address: str) -> None:
+    with visit(browser, address) as page:
+        tiles = page.locator("#live-player .sd-numbers > div")
+        for tile, symbol in zip(tiles.all(), ("τ", "α", "N", "NFE"), strict=True):
+            tile.focus()
+            assert page.inner_text(TIP).startswith(f"{symbol}: {glossary()[symbol]['meaning']}")
+        page.hover("#live-player .sd-lane-sub [data-symbol='γ']")
+        assert page.inner_text(TIP).startswith("γ: draft window")
+
+
+def test_the_worksheet_holds_the_lessons_and_no_answer(browser: Any, address: str) -> None:
+    """Dark ink also from a dark screen, and nothing of a presentation on it."""
+    with visit(browser, f"{address}?lesson=gamma", dark=True, until=THERE) as page:
+        page.click(".sd-present")
+        page.keyboard.press("Escape")
+        page.wait_for_function(THERE)
+        page.emulate_media(media="print")
+        ink = page.evaluate("getComputedStyle(document.querySelector('.sd-workshop-lesson h3')).color")
+        assert all(int(part) < 64 for part in re.findall(r"\d+", ink)), ink
+        seen = page.inner_text("body")
+        for lesson in WORKSHOP:
+            assert lesson.title in seen and lesson.predict in seen and lesson.check in seen
+            assert all(answer.words in seen for answer in lesson.answers)
+            assert not any(answer.why in seen for answer in lesson.answers)
+        for words in ("Start", "Reveal", "Present", "End here", "Open trace", "0 of 8"):
+            assert words not in seen, words

@@ -154,7 +154,7 @@ WORKSHOP = (
             "bonus token is drawn from it, free.",
         ),
         formula=Formula(
-            r"\alpha = \sum_x \min(p(x), q(x)), \qquad r(x) = \frac{\max(0, p(x) - q(x))}{1 - \alpha}",
+            r"\alpha = \sum_x \min(p(x), q(x)), \quad r(x) = \frac{\max(0, p(x) - q(x))}{1 - \alpha}",
             "alpha is the sum of min p q; the residual is max of zero and p minus q, over one minus alpha",
         ),
         letters="p: target; q: drafter; r: what a refused token is replaced from.",

@@ -15,6 +15,8 @@ const QUIET = 'math, svg, code, pre, textarea, select, script, style, figcaption
 const PRESSED = 'button, a, summary, label, [role=tab]'; // whoever is focused there is that, not a symbol in it
 /** @type {HTMLElement | null} */
 let tip = null;
+/** @type {Element | null} what the tip is about */
+let pointed = null;
 
 /** Hear once per page what the symbols mean. @param {Symbols | undefined} told */
 export function know(told) {
@@ -24,13 +26,10 @@ export function know(told) {
   pattern = new RegExp(`(?<![\\p{L}\\p{N}_’'.-])(${marked.join('|')})(?![\\p{L}\\p{N}_’']|-\\p{L}|\\.[\\p{L}\\p{N}])`, 'gu');
   tip = h('div', { class: 'sd sd-tip', role: 'tooltip', id: 'sd-tip', hidden: true });
   document.body.append(/** @type {HTMLElement} */ (tip));
-  for (const [event, act] of /** @type {[string, (target: Element) => void][]} */ ([['mouseover', show], ['focusin', show], ['mouseout', hide], ['focusout', hide]])) {
-    document.addEventListener(event, ({ target }) => {
-      const own = target instanceof Element && target.closest('[data-symbol]');
-      if (own) act(own);
-    });
-  }
-  document.addEventListener('keydown', ({ key }) => { if (key === 'Escape' && tip) tip.hidden = true; });
+  const own = (/** @type {Event} */ { target }) => (target instanceof Element ? target.closest('[data-symbol]') : null);
+  for (const event of ['mouseover', 'focusin']) document.addEventListener(event, (found) => show(own(found)));
+  for (const event of ['mouseout', 'focusout']) document.addEventListener(event, (found) => { if (own(found) === pointed) hide(); });
+  document.addEventListener('keydown', ({ key }) => { if (key === 'Escape') hide(); }, true);
 }
 
 /** A symbol, its meaning and its unit as a sentence; empty for what is no symbol. @param {string} symbol */
@@ -85,10 +84,12 @@ export function gloss(root) {
   }
 }
 
-/** @param {Element} target */
+/** @param {Element | null} target */
 function show(target) {
-  const words = means(/** @type {HTMLElement} */ (target).dataset.symbol ?? '');
-  if (!tip || !words) return;
+  const words = means(/** @type {HTMLElement | null} */ (target)?.dataset.symbol ?? '');
+  if (!tip || !target || !words) return;
+  hide();
+  pointed = target;
   text(tip, words);
   tip.hidden = false;
   attribute(target, 'aria-describedby', tip.id);
@@ -99,8 +100,8 @@ function show(target) {
   tip.style.top = `${above > 4 ? above : place.bottom + 6}px`;
 }
 
-/** @param {Element} target */
-function hide(target) {
+function hide() {
   if (tip) tip.hidden = true;
-  attribute(target, 'aria-describedby', null);
+  if (pointed) attribute(pointed, 'aria-describedby', null);
+  pointed = null;
 }

@@ -39,7 +39,7 @@ export class Presenter {
     this.bar = h('div', { class: 'sd sd-present-bar', role: 'toolbar', 'aria-label': 'Presenter', hidden: true },
       button('‹', 'P', () => this.turn(-1), 'sd-present-lesson'), this.place, button('›', 'N', () => this.turn(1), 'sd-present-lesson'),
       h('span', { class: 'sd-present-space' }), button('Back', '←', () => this.step(-1)), button('Next', '→', () => this.step(1)), this.shown, this.play,
-      button('Link for the room', 'L', () => this.give()), button('Keys', '?', () => this.help.showModal()), button('Leave', 'Esc', () => this.leave()), this.link, this.help);
+      button('Room link', 'L', () => this.give()), button('Keys', '?', () => this.help.showModal()), button('Leave', 'Esc', () => this.leave()), this.link, this.help);
     for (const one of this.bar.querySelectorAll('.sd-present-lesson')) one.setAttribute('aria-label', one.textContent?.startsWith('‹') ? 'Previous lesson' : 'Next lesson');
     document.body.append(this.bar);
     document.addEventListener('keydown', (event) => this.keys(event), true); // before the player, whose keys these would be
