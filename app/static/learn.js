@@ -6,7 +6,7 @@ import { Presenter } from './views/presenter.js';
 import { drawFigures } from './figures.js';
 import { openTab, page } from './page.js';
 import { ratio } from './state/format.js';
-import { readMoment } from './state/moment.js';
+import { momentQuery, readMoment } from './state/moment.js';
 import { gloss, know } from './views/glossary.js';
 import { text } from './views/dom.js';
 
@@ -115,7 +115,8 @@ class Learn {
     const query = new URLSearchParams({ lesson: name, step: String(at + 1) });
     const changed = at && watch.explore && explore?.name === watch.explore && new URLSearchParams(explore.query());
     if (changed?.size > 1) return new URLSearchParams([...query, ...changed]);
-    if (at && watch.trace) for (const [key, value] of new URLSearchParams(live?.momentQuery())) query.set(key, value);
+    const coming = this.asked?.lesson?.name === name && this.asked.moment ? momentQuery(this.asked.moment) : ''; // of the link, not shown yet
+    if (watch.trace) for (const [key, value] of new URLSearchParams(coming || (at ? live?.momentQuery() : ''))) query.set(key, value);
     const asked = [live?.recordings[0]?.asked, live?.file && live.asked].includes(live?.wanted) ? '' : live?.wanted;
     for (const [key, value] of new URLSearchParams(asked)) if (key === 'drafter' || value !== String(this.defaults[key] ?? '')) query.set(key, value);
     return query;
