@@ -227,6 +227,11 @@ def test_a_symbol_says_what_it_means_on_hover_on_focus_and_on_a_tap(browser: Any
         assert page.locator(TIP).count() == 0
         symbol.click()
         assert page.inner_text(TIP).startswith("τ: ")
+        page.mouse.move(1, 1)
+        symbol.dispatch_event("pointerdown")
+        assert page.inner_text(TIP).startswith("τ: "), "a finger moves no mouse"
+        page.locator("#sd-workshop").dispatch_event("pointerdown")
+        assert page.locator(TIP).count() == 0
         assert not serious(page)
         marked = "all => all.map((one) => [...one.querySelectorAll('abbr')].map((own) => own.textContent))"
         paragraphs = page.eval_on_selector_all(".sd-lesson p", marked)

@@ -254,7 +254,7 @@ function positions({ answer: { facts } }, c) {
   if (!facts.alphas.length) return 'Lines when τ has been replayed once.';
   const [before, after] = facts.alphas;
   const line = (one, name, colour, dash, mark) => ({ type: 'scatter', mode: 'lines+markers', name, x: one.alpha_at.map((_, j) => j + 1), y: one.alpha_at, line: { color: colour, width: 2, dash }, marker: { symbol: mark, size: 8, color: colour }, hovertemplate: `${name}, position %{x}: %{y:.2f}<extra></extra>` });
-  return framed(c, [line(before, 'before', c.muted, 'dot', 'square'), line(after, `after ${after.step} steps`, c.draft, 'solid', 'circle')], axis(c, 'position in the window', { dtick: 1 }), axis(c, 'α_j, where it was reached', { range: [0, 1.04] }));
+  return framed(c, [line(before, 'before', c.muted, 'dot', 'square'), line(after, `after ${after.step} steps`, c.draft, 'solid', 'circle')], axis(c, 'position in the window', { dtick: 1 }), axis(c, 'α<sub>j</sub>, where it was reached', { range: [0, 1.04] }));
 }
 
 function beforeAfter({ answer: { facts } }, c) {

@@ -29,6 +29,7 @@ export function know(told) {
   const own = (/** @type {Event} */ { target }) => (target instanceof Element ? target.closest('[data-symbol]') : null);
   for (const event of ['mouseover', 'focusin']) document.addEventListener(event, (found) => show(own(found)));
   for (const event of ['mouseout', 'focusout']) document.addEventListener(event, (found) => { if (own(found) === pointed) hide(); });
+  document.addEventListener('pointerdown', (found) => (own(found) ? show(own(found)) : hide())); // a tap moves no mouse
   document.addEventListener('keydown', ({ key }) => { if (key === 'Escape') hide(); }, true);
 }
 
