@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import io
 import logging
 import os
 import signal
 import socket
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
+LONGEST_LINK = 1200
+"""Characters that still make a QR code which a camera reads from a projector."""
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -84,10 +88,30 @@ def theme() -> Any:
     return base.set(block_shadow="none", block_border_width="1px", button_border_width="1px", **both)
 
 
+def link_code(request: Any) -> Any:
+    """A link to this very page as a QR code, made here: ``/qr?link=…`` answers with an SVG. It refuses a link that
+    leads elsewhere, or that is too long for a camera."""
+    import segno
+    from starlette.responses import PlainTextResponse, Response
+
+    link = request.query_params.get("link", "")
+    hosts = {request.headers.get(name) for name in ("host", "x-forwarded-host")} - {None}
+    try:
+        place = urlsplit(link)
+    except ValueError:
+        place = urlsplit("")
+    if len(link) > LONGEST_LINK or place.scheme not in {"http", "https"} or place.netloc not in hosts:
+        return PlainTextResponse(f"A link to this page of at most {LONGEST_LINK} characters, please.", 400)
+    picture = io.BytesIO()
+    segno.make_qr(link, error="m").save(picture, kind="svg", scale=4, light="white", xmldecl=False)
+    return Response(picture.getvalue(), media_type="image/svg+xml", headers={"X-Content-Type-Options": "nosniff"})
+
+
 def serve(page: Any, **overrides: Any) -> Any:
     """Launch a built page the way this project does; ``overrides`` go to ``Blocks.launch``."""
     from starlette.middleware import Middleware
     from starlette.middleware.gzip import GZipMiddleware
+    from starlette.routing import Route
 
     from app.gradio_patches import EarlyScript, calm_queue
     from app.page import STATIC, head
@@ -98,7 +122,8 @@ def serve(page: Any, **overrides: Any) -> Any:
     options: dict[str, Any] = {
         # Gradio compresses its scripts, not the page itself. Streams of events stay as they are.
         "app_kwargs": {
-            "middleware": [Middleware(GZipMiddleware, compresslevel=6), Middleware(EarlyScript, script=throttle)]
+            "middleware": [Middleware(GZipMiddleware, compresslevel=6), Middleware(EarlyScript, script=throttle)],
+            "routes": [Route("/qr", link_code)],
         },
         "theme": theme(),
         "head": head(),

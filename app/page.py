@@ -28,10 +28,17 @@ from app.tabs.compare import COMPARE, compare_options, compare_tab
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import PAIRS
-from specdiff_core.schema.settings import SETTINGS
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig
+from specdiff_core.schema.symbols import glossary
 
 STATIC = Path(__file__).resolve().parent / "static"
 PLOTLY = Path(plotly.__file__).resolve().parent / "package_data" / "plotly.min.js"
+FONTS = {
+    "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, U+20AC, U+2122, "
+    "U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
+    "inter-greek.woff2": "U+0370-03FF",
+}
+"""The parts of the typeface that ship with the page, and the letters that each is fetched for."""
 TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
 EMPTY = {
     "live": "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
@@ -48,8 +55,13 @@ def served(path: Path) -> str:
 
 
 def head() -> str:
-    """Palette and style sheet, for ``launch(head=)``."""
-    return f"<style>{css()}\n{(STATIC / 'style.css').read_text(encoding='utf-8')}</style>"
+    """Typeface, palette and style sheet, for ``launch(head=)``."""
+    faces = [
+        f"@font-face {{ font-family: Inter; font-weight: 100 900; font-display: swap; unicode-range: {letters}; "
+        f"src: url('{served(STATIC / 'fonts' / name)}') format('woff2'); }}"
+        for name, letters in FONTS.items()
+    ]
+    return "\n".join(["<style>", *faces, css(), (STATIC / "style.css").read_text(encoding="utf-8"), "</style>"])
 
 
 def known_methods() -> dict[str, dict[str, str]]:
@@ -75,7 +87,7 @@ def recordings(folder: Path, address: Callable[[Path], str] = served) -> list[di
 
 def mount(script: str, options: dict[str, Any]) -> str:
     """What a component runs when it appears: import a module, mount it once."""
-    shared = {"plotly": served(PLOTLY), "methods": known_methods()}
+    shared = {"plotly": served(PLOTLY), "methods": known_methods(), "symbols": glossary()}
     return (
         f"import(new URL({json_for_script(served(STATIC / script))}, document.baseURI))"
         f".then((module) => module.mount(element, props, watch, {json_for_script({**shared, **options})}));"
@@ -136,7 +148,8 @@ def build(
             with gr.Tab("Compare", id="compare"):
                 compare_tab(decoders, mount("compare.js", compare_options(compared, served)))
             with gr.Tab("Learn", id="learn"):
-                script = mount("learn.js", {"lessons": workshop.lessons()})
+                own = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
+                script = mount("learn.js", own)
                 gr.HTML(lessons.learn(), apply_default_css=False, js_on_load=script)
             with gr.Tab("API & MCP", id="api"):
                 gr.HTML(lessons.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
@@ -231,9 +244,9 @@ def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[An
     frames: dict[str, Any] = dict.fromkeys(placed, gr.skip())
     preset = gr.skip()
     tab = race.TAB if "methods" in query else live.TAB
-    if "explore" in query or "lesson" in query:  # scripts read the rest
-        opened = gr.Tabs(selected=explore.TAB if "explore" in query else "learn")
-        return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), opened]
+    opened = "learn" if "lesson" in query else explore.TAB if "explore" in query else tab
+    if "explore" in query:  # scripts read the rest
+        return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), gr.Tabs(selected=opened)]
     try:
         if (found := TABS[tab].from_query(query)) is not None:
             filled[tab] = found
@@ -241,17 +254,20 @@ def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[An
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         frames[tab] = session.refusal(error)
         filled[tab][0] = query.get("prompt") or gr.skip()
-    selected = gr.Tabs(selected=tab) if tab != live.TAB else gr.skip()
+    selected = gr.Tabs(selected=opened) if opened != live.TAB else gr.skip()
     return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), selected]
 
 
 def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
-    """A link to a moment of a recording asks for what the recording was asked for: controls and stage agree."""
-    if "trace" not in query:
+    """A link to a moment of a recording asks for what the recording was asked for: controls and stage agree. A lesson's
+    link may bring settings of its own; those count."""
+    lesson = {"lesson": query["lesson"]} if "lesson" in query else {}
+    if "trace" not in query or (lesson and query.keys() & {"prompt", *SETTINGS}):
         return query
     within = folder / race.TAB if query.get("tab") == race.TAB else folder
     found = [one for one in recordings(within) if one["url"].endswith("/" + query["trace"])]
-    return {name: str(value) for name, value in found[0]["asked"].items() if value != ""} if found else {}
+    asked = {name: str(value) for name, value in found[0]["asked"].items() if value != ""} if found else {}
+    return {**asked, **lesson}
 
 
 def _preset_of(query: dict[str, str]) -> str:

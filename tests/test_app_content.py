@@ -18,10 +18,17 @@ from app.content.html import element, escape, json_for_script
 from app.content.lessons import api, brand, learn
 from app.content.workshop import WORKSHOP
 from app.page import STATIC
+from specdiff_core.drafters.base import Context, Draft
 from specdiff_core.explorations import EXPLORATIONS
+from specdiff_core.maths.randomness import SharedGumbel
+from specdiff_core.schema import events, symbols
 from specdiff_core.schema.history import HISTORY, Training
 from specdiff_core.schema.methods import METHODS, Formula, Method, Paper
+from specdiff_core.schema.metrics import Metrics, Prediction
 from specdiff_core.schema.pairs import EMBEDDED, DrafterSpec
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def luminance(colour: str) -> float:
@@ -260,11 +267,66 @@ def test_the_shipped_drafter_shows_its_curve() -> None:
     assert "Streak-distillation" in alignment.section()
 
 
-def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there() -> None:
-    root = Path(__file__).resolve().parent.parent
-    views = (Path(__file__).resolve().parent.parent / "app" / "static" / "views" / "explorations.js").read_text(
-        encoding="utf-8"
+# Symbols: one list for docs/theory.md, the settings, the numbers and the page.
+
+
+def test_the_table_of_the_theory_is_the_list_of_symbols() -> None:
+    """After a change of the list: put what ``symbols.table()`` returns into docs/theory.md."""
+    theory = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+    assert theory.count(symbols.table()) == 1
+
+
+def test_settings_with_a_symbol_are_what_the_list_says() -> None:
+    """Letter, unit and name. Top-k has a letter that is no symbol of the theory."""
+    known = {one.code.strip("`"): one for one in symbols.SYMBOLS}
+    for name, setting in SETTINGS.items():
+        if setting.symbol and name != "top_k":
+            one = known[f"DecodeConfig.{name}"]
+            assert (setting.symbol, setting.unit) == (one.shown, one.unit), name
+            assert setting.label.lower() in one.meaning
+
+
+def test_the_code_has_what_the_symbols_name() -> None:
+    """Each ``Class.field`` of the list is a field of a class of that name."""
+    classes = (
+        DecodeConfig,
+        Metrics,
+        Prediction,
+        Draft,
+        Context,
+        SharedGumbel,
+        events.Test,
+        events.Verdict,
+        events.Choice,
     )
+    known = {one.__name__: one for one in classes}
+    named = [name for one in symbols.SYMBOLS for name in re.findall(r"`([A-Z]\w+)\.(\w+)`", one.code)]
+    assert len(named) > 15
+    for owner, field in named:
+        found = {*dir(known[owner]), *getattr(known[owner], "__annotations__", {})}
+        assert field in found, f"{owner}.{field}"
+
+
+def test_the_page_explains_each_symbol_that_it_shows_in_plain_words() -> None:
+    told = symbols.glossary()
+    assert {"γ", "T", "τ", "α", "α_j", "c", "v", "K", "B", "p", "q", "u", "S", "NFE", "N"} <= told.keys()
+    for symbol, one in told.items():
+        assert one["meaning"] and not re.search(r"[\\${}]", one["meaning"] + one["unit"]), symbol
+    score = (STATIC / "views" / "score.js").read_text(encoding="utf-8")
+    numbers = re.findall(r"^  \['\w+', '(\w+)', '([^']+)', '[^']*'\],$", score, re.MULTILINE)
+    assert len(numbers) == 4
+    for symbol, name in numbers:
+        assert told[symbol]["meaning"].startswith(name)
+
+
+def test_plain_words_keep_their_formulas_readable() -> None:
+    assert (
+        symbols.plain(r"given $s$ and $x_1 \dots x_{j-1}$, the drafter's") == "given s and x_1 … x_(j−1), the drafter’s"
+    )
+
+
+def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there() -> None:
+    views = (STATIC / "views" / "explorations.js").read_text(encoding="utf-8")
     assert len(WORKSHOP) == 8
     assert sum(lesson.core for lesson in WORKSHOP) == 5
     for lesson in WORKSHOP:
@@ -273,6 +335,8 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
         assert bool(watch.explore) != bool(watch.trace), lesson.name
         if watch.explore:
             assert watch.explore in EXPLORATIONS
-            assert watch.panel == "widget" or f"key: '{watch.panel}'" in views
+            panels = {watch.panel, watch.beside} - {"widget", ""}
+            assert all(f"key: '{panel}'" in views for panel in panels)
+            assert bool(watch.beside) == (watch.panel == "widget")
         else:
-            assert (root / "assets" / "traces" / watch.trace).is_file()
+            assert (ROOT / "assets" / "traces" / watch.trace).is_file()

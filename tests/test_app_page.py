@@ -20,6 +20,9 @@ import pytest
 from app_fakes import FakeDecoder
 from gradio.utils import get_function_description
 from playwright._impl._driver import compute_driver_executable
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.testclient import TestClient
 
 from app import launch, page, recordings, scripts
 from app.content import lessons, method_cards
@@ -119,8 +122,8 @@ def test_the_opening_recordings_are_of_what_the_controls_show(built: gr.Blocks) 
 
 
 def test_nothing_on_the_page_points_outside() -> None:
-    """Head, scripts and texts name no other host (fonts are the system's own), except that a paper's number may be a
-    link: it fetches nothing until somebody follows it."""
+    """Head, scripts and texts name no other host (the typeface ships with the page), except that a paper's number may
+    be a link: it fetches nothing until somebody follows it."""
     paper = r'<a href="https://arxiv\.org/abs/\d{4}\.\d{5}" rel="noreferrer" target="_blank">'
     sources = [page.head(), lessons.api(), lessons.brand(), lessons.learn()]
     sources += [page.mount("app.js", page.player_options(tab, page.recordings(TRACES))) for tab in ("live", "race")]
@@ -129,6 +132,20 @@ def test_nothing_on_the_page_points_outside() -> None:
         cleaned = source.replace("http://127.0.0.1", "").replace("http://www.w3.org/2000/svg", "")
         cleaned = re.sub(paper, "<a>", cleaned)
         assert "http://" not in cleaned and "https://" not in cleaned
+
+
+def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -> None:
+    """Both files are small WOFF2, the head names them without a host, and every Greek letter is in one of them."""
+    files = sorted((page.STATIC / "fonts").glob("*.woff2"))
+    assert {path.name for path in files} == set(page.FONTS)
+    assert all(path.read_bytes()[:4] == b"wOF2" for path in files)
+    assert sum(path.stat().st_size for path in files) < 200_000
+    assert "SIL Open Font License" in (page.STATIC / "fonts" / "LICENSE").read_text(encoding="utf-8")
+    assert all(f"url('gradio_api/file={path.as_posix()}')" in page.head() for path in files)
+    assert page.head().count("font-display: swap") == len(files)
+    ranges = re.findall(r"U\+([0-9A-F]+)(?:-([0-9A-F]+))?", " ".join(page.FONTS.values()))
+    for letter in "γταΣ×−½“”’…a":
+        assert any(int(low, 16) <= ord(letter) <= int(high or low, 16) for low, high in ranges), letter
 
 
 def results(decoder: Any) -> Any:
@@ -248,6 +265,75 @@ def test_a_link_that_does_not_work_keeps_its_prompt_and_says_why(cards_of: dict[
         found = opened(cards_of, {**query, "prompt": "Once"})
         assert set(found) - {"tab"} == {f"{tab}-prompt", tab} and found[f"{tab}-prompt"] == "Once"
         assert json.loads(found[tab])["card"]["hint"] and ("tab" in found) == (tab == "race")
+
+
+HOSTILE = ({"gamma": "99"}, {"temperature": "NaN"}, {"drafter": "<b>"}, {"no such": "field"}, {"methods": "<script>"})
+
+
+@pytest.mark.parametrize("more", [{}, *HOSTILE], ids=str)
+@pytest.mark.parametrize("lesson", ["trees", "no such", "<script>"])
+def test_a_lesson_link_opens_the_lessons_whatever_else_it_holds(
+    lesson: str, more: dict[str, str], cards_of: dict[str, Any]
+) -> None:
+    """What works is filled in, what does not leaves a card where the controls are; the Learn tab opens either way."""
+    query = page.of_moment({"lesson": lesson, "present": "1", "step": "2", **more}, TRACES)
+    found = opened(cards_of, query)
+    assert found["tab"].selected == "learn"
+    assert set(found) - {"tab", "live", "race", "race-prompt"} == set()
+    found = opened(cards_of, {"lesson": lesson, "prompt": "Once", "seed": "3", "gamma": "4", "round": "x"})
+    assert (found["tab"].selected, found["live-prompt"], found["live-seed"], found["live-gamma"]) == (
+        "learn", "Once", 3, 4,
+    )  # fmt: skip
+
+
+def test_a_lesson_link_to_a_moment_fills_in_what_the_recording_was_asked_for(cards_of: dict[str, Any]) -> None:
+    """Unless it brings settings of its own. An exploration's link is read by its own script."""
+    recording = page.recordings(TRACES)[0]
+    moment = {"lesson": "denoise", "trace": recording["url"].rsplit("/", 1)[1], "round": "2", "at": "verify"}
+    found = opened(cards_of, page.of_moment(moment, TRACES))
+    assert (found["live-prompt"], found["tab"].selected) == (recording["asked"]["prompt"], "learn")
+    found = opened(cards_of, page.of_moment({**moment, "seed": "7"}, TRACES))
+    assert (found["live-seed"], found["tab"].selected) == (7, "learn")
+    assert opened(cards_of, page.of_moment({**moment, "trace": "../../etc/passwd"}, TRACES)).keys() == {"tab"}
+    found = opened(cards_of, {"lesson": "gamma", "explore": "window-map", "gamma": "4,8"})
+    assert found.keys() == {"tab"} and found["tab"].selected == "learn"
+
+
+def squares(svg: str) -> list[str]:
+    """The dark modules of a QR code drawn by strokes, row by row, its quiet zone included."""
+    size = int(re.search(r"M0 0h(\d+)v", svg)[1])
+    rows = [[" "] * size for _ in range(size)]
+    x, y = 0, 0.0
+    for command, one, _, other in re.findall(r"([Mmh])(-?\d+(\.5)?)(?: (-?\d+(?:\.5)?))?", svg.split('d="')[-1]):
+        if command == "h":
+            rows[int(y)][x : x + int(one)] = "#" * int(one)
+            x += int(one)
+        else:
+            x, y = (int(one), float(other)) if command == "M" else (x + int(one), y + float(other or 0))
+    return ["".join(row) for row in rows]
+
+
+def test_the_code_of_a_link_is_the_link_and_leads_to_this_page_only() -> None:
+    import segno
+
+    client = TestClient(Starlette(routes=[Route("/qr", launch.link_code)]), base_url="http://lab.example:7860")
+    link = "http://lab.example:7860/?lesson=gamma&step=2&prompt=caf%C3%A9"
+    answer = client.get("/qr", params={"link": link})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
+    code = segno.make_qr(link, error="m").matrix_iter(border=4)
+    assert squares(answer.text) == ["".join(" #"[bool(dark)] for dark in row) for row in code]
+    assert squares(answer.text) != squares(client.get("/qr", params={"link": link[:-1]}).text)
+    assert client.get("/qr", params={"link": link}, headers={"host": "inner", "x-forwarded-host": "lab.example:7860"})
+    refused = [
+        "",
+        "javascript:alert(1)",
+        "http://[",
+        "//lab.example:7860/",
+        "http://elsewhere.example/",
+        link * 20,
+    ]
+    refused += ["http://lab.example:7860@elsewhere.example/", "http://lab.example/", "ftp://lab.example:7860/"]
+    assert {client.get("/qr", params={"link": bad}).status_code for bad in refused} == {400}
 
 
 @pytest.mark.parametrize("method", [one for one in METHODS if one.name != BASELINE], ids=lambda one: one.name)

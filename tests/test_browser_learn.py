@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from urllib.parse import parse_qs, urlparse
 
 import pytest
 
 from app.content.workshop import WORKSHOP
-from tests.browsing import MARKS, open_tab, overflows, serious, visit
+from specdiff_core.schema.symbols import glossary
+from tests.browsing import MARKS, app, open_tab, overflows, playhead, ready, serious, visit
 
 pytestmark = MARKS
 THERE = "document.querySelector('.sd-workshop')?.offsetParent && document.querySelector('.sd-progress').textContent"
@@ -43,6 +46,141 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         assert "1 of 8 lessons done" in page.inner_text(".sd-progress")
 
 
+SLIDE = f"document.querySelector('{CARD}')"
+
+
+def at_step(page: Any, number: int, step: int) -> None:
+    """Wait for a step of a lesson before the room."""
+    title = WORKSHOP[number].title
+    page.wait_for_function(
+        f"([title, step]) => document.querySelector('.sd-present-place').textContent.endsWith(title)"
+        f" && {SLIDE}.querySelector('header .sd-sub').textContent === step",
+        arg=[title, f"{step} of 4"],
+    )
+
+
+def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, address: str) -> None:
+    """Nothing is told before it is revealed, and the address always holds what is on the screen."""
+    with visit(browser, f"{address}?lesson=one-pass&present=1", until=SLIDE) as page:
+        for number, lesson in enumerate(WORKSHOP):
+            at_step(page, number, 1)
+            assert lesson.predict in page.inner_text(CARD)
+            page.keyboard.press("ArrowRight")
+            page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
+            assert lesson.watch.words in page.inner_text(CARD)
+            assert page.locator(".sd-controls:visible, .sd-exp-ask:visible, .sd-exp-saves:visible").count() == 0
+            page.keyboard.press("PageDown")
+            at_step(page, number, 3)
+            text = page.text_content("body .sd-guide:not([hidden])")
+            assert not any(words in text for words in lesson.explain) and page.locator(f"{CARD} math").count() == 0
+            page.keyboard.press("r")
+            assert all(words in page.text_content(CARD) for words in lesson.explain)
+            assert page.locator(f"{CARD} math").count() == 1
+            page.keyboard.press("ArrowRight")
+            at_step(page, number, 4)
+            page.locator(f"{CARD} .sd-guide-option").first.click()
+            assert not any(answer.why in page.text_content(CARD) for answer in lesson.answers)
+            assert page.locator(f"{CARD} [data-right]").count() == 0
+            page.keyboard.press("R")
+            rights = page.eval_on_selector_all(f"{CARD} [data-right]", "all => all.map((one) => one.dataset.right)")
+            assert rights == [str(answer.right).lower() for answer in lesson.answers]
+            assert all(answer.why in page.text_content(CARD) for answer in lesson.answers)
+            assert f"lesson={lesson.name}&step=4" in page.url and "present=1" in page.url
+            page.keyboard.press("ArrowRight")
+        at_step(page, 7, 4)
+        page.keyboard.press("p")
+        at_step(page, 6, 1)
+        page.keyboard.press("ArrowLeft")
+        at_step(page, 5, 4)
+        page.keyboard.press("Escape")
+        page.wait_for_function(THERE)
+        assert page.locator(CARD).count() == 0 and not page.locator(".sd-present-bar").is_visible()
+        assert "present" not in page.url and "0 of 8" in page.inner_text(".sd-progress")
+        page.keyboard.press("ArrowRight")
+        assert page.locator(CARD).count() == 0
+
+
+def test_the_room_gets_a_link_and_its_code_and_sees_the_same_moment(browser: Any, address: str) -> None:
+    import segno
+
+    with visit(browser, f"{address}?lesson=denoise&present=1&step=2", until=f"{SLIDE} && {ready('live')}") as page:
+        page.wait_for_selector(".sd-guide-here")
+        page.keyboard.press(".")
+        page.keyboard.press(".")
+        stop = playhead(page)["stop"]
+        page.keyboard.press("l")
+        link = page.inner_text(".sd-present-address")
+        assert "present" not in link and "&trace=" in link and "&round=" in link
+        shown = page.wait_for_function("document.querySelector('.sd-present-code').naturalWidth").json_value()
+        assert shown == 4 * (segno.make_qr(link, error="m").symbol_size()[0])
+        asked = page.get_attribute(".sd-present-code", "src")
+        assert parse_qs(urlparse(asked).query)["link"] == [link]
+        assert not serious(page)
+        page.keyboard.press("Escape")
+        assert not page.locator(".sd-present-address").is_visible() and page.locator(CARD).count() == 1
+        page.keyboard.press("?")
+        assert page.locator("dialog[open] kbd").count() == 9
+        page.keyboard.press("?")
+        assert page.locator("dialog[open]").count() == 0
+        page.keyboard.press(" ")
+        page.wait_for_function(f"{app('live')}.player.playing")
+        page.keyboard.press(" ")
+        page.wait_for_function(f"!{app('live')}.player.playing")
+    with visit(browser, link, size="phone", until=f"{SLIDE} && {ready('live')}") as page:
+        page.wait_for_selector(".sd-guide-here")
+        assert WORKSHOP[3].watch.words in page.inner_text(CARD)
+        assert playhead(page)["stop"] == stop
+        assert not page.locator(".sd-present-bar").is_visible()
+        assert not overflows(page)
+
+
+def test_a_room_link_carries_prompt_seed_and_settings(browser: Any, address: str) -> None:
+    query = "lesson=accept&prompt=The+caf%C3%A9&seed=5&gamma=6&steps=2"
+    with visit(browser, f"{address}?{query}&present=1", until=SLIDE, dark=True) as page:
+        page.wait_for_function(f"{app('live')}?.wanted.includes('seed=5')")
+        assert page.locator("#live-prompt textarea").input_value() == "The café"
+        page.keyboard.press("L")
+        link = parse_qs(urlparse(page.inner_text(".sd-present-address")).query)
+        told = {"lesson": "accept", "step": "1", "prompt": "The café", "seed": "5", "gamma": "6", "steps": "2"}
+        assert link == {name: [value] for name, value in {**told, "drafter": "block"}.items()}
+        assert not serious(page)
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_present_begins_from_the_learn_tab_and_keys_meant_for_a_slider_stay_there(
+    browser: Any, address: str, size: str
+) -> None:
+    with visit(browser, f"{address}?lesson=accept", size=size, until=THERE) as page:
+        page.click(".sd-present")
+        at_step(page, 0, 1)
+        page.keyboard.press("n")
+        page.keyboard.press("n")
+        at_step(page, 2, 1)
+        page.keyboard.press("ArrowRight")
+        slider = page.locator(".sd-guide-here input[type=range]").first
+        slider.focus()
+        before = slider.input_value()
+        page.keyboard.press("ArrowLeft")
+        assert slider.input_value() != before
+        at_step(page, 2, 2)
+        assert not overflows(page)
+        page.keyboard.press("Escape")
+        page.wait_for_function(THERE)
+
+
+HOSTILE = (
+    "&present=1&step=99&trace=../../x&round=-1&at=%3Cb%3E&gamma=%3Cscript%3E&seed=1e99&tab=race&no=such&lane=__proto__"
+)
+
+
+@pytest.mark.parametrize("lesson", ["denoise", "%3Cscript%3E"])
+def test_a_lesson_link_with_fields_that_make_no_sense_opens_the_lesson(browser: Any, address: str, lesson: str) -> None:
+    with visit(browser, f"{address}?lesson={lesson}{HOSTILE}", until=SLIDE) as page:
+        at_step(page, 3 if lesson == "denoise" else 0, 1)
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
+
+
 def test_every_lesson_can_be_read_and_printed_without_running_anything(browser: Any, address: str) -> None:
     with visit(browser, address, size="phone", dark=True) as page:
         open_tab(page, "learn")
@@ -67,3 +205,64 @@ def test_a_lesson_can_be_left_at_any_time(browser: Any, address: str) -> None:
         assert page.locator(CARD).count() == 0
         assert "0 of 8" in page.inner_text(".sd-progress")
         assert not page.evaluate("document.body.classList.contains('sd-guided')")
+
+
+TIP = "#sd-tip:not([hidden])"
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_a_symbol_says_what_it_means_on_hover_on_focus_and_on_a_tap(browser: Any, address: str, size: str) -> None:
+    with visit(browser, f"{address}?lesson=gamma", size=size, until=THERE) as page:
+        symbol = page.locator("#lesson-gamma p [data-symbol='τ']").first
+        symbol.hover()
+        assert page.inner_text(TIP) == f"τ: {glossary()['τ']['meaning']} (tokens)"
+        assert symbol.get_attribute("aria-describedby") == "sd-tip"
+        box = page.locator(TIP).bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= page.viewport_size["width"] and box["y"] >= 0
+        page.mouse.move(1, 1)
+        assert page.locator(TIP).count() == 0 and symbol.get_attribute("aria-describedby") is None
+        page.locator("#lesson-gamma [data-symbol='γ'][tabindex]").first.focus()
+        assert page.inner_text(TIP).startswith("γ: draft window")
+        page.keyboard.press("Escape")
+        assert page.locator(TIP).count() == 0
+        symbol.click()
+        assert page.inner_text(TIP).startswith("τ: ")
+        page.mouse.move(1, 1)
+        symbol.dispatch_event("pointerdown")
+        assert page.inner_text(TIP).startswith("τ: "), "a finger moves no mouse"
+        page.locator("#sd-workshop").dispatch_event("pointerdown")
+        assert page.locator(TIP).count() == 0
+        assert not serious(page)
+        marked = "all => all.map((one) => [...one.querySelectorAll('abbr')].map((own) => own.textContent))"
+        paragraphs = page.eval_on_selector_all(".sd-lesson p", marked)
+        assert any(paragraphs) and all(len(set(one)) == len(one) for one in paragraphs), "a paragraph marks it once"
+        assert page.locator("#lesson-gamma [data-symbol='γ'][tabindex]").count() == 1, "the Tab key stops once"
+        assert page.locator("#lesson-gamma .sd-predict [data-symbol]").count() == 0, "words are no symbols"
+
+
+def test_the_numbers_of_a_race_say_what_they_mean(browser: Any, address: str) -> None:
+    with visit(browser, address) as page:
+        tiles = page.locator("#live-player .sd-numbers > div")
+        for tile, symbol in zip(tiles.all(), ("τ", "α", "N", "NFE"), strict=True):
+            tile.focus()
+            assert page.inner_text(TIP).startswith(f"{symbol}: {glossary()[symbol]['meaning']}")
+        page.hover("#live-player .sd-lane-sub [data-symbol='γ']")
+        assert page.inner_text(TIP).startswith("γ: draft window")
+
+
+def test_the_worksheet_holds_the_lessons_and_no_answer(browser: Any, address: str) -> None:
+    """Dark ink also from a dark screen, and nothing of a presentation on it."""
+    with visit(browser, f"{address}?lesson=gamma", dark=True, until=THERE) as page:
+        page.click(".sd-present")
+        page.keyboard.press("Escape")
+        page.wait_for_function(THERE)
+        page.emulate_media(media="print")
+        ink = page.evaluate("getComputedStyle(document.querySelector('.sd-workshop-lesson h3')).color")
+        assert all(int(part) < 64 for part in re.findall(r"\d+", ink)), ink
+        seen = page.inner_text("body")
+        for lesson in WORKSHOP:
+            assert lesson.title in seen and lesson.predict in seen and lesson.check in seen
+            assert all(answer.words in seen for answer in lesson.answers)
+            assert not any(answer.why in seen for answer in lesson.answers)
+        for words in ("Start", "Reveal", "Present", "End here", "Open trace", "0 of 8"):
+            assert words not in seen, words

@@ -49,7 +49,7 @@ ROLES: dict[str, tuple[str, str]] = {
 
 
 def css() -> str:
-    """The roles as custom properties: ``--sd-ink`` and so on."""
+    """The roles as custom properties: ``--sd-ink`` and so on. Paper is always light."""
     light = ";".join(f"--sd-{role}:{colours[0]}" for role, colours in ROLES.items())
     dark = ";".join(f"--sd-{role}:{colours[1]}" for role, colours in ROLES.items())
-    return f":root{{{light}}}.dark{{{dark}}}"
+    return f":root{{{light}}}@media screen{{.dark{{{dark}}}}}"

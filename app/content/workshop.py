@@ -5,11 +5,12 @@ one formula, and checks. All of it can be read without running anything.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.content.html import element
+from app.content.html import element, escape
 from app.content.method_cards import formula
 from specdiff_core.schema.methods import Formula
 
@@ -30,6 +31,7 @@ class Watch:
     words: str
     explore: str = ""  # an exploration,
     panel: str = ""  # one of its panels (app/static/views/explorations.js), or "widget"
+    beside: str = ""  # a panel that a room sees beside the widget, which it follows
     query: dict[str, str] = field(default_factory=dict)  # and what its form holds
     trace: str = ""  # or a recording
     round: int = 1
@@ -143,6 +145,7 @@ WORKSHOP = (
             words="Drag p and q, and let 5,000 tokens be drawn. What comes out follows p, whatever q is.",
             explore="losslessness",
             panel="widget",
+            beside="three",
         ),
         explain=(
             "A drafted token x is kept with probability min(1, p(x)/q(x)): always where the target finds it more "
@@ -152,7 +155,7 @@ WORKSHOP = (
             "bonus token is drawn from it, free.",
         ),
         formula=Formula(
-            r"\alpha = \sum_x \min(p(x), q(x)), \qquad r(x) = \frac{\max(0, p(x) - q(x))}{1 - \alpha}",
+            r"\alpha = \sum_x \min(p(x), q(x)), \quad r(x) = \frac{\max(0, p(x) - q(x))}{1 - \alpha}",
             "alpha is the sum of min p q; the residual is max of zero and p minus q, over one minus alpha",
         ),
         letters="p: target; q: drafter; r: what a refused token is replaced from.",
@@ -222,7 +225,7 @@ WORKSHOP = (
         "acceptance?",
         guesses=("It rises", "It stays", "It falls"),
         watch=Watch(
-            words="Rows are temperatures of the target, columns of the drafter. The second map shows τ.",
+            words="Rows are temperatures of the target, columns of the drafter; a cell holds τ.",
             explore="temperature",
             panel="tau",
         ),
@@ -298,6 +301,7 @@ WORKSHOP = (
             words="Set α to 0.6, draw a window of 16, then a tree of 16 nodes.",
             explore="what-it-takes",
             panel="widget",
+            beside="plane",
         ),
         explain=(
             "The last positions of a long window are almost never reached. A tree spends the same rows on alternatives "
@@ -373,6 +377,11 @@ def lessons(chosen: Sequence[Lesson] = WORKSHOP) -> list[dict[str, Any]]:
     return [dataclasses.asdict(lesson) for lesson in chosen]
 
 
+def letters(words: str) -> str:
+    """What the letters of a formula mean; ``α_j`` with its index below the line."""
+    return re.sub(r"_(\w)", r"<sub>\1</sub>", escape(words))
+
+
 def article(number: int, lesson: Lesson) -> str:
     """A lesson to read, and to print: the answers stand apart, behind a summary."""
     start = element(
@@ -394,7 +403,11 @@ def article(number: int, lesson: Lesson) -> str:
         class_="sd-answers",
     )
     figure = element(
-        "figure", formula(lesson.formula), element("figcaption", text=lesson.letters), class_="sd-formula", tabindex="0"
+        "figure",
+        formula(lesson.formula),
+        element("figcaption", letters(lesson.letters)),
+        class_="sd-formula",
+        tabindex="0",
     )
     return element(
         "article",
@@ -421,6 +434,7 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         "p",
         element("span", class_="sd-progress", aria_live="polite"),
         element("button", text="Print as a worksheet", type="button", class_="sd-link sd-print"),
+        element("button", text="Present to a room", type="button", class_="sd-link sd-present"),
         class_="sd-workshop-bar",
     )
     return element(

@@ -15,6 +15,7 @@ import { Job, listen } from './job.js';
 import { REFUSAL, isOpen, isShown, measuring, openTab, register } from './page.js';
 import { commit } from './views/commit.js';
 import { download, text } from './views/dom.js';
+import { know } from './views/glossary.js';
 import { layOut } from './views/stage.js';
 import { leadWords } from './views/score.js';
 import { linkTo } from './views/notes.js';
@@ -33,6 +34,7 @@ import { linkTo } from './views/notes.js';
  * @property {string[]} noSteps drafters that denoise nothing
  * @property {Record<string, Method>} methods
  * @property {{title: string, url: string, asked: Record<string, string | number | boolean | null>}[]} recordings the first opens the page
+ * @property {import('./views/glossary.js').Symbols} symbols what they mean
  * @property {string} prefix with which the ids of its controls begin
  * @property {string} empty what to say before there is a race
  */
@@ -522,13 +524,19 @@ export class App extends Job {
     event.preventDefault();
   }
 
+  /** What is on the stage as a link holds it; empty unless it is a recording that ships. */
+  momentQuery() {
+    const [name, lane] = [this.selected ?? '', this.lanes[this.selected ?? '']];
+    const found = this.file && lane ? momentAt(lane, passed(lane, name, this.player)) : null;
+    return found ? momentQuery({ tab: this.options.kind, trace: this.file, lane: name, ...found }) : '';
+  }
+
   /** A link to what is on the stage, paused; a recording that ships needs no server to be shown again. */
   keepMoment() {
-    const [name, lane] = [this.selected ?? '', this.lanes[this.selected ?? '']];
-    const found = lane && momentAt(lane, passed(lane, name, this.player));
-    if (!found) return;
+    const query = this.momentQuery();
+    if (!query) return;
     this.act(() => this.player.pause());
-    history.replaceState(null, '', `${location.pathname}?${momentQuery({ tab: this.options.kind, trace: this.file, lane: name, ...found })}`);
+    history.replaceState(null, '', `${location.pathname}?${query}`);
     const { moment } = this.views.source;
     const say = (/** @type {string} */ words) => {
       text(moment, words);
@@ -538,12 +546,13 @@ export class App extends Job {
     else say('Link in address bar');
   }
 
-  /** Show a recording at one of its moments. @param {Moment} moment */
+  /** Show a recording at one of its moments. @param {Moment} moment @returns {Promise<boolean>} whether there is such a recording */
   async openMoment(moment) {
     const wanted = this.recordings.find(({ url }) => fileOf(url) === moment.trace);
-    if (!wanted) return;
+    if (!wanted) return false;
     if (this.file !== moment.trace) await this.open(wanted);
     this.standAt(moment);
+    return true;
   }
 
   /** Stand on the first event of a kind in the second round with a draft: the first round has less to show. @param {string} kind */
@@ -631,6 +640,7 @@ function restoreTheme() {
 /** Called by each player's component (app/page.py) once per page. @param {HTMLElement} element @param {any} props @param {any} watch @param {Options} options */
 export function mount(element, props, watch, options) {
   if (options.kind === 'live') restoreTheme();
+  know(options.symbols);
   const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options);
   register(options.kind, app); // which may open a race that was asked for
   listen(app, props, watch, UNREADABLE);

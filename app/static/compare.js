@@ -9,6 +9,7 @@ import { MEAN, busyMachine, check, degrees, doubted, marksOf, meanWords, origin,
 import { acceptanceCurves, costFigure, flavourBars } from './views/comparison_charts.js';
 import { download, h, refill, text } from './views/dom.js';
 import { fetchFile, fromBase64 } from './state/trace.js';
+import { know } from './views/glossary.js';
 import { openRace, pauseAll, register } from './page.js';
 
 const FIRST_SHOWN = 6; // methods that the charts begin with
@@ -258,6 +259,7 @@ class Compare extends Job {
 
 /** Called by the component (app/tabs/compare.py) once per page. */
 export function mount(element, props, watch, options) {
+  know(options.symbols);
   const compare = new Compare(element.querySelector('.sd-cmp'), options);
   register('compare', compare);
   listen(compare, props, watch, UNREADABLE);

@@ -9,6 +9,7 @@ import { VIEWS } from './views/explorations.js';
 import { busyMachine, columnsOf, csvOf, originWords, progressWords } from './state/exploration.js';
 import { download, h, refill, text } from './views/dom.js';
 import { fetchFile, fromBase64 } from './state/trace.js';
+import { gloss, know, means } from './views/glossary.js';
 import { openRace, pauseAll, register } from './page.js';
 import { origin } from './state/comparison.js';
 
@@ -129,12 +130,14 @@ class Explore extends Job {
     const told = this.options.forms[name];
     text(this.title, told.title);
     text(this.question, told.question);
+    gloss(this.question);
     this.fields.replaceChildren(this.form.element);
     this.view = VIEWS[name];
     this.widgets[name] ??= this.view.widget ? new this.view.widget(() => this.draw(), { race: (race) => this.race(race), open: (race) => this.openRace(race), ask: (values) => this.ask(values) }) : null;
     this.widget = this.widgets[name];
     this.charts[this.view.widgetFirst ? 'before' : 'after'](this.aside);
     this.aside.replaceChildren(...(this.widget ? [this.widget.element] : []));
+    gloss(this.aside);
     this.boards[name] ??= this.board();
     const { panels, figures } = this.boards[name];
     this.charts.replaceChildren(...panels);
@@ -203,6 +206,7 @@ class Explore extends Job {
     text(this.doubt, answer ? busyMachine(answer, this.options.crowded) : '');
     if (!answer) return;
     this.notes.replaceChildren(...this.view.notes(answer).map((words) => h('p', {}, words)), ...(answer.facts.skipped || []).map((words) => h('p', { class: 'sd-sub' }, `Left out: ${words}`)));
+    gloss(this.notes);
     if (this.numbers.open) this.drawRows();
     this.drawBeside();
     const table = { origin: { ...answer.origin, ...answer.machine, sittings: 1 }, prompts: {}, settings: {}, repeats: 1 };
@@ -225,7 +229,7 @@ class Explore extends Job {
   drawRows() {
     const { rows } = this.answer;
     const columns = columnsOf(rows);
-    this.rows.replaceChildren(h('thead', {}, h('tr', {}, ...columns.map((name) => h('th', { scope: 'col', title: this.view.columns[name] }, name)))),
+    this.rows.replaceChildren(h('thead', {}, h('tr', {}, ...columns.map((name) => h('th', { scope: 'col', title: means(this.view.columns[name]) || this.view.columns[name] }, name)))),
       h('tbody', {}, ...rows.map((row) => h('tr', {}, ...columns.map((name) => h('td', {}, shown(row[name])))))));
   }
 
@@ -363,6 +367,7 @@ function shown(value) {
 
 /** Called by the component (app/tabs/explore.py) once per page. */
 export function mount(element, props, watch, options) {
+  know(options.symbols);
   const explore = new Explore(element.querySelector('.sd-exp'), options);
   register('explore', explore);
   listen(explore, props, watch, UNREADABLE);

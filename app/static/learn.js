@@ -2,12 +2,16 @@
 // @ts-nocheck: it reads no event
 
 import { Guide } from './views/guide.js';
+import { Presenter } from './views/presenter.js';
 import { drawFigures } from './figures.js';
 import { openTab, page } from './page.js';
 import { ratio } from './state/format.js';
+import { momentQuery, readMoment } from './state/moment.js';
+import { gloss, know } from './views/glossary.js';
 import { text } from './views/dom.js';
 
 const KEPT = 'specdiff-lessons';
+const STEPS = 4; // of each lesson: predict, watch, explain, check
 const until = async (ready, tries = 80) => {
   for (let i = 0; i < tries; i += 1) {
     const found = ready();
@@ -43,20 +47,34 @@ const NUMBERS = {
 };
 
 class Learn {
-  constructor(root, lessons) {
+  constructor(root, { lessons, defaults }) {
     this.root = root;
     this.lessons = lessons;
+    this.defaults = defaults;
     this.done = this.kept();
     this.guide = new Guide((done) => this.ended(done));
+    this.presenter = new Presenter(this.guide, lessons, { steps: (lesson) => this.steps(lesson), query: (lesson, at) => this.query(lesson, at), left: () => this.guide.end(false) });
     this.lesson = null;
     root.addEventListener('click', ({ target }) => {
       const start = target.closest('[data-lesson]');
       if (start) this.start(lessons.find((one) => one.name === start.dataset.lesson));
       if (target.closest('.sd-print')) window.print();
+      if (target.closest('.sd-present')) this.presenter.start(Math.max(0, lessons.indexOf(this.lesson)));
     });
     this.draw();
-    const asked = new URLSearchParams(location.search).get('lesson');
-    document.getElementById(`lesson-${asked}`)?.scrollIntoView();
+    this.follow(new URLSearchParams(location.search));
+  }
+
+  /** Begin where a link says: at a lesson, at one of its steps, or before a room. What it does not know, it passes over. */
+  follow(query) {
+    if (!query.has('lesson')) return;
+    const lesson = this.lessons.find(({ name }) => name === query.get('lesson'));
+    const step = Number(query.get('step'));
+    const at = Number.isInteger(step) && step >= 1 && step <= STEPS ? step - 1 : -1;
+    this.asked = { lesson, moment: readMoment(location.search) };
+    if (lesson) document.getElementById(`lesson-${lesson.name}`).scrollIntoView();
+    if (query.get('present') === '1') this.presenter.start(Math.max(0, this.lessons.indexOf(lesson)), Math.max(0, at));
+    else if (lesson && at >= 0) this.start(lesson, at);
   }
 
   kept() {
@@ -72,26 +90,47 @@ class Learn {
     text(this.root.querySelector('.sd-progress'), `${count} of ${this.lessons.length} lessons done. `);
   }
 
-  start(lesson) {
+  start(lesson, at = 0) {
+    this.guide.start(lesson.title, this.steps(lesson), at);
+  }
+
+  /** The steps of a lesson, for a visitor or for a room. */
+  steps(lesson) {
     this.lesson = lesson;
-    const { name, title, predict, guesses, watch, explain, check, answers } = lesson;
+    const { name, predict, guesses, watch, explain, check, answers } = lesson;
     const figure = this.root.querySelector(`#lesson-${name} .sd-formula`).cloneNode(true);
     const numbers = document.createElement('p');
-    this.guide.start(title, [
+    return [
       { title: 'Predict', words: [predict], options: guesses.map((words) => ({ words })) },
       { title: 'Watch', words: [watch.words], extra: numbers, show: () => this.watch(lesson, numbers) },
-      { title: 'Explain', words: explain, extra: figure },
+      { title: 'Explain', words: explain, instead: `${predict} What did you see?`, extra: figure },
       { title: 'Check', words: [check], options: answers },
-    ]);
+    ];
+  }
+
+  /** What a link to a step of a lesson holds: the moment or the form that is on the screen, and the settings of the Live
+   *  tab where they are not those that the page opens with. */
+  query({ name, watch }, at) {
+    const { live, explore } = page.players;
+    const query = new URLSearchParams({ lesson: name, step: String(at + 1) });
+    const changed = at && watch.explore && explore?.name === watch.explore && new URLSearchParams(explore.query());
+    if (changed?.size > 1) return new URLSearchParams([...query, ...changed]);
+    const coming = this.asked?.lesson?.name === name && this.asked.moment ? momentQuery(this.asked.moment) : ''; // of the link, not shown yet
+    if (watch.trace) for (const [key, value] of new URLSearchParams(coming || (at ? live?.momentQuery() : ''))) query.set(key, value);
+    const asked = [live?.recordings[0]?.asked, live?.file && live.asked].includes(live?.wanted) ? '' : live?.wanted;
+    for (const [key, value] of new URLSearchParams(asked)) if (key === 'drafter' || value !== String(this.defaults[key] ?? '')) query.set(key, value);
+    return query;
   }
 
   /** Put on the screen what a lesson is about, and return it. */
-  async watch({ name, watch }, numbers) {
-    const { explore, panel, trace, round, at, area } = watch;
+  async watch(lesson, numbers) {
+    const { explore, panel, beside, trace, round, at, area } = lesson.watch;
     if (trace) {
       openTab('live');
       const player = await until(() => page.players.live);
-      await player?.openMoment({ trace, round, at, lane: 'drafted' });
+      const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // of the link, the first time
+      this.asked = null;
+      if (player && !(asked && (await player.openMoment(asked)))) await player.openMoment({ trace, round, at, lane: 'drafted' });
       return player?.root.querySelector(area) ?? null;
     }
     openTab('explore');
@@ -99,8 +138,10 @@ class Learn {
     if (!player) return null;
     player.select(explore);
     const answer = await until(() => player.answer);
-    if (answer && NUMBERS[name]) text(numbers, NUMBERS[name](answer));
-    return panel === 'widget' ? player.aside : player.root.querySelector(`[data-figure="${panel}"]`)?.closest('.sd-panel') ?? null;
+    if (answer && NUMBERS[lesson.name]) text(numbers, NUMBERS[lesson.name](answer));
+    const panelOf = (key) => player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
+    for (const one of player.root.querySelectorAll('.sd-cmp-charts > *')) one.classList.toggle('sd-guide-beside', one === panelOf(beside));
+    return panel === 'widget' ? player.aside : panelOf(panel);
   }
 
   ended(done) {
@@ -116,6 +157,8 @@ class Learn {
 
 /** Called by the component of the tab once per page. */
 export function mount(element, props, watch, options) {
+  know(options.symbols);
+  gloss(element);
   drawFigures(element, options);
-  new Learn(element, options.lessons);
+  new Learn(element, options);
 }

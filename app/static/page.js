@@ -4,7 +4,7 @@
 
 /** @typedef {'live' | 'race' | 'explore' | 'compare'} Kind of player, by its tab */
 /** @typedef {{url: string, lanes?: string[] | null, title?: string, labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded race */
-/** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void}, open?: (race: Asked) => void}} Player */
+/** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void}, actions?: () => {toggle: () => void, step: (count: number) => void}, open?: (race: Asked) => void}} Player */
 
 /** @type {{players: Partial<Record<Kind, Player>>, openRace: typeof openRace}} */
 export const page = (/** @type {any} */ (window).specdiff = { players: {}, openRace });

@@ -1,11 +1,8 @@
 """Every number on the page, defined once and folded from events. Kept as sums and counts, so that merging two runs is
 addition. The player folds the same events in the browser (``app/static/state/lane.js``); a test compares the two.
 
-α   acceptance rate     accepted / positions the verifier reached
-τ   block efficiency    tokens committed / rounds, the target's own token included; 1 ≤ τ ≤ γ+1
-NFE                     drafter passes
-draft use               accepted / drafted
-speed-up                tokens per second over those of vanilla, both on the decode clock, prefill included
+What the symbols mean stands in ``symbols.py``. Without a symbol: draft use, accepted over drafted tokens; and speed-up,
+tokens per second over those of vanilla, both on the decode clock, prefill included.
 """
 
 from __future__ import annotations

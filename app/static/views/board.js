@@ -3,17 +3,21 @@
 
 import { axisEnd, degrees, exactness, intervalWords, leaderboard, megabytes, raceOf } from '../state/comparison.js';
 import { h } from './dom.js';
+import { means } from './glossary.js';
 import { ratio } from '../state/format.js';
 
-const COLUMNS = [ // head, meaning, and the head where room is short
-  ['Method', 'A drafter and how it is used, with its fastest settings. γ: tokens in a draft window; T: denoising steps; B: nodes of a draft tree; K: drafts.'],
+const COLUMNS = [ // head, meaning, the head where room is short, and symbols that the glossary explains
+  ['Method', 'A drafter and how it is used, with its fastest settings.', '', ['γ', 'T', 'B', 'K']],
   ['Speed-up over vanilla', 'Vanilla’s decode seconds per token over the method’s, on the same prompts in the same sweep, prefill included. The whisker is a 95 % bootstrap interval over prompts; “Mean” is over flavours. A bar opens the recorded race behind it.'],
-  ['τ', 'Block efficiency: tokens committed per round, the target’s own token included.'],
+  ['τ', '', '', ['τ']],
   ['drafter passes per round', 'Passes of the drafter (NFE) per round, over all flavours.', 'draft / round'],
   ['target passes per 100 tokens', 'Passes of the target for 100 new tokens. Vanilla needs 100.', 'target / 100 tokens'],
   ['peak memory', 'Peak memory. On a CPU: the largest resident set of the whole process so far, all models loaded, so rows measured later cannot show less.', 'memory'],
   ['exactness', 'What the verification rule claims, and, where texts can be compared, in how many prompts the text was vanilla’s, token for token.'],
 ];
+
+/** What a column means, and the symbols that its cells use. */
+const meaningOf = ([, meaning, , used = []]) => [meaning, ...used.map(means)].join(' ').trim();
 
 /** A mark as it stands before a name; the colour repeats what the glyph says. */
 export function glyph(mark) {
@@ -25,7 +29,7 @@ export class Board {
   constructor(open) {
     this.open = open;
     this.body = h('tbody');
-    const heads = COLUMNS.map(([words, meaning]) => h('th', { scope: 'col', title: meaning }, words));
+    const heads = COLUMNS.map((column) => h('th', { scope: 'col', title: meaningOf(column) }, column[0]));
     this.element = h('table', { class: 'sd-cmp-table' }, h('caption', { class: 'sd-voice' }, 'Methods by speed-up, fastest first'), h('thead', {}, h('tr', {}, ...heads)), this.body);
   }
 
@@ -39,7 +43,7 @@ export class Board {
   row(row, table, flavour, mark, end, doubt) {
     const { cell } = row;
     const [claim, why] = exactness(table, cell);
-    const data = (index, words, title = COLUMNS[index][1]) => h('td', { 'data-is': COLUMNS[index][2] || COLUMNS[index][0], title }, words);
+    const data = (index, words, title = meaningOf(COLUMNS[index])) => h('td', { 'data-is': COLUMNS[index][2] || COLUMNS[index][0], title }, words);
     return h('tr', { class: cell.drafter === 'none' ? 'sd-cmp-baseline' : '', 'data-busy': doubt ? 'true' : null },
       h('th', { scope: 'row' }, h('div', { class: 'sd-cmp-who' }, glyph(mark), h('span', { class: 'sd-cmp-name' }, h('b', {}, cell.label), h('span', { class: 'sd-sub' }, cell.words || 'baseline')))),
       h('td', { class: 'sd-cmp-speed' }, this.bar(row, table, flavour, mark, end)),

@@ -2,6 +2,7 @@
 // reference to Plotly, because other components may replace the global one.
 // @ts-check
 
+import { gloss } from './glossary.js';
 import { h, text } from './dom.js';
 import { labelHeights } from '../state/race.js';
 import { piece } from '../state/detokenize.js';
@@ -41,7 +42,7 @@ export const axis = (/** @type {Colours} */ c, /** @type {string} */ title, more
 
 export const layout = (/** @type {Colours} */ c, /** @type {object} */ x, /** @type {object} */ y) => ({
   margin: { l: 44, r: 10, t: 8, b: 38 }, showlegend: false, paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',
-  font: { family: 'system-ui, sans-serif', size: 12, color: c.ink }, xaxis: x, yaxis: y, uirevision: 'keep',
+  font: { family: 'Inter, system-ui, sans-serif', size: 12, color: c.ink }, xaxis: x, yaxis: y, uirevision: 'keep',
   hoverlabel: { bgcolor: c.card, bordercolor: c.edge, font: { color: c.ink, size: 12 } }, bargap: 0.35, dragmode: false,
 });
 
@@ -125,7 +126,9 @@ export function confidenceFigure({ lane, view }, c) {
 /** A panel with room for a figure: [the room, the panel]; `frame` may put something around the room. @param {string} title @param {string} hint @returns {[HTMLElement, HTMLElement]} */
 export function chart(title, hint, frame = (/** @type {HTMLElement} */ place) => place) {
   const place = h('div', { class: 'sd-plot' });
-  return [place, h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint)), frame(place))];
+  const header = h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint));
+  gloss(header);
+  return [place, h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, header, frame(place))];
 }
 
 /** Draws figures in animation frames of its own. While nothing new is on screen there are none. */

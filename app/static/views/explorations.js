@@ -285,7 +285,7 @@ function positions({ answer: { facts } }, c) {
   if (!facts.alphas.length) return 'Lines when τ has been replayed once.';
   const [before, after] = facts.alphas;
   const line = (one, name, colour, dash, mark) => ({ type: 'scatter', mode: 'lines+markers', name, x: one.alpha_at.map((_, j) => j + 1), y: one.alpha_at, line: { color: colour, width: 2, dash }, marker: { symbol: mark, size: 8, color: colour }, hovertemplate: `${name}, position %{x}: %{y:.2f}<extra></extra>` });
-  return framed(c, [line(before, 'before', c.muted, 'dot', 'square'), line(after, `after ${after.step} steps`, c.draft, 'solid', 'circle')], axis(c, 'position in the window', { dtick: 1 }), axis(c, 'α_j, where it was reached', { range: [0, 1.04] }));
+  return framed(c, [line(before, 'before', c.muted, 'dot', 'square'), line(after, `after ${after.step} steps`, c.draft, 'solid', 'circle')], axis(c, 'position in the window', { dtick: 1 }), axis(c, 'α<sub>j</sub>, where it was reached', { range: [0, 1.04] }));
 }
 
 function beforeAfter({ answer: { facts } }, c) {
@@ -353,8 +353,8 @@ export const VIEWS = {
     beside: { title: 'The shape of the papers’ curves, and of ours', hint: 'their models are a thousand times larger: compare shapes, not heights', head: ['curve', 'SpecDiff, read off its figure', 'this map'], rows: ({ rows }) => paperShape(rows) },
     titleOf: ({ choice }, race) => `${choice.drafter} γ ${race.split('/')[1]}, T ${race.split('/')[2]}`,
     columns: {
-      gamma: 'γ: tokens drafted per round', steps: 'T: denoising steps', race: 'the cell, as bench names it', prompts: 'prompts measured so far', speedup: 'vanilla’s seconds per token over this cell’s, prefill included', low: '95 % bootstrap interval over prompts, lower end', high: '95 % bootstrap interval over prompts, upper end',
-      tau: 'τ: tokens committed per round', alpha: 'α: accepted over tested tokens', alpha_at: 'α_j: of each position, where it was reached', tokens_per_second: 'new tokens per second of decode clock', seconds_per_round: 'decode seconds per round', draft_seconds: 'drafting, seconds per round', verify_seconds: 'the target’s pass and the tests, seconds per round',
+      gamma: 'γ', steps: 'T', race: 'the cell, as bench names it', prompts: 'prompts measured so far', speedup: 'vanilla’s seconds per token over this cell’s, prefill included', low: '95 % bootstrap interval over prompts, lower end', high: '95 % bootstrap interval over prompts, upper end',
+      tau: 'τ', alpha: 'α', alpha_at: 'α_j', tokens_per_second: 'new tokens per second of decode clock', seconds_per_round: 'decode seconds per round', draft_seconds: 'drafting, seconds per round', verify_seconds: 'the target’s pass and the tests, seconds per round',
       peak_bytes: 'largest memory of the process so far, bytes', waiting: 'threads that waited for a processor, on average', predicted_tau: 'E[τ] = 1 + Σ_m Π_{j≤m} α_j', geometric_tau: '(1 − α^{γ+1}) / (1 − α), with one α for all positions', predicted: 'predicted speed-up', failed: 'why it could not be measured',
     },
   },
@@ -437,7 +437,7 @@ export const VIEWS = {
         ...(lost.length ? [`Behind ${TRAINED} tokens the block drafters lose much of their τ: ${lost.join(', ')}. They were trained on rows of ${TRAINED} tokens, so that they have never drafted so far behind; it is no law of their kind.`] : [])];
     },
     titleOf: (_, race) => race,
-    columns: { method: 'name of the method', context: 'tokens before the round, from here on', rounds: 'rounds that count', seconds_per_token: 'decode seconds per new token', speedup: 'vanilla’s seconds per token over these, at the same length', tau: 'τ: tokens committed per round', alpha: 'α: accepted over tested tokens', pass_seconds: 'seconds of the target’s pass' },
+    columns: { method: 'name of the method', context: 'tokens before the round, from here on', rounds: 'rounds that count', seconds_per_token: 'decode seconds per new token', speedup: 'vanilla’s seconds per token over these, at the same length', tau: 'τ', alpha: 'α', pass_seconds: 'seconds of the target’s pass' },
   },
   'kinds-of-text': {
     panels: [

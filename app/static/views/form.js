@@ -53,8 +53,9 @@ export class Form {
   /** What is not as it was at first, for a link. @returns {Record<string, any>} */
   changed() {
     const squeezed = (/** @type {Field} */ field, /** @type {any} */ value) => (field.list && typeof value === 'string' ? value.replace(/\s*,\s*/g, ',') : value);
+    const first = (/** @type {Field} */ field) => (field.kind === 'choice' && field.list ? field.choices.filter((name) => field.default.includes(name)) : field.default); // boxes stand in their own order
     return Object.fromEntries(this.fields.map((field) => [field, squeezed(field, this.inputs.get(field.name)?.read())])
-      .filter(([field, value]) => !same(field.default, value)).map(([field, value]) => [field.name, value]));
+      .filter(([field, value]) => !same(first(field), value)).map(([field, value]) => [field.name, value]));
   }
 
   /** Put values in; unknown names are passed over. @param {Record<string, any>} values */

@@ -1,6 +1,7 @@
 // The position inspector: one position of a round pinned, with p and q as bars, its test, and what could have been.
 // @ts-check
 
+import { gloss } from './glossary.js';
 import { again, inspected, residual, rules } from '../state/inspect.js';
 import { cell, dash, exact, quoted, ratio, short } from '../state/format.js';
 import { h, text } from './dom.js';
@@ -80,6 +81,7 @@ export class InspectorView {
     if (!test) text(this.words, 'It was not tested: an earlier token was refused, or the test is still to come.');
     else if (greedy) text(this.words, `${test.accepted ? '✓ Accepted' : '✕ Refused'}: at temperature 0 the target takes its likeliest token, and the draft is kept while it is the same.${instead}`);
     else text(this.words, `${test.accepted ? '✓ Accepted' : '✕ Refused'}: p = ${exact(test.p)}, q = ${exact(test.q)}, accepted with probability ${exact(test.threshold)}${test.draw === null ? '' : `; drawn u = ${exact(test.draw)}`}.${instead}`);
+    gloss(this.words);
     this.threshold = test ? test.threshold : 0;
     const known = row && row.p !== null ? rules(row.p, what.certain ? 1 : row.q ?? 1) : null;
     text(this.others, greedy ? 'Shown are the probabilities at temperature 1, from which the target takes the largest. Every rule decides alike at temperature 0.'

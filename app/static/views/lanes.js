@@ -4,6 +4,7 @@
 
 import { attribute, h, move, text } from './dom.js';
 import { TextView } from './text.js';
+import { gloss } from './glossary.js';
 import { isVanilla } from '../state/lane.js';
 import { dash, rate, ratio, reasonWords, seconds, settingsWords, slowWords, times } from '../state/format.js';
 /** @import { Actions } from '../app.js' */
@@ -21,7 +22,7 @@ const COLUMNS = [
   ['clock', 'Decode time, s', 'Seconds on the lane’s own decode clock: prefill, drafting, scoring, verification.'],
   ['rate', 'Tokens/s', 'Tokens per second of decode time, so far.'],
   ['speed', 'Speed-up', 'Tokens per second over those of vanilla, both measured in this race, at this moment of the race.'],
-  ['tau', 'τ', 'Block efficiency, tokens per round: those committed in a round, the target’s own included.'],
+  ['tau', 'τ', ''], // the glossary says it
 ];
 const TITLES = Object.fromEntries(COLUMNS.map(([key, , title]) => [key, title]));
 const FEWER = 'No place: it wrote fewer tokens than the longest text of this race. Compare tokens per second, not the clock.';
@@ -38,7 +39,7 @@ class LaneView {
     this.slow = h('span', { class: 'sd-slow', title: 'Playback only: all lanes are slowed by the same factor. Every time shown is real decode time.' });
     /** @type {Record<string, HTMLElement>} */
     this.cells = Object.fromEntries(['clock', 'rate', 'speed', 'tau'].map((key) => [key, h('b')]));
-    const number = (/** @type {string} */ key, /** @type {string} */ unit) => h('span', { class: `sd-lane-number sd-lane-${key}`, title: TITLES[key] }, this.cells[key], h('small', {}, unit));
+    const number = (/** @type {string} */ key, /** @type {string} */ unit) => h('span', { class: `sd-lane-number sd-lane-${key}`, title: TITLES[key] || null, 'data-symbol': key === 'tau' ? 'τ' : null }, this.cells[key], h('small', {}, unit));
     this.clock = number('clock', ' s');
     attribute(this.clock, 'role', 'timer');
     attribute(this.clock, 'aria-label', `${named.label}: decode time in seconds`);
@@ -63,6 +64,7 @@ class LaneView {
     this.give(lane);
     const header = lane ? lane.header : null;
     text(this.sub, header ? settingsWords(header.config, noSteps) : this.named.about);
+    gloss(this.sub);
     attribute(this.sub, 'title', this.named.about);
     for (const cell of Object.values(this.cells)) text(cell, dash);
     this.mark('', '');
@@ -138,7 +140,7 @@ export class LanesView {
     this.selected = null;
     this.list = h('div', { class: 'sd-lane-list' });
     this.list.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => this.keys(event));
-    this.heads = h('div', { class: 'sd-lane-columns', 'aria-hidden': 'true' }, ...COLUMNS.map(([key, words, title]) => h('span', { class: `sd-h-${key}`, title }, words)));
+    this.heads = h('div', { class: 'sd-lane-columns', 'aria-hidden': 'true' }, ...COLUMNS.map(([key, words, title]) => h('span', { class: `sd-h-${key}`, title: title || null, 'data-symbol': title ? null : words }, words)));
     this.toggle = h('button', { type: 'button', class: 'sd-link', 'aria-pressed': 'false', onclick: () => this.turn() }, 'All texts');
     this.sub = h('span', { class: 'sd-sub' });
     this.title = h('header', {}, h('h2', {}, 'Text'), this.sub, this.toggle);

@@ -1,7 +1,8 @@
-// Speed-up and the numbers behind it, each with symbol, unit and definition. Measured unless it says predicted.
+// Speed-up and the numbers behind it, each with symbol and unit. Measured unless it says predicted.
 // @ts-check
 
 import { attribute, h, text } from './dom.js';
+import { gloss } from './glossary.js';
 import { alpha, firstDifference, pace, predicted, speedUp, tau, waiting } from '../state/metrics.js';
 import { busyWords, dash, percent, plural, rate, ratio, seconds, times } from '../state/format.js';
 /** @import { Lane, State } from '../state/lane.js' */
@@ -9,16 +10,15 @@ import { busyWords, dash, percent, plural, rate, ratio, seconds, times } from '.
 /** @typedef {{seconds: number, rate: number | null, done: boolean}} Clock */
 /** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the baseline */
 
-/** @type {[string, string, string, string, string][]} */
+/** @type {[string, string, string, string][]} the glossary says what a symbol means */
 const NUMBERS = [
-  ['tau', 'τ', 'block efficiency', 'tokens/round', 'Tokens committed per round, the target’s own token included: between 1 and γ + 1.'],
-  ['alpha', 'α', 'acceptance rate', '', 'Accepted tokens divided by positions that the verifier reached.'],
-  ['calls', 'N', 'target passes', '', 'Passes of the target model after the prompt was read: this lane, then vanilla.'],
-  ['nfe', 'NFE', 'drafter passes', 'passes', 'Drafter passes (for a denoiser, denoising steps), all rounds together.'],
+  ['tau', 'τ', 'block efficiency', 'tokens/round'],
+  ['alpha', 'α', 'acceptance rate', ''],
+  ['calls', 'N', 'target passes', ''],
+  ['nfe', 'NFE', 'drafter passes', 'passes'],
 ];
 
-const PREDICTED = 'v: seconds of one verifying pass of the target over those of one vanilla pass. c: seconds of one drafter pass over those '
-  + 'of one vanilla pass. Both are means of this race. What else a round costs is left out, so it is usually more than was measured.';
+const PREDICTED = 'v and c are means of this race. What else a round costs is left out, so it is usually more than was measured.';
 
 /** @type {Record<string, string>} what a run claims about its text, by how exact it is */
 const CLAIMS = {
@@ -32,10 +32,10 @@ const BUSY = 'A pass ends when its last thread does, so threads that wait for a 
 
 export class ScoreView {
   /**
-   * @param {{crowded: number, prefix: string, quietly: () => void}} options `crowded`: threads waiting for a processor,
-   *   on average, from which a time cannot be trusted; `prefix` begins the ids of this player; `quietly` measures again on one thread
+   * @param {{crowded: number, quietly: () => void}} options `crowded`: threads waiting for a processor, on average, from
+   *   which a time cannot be trusted; `quietly` measures again on one thread
    */
-  constructor({ crowded, prefix, quietly }) {
+  constructor({ crowded, quietly }) {
     this.crowded = crowded;
     this.name = h('h2', { class: 'sd-hero-name' });
     this.speed = h('span', { class: 'sd-speed' }, dash);
@@ -54,12 +54,11 @@ export class ScoreView {
     /** @type {Record<string, HTMLElement>} */
     this.units = {};
     const list = h('dl', { class: 'sd-numbers' });
-    for (const [key, symbol, name, unit, definition] of NUMBERS) {
+    for (const [key, symbol, name, unit] of NUMBERS) {
       this.values[key] = h('span', {}, dash);
       this.units[key] = h('small', {}, unit);
-      const tip = h('span', { class: 'sd-tip', role: 'tooltip', id: `${prefix}-def-${key}` }, definition);
-      list.append(h('div', { tabindex: '0', 'aria-describedby': `${prefix}-def-${key}` },
-        h('dt', {}, h('b', { class: 'sd-symbol' }, symbol), ` ${name}`), h('dd', {}, this.values[key], ' ', this.units[key]), tip));
+      list.append(h('div', { tabindex: '0', 'data-symbol': symbol },
+        h('dt', {}, h('b', { class: 'sd-symbol' }, symbol), ` ${name}`), h('dd', {}, this.values[key], ' ', this.units[key])));
     }
     this.predicted = h('p', { class: 'sd-predicted', title: PREDICTED });
     this.numbers = h('section', { class: 'sd-panel sd-score', 'aria-label': 'Numbers' }, list, this.predicted);
@@ -90,6 +89,7 @@ export class ScoreView {
     this.final = compared ? speedUp(pace(drafted), pace(vanilla)) : null;
     const guess = this.trusted ? predicted(drafted, vanilla) : null;
     text(this.predicted, guess ? `Predicted, not measured: τ / (v + c·NFE/round) = ${times(guess.value)} with v = ${ratio(guess.verify)}, c = ${ratio(guess.cost)}: what a verifying pass and a drafter pass cost here, in vanilla passes.` : '');
+    gloss(this.predicted);
   }
 
   /** Nothing of the race before stays while another is measured. */

@@ -22,7 +22,7 @@ export function layOut({ root, card, status }, { kind, plotly, recordings, crowd
   const lanes = new LanesView(actions, prefix, noSteps);
   const window = new WindowView();
   const rounds = new RoundsView(window.rounds, actions.round);
-  const score = new ScoreView({ crowded, prefix, quietly: actions.quietly });
+  const score = new ScoreView({ crowded, quietly: actions.quietly });
   const source = new SourceView(recordings, actions.replay, actions.keep);
   const bar = new BarView(actions);
   const voice = h('div', { class: 'sd-voice', 'aria-live': 'polite' });

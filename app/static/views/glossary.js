@@ -1,0 +1,108 @@
+// What each symbol means, where somebody points at it: one list for the whole page, the same as the table of
+// docs/theory.md (specdiff_core/schema/symbols.py). Every element with `data-symbol` says it on hover, on keyboard focus
+// and on a tap; `gloss` makes such elements of the symbols in a text.
+// @ts-check
+
+import { attribute, h, text } from './dom.js';
+
+/** @typedef {Record<string, {meaning: string, unit: string, prose: boolean}>} Symbols */
+
+/** @type {Symbols} */
+const symbols = Object.create(null);
+/** @type {RegExp | null} */
+let pattern = null;
+const QUIET = 'math, svg, code, pre, textarea, select, script, style, figcaption, [data-symbol], .sd-tip';
+const PRESSED = 'button, a, summary, label, [role=tab]'; // whoever is focused there is that, not a symbol in it
+/** @type {HTMLElement | null} */
+let tip = null;
+/** @type {Element | null} what the tip is about */
+let pointed = null;
+
+/** Hear once per page what the symbols mean. @param {Symbols | undefined} told */
+export function know(told) {
+  if (!told || pattern) return;
+  Object.assign(symbols, told);
+  const marked = Object.keys(told).filter((symbol) => told[symbol].prose).sort((a, b) => b.length - a.length);
+  pattern = new RegExp(`(?<![\\p{L}\\p{N}_’'.-])(${marked.join('|')})(?![\\p{L}\\p{N}_’']|-\\p{L}|\\.[\\p{L}\\p{N}])`, 'gu');
+  tip = h('div', { class: 'sd sd-tip', role: 'tooltip', id: 'sd-tip', hidden: true });
+  document.body.append(/** @type {HTMLElement} */ (tip));
+  const own = (/** @type {Event} */ { target }) => (target instanceof Element ? target.closest('[data-symbol]') : null);
+  for (const event of ['mouseover', 'focusin']) document.addEventListener(event, (found) => show(own(found)));
+  for (const event of ['mouseout', 'focusout']) document.addEventListener(event, (found) => { if (own(found) === pointed) hide(); });
+  document.addEventListener('pointerdown', (found) => (own(found) ? show(own(found)) : hide())); // a tap moves no mouse
+  document.addEventListener('keydown', ({ key }) => { if (key === 'Escape') hide(); }, true);
+}
+
+/** A symbol, its meaning and its unit as a sentence; empty for what is no symbol. @param {string} symbol */
+export function means(symbol) {
+  const told = symbols[symbol];
+  return told ? `${symbol}: ${told.meaning}${told.unit ? ` (${told.unit})` : ''}` : '';
+}
+
+/**
+ * A text cut at the symbols in it: words and symbols in turn, words first. What was `said` before stays words.
+ * @param {string} words @param {Set<string>} [said]
+ */
+export function parts(words, said = new Set()) {
+  /** @type {string[]} */
+  const found = [''];
+  let end = 0;
+  for (const { 1: symbol, index } of pattern ? words.matchAll(pattern) : []) {
+    if (said.has(symbol)) continue;
+    said.add(symbol);
+    found[found.length - 1] += words.slice(end, index);
+    found.push(symbol, '');
+    end = index + symbol.length;
+  }
+  found[found.length - 1] += words.slice(end);
+  return found;
+}
+
+/** Let the symbols in the texts below an element say what they mean: each once in a paragraph, and on the way of the Tab
+ *  key once in all. The text stays what it was. @param {Element} root */
+export function gloss(root) {
+  if (!pattern) return;
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  /** @type {Text[]} */
+  const texts = [];
+  while (walker.nextNode()) texts.push(/** @type {Text} */ (walker.currentNode));
+  /** @type {Map<Element | null, Set<string>>} */
+  const saidIn = new Map();
+  const said = (/** @type {Element} */ place) => saidIn.get(place) ?? saidIn.set(place, new Set()).get(place);
+  for (const node of texts) {
+    const parent = node.parentElement;
+    if (!parent || parent.closest(QUIET)) continue;
+    const cut = parts(node.data, said(parent.closest('p, li, dt, dd, td, th, h2, h3, header, summary, button') ?? root));
+    if (cut.length < 2) continue;
+    const tabbed = said(parent.closest('article, section') ?? root);
+    const pressed = parent.closest(PRESSED);
+    node.replaceWith(...cut.map((words, i) => {
+      if (i % 2 === 0) return words;
+      const first = !pressed && !tabbed?.has(`tab ${words}`);
+      if (first) tabbed?.add(`tab ${words}`);
+      return h('abbr', { class: 'sd-sym', 'data-symbol': words, title: '', tabindex: first ? '0' : null }, words);
+    }));
+  }
+}
+
+/** @param {Element | null} target */
+function show(target) {
+  const words = means(/** @type {HTMLElement | null} */ (target)?.dataset.symbol ?? '');
+  if (!tip || !target || !words) return;
+  hide();
+  pointed = target;
+  text(tip, words);
+  tip.hidden = false;
+  attribute(target, 'aria-describedby', tip.id);
+  const [place, own] = [target.getBoundingClientRect(), tip.getBoundingClientRect()];
+  const left = Math.max(8, Math.min(place.left, window.innerWidth - own.width - 8));
+  const above = place.top - own.height - 6;
+  tip.style.left = `${left}px`;
+  tip.style.top = `${above > 4 ? above : place.bottom + 6}px`;
+}
+
+function hide() {
+  if (tip) tip.hidden = true;
+  if (pointed) attribute(pointed, 'aria-describedby', null);
+  pointed = null;
+}

@@ -1,0 +1,157 @@
+"""Every symbol, defined once: what it means, its unit, and its name in the code.
+
+The table of docs/theory.md is :func:`table`; what the page says where somebody points at a symbol is :func:`glossary`.
+A test compares both, and the settings, with this list.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """One row. ``latex`` and ``meaning`` are written as in docs/theory.md, with formulas between dollar signs."""
+
+    latex: str
+    meaning: str  # its name before a colon, where it has one
+    unit: str
+    code: str
+    shown: str = ""  # how the page writes it; empty where it does not
+    prose: bool = True  # whether the page's prose means this symbol by that letter
+
+
+SYMBOLS = (
+    Symbol(
+        r"$\gamma$", "draft window: the most tokens that a round drafts in a row", "tokens", "`DecodeConfig.gamma`", "γ"
+    ),
+    Symbol("$T$", "denoising steps: drafter passes that fill the window", "passes", "`DecodeConfig.steps`", "T"),
+    Symbol("$B$", "nodes of a draft tree", "nodes", "`DecodeConfig.tree_nodes`", "B"),
+    Symbol("$K$", "drafts of one round", "drafts", "`DecodeConfig.num_drafts`", "K"),
+    Symbol("$s$", "the committed text when a round begins, prompt included", "tokens", "`Context.ids`"),
+    Symbol("$x_j$", "the drafted token at position $j$ of the window", "token", "`Draft.ids`"),
+    Symbol("$y$", "an emitted token; in a round, the one that the target adds", "token", "`Verdict.extra`"),
+    Symbol(
+        "$p_j$",
+        r"the target's distribution at position $j$, given the text $s$ and $x_1 \dots x_{j-1}$, after temperature, "
+        "top-k and top-p",
+        "probability",
+        "`target_probs` in `decoding/verify.py`",
+        "p",
+    ),
+    Symbol(
+        "$q_j$",
+        "the drafter's distribution at position $j$: the one that $x_j$ was really drawn from",
+        "probability",
+        "`Draft.probs`",
+        "q",
+    ),
+    Symbol("$u$", "a uniform random number between 0 and 1, fresh for each test", "–", "`Test.draw`", "u"),
+    Symbol(
+        "$g$",
+        "Gumbel noise of one position, one number for each token of the vocabulary",
+        "–",
+        "`SharedGumbel.noise`",
+    ),
+    Symbol(
+        "TV",
+        r"total variation, $\frac{1}{2} \sum_z \lvert p(z) - q(z) \rvert = 1 - \sum_z \min(p(z), q(z))$",
+        "–",
+        "–",
+        "TV",
+    ),
+    Symbol(r"$\alpha$", "acceptance rate: accepted tokens over tested positions", "–", "`Metrics.alpha`", "α"),
+    Symbol(
+        r"$\alpha_j$",
+        "acceptance rate at position $j$: of the rounds that came so far, those that accepted it",
+        "–",
+        "`Metrics.alpha_at`, `Choice.alphas`",
+        "α_j",
+    ),
+    Symbol(
+        r"$\tau$",
+        "block efficiency: tokens committed per round, the target's own included; measured",
+        "tokens",
+        "`Metrics.tau`",
+        "τ",
+    ),
+    Symbol(
+        "$E$",
+        r"the value of $\tau$ that $\alpha$ or the $\alpha_j$ lead one to expect",
+        "tokens",
+        "`Choice.tokens`",
+    ),
+    Symbol("NFE", "drafter passes (number of function evaluations)", "passes", "`Metrics.nfe`", "NFE"),
+    Symbol(
+        "$N$",
+        "target passes: those after the prompt was read",
+        "passes",
+        "`Metrics.target_calls`",
+        "N",
+        prose=False,
+    ),
+    Symbol("$v$", "cost of a verifying pass of the target", "vanilla passes", "`Prediction.verify`", "v"),
+    Symbol("$c$", "cost of a drafter pass", "vanilla passes", "`Prediction.cost`", "c"),
+    Symbol("$C$", "expected time of a round", "seconds", "`Choice.seconds`"),
+    Symbol("$d$", "time of a drafter pass", "seconds", "`Choice.pass_seconds`"),
+    Symbol(
+        "$v_0$, $v_1$",
+        "a target pass over $r$ rows takes $v_0 + v_1 r$; a row is one position that it reads",
+        "seconds",
+        "`Choice.row_seconds` is $v_1$",
+    ),
+    Symbol("$R$", "tokens per second of the rounds so far", "tokens/s", "`Choice.rate`"),
+    Symbol(
+        "$b_j$",
+        "confidence: the drafter's largest probability at position $j$",
+        "probability",
+        "argument of `stop_criterion`",
+    ),
+    Symbol(
+        r"$\kappa$",
+        r"exponent that turns confidence into a chance of acceptance, $b_j^{\kappa}$",
+        "–",
+        "`EXPONENTS` in `decoding/controller.py`",
+    ),
+    Symbol(
+        "$S$",
+        "score of one of $K$ drafts: how many of its tokens are expected to survive",
+        "tokens",
+        "`Verdict.scores`",
+        "S",
+    ),
+)
+
+_PLAIN = {
+    r"\gamma": "γ", r"\alpha": "α", r"\tau": "τ", r"\dots": "…", r"\frac{1}{2}": "½", r"\sum_z": "Σ", r"\min": "min",
+    r"\lvert ": "|", r" \rvert": "|", "-": "−",
+}  # fmt: skip
+
+
+def plain(text: str) -> str:
+    """Words with formulas as text: ``$x_{j-1}$`` as ``x_(j−1)``."""
+
+    def formula(found: re.Match[str]) -> str:
+        told = found[1]
+        for latex, letters in _PLAIN.items():
+            told = told.replace(latex, letters)
+        return re.sub(r"\{(.*?)\}", r"(\1)", told)
+
+    return re.sub(r"\$(.*?)\$", formula, text).replace("'", "’")
+
+
+def glossary() -> dict[str, dict[str, str | bool]]:
+    """For the page: a symbol as it is written there -> what it means, its unit, and whether prose means it too."""
+    return {
+        one.shown: {"meaning": plain(one.meaning), "unit": one.unit.strip("–"), "prose": one.prose}
+        for one in SYMBOLS
+        if one.shown
+    }
+
+
+def table() -> str:
+    """The table of docs/theory.md."""
+    rows = [("symbol", "meaning", "unit", "in the code"), *((s.latex, s.meaning, s.unit, s.code) for s in SYMBOLS)]
+    lines = ["| " + " | ".join(row) + " |\n" for row in rows]
+    return "".join([lines[0], "|---|---|---|---|\n", *lines[1:]])

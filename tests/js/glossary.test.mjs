@@ -1,0 +1,45 @@
+// The glossary: which letters of a text are symbols, and what each says.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { useFakePage } from './dom.mjs';
+
+useFakePage();
+globalThis.document.addEventListener = () => {};
+const { know, means, parts } = await import('../../app/static/views/glossary.js');
+const told = (meaning, unit = '', prose = true) => ({ meaning, unit, prose });
+const symbols = { γ: told('draft window', 'tokens'), τ: told('block efficiency', 'tokens'), α: told('rate'), α_j: told('rate at j'), T: told('steps'), p: told('target'), q: told('drafter'), c: told('cost'), v: told('cost'), N: told('passes', '', false) };
+
+test('before anything is known, a text is only words', () => {
+  assert.deepEqual(parts('τ and γ'), ['τ and γ']);
+  assert.equal(means('τ'), '');
+});
+
+test('symbols are found where they stand alone, the longer one first, and each once', () => {
+  know(symbols);
+  assert.deepEqual(parts('τ is at most γ + 1, and τ at least 1.'), ['', 'τ', ' is at most ', 'γ', ' + 1, and τ at least 1.']);
+  assert.deepEqual(parts('Σ Π α_j, not α'), ['Σ Π ', 'α_j', ', not ', 'α', '']);
+  assert.deepEqual(parts('min(1, p(x)/q(x))'), ['min(1, ', 'p', '(x)/', 'q', '(x))']);
+  assert.deepEqual(parts('c/(v + c)'), ['', 'c', '/(', 'v', ' + c)']);
+});
+
+test('letters of words, of compounds and of other formulas are no symbols', () => {
+  for (const words of ['The Tab, top-p and p-values', 'it’s c’s', 'v.2 of vocab', 'τ_T', 'N runs', 'eq', 'GPTs']) assert.deepEqual(parts(words), [words], words);
+});
+
+test('what was said in a paragraph is not said again', () => {
+  const said = new Set(['τ']);
+  assert.deepEqual(parts('τ over γ', said), ['τ over ', 'γ', '']);
+  assert.deepEqual(parts('γ again', said), ['γ again']);
+});
+
+test('a symbol says its meaning and its unit; a name of the language is no symbol', () => {
+  assert.equal(means('γ'), 'γ: draft window (tokens)');
+  assert.equal(means('α'), 'α: rate');
+  assert.equal(means('N'), 'N: passes');
+  assert.equal(means('constructor'), '');
+});
+
+test('the words of a text do not change', () => {
+  for (const words of ['τ / (v + c·NFE/round) = 2.1×', 'Here, with block: γ 4 gives 2.20× and τ 3.51.', '']) assert.equal(parts(words).join(''), words);
+});
