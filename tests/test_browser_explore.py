@@ -169,8 +169,9 @@ def test_recorded_answers_are_shown_whole(browser: Any, address: str, name: str)
         assert not serious(page)
         rows = page.evaluate(f"{EXPLORE}.answer.rows.length")
         page.click(".sd-exp-numbers summary")
-        page.wait_for_selector(".sd-exp-table tbody tr")  # a browser tells of the opening a moment later
-        assert page.locator(".sd-exp-table tbody tr").count() == rows
+        page.wait_for_function(  # the table is drawn when the browser says that it was opened
+            "(rows) => document.querySelectorAll('.sd-exp-table tbody tr').length === rows", arg=rows
+        )
         titles = page.eval_on_selector_all(".sd-exp-table th", "(all) => all.map((one) => one.title)")
         assert all(titles), "every column is explained"
     with visit(browser, f"{address}?explore={name}", size="phone", dark=True, until=THERE) as page:
