@@ -132,6 +132,7 @@ def test_recorded_answers_are_shown_whole(browser: Any, address: str, name: str)
         assert not serious(page)
         rows = page.evaluate(f"{EXPLORE}.answer.rows.length")
         page.click(".sd-exp-numbers summary")
+        page.wait_for_selector(".sd-exp-table tbody tr")  # the table is drawn a moment after it was opened
         assert page.locator(".sd-exp-table tbody tr").count() == rows
         titles = page.eval_on_selector_all(".sd-exp-table th", "(all) => all.map((one) => one.title)")
         assert all(titles), "every column is explained"
