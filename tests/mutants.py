@@ -61,6 +61,7 @@ MATHS = "tests/test_maths.py"
 CONTROLLER = "tests/test_controller.py"
 CLI = "tests/test_cli.py"
 EXPORT = "tests/test_export.py"
+EXPLORE = "tests/test_explore.py"
 
 MUTANTS = [
     *bugs(
@@ -952,6 +953,27 @@ MUTANTS = [
             "normpath(f'{here}/{found[2]}')",
             "normpath(found[2])",
             f"{EXPORT}::test_every_import_of_a_module_is_one_that_the_map_names",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/explorations/side_by_side.py",
+        (
+            "a-branch-forgets-the-token-that-was-put-there",
+            "after = [*before, *([self.take] if self.take >= 0 else [])]",
+            "after = [*before]",
+            f"{EXPLORE}::test_a_branch_goes_on_from_the_token_that_was_put_there",
+        ),
+        (
+            "a-branch-keeps-the-token-that-it-replaces",
+            "return [*before, *event.ids[:-1]]",
+            "return [*before, *event.ids]",
+            f"{EXPLORE}::test_a_branch_goes_on_from_the_token_that_was_put_there",
+        ),
+        (
+            "a-round-begins-where-the-last-one-did",
+            "start, at = start + len(event.ids), event.at",
+            "start, at = start + len(event.ids) - 1, event.at",
+            f"{EXPLORE}::test_rounds_lie_one_after_the_other_along_the_text",
         ),
     ),
 ]

@@ -195,6 +195,7 @@ def test_a_cell_of_the_recorded_map_opens_its_race(browser: Any, address: str) -
 def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=side-by-side", size="1440x2600", until=THERE) as page:
         page.wait_for_selector(".sd-track-column")
+        page.wait_for_function(DRAWN)
         assert "Recording" in page.inner_text(".sd-exp .sd-source")
         rows = page.evaluate(f"{EXPLORE}.answer.rows")
         refused = [f"{row['run']}/{row['round'] - 1}" for row in rows if row["refused"] is not None]
