@@ -255,7 +255,7 @@ class Explore extends Job {
   async openRace(race) {
     const data = await this.race(race);
     if (!data) {
-      this.tell('The race of a cell can be opened when the exploration is over.');
+      this.tell(this.isLive ? 'The race of a cell can be opened when the exploration is over.' : 'This race was not recorded.');
       return;
     }
     const key = `${this.isLive ? `live ${this.name}` : `recorded ${this.stem}`} ${race} ${this.answer.origin.date}`;

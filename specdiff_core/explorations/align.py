@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -171,12 +172,15 @@ class _Known:
 
     def learnt(self, step: int, seconds: float, loss: float) -> None:
         self.diverged = loss != loss or loss == float("inf")
-        self.rows.append({"step": step, "seconds": seconds, "loss": None if self.diverged else loss, "tau": None})
+        self.rows.append(
+            {"step": step, "seconds": seconds, "loss": None if self.diverged else loss, "tau": None, "error": None}
+        )
 
     def replayed(self, step: int, seconds: float, accepted: list[int]) -> None:
         if not self.rows or self.rows[-1]["step"] != step:
-            self.rows.append({"step": step, "seconds": seconds, "loss": None, "tau": None})
+            self.rows.append({"step": step, "seconds": seconds, "loss": None, "tau": None, "error": None})
         self.rows[-1]["tau"] = 1 + sum(accepted) / len(accepted)
+        self.rows[-1]["error"] = statistics.stdev(accepted) / len(accepted) ** 0.5 if len(accepted) > 1 else None
         reached = [sum(kept >= place for kept in accepted) for place in range(GAMMA + 1)]
         alphas = [reached[place + 1] / reached[place] if reached[place] else None for place in range(GAMMA)]
         self._alphas.append({"step": step, "alpha_at": alphas})

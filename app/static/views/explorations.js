@@ -490,14 +490,17 @@ export const VIEWS = {
       const taus = rows.filter((row) => row.tau !== null);
       if (taus.length < 2) return [];
       const [first, last] = [taus[0], taus[taus.length - 1]];
+      const noise = 2 * Math.hypot(first.error ?? 0, last.error ?? 0); // of a difference of two means
+      const verdict = Math.abs(last.tau - first.tau) <= noise ? `A change below ${ratio(noise)} is noise in so few rounds: weights that learnt for an hour learn little more in a minute.`
+        : last.tau < first.tau ? 'So short a training can also harm: try a lower learning rate or more seconds.' : 'The shipped streak-distilled drafter learnt so for hours.';
       return [
-        `A copy of ${choice.drafter} learnt for ${Math.round(last.seconds)} s (${last.step} steps) from texts that the target wrote after ${facts.learnt.length} prompts. On ${facts.held_out.length} others τ went from ${ratio(first.tau)} to ${ratio(last.tau)}. ${last.tau < first.tau ? 'So short a training can also harm: try a lower learning rate or more seconds.' : 'The shipped streak-distilled drafter learnt so for hours.'}`,
+        `A copy of ${choice.drafter} learnt for ${Math.round(last.seconds)} s (${last.step} steps) from texts that the target wrote after ${facts.learnt.length} prompts. On ${facts.held_out.length} others τ went from ${ratio(first.tau)} to ${ratio(last.tau)}. ${verdict}`,
         ...(facts.diverged ? ['The loss was no number any more: training was stopped there. Try a lower learning rate.'] : []),
         'The weights on the server are as they were; this copy is gone.',
       ];
     },
     titleOf: ({ choice }, race) => (race === 'aligned' ? `${choice.drafter}, aligned here` : choice.drafter),
-    columns: { step: 'optimiser steps', seconds: 'seconds of training, replays left out', loss: 'soft cross-entropy and streak-distillation, nats', tau: 'τ of greedy rounds at γ 8, T 1, replayed' },
+    columns: { step: 'optimiser steps', seconds: 'seconds of training, replays left out', loss: 'soft cross-entropy and streak-distillation, nats', tau: 'τ of greedy rounds at γ 8, T 1, replayed', error: 'standard error of τ over those rounds' },
   },
   'side-by-side': {
     widget: SideBySideView,
