@@ -28,6 +28,7 @@ from app.run.session import pack, read_race
 from app.tabs import explore, live, race
 from app.tabs.compare import COMPARE, RESULTS, compare_options
 from specdiff_core.schema.errors import SpecDiffError, TraceError
+from specdiff_core.schema.symbols import glossary
 
 SINGLE = {".html", ".htm"}
 MARK = '<meta name="generator" content="SpecDiff Lab export">'
@@ -122,6 +123,11 @@ def _base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode("ascii")
 
 
+def _inline(font: Path) -> str:
+    """A typeface as an address of its own: a page from disk may fetch none beside it."""
+    return f"data:font/woff2;base64,{_base64(font.read_bytes())}"
+
+
 def modules() -> dict[str, str]:
     """Every module of the page by the name that the import map gives it, with the imports renamed likewise."""
 
@@ -145,9 +151,9 @@ def told(chosen: Chosen, plotly: str) -> dict[str, Any]:
     options["explore"] = explore.explore_options(explore.RECORDED, address)
     options["compare"] = compare_options(COMPARE, address, races=False)
     options["learn"] = {"lessons": workshop.lessons(chosen.lessons)}
-    methods = known_methods()
+    shared = {"methods": known_methods(), "symbols": glossary()}
     return {
-        "tabs": {tab: {**options[tab], "methods": methods} for tab in TABS},
+        "tabs": {tab: {**options[tab], **shared} for tab in TABS},
         "files": chosen.files,
         "plotly": plotly,
     }
@@ -180,7 +186,7 @@ def page(chosen: Chosen, plotly: str = "") -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 {MARK}
 <title>SpecDiff Lab</title>
-{head()}
+{head(_inline)}
 <script type="importmap">{json_for_script({"imports": addresses})}</script>
 <script type="application/json" id="sd-told">{json_for_script(told(chosen, plotly))}</script>
 <script type="text/plain" id="sd-plotly">{library}</script>

@@ -54,11 +54,11 @@ def served(path: Path) -> str:
     return f"gradio_api/file={path.as_posix()}"
 
 
-def head() -> str:
-    """Typeface, palette and style sheet, for ``launch(head=)``."""
+def head(address: Callable[[Path], str] = served) -> str:
+    """Typeface, palette and style sheet, for ``launch(head=)``; the typeface lies where ``address`` says."""
     faces = [
         f"@font-face {{ font-family: Inter; font-weight: 100 900; font-display: swap; unicode-range: {letters}; "
-        f"src: url('{served(STATIC / 'fonts' / name)}') format('woff2'); }}"
+        f"src: url('{address(STATIC / 'fonts' / name)}') format('woff2'); }}"
         for name, letters in FONTS.items()
     ]
     return "\n".join(["<style>", *faces, css(), (STATIC / "style.css").read_text(encoding="utf-8"), "</style>"])

@@ -111,3 +111,12 @@ def test_an_export_without_recordings_says_so(browser: Any, tmp_path: Path) -> N
         assert export.EMPTY["race"] in shown.inner_text("#race")
         shown.click("#tab-learn")
         assert "0 of 1 lesson" in shown.inner_text(".sd-progress")
+
+
+def test_a_lesson_is_presented_from_disk(browser: Any, exported: dict[str, str]) -> None:
+    address = exported["file"] + "?lesson=accept&present=1"
+    with visit(browser, address, until="document.querySelector('.sd-present-bar:not([hidden])')") as page:
+        page.keyboard.press("l")
+        page.wait_for_selector("dialog[open]")
+        assert "give the file itself" in page.inner_text("dialog[open]")
+        assert not page.is_visible(".sd-present-code")

@@ -29,7 +29,7 @@ export class Presenter {
     this.place = h('span', { class: 'sd-present-place', 'aria-live': 'polite' });
     this.shown = button('Reveal', 'R', () => this.reveal(), 'sd-guide-next sd-present-reveal');
     this.play = button('Play', 'Space', () => this.player()?.toggle());
-    this.code = h('img', { class: 'sd-present-code', alt: 'QR code of the link', width: '320', height: '320' });
+    this.code = h('img', { class: 'sd-present-code', alt: 'QR code of the link', width: '320', height: '320', onerror: () => { this.code.hidden = true; } }); // a host without /qr
     this.address = h('a', { class: 'sd-present-address' });
     this.note = h('p', { class: 'sd-sub' });
     const dialog = (/** @type {string} */ title, /** @type {Node[]} */ ...inside) => /** @type {HTMLDialogElement} */ (h('dialog', { class: 'sd-dialog', 'aria-label': title },
@@ -111,11 +111,13 @@ export class Presenter {
     this.address.href = here.href;
     const code = new URL('qr', document.baseURI);
     code.search = new URLSearchParams({ link: here.href }).toString();
-    this.code.hidden = here.href.length > LONGEST;
+    const disk = here.protocol === 'file:'; // an export
+    this.code.hidden = disk || here.href.length > LONGEST;
     if (!this.code.hidden) this.code.src = code.href;
     const alone = ['localhost', '127.0.0.1', '[::1]'].includes(here.hostname);
-    text(this.note, alone ? 'Only this computer can open this address. For a room, start the page with --host 0.0.0.0 and open it here by the name of this computer.'
-      : this.code.hidden ? 'The link is too long for a QR code: a shorter prompt makes it fit.' : 'It opens this step on recorded runs: nothing is decoded for it.');
+    text(this.note, disk ? 'This page is a file on this computer: give the file itself to the room.'
+      : alone ? 'Only this computer can open this address. For a room, start the page with --host 0.0.0.0 and open it here by the name of this computer.'
+        : this.code.hidden ? 'The link is too long for a QR code: a shorter prompt makes it fit.' : 'It opens this step on recorded runs: nothing is decoded for it.');
     this.link.showModal();
   }
 
