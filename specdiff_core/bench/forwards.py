@@ -119,56 +119,84 @@ MORE = 4
 """Denoising steps from which the cost of a further pass is told."""
 
 
+class PassTimes:
+    """Bare passes of the target and a drafter, timed now and again: what a host does slowly at one time falls on them
+    as it falls on runs in between.
+
+    Args:
+        gammas: windows to draft.
+        tokens: that vanilla writes behind a prompt before passes are timed there.
+    """
+
+    def __init__(self, engine: Engine, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48) -> None:
+        self._engine, self._gammas = engine, gammas
+        self._drafter, self._spec = engine.drafter(drafter_name), engine.pair.spec.drafter(drafter_name)
+        self._base = DecodeConfig(pair=engine.pair.spec.name, temperature=0.0, max_new_tokens=tokens)
+        self._scores: dict[int, list[float]] = {}
+        self._drafts: dict[tuple[int, int], list[float]] = {}
+        self._context = 0
+
+    def measure(self, prompt: str, repeats: int) -> None:
+        """Time passes behind ``prompt`` and what vanilla writes after it, in the order of a run, so that each finds in
+        the processor's caches what it would find there: the target over 1 row, again and again; and for each window a
+        draft, then the target over γ + 1 rows."""
+        engine, base = self._engine, self._base
+        last = final(engine.decode(prompt, BASELINE.config(base), detail=False))
+        ids = [*engine.encode(prompt), *(last.ids if last else ())]
+        target = engine.target.start(self._drafter.layers)
+        features = target.read(ids[:-1])
+        sampler, clock = Streams(0, shared=False).draft(0), DeviceClock(engine.pair.placement.device)
+
+        def score(rows: int) -> float:
+            clock.start()
+            target.score([ids[-1]] * rows)
+            seconds = clock.finish()
+            target.rollback(rows, ())
+            return seconds
+
+        def draft(gamma: int, steps: int) -> float:
+            session = self._drafter.start()  # some expect to hear what became of a draft before they draft again
+            session.observe(ids[:-1], features)
+            context = Context(
+                ids=ids, gamma=gamma, steps=steps, order=base.order, sampling=base.draft_sampling, sampler=sampler
+            )
+            clock.start()
+            drained(session.draft(context))
+            return clock.finish()
+
+        for number in range(2 + repeats):
+            scores, drafts = (self._scores, self._drafts) if number > 1 else ({}, {})  # the first two warm up
+            for _ in range(2):
+                scores.setdefault(1, []).append(score(1))
+            for gamma in self._gammas:
+                if gamma + 1 > target.room:
+                    continue
+                for steps in sorted({1, min(MORE, gamma)} if self._spec.drafting == "denoise" else {1}):
+                    drafts.setdefault((gamma, steps), []).append(draft(gamma, steps))
+                    scores.setdefault(gamma + 1, []).append(score(gamma + 1))
+        self._context = len(ids)
+
+    @property
+    def costs(self) -> PassCosts:
+        """Medians of all that was timed."""
+        each = {size: median(spent) for size, spent in self._drafts.items()}
+        firsts = {gamma: each[gamma, 1] / self._spec.passes(gamma, 1) for gamma, steps in each if steps == 1}
+        more = {gamma: (seconds - firsts[gamma]) / (steps - 1) for (gamma, steps), seconds in each.items() if steps > 1}
+        return PassCosts(
+            target={rows: median(spent) for rows, spent in self._scores.items()},
+            draft=firsts,
+            again={gamma: more.get(gamma, first) for gamma, first in firsts.items()},
+            context=self._context,
+        )
+
+
 def pass_costs(
     engine: Engine, prompt: str, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48, repeats: int = 9
 ) -> PassCosts:
-    """Bare passes behind ``prompt`` and the first ``tokens`` that vanilla writes after it, in the order of a run, so
-    that each finds in the processor's caches what it would find there: the target over 1 row, again and again; and for
-    each of ``gammas`` a draft, then the target over γ + 1 rows."""
-    base = DecodeConfig(pair=engine.pair.spec.name, temperature=0.0, max_new_tokens=tokens)
-    last = final(engine.decode(prompt, BASELINE.config(base), detail=False))
-    ids = [*engine.encode(prompt), *(last.ids if last else ())]
-    drafter, spec = engine.drafter(drafter_name), engine.pair.spec.drafter(drafter_name)
-    target = engine.target.start(drafter.layers)
-    features = target.read(ids[:-1])
-    sampler, clock = Streams(0, shared=False).draft(0), DeviceClock(engine.pair.placement.device)
-    scores: dict[int, list[float]] = {}
-    drafts: dict[tuple[int, int], list[float]] = {}
-
-    def score(rows: int) -> None:
-        clock.start()
-        target.score([ids[-1]] * rows)
-        scores.setdefault(rows, []).append(clock.finish())
-        target.rollback(rows, ())
-
-    def draft(gamma: int, steps: int) -> None:
-        session = drafter.start()  # some expect to hear what became of a draft before they draft again
-        session.observe(ids[:-1], features)
-        context = Context(
-            ids=ids, gamma=gamma, steps=steps, order=base.order, sampling=base.draft_sampling, sampler=sampler
-        )
-        clock.start()
-        drained(session.draft(context))
-        drafts.setdefault((gamma, steps), []).append(clock.finish())
-
-    for _ in range(2 + repeats):
-        for _ in range(2):
-            score(1)
-        for gamma in gammas:
-            if gamma + 1 > target.room:
-                continue
-            for steps in sorted({1, min(MORE, gamma)} if spec.drafting == "denoise" else {1}):
-                draft(gamma, steps)
-                score(gamma + 1)
-    each = {size: median(spent[2:]) for size, spent in drafts.items()}
-    firsts = {gamma: each[gamma, 1] / spec.passes(gamma, 1) for gamma, steps in each if steps == 1}
-    more = {gamma: (seconds - firsts[gamma]) / (steps - 1) for (gamma, steps), seconds in each.items() if steps > 1}
-    return PassCosts(
-        target={rows: median(spent[2:]) for rows, spent in scores.items()},
-        draft=firsts,
-        again={gamma: more.get(gamma, first) for gamma, first in firsts.items()},
-        context=len(ids),
-    )
+    """:class:`PassTimes` of one sitting."""
+    times = PassTimes(engine, drafter_name, gammas, tokens=tokens)
+    times.measure(prompt, repeats)
+    return times.costs
 
 
 def efficiency(passes: Passes, entry: SettingResult, baseline: SettingResult) -> dict[str, float]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 
 from specdiff_core.bench.grid import BenchSetting, grid
+from specdiff_core.bench.prompts import Prompt
 from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, drafters_that, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.errors import ConfigError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 DRAFTERS = drafters_that("denoise")
 Side = Annotated[int, Meta(ge=1, le=32)]
+REPEATS = 4
+"""Of each bare pass, before the runs of each prompt."""
 
 
 class WindowMap(AtTemperature, frozen=True, kw_only=True):
@@ -72,23 +75,30 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        from specdiff_core.bench.forwards import pass_costs
+        from specdiff_core.bench.forwards import PassTimes
         from specdiff_core.models.device import cpu_threads
 
         cells = self.cells()
         prompts, skipped = self.prompts(engine)
         runs = Runs(engine, self.base, {cell.key: cell.config(self.base) for cell in cells}, prompts, stopped)
-        with cpu_threads(runs.threads):
-            curve = pass_costs(engine, prompts[0].prompt, self.drafter, sorted({cell.gamma for cell in cells}))
+        times = PassTimes(engine, self.drafter, sorted({cell.gamma for cell in cells}))
         ordered = sorted(cells, key=lambda cell: (cell.steps, cell.gamma))
 
         def answer() -> Answer:
+            curve = times.costs
             rows = [_row(cell, runs, curve) for cell in ordered]
             facts = {"skipped": skipped, "curve": curve.plain(), "agree": agreement(rows), **runs.facts()}
             return Answer(rows=rows, facts=facts, races=runs.races)
 
+        def measure(prompt: Prompt) -> None:
+            with cpu_threads(runs.threads):
+                times.measure(prompt.prompt, REPEATS)
+
+        measure(prompts[0])
         for done, total, key in runs.fill():
             yield Step(done, total, BenchSetting.parse(key).name, answer)
+            if done % len(cells) == 0 and done < total:
+                measure(prompts[done // len(cells)])
 
 
 def _level(index: int, count: int) -> int:
