@@ -112,7 +112,7 @@ def _answers() -> Iterator[tuple[str, str]]:
         yield f"{explore.TAB}/{path.name}", _compact(json.loads(path.read_text(encoding="utf-8")))
     found = json.loads((COMPARE / RESULTS).read_text(encoding="utf-8"))
     tables = [{**table, "races": {}} for table in found["tables"]]
-    yield f"compare/{RESULTS}", _compact({**found, "tables": tables, "median": ""})  # of the races
+    yield f"compare/{RESULTS}", _compact({**found, "tables": tables, "median": ""})  # that names a race
 
 
 def _compact(value: Any) -> str:

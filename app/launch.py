@@ -100,7 +100,8 @@ def link_code(request: Any) -> Any:
         place = urlsplit(link)
     except ValueError:
         place = urlsplit("")
-    if len(link) > LONGEST_LINK or place.scheme not in {"http", "https"} or place.netloc not in hosts:
+    leads_here = place.scheme in {"http", "https"} and place.netloc in hosts
+    if not leads_here or not link.isascii() or len(link) > LONGEST_LINK:
         return PlainTextResponse(f"A link to this page of at most {LONGEST_LINK} characters, please.", 400)
     picture = io.BytesIO()
     segno.make_qr(link, error="m").save(picture, kind="svg", scale=4, light="white", xmldecl=False)

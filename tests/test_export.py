@@ -164,8 +164,8 @@ def test_writes_over_nothing_but_an_earlier_export(
 def test_an_installed_lab_has_it_as_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """``specdiff export``: the core looks for commands of other packages, and knows none of them."""
     named = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
-    ((name, value),) = named["project"]["entry-points"][cli.COMMANDS].items()
-    entries = EntryPoints([EntryPoint(name=name, value=value, group=cli.COMMANDS)])
+    ((name, value),) = named["project"]["entry-points"][cli.ADDED].items()
+    entries = EntryPoints([EntryPoint(name=name, value=value, group=cli.ADDED)])
     monkeypatch.setattr(cli, "entry_points", entries.select)
     assert cli.main(["export", "--out", str(tmp_path / "one.html"), "--trace", str(SHIPPED), "--lessons", "none"]) == 0
     assert titles(told(tmp_path / "one.html"), "live") == [read_trace(SHIPPED).title]

@@ -16,17 +16,22 @@ from specdiff_core.cli import bench, decode, explore, pairs, race, replay, train
 from specdiff_core.cli.options import say
 from specdiff_core.schema.errors import SpecDiffError
 
-COMMANDS = "specdiff.commands"
-"""Entry points of packages that bring a command: its name, and what takes the words after it. The page brings one."""
+COMMANDS = (decode, race, explore, bench, replay, pairs, train)
+ADDED = "specdiff.commands"
+"""Entry points of packages that bring a further command, as the page does: its name, and what takes the words after
+it."""
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Every command and flag."""
+    added = ", ".join(sorted(entry_points(group=ADDED).names))
     parser = argparse.ArgumentParser(
-        prog="python -m specdiff_core", description="Speculative decoding with masked-diffusion drafters."
+        prog="python -m specdiff_core",
+        description="Speculative decoding with masked-diffusion drafters.",
+        epilog=f"Further commands of installed packages: {added}." if added else None,
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (decode, race, explore, bench, replay, pairs, train):
+    for module in COMMANDS:
         module.add_command(commands)
     return parser
 
@@ -41,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without γ and τ still gets every result
     words = list(sys.argv[1:] if argv is None else argv)
-    for added in entry_points(group=COMMANDS, name=words[0] if words else ""):
+    own = {module.__name__.rpartition(".")[2] for module in COMMANDS}
+    for added in entry_points(group=ADDED, name=words[0]) if words and words[0] not in own else ():
         status: int = added.load()(words[1:])
         return status
     args = build_parser().parse_args(words)

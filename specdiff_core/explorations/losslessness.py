@@ -152,7 +152,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         self.config("ratio", 0)
         chosen = [rule for rule in self.rules if rule in SELECTIONS]
         if chosen and self.num_drafts < 2:
-            words, hint = f"Of a single draft there is nothing to choose by {chosen[0]}.", "Set K to 2 or more."
+            words, hint = f"{chosen[0]} chooses among drafts, and there is only one.", "Set K to 2 or more."
         elif chosen and self.steps > 1:
             words, hint = f"K drafts come from one denoising step, not from T = {self.steps}.", "Set T to 1."
         elif self.num_drafts > 1 and not chosen:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from specdiff_core.maths.distributions import to_host
+
+NOISE = 64
+"""Positions of a run whose noise is kept for its test, and for later rounds that come to them again."""
 
 
 class Candidates(NamedTuple):
@@ -55,9 +58,8 @@ def _certain(probs: Tensor) -> Tensor | None:
     return columns if bool((values == 1.0).all()) else None
 
 
-@functools.lru_cache(maxsize=64)
 def _gumbel(root: int, position: int, size: int) -> Tensor:
-    """The noise of one position ``[size]``, kept for the rounds that come to it again: two windows' worth."""
+    """The noise of one position ``[size]``."""
     generator = torch.Generator().manual_seed(_seed("noise", root, position))
     return -torch.empty(size, dtype=torch.float64).exponential_(generator=generator).log()
 
@@ -104,9 +106,9 @@ class SharedGumbel(Independent):
     with a probability of at least (1 − TV)/(1 + TV), and the emitted token is a function of (seed, position, p) only.
     """
 
-    def __init__(self, seed: int, *key: int | str) -> None:
+    def __init__(self, seed: int, *key: int | str, gumbel: Callable[[int, int, int], Tensor] = _gumbel) -> None:
         super().__init__("shared", seed, *key)
-        self._root, self._key = seed, key
+        self._root, self._key, self._gumbel = seed, key, gumbel
 
     def another(self) -> Sampler:
         return Independent("fresh", self._root, *self._key)
@@ -123,7 +125,7 @@ class SharedGumbel(Independent):
 
     def noise(self, position: int, size: int) -> Tensor:
         """g ``[size]`` float64, standard Gumbel. Not to be written to: the draft and its test share it."""
-        return _gumbel(self._root, position, size)
+        return self._gumbel(self._root, position, size)
 
 
 class Streams:
@@ -131,9 +133,12 @@ class Streams:
 
     def __init__(self, seed: int, *, shared: bool) -> None:
         self._seed, self._shared = seed, shared
+        self._gumbel = functools.lru_cache(maxsize=NOISE)(_gumbel)
 
     def _stream(self, name: str, round: int) -> Sampler:
-        return SharedGumbel(self._seed, name, round) if self._shared else Independent(name, self._seed, round)
+        if not self._shared:
+            return Independent(name, self._seed, round)
+        return SharedGumbel(self._seed, name, round, gumbel=self._gumbel)
 
     def draft(self, round: int) -> Sampler:
         """For the drafter in one round."""
