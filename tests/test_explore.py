@@ -562,6 +562,7 @@ def test_a_copy_learns_and_the_weights_stay(engine: Engine) -> None:
     assert facts["learnt"] == ["own-stories-1", "own-code-1"]
     assert facts["held_out"] == ["own-stories-2", "own-code-2"]
     assert [one["step"] for one in facts["alphas"]] == [0, rows[-1]["step"]]
+    assert facts["change"] is None, "of two texts there is no interval"
     assert set(facts["race"]) == set(told.races) == {"mdlm", "aligned"}
     drafted = read_trace(told.races["aligned"]).lanes["drafted"]
     assert drafted[0].config["drafter"] == "aligned"  # type: ignore[union-attr]
@@ -586,11 +587,35 @@ def test_a_replay_is_the_rounds_of_a_greedy_decode(engine: Engine, monkeypatch: 
         spoken = torch.tensor(told[-1].ids[: len(text.ids) - text.prompt])  # type: ignore[union-attr]
         same = int((spoken == text.ids[text.prompt :]).long().cumprod(-1).sum())  # bf16 wrote the other
         with torch.no_grad():
-            kept = align._replay(task, [align.Text(text.ids[: text.prompt + same], text.prompt)], view)
+            (kept,) = align._replay(task, [align.Text(text.ids[: text.prompt + same], text.prompt)], view)
         accepted = [event.accepted for event in told if isinstance(event, events.Verified)]
         assert kept == accepted[: len(kept)]
         rounds += len(kept)
     assert rounds >= 16
+
+
+def test_the_change_of_an_alignment_is_held_against_its_texts() -> None:
+    def change(before: list[list[int]], after: list[list[int]]) -> Any:
+        known = align._Known([], [], [])
+        known.replayed(0, 0.0, before)
+        assert known.answer().facts["change"] is None, "nothing was replayed again"
+        known.replayed(10, 1.0, [[8]] * len(before))  # what lies between does not count
+        known.replayed(20, 2.0, after)
+        assert known.answer().rows[-1]["tau"] == pytest.approx(1 + np.mean([kept for own in after for kept in own]))
+        return known.answer().facts["change"]
+
+    # Many rounds of few texts are few: one text of eight has learnt, and that may be chance.
+    same, better = [[1] * 50] * 8, [[3] * 50] + [[1] * 50] * 7
+    one = change(same, better)
+    assert one["value"] == pytest.approx((8 * 50 * 2 + 100) / (8 * 50 * 2))
+    assert one["low"] == 1 < one["high"]
+    # Texts differ widely, but each is held against itself.
+    texts = [[kept] * 20 for kept in range(8)]
+    steady = change(texts, [[kept, kept + 1] * 10 for kept in range(8)])
+    assert steady["value"] == pytest.approx(5 / 4.5)
+    assert 1 < steady["low"] < steady["value"] < steady["high"]
+    assert change(texts[:5], texts[:5]) is None
+    assert change(texts, texts) == {"value": 1, "low": 1, "high": 1}
 
 
 def test_a_training_that_diverges_is_stopped_with_its_curve(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,3 +181,12 @@ test('the lines of a budget are named and marked as the page marks methods', () 
   assert.deepEqual([data[1].name, data[1].line.color, data[1].marker.symbol], ['DFlash', '#123456', ['square']]);
   assert.equal(VIEWS.budget.titleOf({}, 'dflash', METHODS), 'Block diffusion');
 });
+
+test('an alignment has a verdict only with an interval of its change', () => {
+  const words = (facts) => VIEWS.align.notes({ rows: [{ step: 0, seconds: 0, tau: 2 }, { step: 10, seconds: 5, tau: 3 }], choice: { drafter: 'mdlm' }, facts: { learnt: ['a'], held_out: ['b'], ...facts } }).join(' ');
+  for (const change of [undefined, null]) assert.match(words({ change }), /τ went from 2\.00 to 3\.00\. The weights/);
+  assert.match(words({ change: { value: 1.5, low: 0.9, high: 2 } }), /to 3\.00 \(× 1\.50, 95 % interval over these texts 0\.90 to 2\.00\)\. .*may be chance/);
+  assert.match(words({ change: { value: 1.5, low: 1.2, high: 2 } }), /trained this way for hours/);
+  assert.match(words({ change: { value: 0.8, low: 0.7, high: 0.9 } }), /can also harm/);
+  assert.match(words({ diverged: true }), /The loss became NaN/);
+});

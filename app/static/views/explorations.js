@@ -437,7 +437,7 @@ export const VIEWS = {
       const lost = fallen.map(([name, before, after]) => `${facts.labels[name]} from ${ratio(before)} to ${ratio(after)} (−${Math.round(100 * (1 - after / before))} %)`);
       const [first, last] = [vanilla[0], vanilla[vanilla.length - 1]];
       return [`Vanilla takes ${ratio(1000 * first.seconds_per_token)} ms a token at the beginning and ${ratio(1000 * last.seconds_per_token)} ms with ${last.context} tokens before it: every pass reads all keys and values again, of one row or of many.`,
-        ...(lost.length ? [`Behind ${TRAINED} tokens the block drafters lose much of their τ: ${lost.join(', ')}. They were trained on rows of ${TRAINED} tokens, so that they have never drafted so far behind; it is no law of their kind.`] : [])];
+        ...(lost.length ? [`Beyond ${TRAINED} tokens the block drafters lose much of their τ: ${lost.join(', ')}. They were trained on rows of ${TRAINED} tokens, so they have never drafted that far into a text; it is no law of their kind.`] : [])];
     },
     titleOf: (_, race) => race,
     columns: { method: 'name of the method', context: 'tokens before the round, from here on', rounds: 'rounds that count', seconds_per_token: 'decode seconds per new token', speedup: 'vanilla’s seconds per token over these, at the same length', tau: 'τ', alpha: 'α', pass_seconds: 'seconds of the target’s pass' },
@@ -496,17 +496,18 @@ export const VIEWS = {
       const taus = rows.filter((row) => row.tau !== null);
       if (taus.length < 2) return [];
       const [first, last] = [taus[0], taus[taus.length - 1]];
-      const noise = 2 * Math.hypot(first.error ?? 0, last.error ?? 0); // of a difference of two means
-      const verdict = Math.abs(last.tau - first.tau) <= noise ? `A change below ${ratio(noise)} is noise in so few rounds: weights that learnt for an hour learn little more in a minute.`
-        : last.tau < first.tau ? 'So short a training can also harm: try a lower learning rate or more seconds.' : 'The shipped streak-distilled drafter learnt so for hours.';
+      const { change } = facts; // none in old recordings, and of few texts
+      const held = change ? ` (× ${ratio(change.value)}, 95 % interval over these texts ${ratio(change.low)} to ${ratio(change.high)})` : '';
+      const verdict = !change ? '' : change.low <= 1 && change.high >= 1 ? ' The interval holds 1: the change may be chance.'
+        : change.high < 1 ? ' So short a training can also harm: try a lower learning rate or more seconds.' : ' The shipped streak-distilled drafter was trained this way for hours.';
       return [
-        `A copy of ${choice.drafter} learnt for ${Math.round(last.seconds)} s (${last.step} steps) from texts that the target wrote after ${facts.learnt.length} prompts. On ${facts.held_out.length} others τ went from ${ratio(first.tau)} to ${ratio(last.tau)}. ${verdict}`,
-        ...(facts.diverged ? ['The loss was no number any more: training was stopped there. Try a lower learning rate.'] : []),
+        `A copy of ${choice.drafter} learnt for ${Math.round(last.seconds)} s (${last.step} steps) from texts that the target wrote after ${facts.learnt.length} prompts. On ${facts.held_out.length} others τ went from ${ratio(first.tau)} to ${ratio(last.tau)}${held}.${verdict}`,
+        ...(facts.diverged ? ['The loss became NaN: training was stopped there. Try a lower learning rate.'] : []),
         'The weights on the server are as they were; this copy is gone.',
       ];
     },
     titleOf: ({ choice }, race) => (race === 'aligned' ? `${choice.drafter}, aligned here` : choice.drafter),
-    columns: { step: 'optimiser steps', seconds: 'seconds of training, replays left out', loss: 'soft cross-entropy and streak-distillation, nats', tau: 'τ of greedy rounds at γ 8, T 1, replayed', error: 'standard error of τ over those rounds' },
+    columns: { step: 'optimiser steps', seconds: 'seconds of training, replays left out', loss: 'soft cross-entropy and streak-distillation, nats', tau: 'τ of greedy rounds at γ 8, T 1, replayed' },
   },
   'side-by-side': {
     widget: SideBySideView,
