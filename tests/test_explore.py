@@ -10,6 +10,7 @@ import json
 import math
 import re
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ from specdiff_core.explorations import (
     losslessness,
 )
 from specdiff_core.explorations.base import Exploration, Exploring, Step, command_of, csv_of, parse
-from specdiff_core.explorations.budget import Attempt, answer_of, curves, grid_of, majority, singles, votes
+from specdiff_core.explorations.budget import Attempt, answer_of, curves, grid_of, in_turn, majorities, singles, votes
 from specdiff_core.explorations.kinds import kind_of
 from specdiff_core.explorations.losslessness import Remembered, chi_squared
 from specdiff_core.explorations.runs import Runs
@@ -401,32 +402,42 @@ def test_the_answer_of_a_text(text: str, answer: str) -> None:
 
 
 def test_the_answer_given_most_often_counts() -> None:
-    assert majority([]) == ""
-    assert majority(["", "", "5"]) == "5"  # what gives no answer has no vote
-    assert majority(["4", "5", "5"]) == "5"
-    assert majority(["4", "5"]) == "4"  # of several, the first
+    assert majorities([]) == [""]
+    assert majorities(["", "", "5"]) == ["", "", "", "5"]  # what gives no answer has no vote
+    assert majorities(["4", "5", "5", "4"]) == ["", "4", "4", "5", "4"]  # of several, the first
 
 
-def tried(*attempts: tuple[float, str]) -> list[Attempt]:
+def test_answers_counted_one_by_one_are_those_counted_anew() -> None:
+    draws = np.random.default_rng(2)
+    for _ in range(300):
+        answers = [str(number or "") for number in draws.integers(0, 4, size=draws.integers(1, 9))]
+        anew = []
+        for count in range(len(answers) + 1):
+            counts = Counter(answer for answer in answers[:count] if answer)
+            anew.append(max(counts, key=counts.__getitem__, default=""))
+        assert majorities(answers) == anew
+
+
+def attempted(*attempts: tuple[float, str]) -> list[Attempt]:
     return [Attempt(*one) for one in attempts]
 
 
 def test_attempts_count_in_order_as_far_as_they_are_finished() -> None:
-    found = {"vanilla": [tried((1.0, "7"), (1.0, "5"), (1.0, "5"))]}
-    rows = {row["budget"]: row for row in curves(found, ["5"])}
-    assert list(rows) == grid_of(found)[: len(rows)]
+    found = {"vanilla": [attempted((1.0, "7"), (1.0, "5"), (1.0, "5"))]}
+    rows = {row["budget"]: row for row in curves(in_turn(found, ["5"]))}
+    assert list(rows) == grid_of(in_turn(found, ["5"]))[: len(rows)]
     assert min(rows) <= 1 < max(rows) < 3.2  # 10^(4/8)
     # Turns 7 5 5, 5 5 7 and 5 7 5: of one attempt two are right, and of two as well, for ties go to the first.
     assert (rows[1.0]["accuracy"], rows[1.0]["attempts"]) == (pytest.approx(2 / 3), 1)
     two = min(budget for budget in rows if budget >= 2)
     assert (rows[two]["accuracy"], rows[two]["attempts"]) == (pytest.approx(2 / 3), 2)
     assert (rows[max(rows)]["accuracy"], rows[max(rows)]["attempts"], rows[max(rows)]["used_up"]) == (1, 3, 1)
-    assert [row["accuracy"] for row in votes(found, ["5"])] == pytest.approx([2 / 3, 2 / 3, 1])
+    assert [row["accuracy"] for row in votes(in_turn(found, ["5"]))] == pytest.approx([2 / 3, 2 / 3, 1])
 
 
 def test_before_the_first_attempt_is_finished_nothing_is_right() -> None:
-    found = {"vanilla": [tried((1.0, "5"))], "dflash": [tried((0.5, "5"))]}
-    at = {(row["method"], row["budget"]): row for row in curves(found, ["5"])}
+    found = {"vanilla": [attempted((1.0, "5"))], "dflash": [attempted((0.5, "5"))]}
+    at = {(row["method"], row["budget"]): row for row in curves(in_turn(found, ["5"]))}
     between = next(budget for name, budget in at if name == "vanilla" and 0.5 <= budget < 1)
     assert at["vanilla", between]["accuracy"] == at["vanilla", between]["attempts"] == 0
     assert at["dflash", min(budget for name, budget in at if name == "dflash" and budget >= 0.5)]["accuracy"] == 1
@@ -438,34 +449,68 @@ def test_before_the_first_attempt_is_finished_nothing_is_right() -> None:
 
 def test_a_quicker_decoder_of_the_same_texts_is_earlier_by_its_speed_up() -> None:
     draws = np.random.default_rng(1)
-    slow = [tried(*((float(draws.uniform(1, 2)), str(draws.integers(3))) for _ in range(8))) for _ in range(5)]
+    slow = [attempted(*((float(draws.uniform(1, 2)), str(draws.integers(3))) for _ in range(8))) for _ in range(5)]
     fast = [[Attempt(one.seconds / 10, one.answer) for one in own] for own in slow]  # a decade: the grid's own
     right = ["0", "1", "2", "0", "1"]
-    rows = curves({"vanilla": slow, "dflash": fast}, right)
+    both_tried = in_turn({"vanilla": slow, "dflash": fast}, right)
+    rows = curves(both_tried)
     at = {(row["method"], round(8 * math.log10(row["budget"]))): (row["accuracy"], row["attempts"]) for row in rows}
     both = [step for name, step in at if name == "dflash" and ("vanilla", step + 8) in at]
     assert len(both) > 8
     for step in both:
         assert at["dflash", step] == at["vanilla", step + 8]
-    own = votes({"vanilla": slow, "dflash": fast}, right)
+    own = votes(both_tried)
     assert [row["accuracy"] for row in own[:8]] == [row["accuracy"] for row in own[8:]]
-    single = singles({"vanilla": slow, "dflash": fast}, right)
+    single = singles(both_tried)
     assert single["dflash"]["difference"] == 0
     assert single["dflash"]["seconds"] == pytest.approx(single["vanilla"]["seconds"] / 10)
-    assert single["vanilla"]["accuracy"] == votes({"vanilla": slow}, right)[0]["accuracy"]
+    assert single["vanilla"]["accuracy"] == votes(in_turn({"vanilla": slow}, right))[0]["accuracy"]
 
 
 def test_a_method_that_is_wrong_more_often_is_beyond_the_noise() -> None:
     def attempts(wrong: int) -> list[list[Attempt]]:
-        return [tried(*((1.0, "no" if i < wrong else "5") for i in range(20))) for _ in range(10)]
+        return [attempted(*((1.0, "no" if i < wrong else "5") for i in range(20))) for _ in range(10)]
 
-    single = singles({"vanilla": attempts(10), "dflash": attempts(11), "eagle": attempts(16)}, ["5"] * 10)
+    single = singles(in_turn({"vanilla": attempts(10), "dflash": attempts(11), "eagle": attempts(16)}, ["5"] * 10))
     assert abs(single["dflash"]["difference"]) < single["dflash"]["noise"]
     assert single["eagle"]["difference"] == pytest.approx(-0.3)
     assert single["eagle"]["noise"] < 0.3
     assert single["vanilla"]["noise"] is None
-    bands = [row for row in votes({"vanilla": [*attempts(0), *attempts(20)]}, ["5"] * 20) if row["k"] == 1]
+    bands = [row for row in votes(in_turn({"vanilla": [*attempts(0), *attempts(20)]}, ["5"] * 20)) if row["k"] == 1]
     assert 0.2 < bands[0]["low"] < 0.4 < 0.5 < 0.6 < bands[0]["high"] < 0.8  # half of 20 problems
+
+
+def test_two_attempts_that_agree_have_noise_and_one_has_none_that_is_known() -> None:
+    def single(*answers: str) -> dict[str, Any]:
+        found = {
+            "vanilla": [attempted(*[(1.0, "5")] * len(answers))],
+            "dflash": [attempted(*((1.0, said) for said in answers))],
+        }
+        return singles(in_turn(found, ["5"]))["dflash"]
+
+    assert single("6")["noise"] is None
+    assert single("6", "6")["noise"] > 1  # 2 of 2 against 0 of 2, which chance makes
+
+
+def test_the_noise_of_few_attempts_covers_what_chance_makes() -> None:
+    draws = np.random.default_rng(3)
+    beyond = 0
+    for _ in range(1000):
+        said = draws.integers(2, size=(2, 2, 3))  # methods, problems, attempts: each is right half the time
+        found = {
+            name: [attempted(*((1.0, str(one)) for one in own)) for own in each]
+            for name, each in zip(("vanilla", "dflash"), said, strict=True)
+        }
+        single = singles(in_turn(found, ["1", "1"]))["dflash"]
+        beyond += abs(single["difference"]) > single["noise"]
+    assert beyond <= 20  # of the plain shares 40
+
+
+def test_the_largest_seed_has_room_for_all_attempts() -> None:
+    for kind in (Budget, WindowMap):
+        (most,) = (field["high"] for field in kind.form() if field["name"] == "seed")
+        lab.DecodeConfig(seed=most + 64 * len(OWN_PROBLEMS))
+        parse(kind, {"seed": most})
 
 
 def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
@@ -473,7 +518,7 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
     told = explore(Budget, engine, **what)
     assert (told.done, told.total) == (6, 6)
     facts = told.explored.facts
-    assert set(facts["attempts"]) == set(facts["methods"]) == {"vanilla", "specdiff"}
+    assert set(facts["attempts"]) == {"vanilla", "specdiff"}
     attempts = {
         name: [[Attempt(*one) for one in zip(own["seconds"], own["answers"], strict=True)] for own in each]
         for name, each in facts["attempts"].items()
@@ -484,9 +529,9 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
     right = [problem["answer"] for problem in facts["problems"]]
     kept = [
         {name: row[name] for name in again}
-        for row, again in zip(told.explored.rows, curves(attempts, right), strict=True)
+        for row, again in zip(told.explored.rows, curves(in_turn(attempts, right)), strict=True)
     ]
-    assert kept == curves(attempts, right)
+    assert kept == curves(in_turn(attempts, right))
     first = fold(read_trace(told.races["specdiff"]).lanes["drafted"])
     assert first.seconds == pytest.approx(attempts["specdiff"][0][0].seconds, rel=1e-3)
     steps: list[Step] = []
@@ -517,6 +562,7 @@ def test_a_copy_learns_and_the_weights_stay(engine: Engine) -> None:
     assert facts["learnt"] == ["own-stories-1", "own-code-1"]
     assert facts["held_out"] == ["own-stories-2", "own-code-2"]
     assert [one["step"] for one in facts["alphas"]] == [0, rows[-1]["step"]]
+    assert facts["change"] is None, "of two texts there is no interval"
     assert set(facts["race"]) == set(told.races) == {"mdlm", "aligned"}
     drafted = read_trace(told.races["aligned"]).lanes["drafted"]
     assert drafted[0].config["drafter"] == "aligned"  # type: ignore[union-attr]
@@ -541,11 +587,35 @@ def test_a_replay_is_the_rounds_of_a_greedy_decode(engine: Engine, monkeypatch: 
         spoken = torch.tensor(told[-1].ids[: len(text.ids) - text.prompt])  # type: ignore[union-attr]
         same = int((spoken == text.ids[text.prompt :]).long().cumprod(-1).sum())  # bf16 wrote the other
         with torch.no_grad():
-            kept = align._replay(task, [align.Text(text.ids[: text.prompt + same], text.prompt)], view)
+            (kept,) = align._replay(task, [align.Text(text.ids[: text.prompt + same], text.prompt)], view)
         accepted = [event.accepted for event in told if isinstance(event, events.Verified)]
         assert kept == accepted[: len(kept)]
         rounds += len(kept)
     assert rounds >= 16
+
+
+def test_the_change_of_an_alignment_is_held_against_its_texts() -> None:
+    def change(before: list[list[int]], after: list[list[int]]) -> Any:
+        known = align._Known([], [], [])
+        known.replayed(0, 0.0, before)
+        assert known.answer().facts["change"] is None, "nothing was replayed again"
+        known.replayed(10, 1.0, [[8]] * len(before))  # what lies between does not count
+        known.replayed(20, 2.0, after)
+        assert known.answer().rows[-1]["tau"] == pytest.approx(1 + np.mean([kept for own in after for kept in own]))
+        return known.answer().facts["change"]
+
+    # Many rounds of few texts are few: one text of eight has learnt, and that may be chance.
+    same, better = [[1] * 50] * 8, [[3] * 50] + [[1] * 50] * 7
+    one = change(same, better)
+    assert one["value"] == pytest.approx((8 * 50 * 2 + 100) / (8 * 50 * 2))
+    assert one["low"] == 1 < one["high"]
+    # Texts differ widely, but each is held against itself.
+    texts = [[kept] * 20 for kept in range(8)]
+    steady = change(texts, [[kept, kept + 1] * 10 for kept in range(8)])
+    assert steady["value"] == pytest.approx(5 / 4.5)
+    assert 1 < steady["low"] < steady["value"] < steady["high"]
+    assert change(texts[:5], texts[:5]) is None
+    assert change(texts, texts) == {"value": 1, "low": 1, "high": 1}
 
 
 def test_a_training_that_diverges_is_stopped_with_its_curve(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

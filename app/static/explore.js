@@ -205,14 +205,14 @@ class Explore extends Job {
     text(this.words, answer ? originWords(answer) : this.stem ? 'Loading the recorded answer…' : 'Nothing is recorded yet: press Measure here.');
     text(this.doubt, answer ? busyMachine(answer, this.options.crowded) : '');
     if (!answer) return;
-    this.notes.replaceChildren(...this.view.notes(answer).map((words) => h('p', {}, words)), ...(answer.facts.skipped || []).map((words) => h('p', { class: 'sd-sub' }, `Left out: ${words}`)));
+    this.notes.replaceChildren(...this.view.notes(answer, this.options.methods).map((words) => h('p', {}, words)), ...(answer.facts.skipped || []).map((words) => h('p', { class: 'sd-sub' }, `Left out: ${words}`)));
     gloss(this.notes);
     if (this.numbers.open) this.drawRows();
     this.drawBeside();
     const table = { origin: { ...answer.origin, ...answer.machine, sittings: 1 }, prompts: {}, settings: {}, repeats: 1 };
     this.facts.replaceChildren(...origin(table).filter(([name]) => name !== 'prompts').flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, name === 'command' ? h('code', {}, value) : value)]));
     this.widget?.show(answer);
-    this.figures.offer({ answer, widget: this.widget });
+    this.figures.offer({ answer, widget: this.widget, methods: this.options.methods });
   }
 
   /** What others have measured, beside this answer, where the exploration has it. */
@@ -260,7 +260,7 @@ class Explore extends Job {
     }
     const key = `${this.isLive ? `live ${this.name}` : `recorded ${this.stem}`} ${race} ${this.answer.origin.date}`;
     if (!this.addresses.has(key)) this.addresses.set(key, URL.createObjectURL(new Blob([fromBase64(data)], { type: 'application/gzip' })));
-    const title = this.view.titleOf(this.answer, race);
+    const title = this.view.titleOf(this.answer, race, this.options.methods);
     const labels = this.view.lanesOf?.(this.answer) ?? { vanilla: { label: 'Vanilla' }, drafted: { label: title } };
     openRace({ url: this.addresses.get(key), lanes: Object.keys(labels), title, labels, source: this.isLive ? 'measured' : 'recording' });
   }

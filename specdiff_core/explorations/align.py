@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 
 from specdiff_core.bench.prompts import ranks
+from specdiff_core.bench.report import interval
 from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.errors import ConfigError
@@ -37,6 +37,8 @@ BATCH = 2048
 """Tokens of a step."""
 EVERY = 10
 """Steps between two replays."""
+FEWEST = 6
+"""Texts with an interval: fewer all go one way by chance more often than a 95 % one may be wrong."""
 COPIES, FREE, BATCH_OF_TEXTS = 8, 192, 64
 """Texts that the target writes to learn from, drawn at temperature 0.7: after each prompt, beside a greedy one, and
 from nothing at all, because few prompts are soon known by heart; so many at once that others need not wait long."""
@@ -95,7 +97,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         replays = writer.write([prompt.prompt for prompt in held_out], self.tokens, (0.0,))
         task, view = _task(self, engine, writer, text), engine.drafter(self.drafter).view  # type: ignore[attr-defined]
 
-        def replay() -> list[int]:
+        def replay() -> list[list[int]]:
             with torch.no_grad():
                 return _replay(task, replays, view)
 
@@ -118,7 +120,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         yield Step(total, total, "done", known.answer)
 
     def _train(
-        self, task: DraftTask, replay: Callable[[], list[int]], known: _Known, stopped: Stopped, threads: int
+        self, task: DraftTask, replay: Callable[[], list[list[int]]], known: _Known, stopped: Stopped, threads: int
     ) -> Iterator[tuple[float, str]]:
         """Optimiser steps until the time is over; a loss that is not finite ends them, with its curve."""
         import torch
@@ -168,19 +170,19 @@ class _Known:
         self.races: tuple[dict[str, dict[str, Any]], dict[str, bytes]] = ({}, {})
         self._facts = {"skipped": skipped, "learnt": learnt, "held_out": held_out}
         self._alphas: list[dict[str, Any]] = []
+        self._replays: list[list[list[int]]] = []  # the first and the last: text -> accepted tokens of its rounds
         self.diverged = False
 
     def learnt(self, step: int, seconds: float, loss: float) -> None:
         self.diverged = loss != loss or loss == float("inf")
-        self.rows.append(
-            {"step": step, "seconds": seconds, "loss": None if self.diverged else loss, "tau": None, "error": None}
-        )
+        self.rows.append({"step": step, "seconds": seconds, "loss": None if self.diverged else loss, "tau": None})
 
-    def replayed(self, step: int, seconds: float, accepted: list[int]) -> None:
+    def replayed(self, step: int, seconds: float, by_text: list[list[int]]) -> None:
         if not self.rows or self.rows[-1]["step"] != step:
-            self.rows.append({"step": step, "seconds": seconds, "loss": None, "tau": None, "error": None})
+            self.rows.append({"step": step, "seconds": seconds, "loss": None, "tau": None})
+        self._replays = [*self._replays[:1], by_text]
+        accepted = [kept for own in by_text for kept in own]
         self.rows[-1]["tau"] = 1 + sum(accepted) / len(accepted)
-        self.rows[-1]["error"] = statistics.stdev(accepted) / len(accepted) ** 0.5 if len(accepted) > 1 else None
         reached = [sum(kept >= place for kept in accepted) for place in range(GAMMA + 1)]
         alphas = [reached[place + 1] / reached[place] if reached[place] else None for place in range(GAMMA)]
         self._alphas.append({"step": step, "alpha_at": alphas})
@@ -188,8 +190,18 @@ class _Known:
     def answer(self) -> Answer:
         rows, races = self.races
         ends = [self._alphas[0], self._alphas[-1]] if self._alphas else []
-        facts = {**self._facts, "alphas": ends, "race": rows, "diverged": self.diverged}
+        facts = {**self._facts, "alphas": ends, "change": self._change(), "race": rows, "diverged": self.diverged}
         return Answer(rows=list(self.rows), facts=facts, races=races)
+
+    def _change(self) -> dict[str, float] | None:
+        """τ now over τ before, with a 95 % bootstrap interval over the texts, of which both replay the same."""
+        if len(self._replays) < 2 or len(self._replays[0]) < FEWEST:
+            return None
+        before, after = (
+            {str(text): (len(own), len(own) + sum(own)) for text, own in enumerate(replay)} for replay in self._replays
+        )
+        ratio = interval(before, after, {"all": list(before)})["all"]
+        return {"value": ratio.value, "low": ratio.low, "high": ratio.high}
 
 
 class _Writer:
@@ -253,17 +265,17 @@ def _task(choice: Align, engine: Engine, writer: _Writer, texts: Sequence[Text])
     return DraftTask(model, writer.target, data, settings, written=written)
 
 
-def _replay(task: DraftTask, texts: Sequence[Text], view: int) -> list[int]:
-    """How many tokens each round of greedy decoding would keep: its text is known beforehand, so none is decoded."""
+def _replay(task: DraftTask, texts: Sequence[Text], view: int) -> list[list[int]]:
+    """By text, how many tokens each round of greedy decoding would keep: it is known beforehand, so none is decoded."""
     task.model.eval()
     propose = task.proposer(view)
-    places, accepted = [text.prompt for text in texts], list[int]()
+    places, accepted = [text.prompt for text in texts], [list[int]() for _ in texts]
     while running := [i for i, text in enumerate(texts) if places[i] + GAMMA <= len(text.ids)]:
         drafts = propose([texts[i].ids[: places[i]] for i in running])
         for i, draft in zip(running, drafts, strict=True):
             wanted = texts[i].ids[places[i] : places[i] + GAMMA]
             kept = int((draft == wanted).long().cumprod(-1).sum())
-            accepted.append(kept)
+            accepted[i].append(kept)
             places[i] += kept + 1
     return accepted
 

@@ -169,7 +169,7 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
             description='In place of these: one a line, or JSON lines {"id", "flavour", "prompt"}.',
         ),
     ] = ""
-    seed: Annotated[int, Meta(ge=0, le=2**31, title="Seed", description="Of everything that is drawn.")] = 0
+    seed: Annotated[int, Meta(ge=0, le=2**30, title="Seed", description="Of everything that is drawn.")] = 0
 
     @property
     def base(self) -> DecodeConfig:

@@ -74,7 +74,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
     tokens: Annotated[
         int, Meta(ge=8, le=256, title="New tokens", description="Of an attempt at most; without an answer, no vote.")
     ] = 64
-    seed: Annotated[int, Meta(ge=0, le=2**31, title="Seed", description="Of everything that is drawn.")] = 0
+    seed: Annotated[int, Meta(ge=0, le=2**30, title="Seed", description="Of everything that is drawn.")] = 0
 
     @property
     def drafters(self) -> tuple[str, ...]:
@@ -108,21 +108,18 @@ class Budget(Exploration, frozen=True, kw_only=True):
         found: dict[str, list[list[Attempt]]] = {name: [[] for _ in problems] for name in methods}
 
         def answer() -> Answer:
-            rows = curves(found, right)
+            tried = in_turn(found, right)
+            rows = curves(tried)
             for row in rows:
                 key = BASELINE.key if row["method"] == "vanilla" else row["method"]
                 row |= {"race": key if key in runs.races else None, "waiting": runs.sums(key)[0].waiting}
             facts = {
                 **runs.facts(),
                 "skipped": [f"{methods[name].label}: {why}" for name, why in runs.failed.items()],
-                "methods": {
-                    name: {"label": method.label, "short": method.short, "colour": method.colour, "mark": method.mark}
-                    for name, method in methods.items()
-                },
                 "prompts": {},
                 "problems": [{"prompt": self.asked(one), "answer": one.answer} for one in problems],
-                "single": singles(found, right),
-                "votes": votes(found, right),
+                "single": singles(tried),
+                "votes": votes(tried),
                 "attempts": {
                     name: [
                         {"seconds": [one.seconds for one in own], "answers": [one.answer for one in own]}
@@ -154,10 +151,19 @@ def answer_of(text: str) -> str:
     return said[1].replace(",", "").rstrip(",") if said else ""
 
 
-def majority(answers: Sequence[str]) -> str:
-    """The answer given most often, the earliest of several; texts without one have no vote."""
-    counts = Counter(answer for answer in answers if answer)
-    return max(counts, key=lambda answer: counts[answer], default="")
+def majorities(answers: Sequence[str]) -> list[str]:
+    """Of none of the answers, the first, the first two and so on, the one given most often, the earliest of several;
+    texts without one have no vote."""
+    votes, first, leading = Counter[str](), dict[str, int](), ""
+    told = [leading]
+    for answer in answers:
+        if answer:
+            votes[answer] += 1
+            first.setdefault(answer, len(first))
+            if not leading or (votes[answer], -first[answer]) > (votes[leading], -first[leading]):
+                leading = answer
+        told.append(leading)
+    return told
 
 
 class _Tried:
@@ -165,13 +171,10 @@ class _Tried:
     as any other, and the share that is right has less noise."""
 
     def __init__(self, attempts: Sequence[Attempt], right: str) -> None:
-        self.count = len(attempts)
+        self.count, self.attempts = len(attempts), attempts
         turns = [[*attempts[first:], *attempts[:first]] for first in range(self.count)]
         self.ends = [list(accumulate(attempt.seconds for attempt in turn)) for turn in turns]
-        self._right = [
-            [majority([attempt.answer for attempt in turn[:count]]) == right for count in range(self.count + 1)]
-            for turn in turns
-        ]
+        self._right = [[said == right for said in majorities([one.answer for one in turn])] for turn in turns]
 
     def voted(self, count: int) -> float:
         """The share of turns whose first ``count`` attempts vote for the right answer."""
@@ -186,36 +189,40 @@ class _Tried:
 Found = Mapping[str, Sequence[Sequence[Attempt]]]  # method -> problem -> its attempts, in order
 
 
-def _tried(found: Found, right: Sequence[str]) -> dict[str, list[_Tried]]:
-    """Of every method, the problems that it has attempted."""
+Tried = Mapping[str, Sequence[_Tried]]  # method -> the problems that it has attempted
+
+
+def in_turn(found: Found, right: Sequence[str]) -> Tried:
+    """What all tables of an answer count: it is the costly part, so an answer makes it once."""
     pairs = {name: zip(each, right, strict=True) for name, each in found.items()}
     tried = {name: [_Tried(own, answer) for own, answer in pair if own] for name, pair in pairs.items()}
     return {name: own for name, own in tried.items() if own}
 
 
-def grid_of(found: Found) -> list[float]:
+def grid_of(tried: Tried) -> list[float]:
     """Budgets from where no attempt is finished to where all are, evenly on a logarithmic axis."""
-    first = min(attempt.seconds for each in found.values() for own in each for attempt in own)
-    last = max(sum(attempt.seconds for attempt in own) for each in found.values() for own in each)
+    problems = [one for own in tried.values() for one in own]
+    first = min((attempt.seconds for one in problems for attempt in one.attempts), default=1.0)
+    last = max((one.ends[0][-1] for one in problems), default=1.0)
     low, high = (math.log10(max(seconds, 1e-6)) * PER_DECADE for seconds in (first, last))
     return [round(10 ** (step / PER_DECADE), 6) for step in range(math.floor(low), math.ceil(high) + 1)]
 
 
-def curves(found: Found, right: Sequence[str]) -> list[dict[str, Any]]:
+def curves(tried: Tried) -> list[dict[str, Any]]:
     """A row for each method and budget: the share of problems whose majority is right, with a 95 % bootstrap interval
     over problems. A curve ends where all attempts at all problems are used up: what more of them would bring was not
     measured."""
-    rows = []
-    for name, tried in _tried(found, right).items():
-        for budget in grid_of(found):
-            each = [one.within(budget) for one in tried]
+    rows, grid = [], grid_of(tried)
+    for name, own in tried.items():
+        for budget in grid:
+            each = [one.within(budget) for one in own]
             rows.append(
                 {
                     "method": name,
                     "budget": budget,
                     **shared([score for score, _ in each]),
                     "attempts": sum(fit for _, fit in each) / len(each),
-                    "used_up": sum(one.ends[0][-1] <= budget for one in tried) / len(each),
+                    "used_up": sum(one.ends[0][-1] <= budget for one in own) / len(each),
                     "problems": len(each),
                 }
             )
@@ -224,38 +231,45 @@ def curves(found: Found, right: Sequence[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def votes(found: Found, right: Sequence[str]) -> list[dict[str, Any]]:
+def votes(tried: Tried) -> list[dict[str, Any]]:
     """A row for each method and number of attempts, whatever they took, of the problems that have so many."""
     return [
         {"method": name, "k": count, **shared([one.voted(count) for one in own]), "problems": len(own)}
-        for name, tried in _tried(found, right).items()
-        for count in range(1, max(one.count for one in tried) + 1)
-        if (own := [one for one in tried if one.count >= count])
+        for name, each in tried.items()
+        for count in range(1, max(one.count for one in each) + 1)
+        if (own := [one for one in each if one.count >= count])
     ]
 
 
-def singles(found: Found, right: Sequence[str]) -> dict[str, dict[str, Any]]:
+def singles(tried: Tried) -> dict[str, dict[str, Any]]:
     """By method: accuracy and mean seconds of one attempt, and the difference from vanilla's accuracy at the same
-    problems with its 99 % noise (that of the attempts only: the problems are the same)."""
+    problems with its 99 % noise (that of the attempts only: the problems are the same). Of one attempt at a problem
+    nobody knows the noise; of a few, shares are smoothed for it, or two that agree by chance would have none."""
     told: dict[str, dict[str, Any]] = {}
-    spread: dict[str, tuple[float, float]] = {}  # accuracy, its variance
-    for name, tried in _tried(found, right).items():
-        all_attempts = [attempt for own in found[name] for attempt in own]
-        shares = [(one.voted(1), one.count) for one in tried]
-        accuracy = sum(share for share, _ in shares) / len(shares)
-        known = all(count > 1 for _, count in shares)
-        variance = sum(share * (1 - share) / max(count - 1, 1) for share, count in shares) / len(shares) ** 2
-        spread[name] = (accuracy, variance)
-        base = spread.get("vanilla", (accuracy, variance))
+    spread: dict[str, tuple[float, float | None]] = {}  # accuracy, its variance
+    for name, own in tried.items():
+        attempts = [attempt for one in own for attempt in one.attempts]
+        accuracy = sum(one.voted(1) for one in own) / len(own)
+        spread[name] = (accuracy, _variance([(one.voted(1), one.count) for one in own]))
+        (base, before), (_, variance) = spread.get("vanilla", spread[name]), spread[name]
+        known = name != "vanilla" and variance is not None and before is not None
         told[name] = {
             "accuracy": accuracy,
-            "attempts": len(all_attempts),
-            "seconds": sum(attempt.seconds for attempt in all_attempts) / len(all_attempts),
-            "no_answer": sum(not attempt.answer for attempt in all_attempts) / len(all_attempts),
-            "difference": accuracy - base[0],
-            "noise": Z99 * math.sqrt(variance + base[1]) if known and name != "vanilla" else None,
+            "attempts": len(attempts),
+            "seconds": sum(attempt.seconds for attempt in attempts) / len(attempts),
+            "no_answer": sum(not attempt.answer for attempt in attempts) / len(attempts),
+            "difference": accuracy - base,
+            "noise": Z99 * math.sqrt((variance or 0) + (before or 0)) if known else None,
         }
     return told
+
+
+def _variance(shares: Sequence[tuple[float, int]]) -> float | None:
+    """Of the mean of shares, each of so many attempts; None where one is of a single attempt."""
+    if any(count < 2 for _, count in shares):
+        return None
+    smooth = [((share * count + 1) / (count + 2), count) for share, count in shares]
+    return sum(share * (1 - share) / (count - 1) for share, count in smooth) / len(shares) ** 2
 
 
 def shared(scores: Sequence[float]) -> dict[str, float]:

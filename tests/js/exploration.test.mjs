@@ -4,7 +4,11 @@ import { test } from 'node:test';
 
 import { acceptance, aligned, alphasOf, bestGamma, biasWords, breakEven, budgetFor, busyMachine, columnsOf, costAt, csvOf, drawTokens, expectedTau, normalized, originWords, paperShape, progressWords, readCurve, sandbox, tauAround, trackOf, treeTau } from '../../app/static/state/exploration.js';
 import { make } from './fixture.mjs';
+import { useFakePage } from './dom.mjs';
 import { buildLane } from '../../app/static/state/lane.js';
+
+useFakePage();
+const { VIEWS } = await import('../../app/static/views/explorations.js');
 
 const near = (a, b, eps = 1e-9) => assert.ok(Math.abs(a - b) < eps, `${a} is not ${b}`);
 const CURVE = [[1, 0.004], [9, 0.005], [17, 0.007]];
@@ -157,4 +161,32 @@ test('tracks share columns by position, and differ only where the run that they 
   assert.deepEqual(columns.map(({ b }) => b?.differs), [false, false, false, true, undefined, undefined]);
   assert.deepEqual(columns.map(({ branch }) => branch?.differs), [undefined, undefined, true, true, false, false]);
   assert.ok(columns.every(({ a }) => !a?.differs));
+});
+
+const METHODS = { vanilla: { label: 'Vanilla', short: 'vanilla', colour: 'target', mark: 'circle' }, dflash: { label: 'Block diffusion', short: 'DFlash', colour: 'draft', mark: 'square' }, eagle: { label: 'EAGLE', short: 'EAGLE', colour: 'bonus', mark: 'cross' } };
+const singleOf = (difference, noise) => ({ accuracy: 0.5 + difference, attempts: 8, seconds: 0.1, no_answer: 0, difference, noise });
+const budgetAnswer = (others) => ({ rows: [], choice: { temperature: 0.5, given: 'all' }, facts: { votes: [], single: { vanilla: singleOf(0, null), ...others } } });
+
+test('a budget has a verdict only over methods that were compared', () => {
+  const words = (others) => VIEWS.budget.notes(budgetAnswer(others), METHODS).join(' ');
+  assert.doesNotMatch(words({ dflash: singleOf(-0.5, null) }), /noise|±|chance/);
+  assert.match(words({ dflash: singleOf(-0.5, null), eagle: singleOf(0.1, 0.2) }), /Within the 99 % noise of vanilla: EAGLE\./);
+  assert.match(words({ dflash: singleOf(-0.5, 0.2), eagle: singleOf(0.1, 0.2) }), /Differs from vanilla by more than the 99 % noise: DFlash\./);
+  assert.match(words({ dflash: singleOf(0, 0.2) }), /should be as often right/);
+});
+
+test('the lines of a budget are named and marked as the page marks methods', () => {
+  const row = { method: 'dflash', budget: 1, accuracy: 0.5, low: 0.4, high: 0.6, attempts: 1, used_up: 0 };
+  const { data } = VIEWS.budget.panels[0].figure({ answer: { rows: [row], facts: {} }, methods: METHODS }, { draft: '#123456' });
+  assert.deepEqual([data[1].name, data[1].line.color, data[1].marker.symbol], ['DFlash', '#123456', ['square']]);
+  assert.equal(VIEWS.budget.titleOf({}, 'dflash', METHODS), 'Block diffusion');
+});
+
+test('an alignment has a verdict only with an interval of its change', () => {
+  const words = (facts) => VIEWS.align.notes({ rows: [{ step: 0, seconds: 0, tau: 2 }, { step: 10, seconds: 5, tau: 3 }], choice: { drafter: 'mdlm' }, facts: { learnt: ['a'], held_out: ['b'], ...facts } }).join(' ');
+  for (const change of [undefined, null]) assert.match(words({ change }), /τ went from 2\.00 to 3\.00\. The weights/);
+  assert.match(words({ change: { value: 1.5, low: 0.9, high: 2 } }), /to 3\.00 \(× 1\.50, 95 % interval over these texts 0\.90 to 2\.00\)\. .*may be chance/);
+  assert.match(words({ change: { value: 1.5, low: 1.2, high: 2 } }), /trained this way for hours/);
+  assert.match(words({ change: { value: 0.8, low: 0.7, high: 0.9 } }), /can also harm/);
+  assert.match(words({ diverged: true }), /The loss became NaN/);
 });

@@ -241,16 +241,16 @@ const shares = (group, title) => ({ answer: { rows } }, c) => {
 // Budget.
 
 /** A line for each method, in its colour and with its mark, and behind it its interval; an open mark where a part of the problems had no attempt left. */
-function withBands(rows, facts, c, x, words) {
+function withBands(rows, methods, c, x, words) {
   const names = [...new Set(rows.map((row) => row.method))];
-  const of = (name) => ({ own: rows.filter((row) => row.method === name), colour: c[facts.methods[name].colour] });
+  const of = (name) => ({ own: rows.filter((row) => row.method === name), colour: c[methods[name].colour] });
   const bands = names.map((name) => {
     const { own, colour } = of(name);
     return { type: 'scatter', mode: 'lines', x: [...own.map((row) => row[x]), ...own.map((row) => row[x]).reverse()], y: [...own.map((row) => row.high), ...own.map((row) => row.low).reverse()], fill: 'toself', fillcolor: colour, opacity: 0.07, line: { width: 0 }, hoverinfo: 'skip', showlegend: false };
   });
   const lines = names.map((name, i) => {
     const { own, colour } = of(name);
-    const { short, mark } = facts.methods[name];
+    const { short, mark } = methods[name];
     return { type: 'scatter', mode: 'lines+markers', name: short, x: own.map((row) => row[x]), y: own.map((row) => row.accuracy), customdata: own.map((row) => [row.race ?? null, `${short}: ${words(row)}<br>${Math.round(100 * row.accuracy)} % right, 95 % interval ${Math.round(100 * row.low)} to ${Math.round(100 * row.high)} %`]),
       line: { color: colour, width: name === 'vanilla' ? 2.6 : 1.8, dash: DASHES[i % DASHES.length] }, marker: { symbol: own.map((row) => (row.used_up ? `${mark}-open` : mark)), size: 8, color: colour, line: { color: colour, width: mark.startsWith('line') ? 2 : 1 } }, hovertemplate: '%{customdata[1]}<extra></extra>' };
   });
@@ -260,11 +260,11 @@ const lasting = (seconds) => (seconds < 1 ? milliseconds(seconds) : `${ratio(sec
 const SECONDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100];
 const share = (c, title) => axis(c, title, { rangemode: 'tozero', tickformat: '.0%' });
 
-const withinSeconds = ({ answer: { rows, facts } }, c) => {
+const withinSeconds = ({ answer: { rows }, methods }, c) => {
   const fits = (row) => `${lasting(row.budget)} for each problem, ${ratio(row.attempts, 1)} attempts fit${row.used_up ? `<br>${Math.round(100 * row.used_up)} % of the problems had no attempt left` : ''}`;
-  return framed(c, withBands(rows, facts, c, 'budget', fits), axis(c, 'seconds for each problem', { type: 'log', tickvals: SECONDS, ticktext: SECONDS.map(String) }), share(c, 'majority is right'));
+  return framed(c, withBands(rows, methods, c, 'budget', fits), axis(c, 'seconds for each problem', { type: 'log', tickvals: SECONDS, ticktext: SECONDS.map(String) }), share(c, 'majority is right'));
 };
-const byAttempts = ({ answer: { facts } }, c) => framed(c, withBands(facts.votes, facts, c, 'k', (row) => `majority of ${row.k}`), axis(c, 'attempts k', { dtick: Math.max(...facts.votes.map((row) => row.k)) > 12 ? 2 : 1, tick0: 1 + (Math.max(...facts.votes.map((row) => row.k)) > 12) }), share(c, 'majority is right'));
+const byAttempts = ({ answer: { facts }, methods }, c) => framed(c, withBands(facts.votes, methods, c, 'k', (row) => `majority of ${row.k}`), axis(c, 'attempts k', { dtick: Math.max(...facts.votes.map((row) => row.k)) > 12 ? 2 : 1, tick0: 1 + (Math.max(...facts.votes.map((row) => row.k)) > 12) }), share(c, 'majority is right'));
 
 // Align it live.
 
@@ -332,7 +332,10 @@ function byTime({ answer: { rows, facts } }, c) {
   return framed(c, linesBy(points, c, 'run', 'at', 'tokens', (one) => `${one.run}: ${one.tokens} tokens after ${ratio(one.at, 1)} ms`), axis(c, 'milliseconds of decode clock, the prompt’s reading included'), axis(c, 'new tokens', { rangemode: 'tozero' }));
 }
 
-/** Exploration -> its panels, the sentences above them, what its columns mean, and how a race of a row is called. */
+/**
+ * Exploration -> its panels, the sentences above them, what its columns mean, and how a race of a row is called.
+ * `methods`, where one asks for it: how the page calls and marks every method.
+ */
 export const VIEWS = {
   'window-map': {
     panels: [
@@ -434,7 +437,7 @@ export const VIEWS = {
       const lost = fallen.map(([name, before, after]) => `${facts.labels[name]} from ${ratio(before)} to ${ratio(after)} (−${Math.round(100 * (1 - after / before))} %)`);
       const [first, last] = [vanilla[0], vanilla[vanilla.length - 1]];
       return [`Vanilla takes ${ratio(1000 * first.seconds_per_token)} ms a token at the beginning and ${ratio(1000 * last.seconds_per_token)} ms with ${last.context} tokens before it: every pass reads all keys and values again, of one row or of many.`,
-        ...(lost.length ? [`Behind ${TRAINED} tokens the block drafters lose much of their τ: ${lost.join(', ')}. They were trained on rows of ${TRAINED} tokens, so that they have never drafted so far behind; it is no law of their kind.`] : [])];
+        ...(lost.length ? [`Beyond ${TRAINED} tokens the block drafters lose much of their τ: ${lost.join(', ')}. They were trained on rows of ${TRAINED} tokens, so they have never drafted that far into a text; it is no law of their kind.`] : [])];
     },
     titleOf: (_, race) => race,
     columns: { method: 'name of the method', context: 'tokens before the round, from here on', rounds: 'rounds that count', seconds_per_token: 'decode seconds per new token', speedup: 'vanilla’s seconds per token over these, at the same length', tau: 'τ', alpha: 'α', pass_seconds: 'seconds of the target’s pass' },
@@ -458,26 +461,29 @@ export const VIEWS = {
   budget: {
     panels: [
       { key: 'seconds', title: 'Right answers within seconds', hint: 'bands: 95 % interval over problems; open marks: some problems had no attempt left', figure: withinSeconds },
-      { key: 'votes', title: 'Right answers by number of attempts', hint: 'whatever they took: of lossless methods, these lines differ by chance only', figure: byAttempts },
+      { key: 'votes', title: 'Right answers by number of attempts', hint: 'whatever they took; bands: 95 % interval over problems; lossless methods should be as often right', figure: byAttempts },
     ],
-    notes({ rows, facts, choice }) {
+    notes({ rows, facts, choice }, methods) {
       const { vanilla, ...others } = facts.single;
       if (!vanilla || !Object.keys(others).length) return [];
       const whole = (value) => `${Math.round(100 * value)} %`;
-      const name = (method) => facts.methods[method].short;
+      const name = (method) => methods[method].short;
       const agree = Object.entries(others).map(([method, one]) => `${name(method)} ${whole(one.accuracy)}${one.noise === null ? '' : ` (${one.difference < 0 ? '−' : '+'}${Math.abs(100 * one.difference).toFixed(1)} ± ${(100 * one.noise).toFixed(1)} points)`}`);
-      const apart = Object.entries(others).filter(([, one]) => one.noise !== null && Math.abs(one.difference) > one.noise);
+      const compared = Object.entries(others).filter(([, one]) => one.noise !== null); // of one attempt at a problem, the noise is unknown
+      const apart = compared.filter(([, one]) => Math.abs(one.difference) > one.noise);
+      const named = (those) => those.map(([one]) => name(one)).join(', ');
+      const verdict = apart.length ? ` Differs from vanilla by more than the 99 % noise: ${named(apart)}.` : compared.length ? ` Within the 99 % noise of vanilla: ${named(compared)}.` : '';
       const [method, quickest] = Object.entries(others).reduce((best, one) => (one[1].seconds < best[1].seconds ? one : best));
       const goal = Math.max(0, ...rows.filter((row) => row.method === 'vanilla' && !row.used_up).map((row) => row.accuracy));
       const [slow, fast] = ['vanilla', method].map((one) => budgetFor(rows, one, goal));
       const sooner = goal && slow && fast ? ` ${whole(goal)} of the problems are right within ${lasting(slow)} for each with vanilla, and within ${lasting(fast)} with ${name(method)}.` : '';
       return [
-        `Every method is lossless: it draws its attempts from the same law as vanilla, and a single one is as often right. Only the time of an attempt differs, and with it how many fit into a budget. An attempt takes ${lasting(vanilla.seconds)} with vanilla and ${lasting(quickest.seconds)} with ${name(method)}, the problem read anew each time.${sooner}`,
-        `Right in one attempt: vanilla ${whole(vanilla.accuracy)} of ${vanilla.attempts}; ${agree.join(', ')}. ${apart.length ? `Further from vanilla than 99 % of chance: ${apart.map(([one]) => name(one)).join(', ')}.` : 'All within the noise (99 %) of vanilla.'} Temperature ${choice.temperature}; ${whole(vanilla.no_answer)} of vanilla’s attempts end without an answer and have no vote.`,
+        `Every method is lossless: it draws its attempts from the same law as vanilla, and a single one should be as often right. Only the time of an attempt should differ, and with it how many fit into a budget. An attempt takes ${lasting(vanilla.seconds)} with vanilla and ${lasting(quickest.seconds)} with ${name(method)}, the problem read anew each time.${sooner}`,
+        `Right in one attempt: vanilla ${whole(vanilla.accuracy)} of ${vanilla.attempts}; ${agree.join(', ')}.${verdict} Temperature ${choice.temperature}; ${whole(vanilla.no_answer)} of vanilla’s attempts end without an answer and have no vote.`,
         { all: 'All sums were given, and the target had to finish the text: one as small as this cannot calculate.', most: 'All sums but the last were given.', none: 'Nothing was given: a target as small as the embedded one is hardly ever right.' }[choice.given],
       ];
     },
-    titleOf: ({ facts }, race) => facts.methods[race]?.label ?? race,
+    titleOf: (_, race, methods) => methods[race]?.label ?? race,
     columns: { method: 'name of the method', budget: 'seconds that every problem may use', accuracy: 'share of problems whose majority answer is right; each attempt in turn counts as the first', low: '95 % bootstrap interval over problems, lower end', high: '95 % bootstrap interval over problems, upper end', attempts: 'attempts that are finished within the budget, on average', used_up: 'share of problems of which all attempts are used up: what more of them would bring was not measured', problems: 'problems measured so far' },
   },
   align: {
@@ -490,17 +496,18 @@ export const VIEWS = {
       const taus = rows.filter((row) => row.tau !== null);
       if (taus.length < 2) return [];
       const [first, last] = [taus[0], taus[taus.length - 1]];
-      const noise = 2 * Math.hypot(first.error ?? 0, last.error ?? 0); // of a difference of two means
-      const verdict = Math.abs(last.tau - first.tau) <= noise ? `A change below ${ratio(noise)} is noise in so few rounds: weights that learnt for an hour learn little more in a minute.`
-        : last.tau < first.tau ? 'So short a training can also harm: try a lower learning rate or more seconds.' : 'The shipped streak-distilled drafter learnt so for hours.';
+      const { change } = facts; // none in old recordings, and of few texts
+      const held = change ? ` (× ${ratio(change.value)}, 95 % interval over these texts ${ratio(change.low)} to ${ratio(change.high)})` : '';
+      const verdict = !change ? '' : change.low <= 1 && change.high >= 1 ? ' The interval holds 1: the change may be chance.'
+        : change.high < 1 ? ' So short a training can also harm: try a lower learning rate or more seconds.' : ' The shipped streak-distilled drafter was trained this way for hours.';
       return [
-        `A copy of ${choice.drafter} learnt for ${Math.round(last.seconds)} s (${last.step} steps) from texts that the target wrote after ${facts.learnt.length} prompts. On ${facts.held_out.length} others τ went from ${ratio(first.tau)} to ${ratio(last.tau)}. ${verdict}`,
-        ...(facts.diverged ? ['The loss was no number any more: training was stopped there. Try a lower learning rate.'] : []),
+        `A copy of ${choice.drafter} learnt for ${Math.round(last.seconds)} s (${last.step} steps) from texts that the target wrote after ${facts.learnt.length} prompts. On ${facts.held_out.length} others τ went from ${ratio(first.tau)} to ${ratio(last.tau)}${held}.${verdict}`,
+        ...(facts.diverged ? ['The loss became NaN: training was stopped there. Try a lower learning rate.'] : []),
         'The weights on the server are as they were; this copy is gone.',
       ];
     },
     titleOf: ({ choice }, race) => (race === 'aligned' ? `${choice.drafter}, aligned here` : choice.drafter),
-    columns: { step: 'optimiser steps', seconds: 'seconds of training, replays left out', loss: 'soft cross-entropy and streak-distillation, nats', tau: 'τ of greedy rounds at γ 8, T 1, replayed', error: 'standard error of τ over those rounds' },
+    columns: { step: 'optimiser steps', seconds: 'seconds of training, replays left out', loss: 'soft cross-entropy and streak-distillation, nats', tau: 'τ of greedy rounds at γ 8, T 1, replayed' },
   },
   'side-by-side': {
     widget: SideBySideView,
