@@ -48,7 +48,7 @@ _IMPORT = re.compile(r"""^(import .*?from ')(\.[^']+)(';)$""", re.MULTILINE)
 
 class Chosen(NamedTuple):
     """What goes into an export: the recordings of Live and Race as their players know them, and what lies behind every
-    address (JSON as it is, all else as base64)."""
+    address (traces as base64, all else is JSON)."""
 
     recorded: dict[str, list[dict[str, Any]]]
     files: dict[str, str]
@@ -100,11 +100,15 @@ def _free(url: str, files: dict[str, str]) -> str:
     return url
 
 
+def _without_races() -> list[str]:
+    """The recorded answers whose races are left out: every γ × T map but the first."""
+    return explore.recordings(explore.RECORDED, "window-map")[1:]
+
+
 def _answers() -> Iterator[tuple[str, str]]:
     """The recorded answers of Explore with their races, and the numbers of Compare without: those are the largest, and
     next those of a second γ × T map."""
-    _, *others = explore.recordings(explore.RECORDED, "window-map")
-    without = {f"{stem}.races.json" for stem in others}
+    without = {f"{stem}.races.json" for stem in _without_races()}
     for path in sorted(explore.RECORDED.glob("*.json")):
         if path.name in without:
             yield f"{explore.TAB}/{path.name}", "{}"
@@ -148,7 +152,7 @@ def told(chosen: Chosen, plotly: str) -> dict[str, Any]:
     options: dict[str, dict[str, Any]] = {
         tab: {**player_options(tab, chosen.recorded[tab]), "empty": EMPTY[tab]} for tab in (live.TAB, race.TAB)
     }
-    options["explore"] = explore.explore_options(explore.RECORDED, address)
+    options["explore"] = explore.explore_options(explore.RECORDED, address, without_races=_without_races())
     options["compare"] = compare_options(COMPARE, address, races=False)
     options["learn"] = {"lessons": workshop.lessons(chosen.lessons)}
     shared = {"methods": known_methods(), "symbols": glossary()}
@@ -174,9 +178,15 @@ def page(chosen: Chosen, plotly: str = "") -> str:
     ]
     panels = [
         element(
-            "div", panel(tab, chosen), role="tabpanel", id=tab, aria_labelledby=f"tab-{tab}", class_="tabitem sd-tab"
+            "div",
+            panel(tab, chosen),
+            role="tabpanel",
+            id=tab,
+            aria_labelledby=f"tab-{tab}",
+            class_="tabitem sd-tab",
+            hidden="hidden",  # until its tab is chosen
         )
-        for tab in TABS
+        for tab in names
     ]
     tabs = element("div", *buttons, class_="tab-container", role="tablist", aria_label="Parts of the lab")
     return f"""<!doctype html>

@@ -192,6 +192,27 @@ def test_a_cell_of_the_recorded_map_opens_its_race(browser: Any, address: str) -
         page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'vanilla,drafted'")
 
 
+def test_two_side_by_side_a_token_can_be_chosen_again_after_a_failure(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?explore=side-by-side", size="1440x2600", until=THERE) as page:
+        page.locator(".sd-track-column button").first.click()
+        take = page.locator(".sd-take").first
+        page.evaluate(f"{EXPLORE}.waiting = true")
+        take.click()
+        assert page.locator(".sd-another :text('Something is measured already')").count() == 1
+        assert take.is_enabled()
+        page.evaluate(f"{EXPLORE}.waiting = false")
+        page.evaluate("document.getElementById('explore-run').click = () => {}")
+        take.click()
+        assert page.locator(".sd-another :text('The engine decodes both runs again')").count() == 1
+        assert take.is_disabled()
+        page.evaluate(f"{EXPLORE}.failed('refused')")
+        assert page.locator(".sd-another :text('decodes both runs')").count() == 0
+        assert take.is_enabled()
+        page.locator(".sd-exp-questions button").first.click()
+        page.evaluate(f"{EXPLORE}.select('side-by-side')")
+        assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0
+
+
 def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=side-by-side", size="1440x2600", until=THERE) as page:
         page.wait_for_selector(".sd-track-column")

@@ -9,6 +9,7 @@ import pytest
 
 from app import export
 from app.content.workshop import WORKSHOP
+from app.recordings import TRACES
 from tests.browsing import MARKS, app, overflows, playhead, ready, serious, stand, visit
 
 pytestmark = MARKS
@@ -100,6 +101,39 @@ def test_a_cell_opens_its_race_and_a_link_its_moment(browser: Any, exported: dic
         link = page.url
     with visit(browser, link) as page:
         page.wait_for_function(f"{app('live')}.visible({app('live')}.states.drafted).view?.round === 3")
+
+
+def test_a_map_without_its_races_says_so(browser: Any, exported: dict[str, str]) -> None:
+    with visit(browser, exported["file"] + "?explore=window-map", until=f"{app('explore')}?.answer") as page:
+        hint = page.locator("#explore .sd-chart header .sd-sub").first
+        assert hint.inner_text() == "★: the best cell; a cell opens its race"
+        stem = page.evaluate(f"{app('explore')}.options.without_races[0]")
+        page.evaluate(f"{app('explore')}.choose('recorded', {stem!r})")
+        page.wait_for_function(f"{app('explore')}.answer === {app('explore')}.answers.recorded[{stem!r}]")
+        assert hint.inner_text() == "★: the best cell"
+        page.evaluate(f"{app('explore')}.openRace({app('explore')}.answer.rows.find((row) => row.race).race)")
+        page.wait_for_selector("#explore :text('This export does not hold the races of this map.')")
+
+
+def test_a_refusal_is_looked_at_and_no_other_token_is_offered(browser: Any, exported: dict[str, str]) -> None:
+    with visit(browser, exported["file"] + "?explore=side-by-side", until=f"{app('explore')}?.answer") as page:
+        page.locator(".sd-track-column button").first.click()
+        page.wait_for_selector("#explore .sd-inspector .sd-pq-row")
+        assert page.locator(".sd-take").count() and not page.locator(".sd-take:visible").count()
+        assert not page.locator(".sd-another p:visible").count()
+        assert page.evaluate(f"{app('explore')}.ask({{}})") is False
+
+
+def test_a_trace_of_any_name_is_played_and_no_lessons_leave_no_panel(browser: Any, tmp_path: Path) -> None:
+    own = tmp_path / "run.json"
+    own.write_bytes((TRACES / next(one.watch.trace for one in WORKSHOP if one.watch.trace)).read_bytes())
+    (page,) = export.write(tmp_path / "one.html", export.choose([own], []))
+    with visit(browser, page.as_uri()) as shown:
+        assert shown.evaluate(f"{app('live')}.player.duration") > 0
+        for tab in export.TABS[:-1]:
+            shown.click(f"#tab-{tab}")
+            assert shown.locator("[role=tabpanel]:visible").count() == 1
+        assert not shown.locator("#sd-workshop").count()
 
 
 def test_an_export_without_recordings_says_so(browser: Any, tmp_path: Path) -> None:

@@ -691,6 +691,12 @@ def test_two_runs_part_only_where_they_may(pair_engine: Engine, values: dict[str
     assert (told.explored.facts["first_difference"] is None) is must
 
 
+@pytest.mark.parametrize(("rule", "lossless"), [("naive", False), ("ratio", True)])
+def test_two_runs_say_whether_their_rule_is_exact(pair_engine: Engine, rule: str, lossless: bool) -> None:
+    told = explore(SideBySide, pair_engine, **{**TWO, "tokens": 8, "rule": rule, "temperature": 0.9})
+    assert told.explored.facts["lossless"] is lossless
+
+
 def test_the_first_difference() -> None:
     assert first_difference([1, 2, 3], [1, 2, 3]) is None
     assert first_difference([1, 2, 3], [1, 5, 3]) == 2
@@ -744,14 +750,17 @@ def test_a_branch_may_be_drawn_anew(pair_engine: Engine) -> None:
         ({"branch": "a", "round": 128}, "no round 128"),
         ({"branch": "b", "take": 2**31 - 1}, "no token"),
         ({"a": "nothing"}, "no method"),
+        ({"a": "auto"}, "decode the same"),
+        ({"b": "auto"}, "decode the same"),
         ({"rule": "nothing"}, "rule"),
         ({"prompt": " "}, "prompt"),
     ],
     ids=str,
 )
 def test_what_two_runs_cannot_be_asked(pair_engine: Engine, values: dict[str, Any], word: str) -> None:
-    with pytest.raises(ConfigError, match=word):
+    with pytest.raises(ConfigError, match=word) as caught:
         explore(SideBySide, pair_engine, **{**TWO, **values})
+    assert caught.value.hint
 
 
 def test_a_run_cannot_go_on_from_more_than_fits(pair_engine: Engine) -> None:

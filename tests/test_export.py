@@ -58,6 +58,9 @@ def test_everything_that_ships_fits_into_five_megabytes_beside_plotly(tmp_path: 
             assert read_trace(base64.b64decode(values["files"][one["url"]])).title == one["title"]
     stems = [stem for recorded in values["tabs"]["explore"]["recorded"].values() for stem in recorded]
     assert stems and all(f"explore/{stem}.json" in values["files"] for stem in stems)
+    without = values["tabs"]["explore"]["without_races"]
+    empty = [url for url, held in values["files"].items() if url.endswith(".races.json") and held == "{}"]
+    assert without and empty == [f"explore/{stem}.races.json" for stem in without]
     assert str(Path(export.__file__).parents[1]) not in page.read_text(encoding="utf-8"), (
         "it names a folder of this disk"
     )
@@ -67,7 +70,10 @@ def test_one_file_holds_the_library_too(tmp_path: Path) -> None:
     (page,) = export.write(tmp_path / "new" / "one.HTML", export.choose([SHIPPED], []))
     assert [path.name for path in page.parent.iterdir()] == ["one.HTML"]
     assert page.stat().st_size < LIMIT + PLOTLY.stat().st_size
-    assert "learn" not in re.findall(r'aria-controls="(\w+)"', page.read_text(encoding="utf-8"))
+    markup = page.read_text(encoding="utf-8")
+    buttons, panels = re.findall(r'aria-controls="(\w+)"', markup), re.findall(r'role="tabpanel" id="(\w+)"', markup)
+    assert buttons == panels == [tab for tab in export.TABS if tab != "learn"]
+    assert markup.count('class="tabitem sd-tab" hidden') == len(panels)
 
 
 def test_every_import_of_a_module_is_one_that_the_map_names() -> None:

@@ -107,6 +107,11 @@ class Explore extends Job {
     return this.stems[this.name];
   }
 
+  /** Whether the races of the answer come with it: an export leaves some out. */
+  get hasRaces() {
+    return this.isLive || !this.options.without_races.includes(this.stem);
+  }
+
   get isLive() {
     return Boolean(this.answer) && this.answer === this.answers.live[this.name];
   }
@@ -133,11 +138,12 @@ class Explore extends Job {
     gloss(this.question);
     this.fields.replaceChildren(this.form.element);
     this.view = VIEWS[name];
+    const isNew = !(name in this.widgets);
     this.widgets[name] ??= this.view.widget ? new this.view.widget(() => this.draw(), { race: (race) => this.race(race), open: (race) => this.openRace(race), ask: (values) => this.ask(values) }) : null;
     this.widget = this.widgets[name];
     this.charts[this.view.widgetFirst ? 'before' : 'after'](this.aside);
     this.aside.replaceChildren(...(this.widget ? [this.widget.element] : []));
-    gloss(this.aside);
+    if (isNew) gloss(this.aside); // later also names are written there: B is a run
     this.boards[name] ??= this.board();
     const { panels, figures } = this.boards[name];
     this.charts.replaceChildren(...panels);
@@ -150,8 +156,8 @@ class Explore extends Job {
   /** The panels of the exploration on the screen, and what draws them: made once. */
   board() {
     const { panels } = this.view;
-    const made = panels.map(({ title, hint, wide }) => {
-      const [place, panel] = chart(title, hint, (own) => h('div', { class: 'sd-cmp-scroll', role: 'group', 'aria-label': `Chart: ${title}`, tabindex: wide ? '0' : null }, own));
+    const made = panels.map(({ title, hint, opens, wide }) => {
+      const [place, panel] = chart(title, [hint, opens].filter(Boolean).join('; '), (own) => h('div', { class: 'sd-cmp-scroll', role: 'group', 'aria-label': `Chart: ${title}`, tabindex: wide ? '0' : null }, own));
       if (wide) panel.classList.add('sd-cmp-bars');
       return [place, panel];
     });
@@ -212,7 +218,15 @@ class Explore extends Job {
     const table = { origin: { ...answer.origin, ...answer.machine, sittings: 1 }, prompts: {}, settings: {}, repeats: 1 };
     this.facts.replaceChildren(...origin(table).filter(([name]) => name !== 'prompts').flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, name === 'command' ? h('code', {}, value) : value)]));
     this.widget?.show(answer);
-    this.figures.offer({ answer, widget: this.widget, methods: this.options.methods });
+    this.drawHints();
+    this.figures.offer({ answer, widget: this.widget, races: this.hasRaces, methods: this.options.methods });
+  }
+
+  /** What a chart promises of a click, where there is anything to open. */
+  drawHints() {
+    this.view.panels.forEach(({ hint, opens }, i) => {
+      if (opens) text(this.boards[this.name].panels[i].querySelector('header .sd-sub'), [hint, this.hasRaces && opens].filter(Boolean).join('; '));
+    });
   }
 
   /** What others have measured, beside this answer, where the exploration has it. */
@@ -255,7 +269,7 @@ class Explore extends Job {
   async openRace(race) {
     const data = await this.race(race);
     if (!data) {
-      this.tell(this.isLive ? 'The race of a cell can be opened when the exploration is over.' : 'This race was not recorded.');
+      this.tell(this.isLive ? 'The race of a cell can be opened when the exploration is over.' : this.hasRaces ? 'This race was not recorded.' : 'This export does not hold the races of this map.');
       return;
     }
     const key = `${this.isLive ? `live ${this.name}` : `recorded ${this.stem}`} ${race} ${this.answer.origin.date}`;
@@ -265,11 +279,12 @@ class Explore extends Job {
     openRace({ url: this.addresses.get(key), lanes: Object.keys(labels), title, labels, source: this.isLive ? 'measured' : 'recording' });
   }
 
-  /** Measure what is shown again, with some values changed. */
+  /** Measure what is shown again, with some values changed. Says whether it began: an export has nothing to run. */
   ask(values) {
-    if (this.busy || this.waiting) return;
+    if (this.busy || this.waiting || !document.getElementById('explore-run')) return false;
     this.form.fill({ ...this.answer.choice, ...values });
     press('run');
+    return true;
   }
 
   fileName(end) {
@@ -305,6 +320,7 @@ class Explore extends Job {
   over() {
     super.over();
     this.bar.hidden = true;
+    for (const widget of Object.values(this.widgets)) widget?.over?.();
     try { sessionStorage.removeItem(KEPT); } catch { /* nothing was kept */ }
     this.draw();
   }

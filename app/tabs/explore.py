@@ -3,7 +3,7 @@ asks for and what the server answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,15 @@ def recordings(folder: Path, name: str) -> list[str]:
     return sorted(stems, key=other_than_usual) if len(stems) > 1 else stems
 
 
-def explore_options(folder: Path, served: Callable[[Path], str]) -> dict[str, Any]:
-    """What its script needs to know."""
+def explore_options(
+    folder: Path, served: Callable[[Path], str], *, without_races: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What its script needs to know. ``without_races``: recorded answers whose races are not there."""
     return {
         "forms": exploration.forms(),
         "folder": f"{served(folder)}/",
         "recorded": {name: recordings(folder, name) for name in EXPLORATIONS},
+        "without_races": list(without_races),
         "crowded": CROWDED,
         "patience": PATIENCE,
     }

@@ -110,8 +110,12 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         """The settings of run ``a`` or ``b``.
 
         Raises:
-            ConfigError: a name is none.
+            ConfigError: a name is none, or of a method that chooses by the clock.
         """
+        method = find_method(getattr(self, run))
+        if method.name not in METHODS:
+            hint = f"Choose from: {', '.join(METHODS)}."
+            raise ConfigError(f"{method.label} does not decode the same when it runs again.", field=run, hint=hint)
         base = DecodeConfig(
             pair=self.pair,
             rule=SETTINGS["rule"].read(self.rule),
@@ -120,12 +124,13 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
             max_new_tokens=self.tokens,
             ignore_eos=True,
         )
-        return find_method(getattr(self, run)).config(base)
+        return method.config(base)
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
         if self.take >= engine.target.vocab_size or self.take in engine.target.suppress:
             raise ConfigError(f"{self.take} is no token of this target.", field="take", hint="Choose a candidate.")
+        configs = {name: self.config(name) for name in ("a", "b")}
         runs: dict[str, list[Event]] = {}
         facts: dict[str, Any] = {"must_be_equal": self._must_be_equal(), "threads": 0}
         total = 3 if self.branch in ("a", "b") else 2
@@ -147,8 +152,8 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         def answer() -> Answer:
             return _answer(self, runs, facts)
 
-        for done, name in enumerate(("a", "b"), start=1):
-            if not decode(name, self.config(name)):
+        for done, (name, config) in enumerate(configs.items(), start=1):
+            if not decode(name, config):
                 return
             yield Step(done, total, find_method(getattr(self, name)).label, answer)
         if total == 2:
@@ -156,9 +161,8 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         before = self._before(runs[self.branch])
         after = [*before, *([self.take] if self.take >= 0 else [])]
         facts["branch"] = {"run": self.branch, "round": self.round, "position": len(before) + 1, "take": self.take}
-        config = self.config(self.branch).to_dict()
-        config |= {"max_new_tokens": max(1, self.tokens - len(after)), "seed": self.branch_seed}
-        if decode(BRANCH, DecodeConfig.parse(config), after):
+        changed = {"max_new_tokens": max(1, self.tokens - len(after)), "seed": self.branch_seed}
+        if decode(BRANCH, DecodeConfig.parse(configs[self.branch].to_dict() | changed), after):
             yield Step(total, total, "another way", answer)
 
     def _must_be_equal(self) -> bool:
@@ -194,6 +198,9 @@ def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mappin
         for token, words in event.pieces.items()
     }
     texts = {name: text_of(events) for name, events in runs.items()}
+    facts["lossless"] = all(
+        event.lossless for events in runs.values() for event in events if isinstance(event, RunStarted)
+    )
     starts = dict.fromkeys(runs, 1)
     facts["labels"] = {name: find_method(getattr(what, name)).label for name in ("a", "b")}
     if "b" in texts:

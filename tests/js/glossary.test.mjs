@@ -8,7 +8,7 @@ useFakePage();
 globalThis.document.addEventListener = () => {};
 const { know, means, parts } = await import('../../app/static/views/glossary.js');
 const told = (meaning, unit = '', prose = true) => ({ meaning, unit, prose });
-const symbols = { γ: told('draft window', 'tokens'), τ: told('block efficiency', 'tokens'), α: told('rate'), α_j: told('rate at j'), T: told('steps'), p: told('target'), q: told('drafter'), c: told('cost'), v: told('cost'), N: told('passes', '', false) };
+const symbols = { γ: told('draft window', 'tokens'), τ: told('block efficiency', 'tokens'), α: told('rate'), α_j: told('rate at j'), T: told('steps'), p: told('target'), q: told('drafter'), c: told('cost'), v: told('cost'), N: told('passes', '', false), B: told('nodes of a draft tree') };
 
 test('before anything is known, a text is only words', () => {
   assert.deepEqual(parts('τ and γ'), ['τ and γ']);
@@ -25,6 +25,11 @@ test('symbols are found where they stand alone, the longer one first, and each o
 
 test('letters of words, of compounds and of other formulas are no symbols', () => {
   for (const words of ['The Tab, top-p and p-values', 'it’s c’s', 'v.2 of vocab', 'τ_T', 'N runs', 'eq', 'GPTs']) assert.deepEqual(parts(words), [words], words);
+});
+
+test('a run is no tree: its letter is a name', () => {
+  assert.deepEqual(parts('Run A: Vanilla. Run B: DDTree, and token 5 of run B.'), ['Run A: Vanilla. Run B: DDTree, and token 5 of run B.']);
+  assert.deepEqual(parts('a tree of B nodes'), ['a tree of ', 'B', ' nodes']);
 });
 
 test('what was said in a paragraph is not said again', () => {

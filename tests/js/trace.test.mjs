@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { source, trace } from './fixture.mjs';
-import { fromBase64, gunzip, gzip, parse, serialise, unpack } from '../../app/static/state/trace.js';
+import { carried, fetchFile, fetchTrace, fromBase64, gunzip, gzip, parse, serialise, unpack } from '../../app/static/state/trace.js';
 
 const header = (more) => JSON.stringify({ kind: 'Trace', schema: 2, title: 't', lanes: ['a'], ...more });
 
@@ -31,4 +31,13 @@ test('foreign text is refused', () => {
   assert.throws(() => parse(header({ lanes: 'a' })), /not a trace/);
   assert.throws(() => parse(`${header()}\n{"kind":"Finished","lane":"b"}\n`), /unknown lane/);
   assert.throws(() => parse(`${header()}\n{"kind":"Finished","lane":"toString"}\n`), /unknown lane/);
+});
+
+test('what a page holds: traces whatever their name, and JSON', async () => {
+  const bytes = await gzip(new TextEncoder().encode(serialise(trace)));
+  carried.set('traces/live/run.json', Buffer.from(bytes).toString('base64'));
+  carried.set('explore/a.json', '{"a": 1}');
+  assert.deepEqual((await fetchTrace('traces/live/run.json')).lanes, trace.lanes);
+  assert.deepEqual(await (await fetchFile('explore/a.json')).json(), { a: 1 });
+  carried.clear();
 });

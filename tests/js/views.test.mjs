@@ -10,6 +10,7 @@ import { clockOf } from '../../app/static/state/metrics.js';
 useFakePage();
 const { WindowView } = await import('../../app/static/views/window.js');
 const { ScoreView } = await import('../../app/static/views/score.js');
+const { VIEWS } = await import('../../app/static/views/explorations.js');
 
 /** A window view that has drawn the last round of some events. */
 function drawn(events, view = new WindowView()) {
@@ -109,4 +110,29 @@ test('of a lane that did not end, the headline is its pace so far', () => {
   assert.equal(view.final, null);
   assert.match(view.words.textContent, /so far$/);
   assert.equal(view.predicted.textContent, '');
+});
+
+test('two runs: what is said of their texts is what is known', () => {
+  const labels = { a: 'Vanilla', b: 'DDTree' };
+  const row = { accepted: 1, refused: null };
+  const said = (facts, choice) => VIEWS['side-by-side'].notes({ rows: [{ run: 'a', ...row }, { run: 'b', ...row }], facts: { labels, ...facts }, choice: { temperature: 0, tokens: 8, ...choice } });
+  assert.equal(said({})[0], 'Run A: Vanilla: 1 round, τ = 2.00, 0 refusals. Run B: DDTree: 1 round, τ = 2.00, 0 refusals.');
+  assert.match(said({ must_be_equal: true, first_difference: 3 })[1], /^At temperature 0 both should .* probably /);
+  assert.match(said({ must_be_equal: true, first_difference: 3 }, { temperature: 1 })[1], /^Under match both should /);
+  assert.match(said({ must_be_equal: true, first_difference: null })[1], /as they must at temperature 0:/);
+  const drawn = (lossless) => said({ must_be_equal: false, first_difference: 3, lossless }, { temperature: 1 })[1];
+  assert.match(drawn(true), /draws for itself, from the same law\.$/);
+  assert.match(drawn(false), /draws for itself\. The rule is not exact/);
+  const branch = { run: 'b', position: 5, take: -1, same: 0, tokens: 3 };
+  assert.match(said({ must_be_equal: true, branch }).at(-1), /^What if, at token 5 of run B:/);
+});
+
+test('a map without its races promises none', () => {
+  const rows = [{ gamma: 2, steps: 1, speedup: 1.5, predicted: 1.4, race: 'x/2/1', prompts: 1 }];
+  const c = new Proxy({}, { get: () => '#000000' });
+  for (const { key, figure, opens } of VIEWS['window-map'].panels) {
+    const words = (races) => JSON.stringify(figure({ answer: { rows }, races }, c));
+    assert.ok(!words(false).includes('its race'), key);
+    if (opens) assert.ok(words(true).includes('click: its race'), key);
+  }
 });

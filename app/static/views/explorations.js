@@ -46,15 +46,15 @@ const hatched = (c, colour, shape) => ({ color: shape ? c.card : colour, line: {
 const fastest = (rows) => rows.reduce((best, row) => (row.speedup > (best?.speedup ?? 0) ? row : best), null);
 const spread = (row) => (row.low === null || row.low === undefined ? 'one prompt: no interval' : `95 % interval ${ratio(row.low)} to ${ratio(row.high)}, ${row.prompts} prompts`);
 
-const measured = ({ answer: { rows } }, c) => heat(rows, c, (row) => row.speedup,
-  (row) => `measured speed-up ${times(row.speedup)}<br>${spread(row)}<br>τ = ${ratio(row.tau)}, α = ${ratio(row.alpha)}<br>${ratio(1000 * row.seconds_per_round, 1)} ms a round<br>predicted ${times(row.predicted)}`, { best: fastest(rows), clicks: true });
+const measured = ({ answer: { rows }, races }, c) => heat(rows, c, (row) => row.speedup,
+  (row) => `measured speed-up ${times(row.speedup)}<br>${spread(row)}<br>τ = ${ratio(row.tau)}, α = ${ratio(row.alpha)}<br>${ratio(1000 * row.seconds_per_round, 1)} ms a round<br>predicted ${times(row.predicted)}`, { best: fastest(rows), clicks: races });
 const predicted = ({ answer: { rows } }, c) => heat(rows, c, (row) => row.predicted, (row) => `predicted speed-up ${times(row.predicted)}<br>from E[τ] = ${ratio(row.predicted_tau)} and bare passes<br>measured ${times(row.speedup)}`);
 const difference = ({ answer: { rows } }, c) => heat(rows, c, (row) => (row.speedup ? row.predicted / row.speedup : null), (row) => `predicted ${times(row.predicted)}, measured ${times(row.speedup)}`);
 
 const DASHES = ['solid', 'dash', 'dot', 'dashdot', 'longdash', 'longdashdot'];
 const MARKS = ['circle', 'square', 'diamond', 'triangle-up', 'cross', 'x', 'star', 'pentagon'];
 
-function slices({ answer: { rows } }, c) {
+function slices({ answer: { rows }, races }, c) {
   const known = rows.filter((row) => row.speedup);
   if (!known.length) return 'A line for each T, as soon as its cells are measured.';
   const data = sorted(known.map((row) => row.steps)).map((step, i) => {
@@ -64,7 +64,7 @@ function slices({ answer: { rows } }, c) {
       type: 'scatter', mode: 'lines+markers', name: `T ${step}`, x: own.map((row) => row.gamma), y: own.map((row) => row.speedup), customdata: own.map((row) => [row.race, spread(row)]),
       line: { color: colour, width: 1.8, dash: DASHES[i % DASHES.length] }, marker: { symbol: MARKS[i % MARKS.length], size: 7, color: colour },
       error_y: { type: 'data', symmetric: false, array: own.map((row) => (row.high ?? row.speedup) - row.speedup), arrayminus: own.map((row) => row.speedup - (row.low ?? row.speedup)), color: colour, thickness: 1, width: 2 },
-      hovertemplate: `T ${step}, γ %{x}: %{y:.2f}×<br>%{customdata[1]}<extra>click: its race</extra>`,
+      hovertemplate: `T ${step}, γ %{x}: %{y:.2f}×<br>%{customdata[1]}<extra>${races ? 'click: its race' : ''}</extra>`,
     };
   });
   const one = { type: 'line', xref: 'paper', x0: 0, x1: 1, y0: 1, y1: 1, line: { color: c.target, width: 1.2, dash: 'dot' } };
@@ -339,7 +339,7 @@ function byTime({ answer: { rows, facts } }, c) {
 export const VIEWS = {
   'window-map': {
     panels: [
-      { key: 'measured', title: 'Measured speed-up over vanilla', hint: '★: the best cell; a cell opens its race', figure: measured, wide: true },
+      { key: 'measured', title: 'Measured speed-up over vanilla', hint: '★: the best cell', opens: 'a cell opens its race', figure: measured, wide: true },
       { key: 'predicted', title: 'Predicted', hint: 'E[τ] of the measured α_j over bare passes; not a measurement', figure: predicted },
       { key: 'difference', title: 'Predicted over measured', hint: '1 where the formula holds', figure: difference },
       { key: 'slices', title: 'Slices: speed-up by γ', hint: 'one line for each T; whiskers: 95 % interval over prompts', figure: slices, wide: true },
@@ -400,7 +400,7 @@ export const VIEWS = {
   },
   temperature: {
     panels: [
-      { key: 'speed', title: 'Speed-up over vanilla at the same temperature', hint: 'a cell opens its race', figure: byDegrees('speedup', (row) => `${times(row.speedup)}<br>${spread(row)}`) },
+      { key: 'speed', title: 'Speed-up over vanilla at the same temperature', hint: '', opens: 'a cell opens its race', figure: byDegrees('speedup', (row) => `${times(row.speedup)}<br>${spread(row)}`) },
       { key: 'tau', title: 'τ, tokens per round', hint: 'under an exact rule the drafter’s temperature changes only this', figure: byDegrees('tau', (row) => `τ = ${ratio(row.tau)}, α = ${ratio(row.alpha)}`, { around: false }) },
       { key: 'calibration', title: 'Does the drafter know what it knows?', hint: 'by its confidence q: the target’s p, and what was accepted', figure: calibration, wide: true },
     ],
@@ -518,14 +518,15 @@ export const VIEWS = {
     ],
     notes({ rows, facts, choice }) {
       const told = Object.keys(facts.labels).map((run) => [run, rows.filter((row) => row.run === run)]).filter(([, own]) => own.length)
-        .map(([run, own]) => `${runName(facts, run)}: ${plural(own.length, 'round')}, τ = ${ratio(own.reduce((sum, row) => sum + row.accepted + 1, 0) / own.length)}, ${plural(own.filter((row) => row.refused !== null).length, 'refusal')}.`);
+        .map(([run, own]) => `Run ${runName(facts, run)}: ${plural(own.length, 'round')}, τ = ${ratio(own.reduce((sum, row) => sum + row.accepted + 1, 0) / own.length)}, ${plural(own.filter((row) => row.refused !== null).length, 'refusal')}.`);
       const { first_difference: parted, must_be_equal: must, branch } = facts;
-      const why = choice.temperature === 0 ? 'at temperature 0' : 'under match';
+      const [why, Why] = choice.temperature === 0 ? ['at temperature 0', 'At temperature 0'] : ['under match', 'Under match'];
+      const law = facts.lossless === false ? '. The rule is not exact: it can change the law of a text' : ', from the same law'; // recorded answers do not say it, and were exact
       const same = parted === undefined ? [] : [
-        must ? (parted === null ? `Both wrote the same ${choice.tokens} tokens, as they must ${why}: a refusal costs time, never text.` : `${why} both should write the same text, and here they part at token ${parted}: two tokens were so close that sums in another order, as in a tree, decide.`)
-          : parted === null ? 'Both wrote the same text, by chance: each run draws for itself.' : `The texts part at token ${parted}: each run draws for itself, from the same law.`];
+        must ? (parted === null ? `Both wrote the same ${choice.tokens} tokens, as they must ${why}: a refusal costs time, never text.` : `${Why} both should write the same text, and here they part at token ${parted}: probably two tokens were so close that sums in another order, as in a tree, decide.`)
+          : parted === null ? 'Both wrote the same text, by chance: each run draws for itself.' : `The texts part at token ${parted}: each run draws for itself${law}.`];
       const other = branch?.tokens === undefined ? [] : [
-        `What if, at token ${branch.position} of ${branch.run.toUpperCase()}: ${branch.take < 0 ? `everything from there on was drawn again, with seed ${choice.branch_seed}` : `${quoted(branch.token)} was put in place of ${quoted(branch.instead_of)}, and the engine decoded on. It was not drawn, so this branch is no longer a sample of the target’s law`}. ${branch.same} of its ${plural(branch.tokens, 'token')} are those that stood there before. It measures nothing.`];
+        `What if, at token ${branch.position} of run ${branch.run.toUpperCase()}: ${branch.take < 0 ? `everything from there on was drawn again, with seed ${choice.branch_seed}` : `${quoted(branch.token)} was put in place of ${quoted(branch.instead_of)}, and the engine decoded on. It was not drawn, so this branch is no longer a sample of the target’s law`}. ${branch.same} of its ${plural(branch.tokens, 'token')} are those that stood there before. It measures nothing.`];
       return [told.join(' '), ...same, ...other];
     },
     titleOf: () => 'Two runs side by side',

@@ -23,7 +23,8 @@ export function know(told) {
   if (!told || pattern) return;
   Object.assign(symbols, told);
   const marked = Object.keys(told).filter((symbol) => told[symbol].prose).sort((a, b) => b.length - a.length);
-  pattern = new RegExp(`(?<![\\p{L}\\p{N}_’'.-])(${marked.join('|')})(?![\\p{L}\\p{N}_’']|-\\p{L}|\\.[\\p{L}\\p{N}])`, 'gu');
+  // Run B is a name: no tree of B nodes.
+  pattern = new RegExp(`(?<![Rr]un )(?<![\\p{L}\\p{N}_’'.-])(${marked.join('|')})(?![\\p{L}\\p{N}_’']|-\\p{L}|\\.[\\p{L}\\p{N}])`, 'gu');
   tip = h('div', { class: 'sd sd-tip', role: 'tooltip', id: 'sd-tip', hidden: true });
   document.body.append(/** @type {HTMLElement} */ (tip));
   const own = (/** @type {Event} */ { target }) => (target instanceof Element ? target.closest('[data-symbol]') : null);

@@ -13,7 +13,7 @@ import { unpack } from '../state/trace.js';
 /** @import { Answer, Cell, Sandbox } from '../state/exploration.js' */
 /** @import { Lane } from '../state/lane.js' */
 
-/** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => void}} Tools a race of the answer as base64, the player, a live measurement */
+/** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => boolean}} Tools a race of the answer as base64, the player, a live measurement: whether it began */
 
 /** A labelled slider that says its value. @param {string} label @param {{min: number, max: number, step: number, value: number, title: string}} limits @param {(value: number) => void} heard */
 function slider(label, { title, ...limits }, heard) {
@@ -349,15 +349,26 @@ export class SideBySideView {
     for (const button of this.columns.querySelectorAll('button')) button.setAttribute('aria-pressed', String(button.dataset.key === this.pinned));
   }
 
+  /** Whether a token can be chosen. @param {boolean} on */
+  able(on) {
+    for (const button of this.takes.querySelectorAll('button')) button.disabled = !on;
+  }
+
+  /** What was asked for has ended, or failed. */
+  over() {
+    text(this.going, '');
+    this.able(true);
+  }
+
   /** What can be put in place of the token that the target wrote: candidates of both models. @param {string} name @param {number} round @param {Lane} lane @param {import('../state/events.d.ts').Verified} verified */
   offer(name, round, lane, verified) {
     const rows = this.inspector.what?.rows ?? [];
     const ids = [...new Set([...rows.map(({ id }) => id), ...verified.tests.slice(-1).map(({ id }) => id), ...verified.extra_candidates.map(({ id }) => id)])];
     const chosen = ids.filter((id) => id !== null && id !== verified.extra).slice(0, MOST_CANDIDATES);
     const go = (/** @type {Record<string, number>} */ values) => {
-      for (const button of this.takes.querySelectorAll('button')) button.disabled = true;
-      text(this.going, 'The engine decodes both runs again, and then the branch…');
-      this.tools.ask({ branch: name, round: round + 1, ...values });
+      const began = this.tools.ask({ branch: name, round: round + 1, ...values });
+      text(this.going, began ? 'The engine decodes both runs again, and then the branch…' : 'Something is measured already: wait until it is over.');
+      this.able(!began);
     };
     const numbers = (/** @type {number | null} */ id) => rows.filter((row) => row.id === id).map(({ p, q }) => `${p === null ? '' : ` p ${short(p)}`}${q === null ? '' : ` q ${short(q)}`}`).join('');
     this.another.hidden = name === BRANCH;
