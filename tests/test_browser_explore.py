@@ -170,9 +170,9 @@ def test_recorded_answers_are_shown_whole(browser: Any, address: str, name: str)
         rows = page.evaluate(f"{EXPLORE}.answer.rows.length")
         page.click(".sd-exp-numbers summary")
         page.wait_for_function(  # the table is drawn when the browser says that it was opened
-            "(rows) => document.querySelectorAll('.sd-exp-table tbody tr').length === rows", arg=rows
+            "(rows) => document.querySelectorAll('.sd-exp-numbers tbody tr').length === rows", arg=rows
         )
-        titles = page.eval_on_selector_all(".sd-exp-table th", "(all) => all.map((one) => one.title)")
+        titles = page.eval_on_selector_all(".sd-exp-numbers th", "(all) => all.map((one) => one.title)")
         assert all(titles), "every column is explained"
     with visit(browser, f"{address}?explore={name}", size="phone", dark=True, until=THERE) as page:
         page.wait_for_function(f"{EXPLORE}.answer")

@@ -825,7 +825,7 @@ def test_a_selected_draft_that_is_tested_by_p_over_q_is_caught(engine: Engine, m
 @pytest.mark.parametrize(
     ("values", "word"),
     [
-        ({"rules": "self", "steps": 1}, "nothing to choose"),
+        ({"rules": "self", "steps": 1}, "there is only one"),
         ({"rules": "ratio,trie", "num_drafts": 3, "steps": 2}, "T = 2"),
         ({"rules": "ratio,naive", "num_drafts": 3}, "test one"),
     ],
