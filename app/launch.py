@@ -108,6 +108,19 @@ def link_code(request: Any) -> Any:
     return Response(picture.getvalue(), media_type="image/svg+xml", headers={"X-Content-Type-Options": "nosniff"})
 
 
+def weights(request: Any) -> Any:
+    """What an exploration made, as a ZIP archive: ``/weights?token=…`` answers the browser that asked for it."""
+    from starlette.responses import PlainTextResponse, Response
+
+    from app.run.exploration import JOBS
+
+    archive = JOBS.archive(request.query_params.get("token", ""))
+    if archive is None:
+        return PlainTextResponse("These weights are not kept any more. Align again, then download at once.", 404)
+    headers = {"Content-Disposition": 'attachment; filename="specdiff-aligned.zip"', "Cache-Control": "no-store"}
+    return Response(archive, media_type="application/zip", headers=headers)
+
+
 def serve(page: Any, **overrides: Any) -> Any:
     """Launch a built page the way this project does; ``overrides`` go to ``Blocks.launch``."""
     from starlette.middleware import Middleware
@@ -124,7 +137,7 @@ def serve(page: Any, **overrides: Any) -> Any:
         # Gradio compresses its scripts, not the page itself. Streams of events stay as they are.
         "app_kwargs": {
             "middleware": [Middleware(GZipMiddleware, compresslevel=6), Middleware(EarlyScript, script=throttle)],
-            "routes": [Route("/qr", link_code)],
+            "routes": [Route("/qr", link_code), Route("/weights", weights)],
         },
         "theme": theme(),
         "head": head(),

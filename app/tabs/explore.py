@@ -62,14 +62,13 @@ def explore_tab(factory: Factory, script: str) -> None:
         factory: makes decoders; the same that the other tabs use.
         script: mounts its part of the page (:func:`app.page.mount`).
     """
-    jobs = exploration.Jobs()
 
     @on_gpu
     def explore(asked: str) -> Iterator[str]:
-        yield from exploration.stream(factory, asked, jobs=jobs)
+        yield from exploration.stream(factory, asked, jobs=exploration.JOBS)
 
     def stop(asked: str) -> None:
-        jobs.stop(asked, PATIENCE)
+        exploration.JOBS.stop(asked, PATIENCE)
 
     board = gr.HTML("", html_template=TEMPLATE, js_on_load=script, apply_default_css=False, elem_id="explore-player")
     asked = gr.Textbox(elem_id="explore-asked", label="What the page asks for", visible=False)
