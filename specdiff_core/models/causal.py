@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
 OTHER = "Choose another model for this pair."
+ADAPTED = "denoise_model."
+"""Prefix of the layers in DiffuGPT's files, and in DiffuLLaMA's where its own code saved them."""
 ROTARY = ("default", "linear", "llama3", "yarn")
 """Rotary positions whose factors do not depend on the length of the text."""
 
@@ -84,19 +86,53 @@ def load_causal(
     Raises:
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
-    from transformers import AutoConfig
-
-    read_config(folder)
+    config = config_of(folder, role)
     tensor_names(folder)  # every file is there and whole
-    with described(folder, role), torch.device("meta"):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    with described(folder, role):
         why = unsupported(config, context) or ("it is spread over several devices" if device_map else "")
-        network = None if why else Decoder(config, context=context)
-    if network is None:
-        model = load_stock(folder, dtype, device=device, device_map=device_map, role=role)
-        if wrong := unusable(model, context):
-            raise WeightsError(f"The {role} in {shown(folder)} cannot be decoded here: {wrong}.", hint=OTHER)
-        return model, why
+    if not why:
+        return load_network(folder, config, dtype, context=context, device=device, role=role), ""
+    model = load_stock(folder, dtype, device=device, device_map=device_map, role=role)
+    if wrong := unusable(model, context):
+        raise WeightsError(f"The {role} in {shown(folder)} cannot be decoded here: {wrong}.", hint=OTHER)
+    return model, why
+
+
+def config_of(folder: Path, role: str) -> PretrainedConfig:
+    """``config.json`` as transformers reads it; of Dream, whose own class is remote code, as the Qwen2 that it is.
+
+    Raises:
+        WeightsError: the file is missing or damaged, or of a kind that transformers does not know.
+    """
+    from transformers import AutoConfig, Qwen2Config
+
+    values = read_config(folder)
+    with described(folder, role):
+        if values.get("model_type") == "Dream":
+            own = {name: value for name, value in values.items() if name not in ("model_type", "auto_map")}
+            return Qwen2Config(**own)
+        config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        return config
+
+
+def load_network(
+    folder: Path,
+    config: PretrainedConfig,
+    dtype: torch.dtype,
+    *,
+    context: int,
+    device: torch.device | None = None,
+    role: str = "target",
+) -> Decoder:
+    """The weights in ``folder`` in this lab's network, frozen; see :func:`load_causal`.
+
+    Raises:
+        WeightsError: a file is missing, truncated or of the wrong shape, or this network cannot run the model.
+    """
+    with described(folder, role), torch.device("meta"):
+        if why := unsupported(config, context):
+            raise WeightsError(f"The {role} in {shown(folder)} cannot be run here: {why}.", hint=OTHER)
+        network = Decoder(config, context=context)
     tensors = _read(folder, network)
     for name, stored in tensors.items():
         tensors[name] = stored.to(device, dtype)
@@ -104,7 +140,7 @@ def load_causal(
             check_finite(folder, name, tensors[name])
     network.load_state_dict(tensors, assign=True)
     del tensors
-    return network.freeze(), ""
+    return network.freeze()
 
 
 def load_stock(
@@ -177,10 +213,14 @@ def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
     tied, gpt2, count = network.config.tie_word_embeddings, network.shape.gpt2, len(network.layers)
     known = _gpt2_names(network) if gpt2 else {name: _Stored((name,)) for name in own}
     buffers = ("h.{}.attn.bias", "h.{}.attn.masked_bias") if gpt2 else ("layers.{}.self_attn.rotary_emb.inv_freq",)
-    prefix = "model."
-    if gpt2:
-        prefix = "transformer." if any(name.startswith("transformer.") for name in tensor_names(folder)) else ""
-    files = {name if name == "lm_head.weight" else prefix + name: stored for name, stored in known.items()}
+    prefix, beside = "" if gpt2 else "model.", {"lm_head.weight": "lm_head.weight"}
+    names = tensor_names(folder)
+    for other in ("transformer.", ADAPTED):
+        if any(name.startswith(other) for name in names):
+            prefix = other
+    if prefix == ADAPTED:  # which stores the embedding apart
+        beside["wte.weight" if gpt2 else "embed_tokens.weight"] = "embed_tokens.weight"
+    files = {beside.get(name, prefix + name): stored for name, stored in known.items()}
     expected = {}
     for name, (parts, turned) in files.items():
         whole = torch.cat([own[part] for part in parts])

@@ -46,6 +46,7 @@ class DrafterSpec:
     chained: bool = False  # a denoiser that draws each token given the one before it
     trees: bool = False  # grows draft trees although it does not denoise
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
+    mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None  # of a denoiser whose files name none, or a word for it
     about: str = ""
 
     def fit(self, gamma: int) -> int:
