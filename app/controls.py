@@ -22,7 +22,8 @@ from specdiff_core.schema.wording import denoises
 
 LONGEST_PROMPT = 20_000
 """Characters; far beyond every context here, and short enough to answer at once."""
-TEXT_BOXES = {"draft_temperature"}  # may be empty, and a number box cannot be
+TEXT_BOXES = {"draft_temperature": "as the target", "system": "none", "stop": "none"}
+"""What may be empty, as a number box cannot be -> what an empty box says."""
 NUMBER_BOXES = {"seed", "top_k"}  # too many values for a slider
 QUIET = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 """Events that answer at once and are nobody's business: no spinner, no queue, not in the API."""
@@ -198,7 +199,8 @@ def widget(name: str, tab: str) -> gr.components.Component:
     if setting.kind is bool:
         return gr.Checkbox(value=first, **common)
     if name in TEXT_BOXES:
-        return gr.Textbox(shown(first), placeholder="as the target", max_lines=1, **common)
+        lines = 4 if setting.longest else 1
+        return gr.Textbox(shown(first), placeholder=TEXT_BOXES[name], lines=1, max_lines=lines, **common)
     if name in NUMBER_BOXES:
         return unjudged(gr.Number(value=first, **common))
     if setting.low is not None:

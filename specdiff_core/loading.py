@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdiff_core.models.causal import load_causal, load_stock
-from specdiff_core.models.folders import AGAIN, is_local, resolve, shown
+from specdiff_core.models.folders import AGAIN, is_local, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
 from specdiff_core.models.network import Decoder
 from specdiff_core.schema.errors import (
@@ -51,6 +51,7 @@ class LoadedPair:
     tokenizer: PreTrainedTokenizerBase
     drafters: dict[str, Drafter]
     missing: dict[str, str] = field(default_factory=dict)  # drafter -> why it is not in ``drafters``
+    ends: tuple[int, ...] = ()  # ids that end a text, as tokenizer, config and generation_config say
     stock_reason: str = ""  # why the target is not run by this lab's network, where it is not
 
     @property
@@ -149,8 +150,16 @@ def load_pair(
         tokenizer=tokenizer,
         drafters=loaded,
         missing=missing,
+        ends=_ends(folder, tokenizer, model),
         stock_reason=why_stock,
     )
+
+
+def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple[int, ...]:
+    """Every id that ends a text: chat models have one for a message beside that of a document."""
+    told = [tokenizer.eos_token_id, model.config.eos_token_id, read_generation(folder).get("eos_token_id")]
+    each = [one for entry in told for one in (entry if isinstance(entry, list) else [entry])]
+    return tuple(dict.fromkeys(one for one in each if isinstance(one, int)))
 
 
 def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

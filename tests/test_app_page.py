@@ -106,7 +106,11 @@ def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) 
         for (lane, config), (name, run) in zip(recording.plan().items(), trace.lanes.items(), strict=True):
             header = next(event for event in run if isinstance(event, RunStarted))
             asked = PAIRS[config.pair].drafter(config.drafter).follow(config).to_dict()
-            assert (lane, asked, recording.asked["prompt"]) == (name, header.config, header.prompt)
+            assert (lane, asked, recording.asked["prompt"]) == (
+                name,
+                DecodeConfig.parse(header.config).to_dict(),
+                header.prompt,
+            )
             assert header.started_at and header.device and header.dtype and "torch" in header.versions
 
 

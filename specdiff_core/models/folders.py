@@ -90,6 +90,16 @@ def read_config(folder: Path) -> dict[str, Any]:
     return values
 
 
+def read_generation(folder: Path) -> dict[str, Any]:
+    """``generation_config.json`` of a folder; empty where there is none.
+
+    Raises:
+        WeightsError: it is not a JSON object.
+    """
+    path = folder / "generation_config.json"
+    return _read_json(path) if path.is_file() else {}
+
+
 def as_config(values: dict[str, Any], kind: type[C], path: Path | str) -> C:
     """Values of a ``config.json`` as a struct; keys that it does not name are left alone.
 
