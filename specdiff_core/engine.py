@@ -26,6 +26,7 @@ from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.drafters.base import Drafter, Rehearses
 from specdiff_core.loading import LoadedPair, load_pair
 from specdiff_core.models.device import choose_placement, cpu_threads, device_name
+from specdiff_core.models.own_pairs import OWN, bring
 from specdiff_core.models.target import Target
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import (
@@ -82,6 +83,7 @@ class Engine:
         """An engine with the target of ``pair`` and some of its drafters, by default all.
 
         Args:
+            pair: one of ``PAIRS``, or the name of one's own (:func:`~specdiff_core.models.own_pairs.bring`).
             device: auto, cpu or cuda.
             dtype: auto, fp32 or bf16; auto is fp32 on a CPU.
             progress: hears what is being loaded.
@@ -90,7 +92,7 @@ class Engine:
         Raises:
             SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
         """
-        spec = find_pair(pair)
+        spec = bring(pair) if pair.startswith(OWN) else find_pair(pair)
         return cls(
             load_pair(spec, choose_placement(device, dtype, record=record), drafters=drafters, progress=progress)
         )

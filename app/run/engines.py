@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from app.run.gpu import is_lent
 from specdiff_core.models.availability import availability
+from specdiff_core.models.own_pairs import OWN, bring
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import PairUnavailable
 from specdiff_core.schema.pairs import PAIRS, find_pair
@@ -108,7 +109,7 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
     Raises:
         SpecDiffError: a file, the memory or the pair itself is missing.
     """
-    usable, reason = availability(find_pair(pair))
+    usable, reason = availability(bring(pair) if pair.startswith(OWN) else find_pair(pair))
     if not usable:  # told at once: the hub's own client tries for half a minute, while everybody waits
         raise PairUnavailable(reason, hint="Choose another pair; the embedded one needs no network.")
     progress("Starting the numerical library")

@@ -87,7 +87,9 @@ def load_causal(
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
     config = config_of(folder, role)
-    tensor_names(folder)  # every file is there and whole
+    if any(name.startswith(ADAPTED) for name in tensor_names(folder)):  # whose files are all there and whole
+        words = f"The {role} in {shown(folder)} was adapted to read in both directions."
+        raise WeightsError(words, hint="It denoises: declare it as such.")
     with described(folder, role):
         why = unsupported(config, context) or ("it is spread over several devices" if device_map else "")
     if not why:
