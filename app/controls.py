@@ -11,11 +11,12 @@ from typing import Any
 
 import gradio as gr
 
-from app import scripts
+from app import own_pairs, scripts
 from app.content.examples import EXAMPLES, PRESETS, Preset
 from app.gradio_patches import unjudged
+from specdiff_core.models.own_pairs import OWN
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import PAIRS, drafter_names, find_pair
+from specdiff_core.schema.pairs import OWN_PAIRS, PAIRS, drafter_names, find_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.settings import check_prompt as check_text
 from specdiff_core.schema.wording import denoises
@@ -66,6 +67,7 @@ def place(
     drawer: str,
     line: Callable[[], Any] | None = None,
     first: Mapping[str, Callable[[], Any]] | None = None,
+    last: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Controls:
     """Place a control card, inside its tab.
 
@@ -74,6 +76,7 @@ def place(
         run, drawer: words of the button and of the drawer.
         line: makes a widget that stands beside the prompt.
         first: name -> what makes a widget of the tab's own, which a run reads before the settings; in the drawer.
+        last: places what the tab has below the settings, whose widgets it gets; in the drawer.
     """
     with gr.Column(elem_id=f"{tab}-controls", elem_classes=["sd-controls"]):
         with gr.Row(elem_classes=["sd-line"]):
@@ -97,6 +100,8 @@ def place(
             own = {name: make() for name, make in (first or {}).items()}
             with gr.Row(elem_classes=["sd-settings"]):
                 settings = {name: widget(name, tab) for name in names}
+            if last is not None:
+                last(settings)
             missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)
         unseen: dict[str, Any] = {"elem_classes": ["sd-unseen"]}
         queue = gr.HTML("", elem_id=f"{tab}-queue", apply_default_css=False, **unseen)
@@ -166,19 +171,21 @@ def shown(value: Any) -> Any:
 def longest_window(pair: str, drafter: str) -> int:
     """The largest γ that a drafter takes; the setting's own maximum where the drafter has none, or does not exist."""
     most = int(SETTINGS["gamma"].high or 0)
-    specs = [spec for spec in PAIRS[pair].drafters if spec.name == drafter] if pair in PAIRS else []
+    known = PAIRS.get(pair) or OWN_PAIRS.get(pair)
+    specs = [spec for spec in known.drafters if spec.name == drafter] if known else []
     return specs[0].fit(most) if specs else most
 
 
 def drafter_choices(pair: str) -> list[tuple[str, str]]:
     """(label, name) of the drafters of a pair; of the default pair if there is none of that name."""
-    spec = PAIRS.get(pair, PAIRS["embedded"])
+    spec = PAIRS.get(pair) or OWN_PAIRS.get(pair) or PAIRS["embedded"]
     return [(drafter.label, drafter.name) for drafter in spec.drafters]
 
 
-def pair_choices(unavailable: Mapping[str, str]) -> list[tuple[str, str]]:
-    """(label, name) of the pairs that can be chosen."""
-    return [(spec.label, name) for name, spec in PAIRS.items() if name not in unavailable]
+def pair_choices(unavailable: Mapping[str, str], chosen: str = "") -> list[tuple[str, str]]:
+    """(label, name) of the pairs that can be chosen, and of a visitor's own that is."""
+    here = [(spec.label, name) for name, spec in PAIRS.items() if name not in unavailable]
+    return here + [(OWN_PAIRS[chosen].label, chosen)] if chosen in OWN_PAIRS else here
 
 
 def widget(name: str, tab: str) -> gr.components.Component:
@@ -236,5 +243,7 @@ def check_settings(values: Mapping[str, Any]) -> DecodeConfig:
         ConfigError: a value is out of range, or a name is unknown.
     """
     config = DecodeConfig.parse(dict(values))
+    if config.pair.startswith(OWN):
+        own_pairs.check(config.pair)
     find_pair(config.pair).drafter(config.drafter)
     return config

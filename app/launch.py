@@ -170,11 +170,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    from app import own_pairs
     from app.gradio_patches import skip_stubs
     from app.run.engines import Engines
     from app.run.gpu import is_lent
     from app.run.process import engines_elsewhere
 
+    told = (options.share, options.root_path, os.environ.get("GRADIO_SHARE"), os.environ.get("GRADIO_ROOT_PATH"))
+    own_pairs.served_to(options.host, shared=any(told))
     engines = Engines() if is_lent() else engines_elsewhere()
     engines.prepare()  # the models load while the page is built, shown, and plays a recording
     skip_stubs()

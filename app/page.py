@@ -298,4 +298,6 @@ def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) ->
         element("p", element("b", text=PAIRS[name].label), element("small", text=f" Not available here: {reason}"))
         for name, reason in missing.items()
     ]
-    return gr.update(choices=controls.pair_choices(missing)), element("div", *lines, class_="sd-pairs") if lines else ""
+    return gr.update(choices=controls.pair_choices(missing, chosen)), element(
+        "div", *lines, class_="sd-pairs"
+    ) if lines else ""

@@ -10,6 +10,8 @@ import pytest
 from test_loading import save_drafter, save_target, save_tokenizer
 from test_released import IDS, diffugpt, diffullama, dream
 
+from app import controls, own_pairs, page
+from app.tabs import live
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
 from specdiff_core.models.own_pairs import KEPT, OWN, bring, kind_of, parse
@@ -127,3 +129,46 @@ def test_a_pair_of_ones_own_decodes(target: str, tmp_path: Path, capsys: pytest.
     assert texts.pop().strip() in capsys.readouterr().out
     assert main(["decode", "--prompt", "the cat", "--target", target, "--drafter", drafter]) != 0
     assert "adapted to read in both directions" in capsys.readouterr().err, "its config alone says a causal model"
+
+
+def test_a_public_host_takes_nothing_but_what_its_environment_names(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor may a pattern for repositories open the server's folders."""
+    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    monkeypatch.delenv(own_pairs.ALLOWED, raising=False)
+    name = parse({"target": target}).name
+
+    def refused() -> str:
+        with pytest.raises(ConfigError) as error:
+            controls.check_settings({"pair": name, "drafter": "none"})
+        return error.value.message
+
+    assert controls.check_settings({"pair": name, "drafter": "none"}).pair == name
+    for host, shared in (("0.0.0.0", False), ("lab.example", False), ("127.0.0.1", True)):
+        own_pairs.served_to(host, shared=shared)
+        assert own_pairs.patterns() == () and "may not be brought" in refused()
+    for allowed in ("", "*", "owner/*, *", f"{target}-other"):
+        monkeypatch.setenv(own_pairs.ALLOWED, allowed)
+        assert "may not be brought" in refused()
+    monkeypatch.setenv(own_pairs.ALLOWED, f"owner/*, {Path(target).parent}/*")
+    assert controls.check_settings({"pair": name, "drafter": "none"}).pair == name
+    name = parse({"target": f"{target}/../target"}).name
+    assert "may not be brought" in refused()
+    own_pairs.served_to("localhost", shared=False)
+    monkeypatch.delenv(own_pairs.ALLOWED)
+    assert own_pairs.patterns() == ("*",)
+
+
+def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    update, told = live.brought({"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""})
+    assert "Chosen" in told and update["value"].startswith(OWN)
+    assert (find_pair(update["value"]).label, update["value"]) in update["choices"]
+    names = [name for _, name in controls.drafter_choices(update["value"])]
+    assert names == ["prompt_lookup", "none"]
+    choices, _ = page.pairs_here(update["value"], dict)
+    assert update["value"] in [name for _, name in choices["choices"]], "the drawer opens again"
+    for values, words in (({}, "target"), ({"target": "./<b>nowhere"}, "&lt;b&gt;nowhere does not exist")):
+        update, told = live.brought(values)
+        assert words in told and "choices" not in update

@@ -61,6 +61,15 @@ def parse(values: dict[str, Any]) -> OwnPair:
     return pair
 
 
+def named(name: str) -> OwnPair:
+    """What a name that begins with :data:`OWN` holds.
+
+    Raises:
+        ConfigError: as :func:`parse`.
+    """
+    return parse(dict(parse_qsl(name.removeprefix(OWN), keep_blank_values=True)))
+
+
 def bring(name: str) -> PairSpec:
     """The pair of a name that begins with :data:`OWN`, found by :func:`~specdiff_core.schema.pairs.find_pair` from then
     on. Reads config files only; of a hub repository they are fetched, a few kilobytes.
@@ -72,7 +81,7 @@ def bring(name: str) -> PairSpec:
     """
     if name in OWN_PAIRS:
         return OWN_PAIRS[name]
-    own = parse(dict(parse_qsl(name.removeprefix(OWN), keep_blank_values=True)))
+    own = named(name)
     target = read_config(resolve(own.target, own.target_revision, weights=False))
     longest = int(target.get("max_position_embeddings") or target.get("n_positions") or CONTEXT)
     if own.context is not None and own.context > longest:
