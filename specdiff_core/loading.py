@@ -19,6 +19,7 @@ from specdiff_core.models.causal import load_causal, load_stock
 from specdiff_core.models.folders import AGAIN, is_local, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
 from specdiff_core.models.network import Decoder
+from specdiff_core.models.parallel import ranks
 from specdiff_core.schema.errors import (
     OutOfMemory,
     PairUnavailable,
@@ -124,6 +125,7 @@ def load_pair(
             context=spec.context,
             device=placement.device,
             device_map=_device_map(spec, placement),
+            split=ranks() > 1,
         )
         _check_tokenizer(tokenizer, model, spec)
         loaded: dict[str, Drafter] = {}
@@ -193,7 +195,7 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairS
 
 def _device_map(spec: PairSpec, placement: Placement) -> str | None:
     """accelerate's plan, which spreads a target over what there is, where a CUDA device is too small for it."""
-    if placement.device.type != "cuda":
+    if placement.device.type != "cuda" or ranks() > 1:
         return None
     free, _ = torch.cuda.mem_get_info(placement.device)
     return "auto" if spec.memory_bytes > free else None

@@ -7,6 +7,8 @@ The flags pass values on unchecked: ``DecodeConfig`` is the only judge, here as 
 from __future__ import annotations
 
 import argparse
+import atexit
+import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -128,11 +130,19 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     spec = find_pair(pair)
     for name in drafters:
         spec.drafter(name)  # a misspelt name is told before anything is loaded
-    say("loading …")
+    if os.environ.get("RANK", "0") == "0":
+        say("loading …")
     from specdiff_core.engine import Engine
+    from specdiff_core.models import parallel
     from specdiff_core.models.device import set_threads
 
     set_threads(args.threads)
+    if parallel.rank():
+        parallel.follow(Engine.load(pair, device=args.device, dtype=args.dtype, drafters=("none",)).target.model)
+        parallel.end()
+        raise SystemExit
+    if parallel.ranks() > 1:
+        atexit.register(parallel.end)
     wanted = tuple(dict.fromkeys((*drafters, "none")))
     engine = Engine.load(pair, device=args.device, dtype=args.dtype, drafters=wanted, progress=say)
     for name in drafters:

@@ -14,8 +14,9 @@ from torch import Tensor
 from specdiff_core.models.files import check_finite, read_tensors, tensor_names
 from specdiff_core.models.folders import AGAIN, described, read_config, shown
 from specdiff_core.models.network import Decoder
+from specdiff_core.models.parallel import is_split
 from specdiff_core.models.stock import unusable
-from specdiff_core.schema.errors import WeightsError
+from specdiff_core.schema.errors import PairUnavailable, WeightsError
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -70,6 +71,7 @@ def load_causal(
     context: int,
     device: torch.device | None = None,
     device_map: str | None = None,
+    split: bool = False,
     role: str = "target",
 ) -> tuple[Decoder | PreTrainedModel, str]:
     """The model in ``folder``, frozen: safetensors only, never remote code; no tensor may be missing or resized.
@@ -78,6 +80,7 @@ def load_causal(
         context: positions that it will be asked for.
         device: where it shall be; by default the CPU.
         device_map: accelerate's plan for a model that is too large for ``device``: transformers' module follows it.
+        split: over the processes that ``torchrun`` started (``models/parallel.py``), each of which calls this.
         role: what errors call it.
 
     Returns:
@@ -91,10 +94,11 @@ def load_causal(
         words = f"The {role} in {shown(folder)} was adapted to read in both directions."
         raise WeightsError(words, hint="It denoises: declare it as such.")
     with described(folder, role):
-        why = unsupported(config, context) or ("it is spread over several devices" if device_map else "")
+        spread = "it is spread over several devices" if device_map else ""
+        why = unsupported(config, context) or spread or ("it is split over several processes" if split else "")
     if not why:
         return load_network(folder, config, dtype, context=context, device=device, role=role), ""
-    model = load_stock(folder, dtype, device=device, device_map=device_map, role=role)
+    model = load_stock(folder, dtype, device=device, device_map=device_map, split=split, role=role)
     if wrong := unusable(model, context):
         raise WeightsError(f"The {role} in {shown(folder)} cannot be decoded here: {wrong}.", hint=OTHER)
     return model, why
@@ -151,6 +155,7 @@ def load_stock(
     *,
     device: torch.device | None = None,
     device_map: str | None = None,
+    split: bool = False,
     role: str = "target",
 ) -> PreTrainedModel:
     """The model in ``folder`` in transformers' own module, frozen; see :func:`load_causal`.
@@ -159,16 +164,19 @@ def load_stock(
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
     from transformers import AutoModelForCausalLM
+    from transformers.distributed.configuration_utils import DistributedConfig
 
     read_config(folder)
     tensor_names(folder)  # every file is there and whole
     model: PreTrainedModel
     report: dict[str, Any]
+    options: dict[str, Any] = {"distributed_config": DistributedConfig(tp_plan="auto")} if split else {}
     with described(folder, role):
         model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]  # overloaded in transformers
             folder,
             dtype=dtype,
             device_map=device_map,
+            **options,
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
@@ -178,7 +186,7 @@ def load_stock(
         if names := sorted(str(name) for name in report.get(kind) or ()):
             what = f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}."
             raise WeightsError(what, hint=AGAIN)
-    if device is not None and device_map is None:
+    if device is not None and device_map is None and not split:
         model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
     model.train(False).requires_grad_(False)
     for name, tensor in model.named_parameters():
@@ -196,6 +204,11 @@ class Vocabulary(NamedTuple):
 
 def vocabulary(model: Any) -> Vocabulary:
     """Of a loaded model, of this lab or of transformers."""
+    if is_split(model):
+        raise PairUnavailable(
+            "A drafter that speaks with its target's words needs them whole, and this target is split over processes.",
+            hint="Choose a drafter with an embedding of its own, or one machine.",
+        )
     if isinstance(model, Decoder):
         return Vocabulary(model.embed_tokens.weight, model.lm_head.weight, model.head)
     head = model.get_output_embeddings()
