@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import re
 import socket
 import subprocess
@@ -26,9 +27,11 @@ from starlette.testclient import TestClient
 
 from app import launch, page, recordings, scripts
 from app.content import lessons, method_cards
+from app.content.error_cards import card
 from app.content.examples import EXAMPLES, PRESETS
 from app.endpoints import endpoints
 from app.run import gpu, session
+from app.run.engines import Engines
 from app.tabs import live, race
 from app.tabs.compare import COMPARE
 from specdiff_core.schema.errors import PairUnavailable, WeightsError
@@ -433,3 +436,47 @@ def test_the_recorded_comparison_is_offered_where_it_exists(tmp_path: Path) -> N
 
     assert compare_options(tmp_path, page.served)["recorded"] == ""
     assert compare_options(COMPARE, page.served)["recorded"].endswith("assets/compare/")
+
+
+def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
+    words = ["Loading the target"]
+    client = TestClient(Starlette(routes=launch.probes(lambda: words[0])))
+    assert client.get("/healthz").json() == {"status": "ok"}
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (503, {"status": "loading", "doing": "Loading the target"})
+    words[0] = ""
+    assert client.get("/readyz").status_code == 200
+
+
+def test_engines_say_what_a_run_would_wait_for() -> None:
+    alive = [True]
+    engines = Engines(lambda pair, progress: FakeDecoder(), alive=lambda: alive[0])
+    assert engines.loading() == "No model is loaded yet"
+    engines("embedded", "block", lambda message: None)
+    assert engines.loading() == ""
+    alive[0] = False
+    assert engines.loading()
+
+
+def test_logs_for_programs_name_the_run() -> None:
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.setFormatter(launch.JsonLines())
+    handler.emit = lambda record: lines.append(handler.format(record))  # type: ignore[method-assign]
+    loggers = [logging.getLogger(name) for name in ("specdiff.page", "specdiff.runs")]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    try:
+        shown = card(ValueError("nobody foresaw this\nat all"), "abcd1234")
+        plan = lambda values: {"vanilla": DecodeConfig(drafter="none")}  # noqa: E731
+        (*_, last) = session.stream(lambda *_: FakeDecoder(), "Once", {}, plan)
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+    failed, begun, ended = map(json.loads, lines)
+    assert (failed["run"], failed["level"]) == (shown["run"], "error") == ("abcd1234", "error")
+    assert "nobody foresaw" in failed["error"] and "Once" not in "".join(lines), "what visitors write is not logged"
+    run = json.loads(last)["run"]
+    assert begun["run"] == ended["run"] == run
+    assert begun["message"] == f"run {run}: vanilla" and " ended after " in ended["message"]

@@ -58,6 +58,10 @@ class Engines:
         finally:
             self._listeners.remove(progress)
 
+    def loading(self) -> str:
+        """What a run would have to wait for, in words; empty once a pair is here."""
+        return "" if self._loaded and self._alive() else self._message or "No model is loaded yet"
+
     def prepare(self, pair: str = "embedded", drafter: str = "block") -> None:
         """Load and warm up in the background, once, so that the first run need not wait; returns at once.
 
