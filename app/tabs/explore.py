@@ -13,7 +13,7 @@ import msgspec
 from app.controls import QUIET
 from app.run import exploration
 from app.run.engines import Factory
-from app.run.gpu import on_gpu
+from app.run.gpu import LONGEST, on_gpu
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.metrics import CROWDED
 
@@ -63,7 +63,7 @@ def explore_tab(factory: Factory, script: str) -> None:
         script: mounts its part of the page (:func:`app.page.mount`).
     """
 
-    @on_gpu
+    @on_gpu(lambda *_: LONGEST)
     def explore(asked: str) -> Iterator[str]:
         yield from exploration.stream(factory, asked, jobs=exploration.JOBS)
 
