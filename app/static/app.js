@@ -15,6 +15,7 @@ import { Job, listen } from './job.js';
 import { REFUSAL, isOpen, isShown, measuring, openTab, register } from './page.js';
 import { commit } from './views/commit.js';
 import { download, text } from './views/dom.js';
+import { giveLink, say } from './views/link.js';
 import { know } from './views/glossary.js';
 import { layOut } from './views/stage.js';
 import { leadWords } from './views/score.js';
@@ -119,7 +120,7 @@ export class App extends Job {
       slow: (/** @type {number | null} */ factor) => this.act(() => { this.player.slow = factor ?? autoSlow(this.player.duration); }),
       save: () => this.save(),
       replay: (/** @type {string} */ url) => this.open({ url }),
-      keep: () => this.keepMoment(),
+      keep: (/** @type {HTMLElement} */ button) => this.keepMoment(button),
       show: (/** @type {string} */ kind) => this.showKind(kind),
       round: (/** @type {number} */ round) => this.jump(round),
       select: (/** @type {string} */ name) => this.select(name),
@@ -149,7 +150,7 @@ export class App extends Job {
       this.hear(message);
       return;
     }
-    const trace = message.trace ? await unpack(message.trace) : null;
+    const trace = typeof message.trace === 'string' ? await unpack(message.trace) : message.trace ?? null; // an export has read it already
     const { live } = this;
     this.over();
     card.hide();
@@ -356,6 +357,17 @@ export class App extends Job {
     return { view, phase: view.committed ? 'commit' : view.verified ? 'verify' : view.scored || view.draft ? 'score' : 'draft', older: '' };
   }
 
+  /** Draw; of a file that an export opened, nobody has checked that its events fit together. */
+  drawOrSay() {
+    try {
+      this.draw();
+    } catch (error) {
+      this.player.pause();
+      this.card.show(UNREADABLE);
+      console.error('not drawn:', error);
+    }
+  }
+
   draw() {
     if (!this.trace) return;
     const { player, lanes, states, names, selected, baseline, views } = this;
@@ -531,19 +543,15 @@ export class App extends Job {
     return found ? momentQuery({ tab: this.options.kind, trace: this.file, lane: name, ...found }) : '';
   }
 
-  /** A link to what is on the stage, paused; a recording that ships needs no server to be shown again. */
-  keepMoment() {
+  /** A link to what is on the stage, paused; a recording that ships needs no server to be shown again. @param {HTMLElement} button that was pressed */
+  keepMoment(button) {
     const query = this.momentQuery();
-    if (!query) return;
+    if (!query) {
+      say(button, 'Only recordings have links');
+      return;
+    }
     this.act(() => this.player.pause());
-    history.replaceState(null, '', `${location.pathname}?${query}`);
-    const { moment } = this.views.source;
-    const say = (/** @type {string} */ words) => {
-      text(moment, words);
-      setTimeout(() => text(moment, 'Link to this moment'), 2200);
-    };
-    if (navigator.clipboard) navigator.clipboard.writeText(location.href).then(() => say('Link copied'), () => say('Link in address bar'));
-    else say('Link in address bar');
+    giveLink(button, query);
   }
 
   /** Show a recording at one of its moments. @param {Moment} moment @returns {Promise<boolean>} whether there is such a recording */
@@ -619,7 +627,7 @@ export class App extends Job {
     if (this.dirty && !document.hidden) {
       this.dirty = false;
       if (this.live) this.drawLive();
-      else this.draw();
+      else this.drawOrSay();
       if (wasPlaying && !this.player.playing) this.say();
     }
     if (this.dirty || (this.player.playing && !this.live)) this.wake();

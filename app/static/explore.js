@@ -75,6 +75,7 @@ class Explore extends Job {
     const query = new URLSearchParams(location.search);
     const asked = query.get('explore');
     const known = Object.keys(this.forms);
+    if (this.options.recorded[asked]?.includes(query.get('answer'))) this.stems[asked] = query.get('answer');
     this.select(known.includes(asked) ? asked : known[0]);
     if (known.includes(asked)) this.form.fill(Object.fromEntries(query));
   }
@@ -122,10 +123,11 @@ class Explore extends Job {
     return JSON.stringify({ token: this.token, explore: this.name, choice: this.form.values() });
   }
 
-  /** This exploration with its settings, as a link holds them. */
+  /** This exploration with its settings, and which of several recorded answers is shown, as a link holds them. */
   query() {
     const query = new URLSearchParams({ explore: this.name });
     for (const [name, value] of Object.entries(this.form.changed())) query.set(name, Array.isArray(value) ? value.join(',') : String(value));
+    if (!this.isLive && this.stem !== this.options.recorded[this.name][0]) query.set('answer', this.stem);
     return query.toString();
   }
 

@@ -48,6 +48,9 @@ export async function unzip(bytes) {
   return { ...parse(new TextDecoder().decode(await gunzip(bytes))), bytes };
 }
 
+/** A file of a visitor, compressed or not. @param {Uint8Array} bytes */
+export const readFile = async (bytes) => unzip(bytes[0] === 0x1f && bytes[1] === 0x8b ? bytes : await gzip(bytes));
+
 /** Files that came with the page itself, by address: traces as base64, all else is JSON. Only an export has any (export.js). @type {Map<string, string>} */
 export const carried = new Map();
 
