@@ -105,10 +105,11 @@ def visit(
     before: str = "",
     until: str = "",
     reloads: bool = False,
+    told: str = "",
 ) -> Iterator[Any]:
     """A fresh visitor, by default on the Live tab with the recording shown; ``before`` runs ahead of the page's own
     scripts, and ``until`` is what to wait for where a link opens another tab. Of a page that ``reloads`` while the
-    server speaks, Gradio says that the connection was lost.
+    server speaks, Gradio says that the connection was lost. ``told`` is in an error that the test brings about.
 
     Fails on console errors and on any outside request. A page from disk finds no network.
     """
@@ -137,7 +138,7 @@ def visit(
     page.wait_for_function(until or ready("live"))
     try:
         yield page
-        lost = ("AbortError", "Connection errored out") if reloads else ()
+        lost = ("AbortError", "Connection errored out") if reloads else (told,) if told else ()
         troubles = [trouble for trouble in troubles if not any(words in trouble for words in lost)]
         assert not troubles, troubles
     finally:

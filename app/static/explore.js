@@ -6,6 +6,7 @@ import { Charts, chart } from './views/charts.js';
 import { Form } from './views/form.js';
 import { Job, listen } from './job.js';
 import { VIEWS } from './views/explorations.js';
+import { address } from './views/link.js';
 import { busyMachine, columnsOf, csvOf, originWords, progressWords } from './state/exploration.js';
 import { download, h, refill, text } from './views/dom.js';
 import { fetchFile, fromBase64 } from './state/trace.js';
@@ -32,6 +33,8 @@ class Explore extends Job {
     this.stems = Object.fromEntries(Object.entries(options.recorded).map(([name, stems]) => [name, stems[0]])); // the file that is shown
     this.addresses = new Map(); // of races that were opened -> a blob
     this.token = '';
+    /** @type {{name: string, source: string, search: string, form: object, answer: object, races: object} | null} what there was before a widget asked, while its answer is not whole */
+    this.before = null;
     this.forms = Object.fromEntries(Object.entries(options.forms).map(([name, { fields }]) => [name, new Form(fields, `explore-${name}`)]));
     this.questions = h('div', { class: 'sd-cmp-legend sd-exp-questions', role: 'group', 'aria-label': 'Explorations' });
     this.title = h('h2', {});
@@ -133,6 +136,7 @@ class Explore extends Job {
 
   select(name) {
     this.name = name;
+    this.card.prefix = `explore-${name}`; // of its form's ids
     this.source = this.answers.live[name] ? 'live' : 'recorded';
     const told = this.options.forms[name];
     text(this.title, told.title);
@@ -284,9 +288,26 @@ class Explore extends Job {
   /** Measure what is shown again, with some values changed. Says whether it began: an export has nothing to run. */
   ask(values) {
     if (this.busy || this.waiting || !document.getElementById('explore-run')) return false;
+    const { name, source } = this;
+    const before = { name, source, search: location.search, form: this.form.values(), answer: this.answers.live[name], races: this.races.live[name] };
     this.form.fill({ ...this.answer.choice, ...values });
     press('run');
+    this.before = before;
     return true;
+  }
+
+  /** What a widget asked for was refused, failed or was stopped: give back what there was before. */
+  putBack() {
+    const { before } = this;
+    if (!before) return;
+    const { name } = before;
+    this.before = null;
+    this.forms[name].fill(before.form);
+    Object.assign(this.answers.live, { [name]: before.answer });
+    Object.assign(this.races.live, { [name]: before.races });
+    if (name !== this.name) return;
+    this.source = before.source;
+    address(before.search);
   }
 
   fileName(end) {
@@ -311,8 +332,9 @@ class Explore extends Job {
     this.token = newToken();
     this.follows = false;
     try { sessionStorage.setItem(KEPT, this.token); } catch (error) { console.info('a reload will not find this exploration', error); }
-    const address = `${location.pathname}?${this.query()}`;
-    if (address.length < 8000) history.replaceState(null, '', address); // a reload opens this tab again
+    this.before = null;
+    const query = this.query();
+    if (query.length < 8000) address(query); // a reload opens this tab again
     this.busy = true;
     pauseAll();
     super.pressedRun();
@@ -321,6 +343,7 @@ class Explore extends Job {
 
   over() {
     super.over();
+    this.putBack();
     this.bar.hidden = true;
     for (const widget of Object.values(this.widgets)) widget?.over?.();
     try { sessionStorage.removeItem(KEPT); } catch { /* nothing was kept */ }
@@ -360,11 +383,14 @@ class Explore extends Job {
       if (name === this.name) this.source = 'live';
     }
     if (message.finished || message.card) {
-      if (message.races) this.races.live[name] = message.races;
-      const { done = 0 } = message;
+      if (message.result) this.races.live[name] = message.races;
+      const { done = 0, card } = message;
+      if (message.phase === 'finished') this.before = null;
+      const back = Boolean(this.before);
       this.over();
-      if (message.card) this.card.show(message.card);
-      text(this.voice, message.card ? '' : `${message.phase === 'stopped' ? 'Stopped' : 'Measured'}: ${done} steps are shown.`);
+      if (card) this.card.show(back ? { ...card, field: '' } : card); // its value is not in the form any more
+      const ended = message.phase === 'stopped' ? 'Stopped' : 'Measured';
+      text(this.voice, card ? '' : back ? 'Stopped: what was there before is shown.' : `${ended}: ${done} steps are shown.`);
       return;
     }
     this.busy = true;

@@ -175,7 +175,9 @@ export class CardView {
   mark(field) {
     document.querySelectorAll('.sd-invalid').forEach((element) => element.classList.remove('sd-invalid'));
     const control = field ? document.getElementById(`${this.prefix}-${field}`) : null;
-    if (control) control.classList.add('sd-invalid');
+    if (!control) return;
+    control.classList.add('sd-invalid');
+    control.closest('details')?.setAttribute('open', '');
   }
 }
 

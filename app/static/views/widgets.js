@@ -251,6 +251,8 @@ export class SideBySideView {
     this.lanes = {};
     this.seed = 0;
     this.pinned = ''; // run/round
+    /** @type {Answer | null} whose runs are drawn */
+    this.drawnOf = null;
     this.columns = h('div', { class: 'sd-tracks', role: 'group', 'aria-label': 'The runs along the text' });
     this.legend = h('p', { class: 'sd-sub sd-tracks-legend' });
     this.inspector = new InspectorView(() => this.unpin());
@@ -282,8 +284,11 @@ export class SideBySideView {
     if (this.answer !== answer) return;
     this.lanes = Object.fromEntries(Object.entries(lanes).map(([name, events]) => [name, buildLane(events)]));
     sharePieces(Object.values(this.lanes));
+    const pinned = this.drawnOf === answer ? this.pinned : ''; // it is back after another that failed
+    this.drawnOf = answer;
     this.unpin();
     this.draw();
+    if (pinned) this.pick(pinned, false);
   }
 
   /** The cells of each run; of a branch also the token that was put there. @returns {Record<string, Cell[]>} */
@@ -320,8 +325,8 @@ export class SideBySideView {
     return h('button', { type: 'button', class: shape, title, 'aria-label': title, 'aria-pressed': String(key === this.pinned), 'data-key': key, onclick: () => this.pick(key) }, above, token);
   }
 
-  /** Look at the refusal of a round. @param {string} key run/round */
-  pick(key) {
+  /** Look at the refusal of a round. @param {string} key run/round @param {boolean} [scrolls] whether to bring it on the screen */
+  pick(key, scrolls = true) {
     const [name, round] = [key.slice(0, key.lastIndexOf('/')), Number(key.slice(key.lastIndexOf('/') + 1))];
     const lane = this.lanes[name];
     if (!lane) return;
@@ -335,7 +340,7 @@ export class SideBySideView {
     const test = view.verified.tests.at(-1);
     if (view.tree && test) text(this.inspector.words, `✕ Refused: ${testWords(test, lane.header?.config.temperature === 0)}: ${this.inspector.word(view.verified.extra)}.`);
     this.offer(name, round, lane, view.verified);
-    this.inspector.element.scrollIntoView?.({ block: 'nearest' });
+    if (scrolls) this.inspector.element.scrollIntoView?.({ block: 'nearest' });
   }
 
   unpin() {
