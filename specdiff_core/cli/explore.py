@@ -25,7 +25,10 @@ def add_command(commands: Any) -> None:
         group = parser.add_argument_group("settings")
         for field in kind.form():
             group.add_argument(
-                options.flag(field["name"]), metavar="VALUE", default=argparse.SUPPRESS, help=_help(field)
+                options.flag(field["name"]),
+                metavar="VALUE",
+                default=argparse.SUPPRESS,
+                help=argparse.SUPPRESS if field["hidden"] else _help(field),
             )
         options.add_placement(parser)
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the answer, which the page opens")
