@@ -162,8 +162,12 @@ export function answerOf({ a, b }) {
     first_difference: common.by === 'tokens' ? common.parted : undefined, must_be_equal: mustBeEqual(a.lane, b.lane, common),
     lossless: [a, b].every(({ lane }) => lane.header?.lossless !== false), files: { a: aboutRun(a), b: aboutRun(b) },
   };
+  const placed = (/** @type {Record<string, any>[]} */ rows, /** @type {number} */ start) => {
+    let at = start;
+    return rows.map((row) => ({ ...row, character: at, end: (at += letters(row.text).length) })).map(({ end, ...row }) => row);
+  };
   return {
-    rows: [...roundsOf('a', a.lane), ...roundsOf('b', b.lane)], facts, done: 2, total: 2, origin: { date: header?.started_at ?? '' },
+    rows: [...placed(roundsOf('a', a.lane), common.starts.a), ...placed(roundsOf('b', b.lane), common.starts.b)], facts, done: 2, total: 2, origin: { date: header?.started_at ?? '' },
     machine: { device: header?.device ?? '', dtype: header?.dtype ?? '', threads: header?.threads ?? 0 }, choice: { temperature: header?.config.temperature ?? 1, tokens: a.lane.ids.length, prompt: header?.prompt ?? '' },
   };
 }
