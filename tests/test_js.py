@@ -37,6 +37,7 @@ from specdiff_core.decoding.loop import speculate
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
 from specdiff_core.drafters.vanilla import VanillaDrafter
+from specdiff_core.explorations.alignment import compare_traces
 from specdiff_core.schema.events import (
     Committed,
     Decided,
@@ -296,6 +297,17 @@ KINDS: dict[str, Callable[[], dict[str, list[Event]]]] = {
     "vanilla failed": lambda: failed(60),
     "vanilla not loaded": lambda: failed(0),
 }
+RACES, TRACES = ROOT / "assets" / "compare" / "races", ROOT / "assets" / "traces"
+OLD = ROOT / "tests" / "golden" / "scripted-1b.jsonl"
+PAIRS_OF_RUNS: list[tuple[tuple[Path, str], tuple[Path, str]]] = [
+    ((TRACES / "dialogue-eagle-2.jsonl.gz", "drafted"), (TRACES / "dialogue-draft-tree-ddtree.jsonl.gz", "drafted")),
+    ((TRACES / "dialogue-eagle.jsonl.gz", "vanilla"), (TRACES / "dialogue-naive-p-q-not-lossless.jsonl.gz", "drafted")),
+    ((TRACES / "math-four-denoising-steps.jsonl.gz", "drafted"), (TRACES / "race" / "code.jsonl.gz", "ddtree")),
+    ((RACES / "0-code.jsonl.gz", "block/9/1/9"), (TRACES / "race" / "math.jsonl.gz", "specdiff")),
+    ((RACES / "0-code.jsonl.gz", "vanilla"), (RACES / "0-math.jsonl.gz", "eagle/4/4")),
+    ((OLD, "ratio"), (TRACES / "race" / "story.jsonl.gz", "eagle")),
+]
+"""Two runs after one prompt, alike and not; after two; without words; and of an older schema."""
 SHIPPED = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "assets").rglob("*.jsonl.gz"))
 
 
@@ -318,6 +330,7 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     no_steps = [one.name for pair in PAIRS.values() for one in pair.drafters if not denoises(one.name)]
     asked = {
         "traces": traces,
+        "pairs": [[{"path": str(path), "lane": lane} for path, lane in pair] for pair in PAIRS_OF_RUNS],
         "spellings": spellings(),
         "crowded": CROWDED,
         "noSteps": no_steps,
@@ -467,6 +480,22 @@ def test_python_and_javascript_fold_a_trace_to_the_same_numbers(name: str, folde
     }
     differ = [*itertools.islice(differences(ours, folded["traces"][name]), 10)]
     assert not differ, "\n".join(differ)
+
+
+@pytest.mark.parametrize("number", range(len(PAIRS_OF_RUNS)))
+def test_python_and_javascript_align_two_traces_alike(number: int, folded: dict[str, Any]) -> None:
+    (one, first), (other, second) = PAIRS_OF_RUNS[number]
+    told = compare_traces(one, other, lanes=(first, second))
+    facts = {name: told.facts[name] for name in ("common", "lossless")}
+    ours = msgspec.to_builtins({"rows": [_rounded(row) for row in told.rows], "facts": facts})
+    theirs = folded["aligned"][number]
+    theirs["rows"] = [_rounded(row) for row in theirs["rows"]]
+    differ = [*itertools.islice(differences(ours, theirs), 10)]
+    assert not differ, "\n".join(differ)
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"milliseconds": round(row["milliseconds"], 2)}  # halves may be rounded either way
 
 
 def test_python_and_javascript_spell_the_same_words(folded: dict[str, Any]) -> None:

@@ -30,9 +30,14 @@ GRACE = 20.0
 
 
 def forms() -> dict[str, dict[str, Any]]:
-    """What the page needs to ask: name -> title, question, fields."""
+    """What the page needs to ask: name -> title, question, the fields that people fill in, and the pair."""
     return {
-        name: {"title": kind.title, "question": kind.question, "fields": kind.form()}
+        name: {
+            "title": kind.title,
+            "question": kind.question,
+            "fields": [field for field in kind.form() if not field["hidden"]],
+            "pair": kind.pair,
+        }
         for name, kind in EXPLORATIONS.items()
     }
 

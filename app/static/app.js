@@ -6,6 +6,7 @@ import { Playhead, autoSlow } from './state/playhead.js';
 import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './state/race.js';
 import { momentAt, momentQuery, readMoment, stopOf } from './state/moment.js';
 import { buildLane, isVanilla, stateAt } from './state/lane.js';
+import { tokenOf } from './state/inspect.js';
 import { busyWords, narrate } from './state/format.js';
 import { fetchTrace, gzip, serialise, unpack } from './state/trace.js';
 import { nameLanes } from './state/marks.js';
@@ -123,6 +124,7 @@ export class App extends Job {
       keep: (/** @type {HTMLElement} */ button) => this.keepMoment(button),
       show: (/** @type {string} */ kind) => this.showKind(kind),
       round: (/** @type {number} */ round) => this.jump(round),
+      token: (/** @type {string} */ name, /** @type {number} */ token, byKey = false) => this.pinToken(name, token, byKey),
       select: (/** @type {string} */ name) => this.select(name),
       quietly: () => { this.threads = 1; document.getElementById(`${this.prefix}-run`)?.click(); },
       redraw: () => this.redraw(),
@@ -345,6 +347,25 @@ export class App extends Job {
       return Boolean(event && event.kind === 'Committed' && event.round === round);
     });
     if (index >= 0) this.act(() => this.player.stand(index));
+  }
+
+  /** Look closely at a token of a text: of a lane that drafts, its round is shown, too. @param {string} name of the lane @param {number} token its place among the new ones @param {boolean} byKey the focus follows */
+  pinToken(name, token, byKey) {
+    const lane = this.lanes[name];
+    const found = lane && tokenOf(lane, token);
+    const body = this.views.lanes.views.get(name)?.body;
+    if (this.live || !lane || !found || !body) return;
+    this.select(name);
+    if (name === this.selected && !isVanilla(lane)) this.jump(found.view.round);
+    const { inspector } = this.views.window;
+    body.pin(token);
+    this.views.window.pin(found.view, lane, found.place, {
+      get element() { return body.spans[token] ?? null; }, // it is drawn a moment later
+      walk: (by) => this.pinToken(name, token + by, byKey),
+      away: () => body.pin(-1),
+    }, name === this.selected && this.names.length <= 2 ? '' : this.named[name].label);
+    if (byKey) inspector.element.focus({ preventScroll: true });
+    inspector.element.scrollIntoView({ block: 'nearest' });
   }
 
   /** Of the selected lane the round to show, its phase, and why it is an earlier one if it is. @param {State | null} state @returns {{view: Window | null, phase: Phase, older: string}} */

@@ -17,7 +17,7 @@ import { move, rove } from './views/dom.js';
 /** @type {Record<string, (element: HTMLElement, props: any, watch: any, options: any) => void>} */
 const MOUNTS = { live: play, race: play, explore, compare, learn };
 
-const NO_TRACE = { title: 'This file is not a readable trace', message: 'It is none, it was cut off, or another version wrote it.', hint: 'Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace.' };
+const NO_TRACE = { title: 'This file is not a readable trace', hint: 'Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace.' };
 
 /** What an element of the page holds as text. @param {string} id */
 const held = (id) => document.getElementById(id)?.textContent ?? '';
@@ -44,14 +44,15 @@ function playerOf(tab) {
 /** Play a visitor's file in the tab that shows races of its kind, as the server decides it elsewhere (app/run/session.py). @param {File} file */
 async function openFile(file) {
   try {
-    const trace = await readFile(new Uint8Array(await file.arrayBuffer()));
+    const trace = await readFile(file);
     const named = Object.keys(trace.lanes).filter((lane) => trace.lanes[lane].length);
-    if (!named.length) throw new Error('no events');
+    if (!named.length) throw new Error('it holds no events of a race');
     const tab = named.every((lane) => lane === 'vanilla' || lane === 'drafted') ? 'live' : 'race';
     await playerOf(tab).receive({ phase: 'finished', source: 'file', trace });
   } catch (error) {
     console.warn('not opened:', error);
-    playerOf(isOpen('race') ? 'race' : 'live').card.show(NO_TRACE);
+    const message = `${file.name}: ${error instanceof Error ? error.message : error}.`;
+    playerOf(isOpen('race') ? 'race' : 'live').card.show({ ...NO_TRACE, message });
   }
 }
 

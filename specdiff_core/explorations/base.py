@@ -114,6 +114,7 @@ def _described(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
         "high": entry.get("maximum"),
         "long": told.get("maxLength", 0) > 200,
         "more": told.get("more", False),
+        "hidden": told.get("hidden", False),
     }
 
 
