@@ -19,7 +19,7 @@ import subprocess
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import event_types
 import msgspec
@@ -113,6 +113,23 @@ def test_modules(path: Path, fixture: Path) -> None:
 def test_event_types_are_those_of_the_python_classes() -> None:
     """After a change of an event: ``python -m tests.event_types``."""
     assert event_types.FILE.read_text(encoding="utf-8") == event_types.declarations()
+
+
+def test_a_field_that_a_file_lacks_has_the_value_of_its_python_class() -> None:
+    module = (STATIC / "state" / "trace.js").as_uri()
+    tell = f"import {{ DEFAULTS }} from '{module}'; console.log(JSON.stringify(DEFAULTS))"
+    done = run(NODE, "--input-type=module", "--eval", tell)
+    fields = {kind: msgspec.structs.fields(kind) for kind in get_args(Event)}
+    left_out = {
+        kind.__name__: {
+            field.name: field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+            for field in own
+            if not field.required
+        }
+        for kind, own in fields.items()
+    }
+    told = json.loads(msgspec.json.encode({kind: own for kind, own in left_out.items() if own}))
+    assert json.loads(done.stdout) == told
 
 
 Check = Callable[[Path], subprocess.CompletedProcess[str]]

@@ -10,6 +10,16 @@ const MAX_BYTES = 64_000_000; // of a file, and of what is in it: as specdiff_co
 /** Schema 1 called two fields otherwise. @type {Record<string, [string, string]>} */
 const RENAMED = { DraftReady: ['soft', 'exact_q'], Verified: ['residual', 'extra_candidates'] };
 
+/** What a field is where a file does not have it, as the Python classes say. @type {Record<string, object>} */
+export const DEFAULTS = {
+  RunStarted: { schema: 2, exactness: '', network: '', started_at: '' },
+  Decided: { best_gamma: 0, tokens: 0, seconds: 0, rate: 0, alphas: [], pass_seconds: 0, row_seconds: 0 },
+  DraftReady: { parents: [], branches: [], node_q: [] },
+  Verified: { path: [], scores: [], chosen: null, fallback: '', lossless: true },
+  Finished: { seconds_by: {}, peak_bytes: null, waited_seconds: null },
+  Failed: { run: '' },
+};
+
 /** @param {string} text */
 export const fromBase64 = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
@@ -33,7 +43,7 @@ export function parse(source) {
   const lanes = Object.fromEntries(header.lanes.map((/** @type {string} */ name) => [name, []]));
   for (const { lane, ...event } of lines) {
     if (!Object.hasOwn(lanes, lane)) throw new Error('an event of an unknown lane');
-    lanes[lane].push(event);
+    lanes[lane].push({ ...DEFAULTS[event.kind], ...event });
   }
   return { title: header.title || '', lanes };
 }
