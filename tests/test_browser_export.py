@@ -129,9 +129,8 @@ def test_the_tour_is_offered_once_and_ends_where_nothing_can_be_run(browser: Any
 
 def test_a_visitor_s_file_is_played_and_another_is_refused(browser: Any, exported: dict[str, str]) -> None:
     shipped = (TRACES / "race" / "math.jsonl.gz").read_bytes()
-    with visit(
-        browser, exported["file"] + "?tab=compare", until="document.querySelector('#compare .sd-cmp-bar')"
-    ) as page:
+    address, there = exported["file"] + "?tab=compare", "document.querySelector('#compare .sd-cmp-bar')"
+    with visit(browser, address, until=there, told="not drawn") as page:
         choose_file(page, "race.jsonl", gzip.decompress(shipped))
         page.wait_for_function(f"{ready('race')} && {app('race')}.source === 'file'")
         title = read_trace(shipped).title
@@ -145,6 +144,11 @@ def test_a_visitor_s_file_is_played_and_another_is_refused(browser: Any, exporte
             choose_file(page, "other.gz", content)
             page.wait_for_selector("#race .sd-card:visible :text('This file is not a readable trace')")
             assert page.evaluate(f"{app('race')}.trace.title") == title, "what was there stays"
+        choose_file(page, "other.jsonl", b"\n".join(one.replace(b'"span":', b'"time":') for one in lines))
+        page.wait_for_selector("#race .sd-card:visible :text('This trace cannot be shown')")
+        page.evaluate(f"{app('race')}.open({app('race')}.recordings[0])")
+        page.wait_for_function(f"{ready('race')} && {app('race')}.source === 'recording'")
+        assert page.locator("#race .sd-card").is_hidden() and page.is_visible("#race .sd-lane")
 
 
 def test_a_cell_opens_its_race_and_a_link_its_moment(browser: Any, exported: dict[str, str]) -> None:
