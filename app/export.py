@@ -35,8 +35,8 @@ MARK = '<meta name="generator" content="SpecDiff Lab export">'
 """By which an earlier export is known: it may be written over."""
 TABS = ("live", "race", "explore", "compare", "learn")
 NOTE = (
-    "This is an export: it plays recordings and leads through lessons, and nothing can be run here. To run your own, "
-    "start the lab."
+    "This is an export: it plays recordings and trace files, and leads through lessons. Nothing can be run here; for "
+    "that, start the lab."
 )
 EMPTY = {
     live.TAB: "No recording of vanilla and one drafter was put into this export.",
@@ -203,7 +203,10 @@ def page(chosen: Chosen, plotly: str = "") -> str:
 </head>
 <body class="sd-exported">
 <div class="gradio-container"><div class="main">
-<div id="sd-top"><div>{lessons.brand()}</div><button type="button" id="sd-theme">Theme</button></div>
+<div id="sd-top"><div>{lessons.brand()}</div>
+<button type="button" id="sd-open">Open trace</button><input type="file" id="sd-file" hidden>
+<button type="button" id="sd-share">Share link</button>
+<button type="button" id="sd-theme">Theme</button></div>
 <div id="sd-tabs" class="tabs">
 <div class="tab-wrapper">{tabs}</div>
 <p class="sd-export-note">{NOTE}</p>

@@ -42,24 +42,16 @@ _QUERY = """((names, values) => {
 
 SHARE = """() => {
   const button = document.getElementById('sd-share');
-  const say = (words) => {
-    button.textContent = words;
-    setTimeout(() => { button.textContent = 'Share link'; }, 2200);
-  };
   const racing = document.getElementById('race-controls')?.offsetParent;
   const exploring = document.querySelector('#explore-player .sd-exp')?.offsetParent;
   const explored = exploring ? window.specdiff.players.explore.query() : null;
   const query = explored ?? (window.specdiffAsked ?? {})[racing ? 'race' : 'live'] ?? '';
-  const address = location.pathname + '?' + query;
-  if (address.length > 8000) { say('Prompt too long'); return; }
-  history.replaceState(null, '', address);
+  if (location.pathname.length + query.length > 8000) { window.specdiff.say(button, 'Prompt too long'); return; }
+  window.specdiff.giveLink(button, query);
   if (window.parent !== window) window.parent.postMessage({ queryString: query }, 'https://huggingface.co');
-  const fallback = () => say('Link in address bar');
-  if (navigator.clipboard) navigator.clipboard.writeText(location.href).then(() => say('Link copied'), fallback);
-  else fallback();
 }"""
-"""Put the prompt and every setting of the tab on screen into the address, and copy it (inside a Space, also tell the
-frame around it)."""
+"""A link with the prompt and every setting of the tab on screen (``static/views/link.js``); inside a Space, the frame
+around the page is told of it too."""
 
 _CONTROLS = """(...values) => {
   const asked = QUERY(NAMES, values).toString();

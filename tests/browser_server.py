@@ -25,7 +25,7 @@ from app.launch import serve  # noqa: E402
 from app.page import build  # noqa: E402
 from app.recordings import Recording, record  # noqa: E402
 from specdiff_core.bench.comparison import build_showcase, open_stored, write_showcase  # noqa: E402
-from specdiff_core.schema.errors import OutOfMemory, WeightsError  # noqa: E402
+from specdiff_core.schema.errors import ContextOverflow, OutOfMemory, WeightsError  # noqa: E402
 from specdiff_core.schema.events import DenoiseStep, Event, PiecesSeen  # noqa: E402
 from specdiff_core.schema.settings import DecodeConfig  # noqa: E402
 from specdiff_core.schema.trace import write_trace  # noqa: E402
@@ -44,6 +44,8 @@ class Scripted(FakeDecoder):
     def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
         """Pace or fail as the prompt asks."""
         fail = OutOfMemory("The device ran out of memory.", hint="Use a smaller γ.") if "memory" in prompt else None
+        if "too long" in prompt:
+            raise ContextOverflow("The prompt has 600 tokens; the context holds 512.", hint="Shorten it.")
         fail = RuntimeError("internal secret") if "unexpected" in prompt else fail
         if "broken lane" in prompt and config.drafter == "mdlm":
             raise WeightsError("assets/embedded/mdlm/model.safetensors is missing.", hint="Restore the folder.")

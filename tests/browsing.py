@@ -43,6 +43,17 @@ seen, unless a test says that somebody is new (``window.specdiffNew``)."""
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
 
 
+def leaves(asked: str, page: str) -> bool:
+    """Whether a request goes where a page has nothing to ask: to another host; of a page from disk, to anything but
+    itself and the chart library beside it."""
+    to, own = urlparse(asked), urlparse(page)
+    if to.scheme in {"data", "blob"}:
+        return False
+    if own.scheme == "file":
+        return to.scheme != "file" or to.path not in {own.path, f"{own.path.rpartition('/')[0]}/plotly.min.js"}
+    return to.netloc != own.netloc
+
+
 def app(tab: str) -> str:
     """The player of a tab, in JavaScript."""
     return f"window.specdiff.players.{tab}"
@@ -94,12 +105,13 @@ def visit(
     before: str = "",
     until: str = "",
     reloads: bool = False,
+    told: str = "",
 ) -> Iterator[Any]:
     """A fresh visitor, by default on the Live tab with the recording shown; ``before`` runs ahead of the page's own
     scripts, and ``until`` is what to wait for where a link opens another tab. Of a page that ``reloads`` while the
-    server speaks, Gradio says that the connection was lost.
+    server speaks, Gradio says that the connection was lost. ``told`` is in an error that the test brings about.
 
-    Fails on console errors and on any outside request.
+    Fails on console errors and on any outside request. A page from disk finds no network.
     """
     width, height = SIZES.get(size) or map(int, size.split("x"))
     context = browser.new_context(
@@ -114,18 +126,19 @@ def visit(
     troubles: list[str] = []
     page.on("console", lambda m: troubles.append(f"console {m.type}: {m.text}") if m.type == "error" else None)
     page.on("pageerror", lambda error: troubles.append(f"page error: {error}"))
-    own = urlparse(url).netloc
 
     def asked(request: Any) -> None:
-        if urlparse(request.url).netloc not in {own, ""}:
+        if leaves(request.url, url):
             troubles.append(f"outside request: {request.url}")
 
     page.on("request", asked)
+    page.on("websocket", asked)
+    context.set_offline(url.startswith("file:"))
     page.goto(url)
     page.wait_for_function(until or ready("live"))
     try:
         yield page
-        lost = ("AbortError", "Connection errored out") if reloads else ()
+        lost = ("AbortError", "Connection errored out") if reloads else (told,) if told else ()
         troubles = [trouble for trouble in troubles if not any(words in trouble for words in lost)]
         assert not troubles, troubles
     finally:
@@ -185,6 +198,23 @@ def playhead(page: Any, tab: str = "live") -> dict[str, Any]:
     return page.evaluate(
         f"(({{t, stop, playing, slow, duration}}) => ({{t, stop, playing, slow, duration}}))({app(tab)}.player)"
     )
+
+
+def take_tour(page: Any) -> list[tuple[str, bool]]:
+    """Take the tour to its end: the title of each step, and whether it points at something."""
+    page.get_by_role("button", name="Take the tour").click()
+    seen = []
+    while page.locator(".sd-guide").first.is_visible():
+        page.wait_for_selector(".sd-guide-here")
+        tall = page.locator(".sd-guide-here").evaluate("(one) => one.getBoundingClientRect().height > 8")
+        seen.append((page.locator(".sd-guide header b").first.inner_text(), tall))
+        if len(seen) == 1:
+            assert not serious(page)
+        page.keyboard.press("Enter")
+    return seen
+
+
+TOUR = [(name, True) for name in ("Draft", "Score", "Verify", "Commit", "Clock", "The number")]
 
 
 def lanes(page: Any, tab: str, part: str) -> list[str]:

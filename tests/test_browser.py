@@ -27,6 +27,7 @@ from tests.browsing import (
     MARKS,
     PATIENCE,
     TIMES,
+    TOUR,
     app,
     clock_runs,
     lanes,
@@ -41,6 +42,7 @@ from tests.browsing import (
     serving,
     stand,
     start,
+    take_tour,
     visit,
 )
 
@@ -1124,16 +1126,7 @@ def test_a_position_is_pinned_by_click_and_by_key(browser: Any, address: str) ->
 def test_a_tour_is_offered_once_and_points_at_the_real_thing(browser: Any, address: str) -> None:
     new = "window.specdiffNew = true;"
     with visit(browser, address, before=new) as page:
-        page.get_by_role("button", name="Take the tour").click()
-        seen = []
-        while page.locator(".sd-guide").first.is_visible():
-            page.wait_for_selector(".sd-guide-here")
-            tall = page.locator(".sd-guide-here").evaluate("(one) => one.getBoundingClientRect().height > 8")
-            seen.append((page.locator(".sd-guide header b").first.inner_text(), tall))
-            if len(seen) == 1:
-                assert not serious(page)
-            page.keyboard.press("Enter")
-        assert seen == [(name, True) for name in ("Draft", "Score", "Verify", "Commit", "Clock", "The number")]
+        assert take_tour(page) == TOUR
         assert page.locator(".sd-guide-here").count() == 0
         page.reload()
         page.wait_for_function(ready("live"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ EXPLORE = app("explore")
 THERE = "window.specdiff?.players.explore && document.querySelector('.sd-exp')?.offsetParent"
 IDLE = f"!{EXPLORE}.busy && !{EXPLORE}.waiting"
 LIVE = f"{EXPLORE}.answers.live"
+QUEUE = 64
+"""How many may wait (app/launch.py)."""
 DRAWN = "[...document.querySelectorAll('.sd-exp .sd-plot')].every((place) => place.querySelector('.main-svg'))"
 
 
@@ -192,27 +195,6 @@ def test_a_cell_of_the_recorded_map_opens_its_race(browser: Any, address: str) -
         page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'vanilla,drafted'")
 
 
-def test_two_side_by_side_a_token_can_be_chosen_again_after_a_failure(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?explore=side-by-side", size="1440x2600", until=THERE) as page:
-        page.locator(".sd-track-column button").first.click()
-        take = page.locator(".sd-take").first
-        page.evaluate(f"{EXPLORE}.waiting = true")
-        take.click()
-        assert page.locator(".sd-another :text('Something is measured already')").count() == 1
-        assert take.is_enabled()
-        page.evaluate(f"{EXPLORE}.waiting = false")
-        page.evaluate("document.getElementById('explore-run').click = () => {}")
-        take.click()
-        assert page.locator(".sd-another :text('The engine decodes both runs again')").count() == 1
-        assert take.is_disabled()
-        page.evaluate(f"{EXPLORE}.failed('refused')")
-        assert page.locator(".sd-another :text('decodes both runs')").count() == 0
-        assert take.is_enabled()
-        page.locator(".sd-exp-questions button").first.click()
-        page.evaluate(f"{EXPLORE}.select('side-by-side')")
-        assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0
-
-
 def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=side-by-side", size="1440x2600", until=THERE) as page:
         page.wait_for_selector(".sd-track-column")
@@ -243,9 +225,90 @@ def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, addres
         assert told["choice"]["take"] == told["facts"]["branch"]["take"] == int(token)
         assert f"take={token}" in page.evaluate("location.search")
         page.wait_for_selector(".sd-track-forced")
+        assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0, "B is a run"
         assert "no longer a sample of the target’s law" in page.inner_text(".sd-exp-notes")
         assert page.locator('[data-key^="what if/"]').count() == sum(
             row["run"] == "what if" and row["refused"] is not None for row in told["rows"]
         )
         page.get_by_role("button", name="Open both in the player").click()
         page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'a,b'")
+
+
+SHOWN = f"""JSON.stringify((() => {{
+  const {{ answers, races, form, source }} = {EXPLORE};
+  const all = (selector) => document.querySelectorAll(selector).length;
+  const pinned = document.querySelector('.sd-track-column [aria-pressed=true]')?.dataset.key;
+  const [answer, traces] = [answers.live['side-by-side'], races.live['side-by-side']];
+  const [columns, takes] = [all('.sd-track-column'), all('.sd-another:not([hidden]) .sd-take:enabled')];
+  return {{ answer, traces, form: form.values(), source, pinned, columns, takes, address: location.search }};
+}})())"""
+"""All that a visitor of two runs side by side could lose."""
+EXPLORE_RUN = """(() => {
+  const { components, dependencies } = window.gradio_config;
+  const { id } = components.find(({ props }) => props.elem_id === 'explore-run');
+  return dependencies.find(({ targets }) => targets.some(([target]) => target === id)).id;
+})()"""
+"""Gradio's number of the event."""
+
+
+def refused(page: Any, words: str, act: Callable[[], object]) -> None:
+    """What the visitor does is refused in these words, on a card that is on the screen, and takes nothing away."""
+    before = page.evaluate(SHOWN)
+    act()
+    page.wait_for_selector(f".sd-exp .sd-card:visible :text('{words}')")
+    page.wait_for_function(f"(before) => {IDLE} && {SHOWN} === before", arg=before)
+    box = page.locator(".sd-exp .sd-card").bounding_box()
+    assert 0 <= box["y"] < box["y"] + box["height"] <= page.viewport_size["height"]
+
+
+def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, address: str) -> None:
+    asked = f"{address}?explore=side-by-side"
+    with (
+        visit(browser, asked, until=THERE, told="status of 503") as page,
+        visit(browser, coins(address, runs=100000), until=THERE) as other,
+    ):
+
+        def ask(**values: Any) -> Callable[[], object]:
+            values = {"branch": "a", "round": 2, "take": 5, **values}
+            return lambda: page.evaluate(f"(values) => {EXPLORE}.ask(values)", values)
+
+        def take() -> None:
+            page.click(".sd-take >> nth=0")
+
+        page.click(".sd-track-column button >> nth=2")
+        refused(page, "is no token of this target", ask(take=1 << 20))
+        assert "Recording" in page.inner_text(".sd-exp .sd-source")
+        page.click(".sd-exp-run")
+        page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE} && !{SHOWN}.includes('\"columns\":0,')")
+        page.click(".sd-track-column button >> nth=2")
+        page.fill("#explore-side-by-side-tokens", "50")  # not measured yet, and not to be lost either
+        refused(page, "is no token of this target", ask(take=1 << 20))
+        refused(page, "That run has no round 99", ask(round=99))  # known when both were decoded again
+        refused(page, "the context holds 512", ask(prompt="too long for the context"))
+        refused(page, "Token: Expected", ask(take=""))
+
+        other.click(".sd-exp-run")
+        other.wait_for_function(f"{LIVE}.losslessness?.done > 0")
+        before = page.evaluate(SHOWN)
+        take()
+        page.wait_for_selector(".sd-exp .sd-status:visible :text('Waiting for a free place')")
+        assert page.locator(".sd-another :text('The engine decodes both runs again')").is_visible()
+        assert not page.locator(".sd-take:enabled").count()
+        page.click(".sd-exp-stop")
+        page.wait_for_function(IDLE)
+        assert page.evaluate(SHOWN) == before, "who waits can leave"
+        page.click(".sd-exp-run")
+        take()
+        assert page.locator(".sd-another :text('Something is measured already')").is_visible()
+        page.click(".sd-exp-stop")
+        page.wait_for_function(IDLE)
+        event = page.evaluate(EXPLORE_RUN)
+        for place in range(QUEUE):
+            joined = {"data": [""], "fn_index": event, "session_hash": f"waits{place}"}
+            assert page.request.post(f"{address}gradio_api/queue/join", data=joined).ok
+        refused(page, "The server refused it", take)
+        other.click(".sd-exp-stop")
+        other.wait_for_function(IDLE)
+        take()
+        page.wait_for_function(f"{LIVE}['side-by-side'].choice.branch === 'a' && {IDLE}")
+        page.wait_for_selector(".sd-track-forced")

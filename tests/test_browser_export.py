@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,21 @@ import pytest
 from app import export
 from app.content.workshop import WORKSHOP
 from app.recordings import TRACES
-from tests.browsing import MARKS, app, overflows, playhead, ready, serious, stand, visit
+from specdiff_core.schema.trace import read_trace
+from tests.browsing import MARKS, TOUR, app, overflows, playhead, ready, serious, stand, take_tour, visit
 
 pytestmark = MARKS
+OWN = TRACES / next(one.watch.trace for one in WORKSHOP if one.watch.trace)
 CARD = ".sd-guide:not([hidden])"
 DRAWN = "[...document.querySelectorAll('#live .sd-plot')].some((place) => place.querySelector('.main-svg'))"
+NOTHING_PERMITTED = """
+window.specdiffNew = true;
+const denied = () => { throw new DOMException('denied', 'SecurityError'); };
+for (const name of ['localStorage', 'sessionStorage']) Object.defineProperty(window, name, { get: denied });
+Object.defineProperty(navigator, 'clipboard', { value: undefined });
+history.replaceState = denied;
+"""
+"""As some browsers treat a page from disk."""
 FOUND = "document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60"
 
 
@@ -27,12 +38,18 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: export.write(out, chosen)[0].as_uri() for name, out in names.items()}
 
 
+def choose_file(page: Any, name: str, content: bytes) -> None:
+    """Press “Open trace” and choose a file."""
+    with page.expect_file_chooser() as chooser:
+        page.click("#sd-open")
+    chooser.value.set_files({"name": name, "mimeType": "application/octet-stream", "buffer": content})
+
+
 @pytest.mark.parametrize("kind", ["folder", "file"])
 def test_a_recording_plays_to_its_end_and_its_charts_are_drawn(
     browser: Any, exported: dict[str, str], kind: str
 ) -> None:
     with visit(browser, exported[kind], motion=True) as page:
-        page.context.set_offline(True)
         page.wait_for_function(f"{app('live')}.player.t > 0")
         page.evaluate(f"{app('live')}.player.slow = 1")
         page.wait_for_function(f"!{app('live')}.player.playing")
@@ -43,14 +60,16 @@ def test_a_recording_plays_to_its_end_and_its_charts_are_drawn(
         assert page.locator("#live .sd-pick.sd-more option").count() > 15
         with page.expect_download() as download:
             page.click("#live .sd-save")
-        assert Path(download.value.path()).read_bytes().startswith(b"\x1f\x8b")
+        saved = Path(download.value.path()).read_bytes()
+        assert saved.startswith(b"\x1f\x8b")
+        choose_file(page, "mine.jsonl.gz", saved)
+        page.wait_for_function(f"{app('live')}.source === 'file' && {app('live')}.player.t > 0")
 
 
 def test_every_lesson_points_at_the_real_thing(browser: Any, exported: dict[str, str]) -> None:
     with visit(
         browser, exported["file"] + "?lesson=accept", until="document.querySelector('#learn .sd-start')"
     ) as page:
-        page.context.set_offline(True)
         for lesson in WORKSHOP:
             page.click(f"#lesson-{lesson.name} .sd-start")
             page.click(f"{CARD} .sd-guide-next")
@@ -69,7 +88,7 @@ def test_every_tab_can_be_read_and_none_offers_to_run(
 ) -> None:
     with visit(browser, exported["folder"], size=size, dark=dark) as page:
         assert page.evaluate("document.body.classList.contains('dark')") == dark
-        assert "nothing can be run here" in page.inner_text(".sd-export-note")
+        assert "Nothing can be run here" in page.inner_text(".sd-export-note")
         stand(page, "Verified")
         page.focus("#tab-live")
         for tab in export.TABS:
@@ -79,12 +98,57 @@ def test_every_tab_can_be_read_and_none_offers_to_run(
                 page.wait_for_function(ready("race"))
                 stand(page, "Verified", tab="race")
             for words in page.locator("button:visible, a:visible").all_inner_texts():
-                assert words.split(" ")[0] not in {"Run", "Use", "Measure", "Stop", "Share"}
+                assert words.split(" ")[0] not in {"Run", "Use", "Measure", "Stop"}
             assert not overflows(page)
             assert not serious(page)
             page.keyboard.press("ArrowRight")
         page.click("#sd-theme")
         assert page.evaluate("document.body.classList.contains('dark')") != dark
+
+
+def test_a_request_that_leaves_the_file_would_be_noticed(browser: Any, tmp_path: Path) -> None:
+    """Each visit of an export fails on one, so that no other test here has to look."""
+    (page,) = export.write(tmp_path / "one.html", export.choose([OWN], []))
+    outside = ["https://example.org/a.png", "wss://example.org/b", "https://example.org/c", "file:///etc/hostname"]
+    asks = "new Image().src = '{}'; new WebSocket('{}'); fetch('{}').catch(() => {{}}); new Image().src = '{}';"
+    markup = page.read_text(encoding="utf-8").replace("</body>", f"<script>{asks.format(*outside)}</script></body>")
+    page.write_text(markup, encoding="utf-8")
+    with pytest.raises(AssertionError) as caught, visit(browser, page.as_uri()):
+        pass
+    assert all(f"outside request: {address}" in str(caught.value) for address in outside)
+
+
+def test_the_tour_is_offered_once_and_ends_where_nothing_can_be_run(browser: Any, exported: dict[str, str]) -> None:
+    with visit(browser, exported["file"], before="window.specdiffNew = true;") as page:
+        assert take_tour(page) == TOUR
+        assert "start the lab" in page.locator(".sd-guide-body").first.text_content()
+        page.reload()
+        page.wait_for_function(ready("live"))
+        assert page.locator(".sd-tour-offer").is_hidden()
+
+
+def test_a_visitor_s_file_is_played_and_another_is_refused(browser: Any, exported: dict[str, str]) -> None:
+    shipped = (TRACES / "race" / "math.jsonl.gz").read_bytes()
+    address, there = exported["file"] + "?tab=compare", "document.querySelector('#compare .sd-cmp-bar')"
+    with visit(browser, address, until=there, told="not drawn") as page:
+        choose_file(page, "race.jsonl", gzip.decompress(shipped))
+        page.wait_for_function(f"{ready('race')} && {app('race')}.source === 'file'")
+        title = read_trace(shipped).title
+        assert page.is_visible("#race .sd-lane") and title in page.inner_text("#race .sd-source")
+        page.click("#sd-share")
+        page.wait_for_selector("#sd-share:has-text('Only recordings have links')")
+        lines = gzip.decompress(shipped).splitlines()
+        wrong = [one.replace(b'"tests":', b'"trials":') for one in lines]
+        for content in (shipped[:5000], b"", b"hello", lines[0], b"\n".join(wrong)):
+            page.evaluate(f"{app('race')}.card.hide()")
+            choose_file(page, "other.gz", content)
+            page.wait_for_selector("#race .sd-card:visible :text('This file is not a readable trace')")
+            assert page.evaluate(f"{app('race')}.trace.title") == title, "what was there stays"
+        choose_file(page, "other.jsonl", b"\n".join(one.replace(b'"span":', b'"time":') for one in lines))
+        page.wait_for_selector("#race .sd-card:visible :text('This trace cannot be shown')")
+        page.evaluate(f"{app('race')}.open({app('race')}.recordings[0])")
+        page.wait_for_function(f"{ready('race')} && {app('race')}.source === 'recording'")
+        assert page.locator("#race .sd-card").is_hidden() and page.is_visible("#race .sd-lane")
 
 
 def test_a_cell_opens_its_race_and_a_link_its_moment(browser: Any, exported: dict[str, str]) -> None:
@@ -101,6 +165,16 @@ def test_a_cell_opens_its_race_and_a_link_its_moment(browser: Any, exported: dic
         link = page.url
     with visit(browser, link) as page:
         page.wait_for_function(f"{app('live')}.visible({app('live')}.states.drafted).view?.round === 3")
+    with visit(browser, address, before=NOTHING_PERMITTED) as page:
+        assert page.locator(".sd-tour-offer").is_hidden(), "it would be offered every time"
+        page.click("#sd-theme")
+        page.evaluate(f"{app('live')}.jump(5)")
+        page.click("#sd-share")
+        shown = page.input_value("dialog[open] .sd-link-address")
+        assert page.url == address and shown.startswith(f"{address}?tab=live&trace=") and "round=6" in shown
+        assert not serious(page)
+    with visit(browser, shown) as page:
+        page.wait_for_function(f"{app('live')}.visible({app('live')}.states.drafted).view?.round === 5")
 
 
 def test_a_map_without_its_races_says_so(browser: Any, exported: dict[str, str]) -> None:
@@ -111,8 +185,13 @@ def test_a_map_without_its_races_says_so(browser: Any, exported: dict[str, str])
         page.evaluate(f"{app('explore')}.choose('recorded', {stem!r})")
         page.wait_for_function(f"{app('explore')}.answer === {app('explore')}.answers.recorded[{stem!r}]")
         assert hint.inner_text() == "★: the best cell"
+        page.click("#sd-share")
+        page.wait_for_function("location.search.includes('answer=')")
+        link = page.url
         page.evaluate(f"{app('explore')}.openRace({app('explore')}.answer.rows.find((row) => row.race).race)")
         page.wait_for_selector("#explore :text('This export does not hold the races of this map.')")
+    with visit(browser, link, until=f"{app('explore')}?.answer") as page:
+        assert page.evaluate(f"{app('explore')}.stem") == stem, "the link brings back the answer that was shown"
 
 
 def test_a_refusal_is_looked_at_and_no_other_token_is_offered(browser: Any, exported: dict[str, str]) -> None:
@@ -126,7 +205,7 @@ def test_a_refusal_is_looked_at_and_no_other_token_is_offered(browser: Any, expo
 
 def test_a_trace_of_any_name_is_played_and_no_lessons_leave_no_panel(browser: Any, tmp_path: Path) -> None:
     own = tmp_path / "run.json"
-    own.write_bytes((TRACES / next(one.watch.trace for one in WORKSHOP if one.watch.trace)).read_bytes())
+    own.write_bytes(OWN.read_bytes())
     (page,) = export.write(tmp_path / "one.html", export.choose([own], []))
     with visit(browser, page.as_uri()) as shown:
         assert shown.evaluate(f"{app('live')}.player.duration") > 0

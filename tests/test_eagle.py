@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from pathlib import Path
 
 import pytest
@@ -153,7 +154,9 @@ def test_growth_keeps_parents_before_children() -> None:
     assert (growth.ids, growth.open(), growth.best_path()) == ([0, 1], [0, 1], [0])
     growth.extend([0, 1], torch.tensor([[0.9, 0.05, 0.05], [0.5, 0.25, 0.25]]).log())
     assert growth.open() == [2] and growth.best_path() == [0, 0]  # 0.54 is among the three best, 0.15 is not
-    assert growth.best() == ([0, 1, 0], [ROOT, ROOT, 0])
+    ids, parents, totals = growth.best()
+    assert (ids, parents) == ([0, 1, 0], [ROOT, ROOT, 0])
+    assert [math.exp(total) for total in totals] == pytest.approx([0.6, 0.3, 0.54])
     sure = Growth(4, 2)
     sure.extend([ROOT], torch.tensor([[1.0, 0.0, 0.0]]).log())
     assert sure.ids == [0]  # an impossible token is no node

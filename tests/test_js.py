@@ -19,7 +19,7 @@ import subprocess
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import event_types
 import msgspec
@@ -37,6 +37,7 @@ from specdiff_core.decoding.loop import speculate
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
 from specdiff_core.drafters.vanilla import VanillaDrafter
+from specdiff_core.explorations.alignment import compare_traces
 from specdiff_core.schema.events import (
     Committed,
     Decided,
@@ -112,6 +113,23 @@ def test_modules(path: Path, fixture: Path) -> None:
 def test_event_types_are_those_of_the_python_classes() -> None:
     """After a change of an event: ``python -m tests.event_types``."""
     assert event_types.FILE.read_text(encoding="utf-8") == event_types.declarations()
+
+
+def test_a_field_that_a_file_lacks_has_the_value_of_its_python_class() -> None:
+    module = (STATIC / "state" / "trace.js").as_uri()
+    tell = f"import {{ DEFAULTS }} from '{module}'; console.log(JSON.stringify(DEFAULTS))"
+    done = run(NODE, "--input-type=module", "--eval", tell)
+    fields = {kind: msgspec.structs.fields(kind) for kind in get_args(Event)}
+    left_out = {
+        kind.__name__: {
+            field.name: field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+            for field in own
+            if not field.required
+        }
+        for kind, own in fields.items()
+    }
+    told = json.loads(msgspec.json.encode({kind: own for kind, own in left_out.items() if own}))
+    assert json.loads(done.stdout) == told
 
 
 Check = Callable[[Path], subprocess.CompletedProcess[str]]
@@ -296,6 +314,17 @@ KINDS: dict[str, Callable[[], dict[str, list[Event]]]] = {
     "vanilla failed": lambda: failed(60),
     "vanilla not loaded": lambda: failed(0),
 }
+RACES, TRACES = ROOT / "assets" / "compare" / "races", ROOT / "assets" / "traces"
+OLD = ROOT / "tests" / "golden" / "scripted-1b.jsonl"
+PAIRS_OF_RUNS: list[tuple[tuple[Path, str], tuple[Path, str]]] = [
+    ((TRACES / "dialogue-eagle-2.jsonl.gz", "drafted"), (TRACES / "dialogue-draft-tree-ddtree.jsonl.gz", "drafted")),
+    ((TRACES / "dialogue-eagle.jsonl.gz", "vanilla"), (TRACES / "dialogue-naive-p-q-not-lossless.jsonl.gz", "drafted")),
+    ((TRACES / "math-four-denoising-steps.jsonl.gz", "drafted"), (TRACES / "race" / "code.jsonl.gz", "ddtree")),
+    ((RACES / "0-code.jsonl.gz", "block/9/1/9"), (TRACES / "race" / "math.jsonl.gz", "specdiff")),
+    ((RACES / "0-code.jsonl.gz", "vanilla"), (RACES / "0-math.jsonl.gz", "eagle/4/4")),
+    ((OLD, "ratio"), (TRACES / "race" / "story.jsonl.gz", "eagle")),
+]
+"""Two runs after one prompt, alike and not; after two; without words; and of an older schema."""
 SHIPPED = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "assets").rglob("*.jsonl.gz"))
 
 
@@ -318,6 +347,7 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     no_steps = [one.name for pair in PAIRS.values() for one in pair.drafters if not denoises(one.name)]
     asked = {
         "traces": traces,
+        "pairs": [[{"path": str(path), "lane": lane} for path, lane in pair] for pair in PAIRS_OF_RUNS],
         "spellings": spellings(),
         "crowded": CROWDED,
         "noSteps": no_steps,
@@ -467,6 +497,22 @@ def test_python_and_javascript_fold_a_trace_to_the_same_numbers(name: str, folde
     }
     differ = [*itertools.islice(differences(ours, folded["traces"][name]), 10)]
     assert not differ, "\n".join(differ)
+
+
+@pytest.mark.parametrize("number", range(len(PAIRS_OF_RUNS)))
+def test_python_and_javascript_align_two_traces_alike(number: int, folded: dict[str, Any]) -> None:
+    (one, first), (other, second) = PAIRS_OF_RUNS[number]
+    told = compare_traces(one, other, lanes=(first, second))
+    facts = {name: told.facts[name] for name in ("common", "lossless")}
+    ours = msgspec.to_builtins({"rows": [_rounded(row) for row in told.rows], "facts": facts})
+    theirs = folded["aligned"][number]
+    theirs["rows"] = [_rounded(row) for row in theirs["rows"]]
+    differ = [*itertools.islice(differences(ours, theirs), 10)]
+    assert not differ, "\n".join(differ)
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"milliseconds": round(row["milliseconds"], 2)}  # halves may be rounded either way
 
 
 def test_python_and_javascript_spell_the_same_words(folded: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from specdiff_core.maths.randomness import Independent
 from specdiff_core.maths.trees import ROOT, best_first, children, independent, merge, visible
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import ConfigError, DraftContractError
-from specdiff_core.schema.events import Committed, DraftReady, Verified, depths
+from specdiff_core.schema.events import Committed, DraftReady, TargetScored, Verified, depths
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selection
 
@@ -43,7 +43,7 @@ def test_the_tree_holds_the_most_probable_prefixes(budget: int) -> None:
     """Against all 4 + 16 + 64 prefixes of a window of three over four words, in order."""
     generator = torch.Generator().manual_seed(budget)
     log_q = torch.randn(3, 4, generator=generator, dtype=torch.float64).log_softmax(-1)
-    ids, parents = best_first(independent(log_q, budget), len(log_q), budget)
+    ids, parents, totals = best_first(independent(log_q, budget), len(log_q), budget)
     every = {
         text: sum(float(log_q[i, token]) for i, token in enumerate(text))
         for size in (1, 2, 3)
@@ -53,11 +53,12 @@ def test_the_tree_holds_the_most_probable_prefixes(budget: int) -> None:
     assert len(found) == len(set(found)) == min(budget, len(every))
     assert [every[text] for text in found] == pytest.approx(sorted(every.values(), reverse=True)[:budget])
     assert all(parent < node for node, parent in enumerate(parents))
+    assert totals == pytest.approx([every[text] for text in found])
 
 
 def test_impossible_prefixes_do_not_grow() -> None:
     log_q = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]).log()
-    ids, parents = best_first(independent(log_q, 10), len(log_q), 10)
+    ids, parents, _ = best_first(independent(log_q, 10), len(log_q), 10)
     assert sorted(texts(ids, parents)) == [(0,), (0, 0), (1,), (1, 0)]
 
 
@@ -79,7 +80,7 @@ def test_nodes_that_are_not_worth_their_row_stay_out() -> None:
     """Of the texts 0 (.6), 00 (.54), 1 (.3), 10 (.27), … those above the bound, and the first in any case."""
     log_q = torch.tensor([[0.6, 0.3, 0.1], [0.9, 0.05, 0.05]]).log()
     for worth, expected in ((0.0, 9), (0.25, 4), (0.28, 3), (0.99, 1)):
-        ids, parents = best_first(independent(log_q, 9), len(log_q), 9, worth)
+        ids, parents, _ = best_first(independent(log_q, 9), len(log_q), 9, worth)
         assert texts(ids, parents) == [(0,), (0, 0), (1,), (1, 0)][:expected] if worth else len(ids) == expected
 
 
@@ -326,6 +327,33 @@ def test_match_returns_vanillas_text(nodes: int, temperature: float) -> None:
     config = DecodeConfig(rule=Rule.MATCH, temperature=temperature, max_new_tokens=50, gamma=5, tree_nodes=nodes)
     found = last(race(config, ends=(END,)))
     assert found.ids == last(race(config, drafter=VanillaDrafter(), ends=(END,))).ids
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_events_of_a_tree_tell_p_and_q_at_every_node_where_detail_is_asked_for(temperature: float) -> None:
+    config = DecodeConfig(gamma=5, tree_nodes=12, temperature=temperature, max_new_tokens=24)
+
+    def told(detail: bool) -> list[tuple[DraftReady, TargetScored]]:
+        events = list(speculate([3, 4], config, FakeTarget(), good_drafter(), FakeClock(), detail=detail))
+        found = [one for one in events if isinstance(one, DraftReady | TargetScored)]
+        return list(zip(found[::2], found[1::2], strict=True))  # type: ignore[arg-type]
+
+    for draft, scored in told(detail=True):
+        nodes = range(len(draft.ids))
+        assert len(scored.candidates) == 1 + len(nodes) and len(draft.node_q) == len(nodes)
+        if temperature:  # p of a node is what the row of its parent says, where it is among the likeliest
+            rows = [{one.id: one.prob for one in row} for row in scored.candidates]
+            both = [(scored.p[node], rows[draft.parents[node] + 1].get(draft.ids[node])) for node in nodes]
+            assert [p for p, row in both if row is not None] == [row for _, row in both if row is not None]
+        totals: list[float] = []
+        for node in nodes:
+            parent = draft.parents[node]
+            totals.append(draft.node_q[node] * (totals[parent] if parent != ROOT else 1.0))
+        assert totals == pytest.approx(sorted(totals, reverse=True))  # the most probable prefix comes first
+        for parent in (ROOT, *nodes):
+            assert 0 <= sum(draft.node_q[node] for node in children(draft.parents, parent)) <= 1 + 1e-6
+    for draft, scored in told(detail=False):
+        assert not draft.node_q and not scored.candidates and draft.parents is not None
 
 
 def test_a_large_tree_needs_fewer_rounds_than_a_small_one() -> None:

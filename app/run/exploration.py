@@ -34,9 +34,14 @@ KEPT = 4
 
 
 def forms() -> dict[str, dict[str, Any]]:
-    """What the page needs to ask: name -> title, question, fields."""
+    """What the page needs to ask: name -> title, question, the fields that people fill in, and the pair."""
     return {
-        name: {"title": kind.title, "question": kind.question, "fields": kind.form()}
+        name: {
+            "title": kind.title,
+            "question": kind.question,
+            "fields": [field for field in kind.form() if not field["hidden"]],
+            "pair": kind.pair,
+        }
         for name, kind in EXPLORATIONS.items()
     }
 

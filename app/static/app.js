@@ -6,6 +6,7 @@ import { Playhead, autoSlow } from './state/playhead.js';
 import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './state/race.js';
 import { momentAt, momentQuery, readMoment, stopOf } from './state/moment.js';
 import { buildLane, isVanilla, stateAt } from './state/lane.js';
+import { tokenOf } from './state/inspect.js';
 import { busyWords, narrate } from './state/format.js';
 import { fetchTrace, gzip, serialise, unpack } from './state/trace.js';
 import { nameLanes } from './state/marks.js';
@@ -15,6 +16,7 @@ import { Job, listen } from './job.js';
 import { REFUSAL, isOpen, isShown, measuring, openTab, register } from './page.js';
 import { commit } from './views/commit.js';
 import { download, text } from './views/dom.js';
+import { giveLink, say } from './views/link.js';
 import { know } from './views/glossary.js';
 import { layOut } from './views/stage.js';
 import { leadWords } from './views/score.js';
@@ -119,9 +121,10 @@ export class App extends Job {
       slow: (/** @type {number | null} */ factor) => this.act(() => { this.player.slow = factor ?? autoSlow(this.player.duration); }),
       save: () => this.save(),
       replay: (/** @type {string} */ url) => this.open({ url }),
-      keep: () => this.keepMoment(),
+      keep: (/** @type {HTMLElement} */ button) => this.keepMoment(button),
       show: (/** @type {string} */ kind) => this.showKind(kind),
       round: (/** @type {number} */ round) => this.jump(round),
+      token: (/** @type {string} */ name, /** @type {number} */ token, byKey = false) => this.pinToken(name, token, byKey),
       select: (/** @type {string} */ name) => this.select(name),
       quietly: () => { this.threads = 1; document.getElementById(`${this.prefix}-run`)?.click(); },
       redraw: () => this.redraw(),
@@ -149,7 +152,7 @@ export class App extends Job {
       this.hear(message);
       return;
     }
-    const trace = message.trace ? await unpack(message.trace) : null;
+    const trace = typeof message.trace === 'string' ? await unpack(message.trace) : message.trace ?? null; // an export has read it already
     const { live } = this;
     this.over();
     card.hide();
@@ -346,6 +349,25 @@ export class App extends Job {
     if (index >= 0) this.act(() => this.player.stand(index));
   }
 
+  /** Look closely at a token of a text: of a lane that drafts, its round is shown, too. @param {string} name of the lane @param {number} token its place among the new ones @param {boolean} byKey the focus follows */
+  pinToken(name, token, byKey) {
+    const lane = this.lanes[name];
+    const found = lane && tokenOf(lane, token);
+    const body = this.views.lanes.views.get(name)?.body;
+    if (this.live || !lane || !found || !body) return;
+    this.select(name);
+    if (name === this.selected && !isVanilla(lane)) this.jump(found.view.round);
+    const { inspector } = this.views.window;
+    body.pin(token);
+    this.views.window.pin(found.view, lane, found.place, {
+      get element() { return body.spans[token] ?? null; }, // it is drawn a moment later
+      walk: (by) => this.pinToken(name, token + by, byKey),
+      away: () => body.pin(-1),
+    }, name === this.selected && this.names.length <= 2 ? '' : this.named[name].label);
+    if (byKey) inspector.element.focus({ preventScroll: true });
+    inspector.element.scrollIntoView({ block: 'nearest' });
+  }
+
   /** Of the selected lane the round to show, its phase, and why it is an earlier one if it is. @param {State | null} state @returns {{view: Window | null, phase: Phase, older: string}} */
   visible(state) {
     const view = state && state.window;
@@ -354,6 +376,17 @@ export class App extends Job {
     const begun = view.passes.length || view.draft || view.scored;
     if (!begun && state.last && this.player.stop < 0) return { view: state.last, phase: 'commit', older: '' };
     return { view, phase: view.committed ? 'commit' : view.verified ? 'verify' : view.scored || view.draft ? 'score' : 'draft', older: '' };
+  }
+
+  /** Draw; of a file that an export opened, nobody has checked that its events fit together. */
+  drawOrSay() {
+    try {
+      this.draw();
+    } catch (error) {
+      this.player.pause();
+      this.card.show(UNREADABLE);
+      console.error('not drawn:', error);
+    }
   }
 
   draw() {
@@ -531,19 +564,15 @@ export class App extends Job {
     return found ? momentQuery({ tab: this.options.kind, trace: this.file, lane: name, ...found }) : '';
   }
 
-  /** A link to what is on the stage, paused; a recording that ships needs no server to be shown again. */
-  keepMoment() {
+  /** A link to what is on the stage, paused; a recording that ships needs no server to be shown again. @param {HTMLElement} button that was pressed */
+  keepMoment(button) {
     const query = this.momentQuery();
-    if (!query) return;
+    if (!query) {
+      say(button, 'Only recordings have links');
+      return;
+    }
     this.act(() => this.player.pause());
-    history.replaceState(null, '', `${location.pathname}?${query}`);
-    const { moment } = this.views.source;
-    const say = (/** @type {string} */ words) => {
-      text(moment, words);
-      setTimeout(() => text(moment, 'Link to this moment'), 2200);
-    };
-    if (navigator.clipboard) navigator.clipboard.writeText(location.href).then(() => say('Link copied'), () => say('Link in address bar'));
-    else say('Link in address bar');
+    giveLink(button, query);
   }
 
   /** Show a recording at one of its moments. @param {Moment} moment @returns {Promise<boolean>} whether there is such a recording */
@@ -619,7 +648,7 @@ export class App extends Job {
     if (this.dirty && !document.hidden) {
       this.dirty = false;
       if (this.live) this.drawLive();
-      else this.draw();
+      else this.drawOrSay();
       if (wasPlaying && !this.player.playing) this.say();
     }
     if (this.dirty || (this.player.playing && !this.live)) this.wake();

@@ -6,9 +6,11 @@ import { Charts, chart } from './views/charts.js';
 import { Form } from './views/form.js';
 import { Job, listen } from './job.js';
 import { VIEWS } from './views/explorations.js';
+import { address } from './views/link.js';
 import { busyMachine, columnsOf, csvOf, originWords, progressWords } from './state/exploration.js';
 import { download, h, refill, text } from './views/dom.js';
-import { fetchFile, fromBase64 } from './state/trace.js';
+import { fetchFile, fromBase64, gzip, readFile, serialise, unzip } from './state/trace.js';
+import { BRANCH, Opened } from './state/alignment.js';
 import { gloss, know, means } from './views/glossary.js';
 import { openRace, pauseAll, register } from './page.js';
 import { origin } from './state/comparison.js';
@@ -27,12 +29,16 @@ class Explore extends Job {
     this.options = options;
     [this.widgets, this.boards] = [{}, {}]; // by name: what a visitor drags, and the charts
     this.aside = h('div', { class: 'sd-exp-aside' });
-    this.answers = { recorded: {}, live: {} }; // by file, by name
+    this.answers = { recorded: {}, live: {}, opened: {} }; // by file, by name, by name
+    this.opened = new Opened(); // traces of the visitor: two of their lanes can be held against each other
+    this.more = {}; // what the next measurement asks for besides the form
     this.races = { recorded: {}, live: {} }; // the same: row's race -> base64
     this.stems = Object.fromEntries(Object.entries(options.recorded).map(([name, stems]) => [name, stems[0]])); // the file that is shown
     this.made = {}; // by name: the token with which the server gives away what the live answer made
     this.addresses = new Map(); // of races that were opened -> a blob
     this.token = '';
+    /** @type {{name: string, source: string, search: string, form: object, answer: object, races: object} | null} what there was before a widget asked, while its answer is not whole */
+    this.before = null;
     this.forms = Object.fromEntries(Object.entries(options.forms).map(([name, { fields }]) => [name, new Form(fields, `explore-${name}`)]));
     this.questions = h('div', { class: 'sd-cmp-legend sd-exp-questions', role: 'group', 'aria-label': 'Explorations' });
     this.title = h('h2', {});
@@ -44,6 +50,9 @@ class Explore extends Job {
     this.chip = h('span', { class: 'sd-chip' });
     this.words = h('span', { class: 'sd-source-words' });
     this.sources = h('span', { class: 'sd-cmp-choice' });
+    this.files = h('input', { type: 'file', multiple: true, accept: '.jsonl,.gz', hidden: true, onchange: () => this.read([...this.files.files]) });
+    this.openFiles = h('button', { type: 'button', class: 'sd-link', onclick: () => this.files.click() }, 'Open traces');
+    this.lanesOf = h('span', { class: 'sd-row-selects sd-exp-lanes' });
     this.doubt = h('p', { class: 'sd-busy-machine', role: 'status' });
     this.notes = h('div', { class: 'sd-exp-notes' });
     this.charts = h('div', { class: 'sd-cmp-charts' });
@@ -59,7 +68,7 @@ class Explore extends Job {
       h('section', { class: 'sd-panel sd-cmp-origin', 'aria-label': 'Where these numbers come from' }, h('header', {}, h('h2', {}, 'Where these numbers come from'), this.saves), this.facts));
     this.root.append(this.questions, this.card.element,
       h('section', { class: 'sd-panel sd-exp-ask', 'aria-label': 'What to measure' }, h('header', {}, this.title), this.question, this.fields, h('div', { class: 'sd-exp-buttons' }, this.run, this.halt, this.bar)),
-      this.status.element, this.voice, h('div', { class: 'sd-source' }, this.chip, this.words, this.sources), this.doubt, this.full);
+      this.status.element, this.voice, h('div', { class: 'sd-source' }, this.chip, this.words, this.sources, this.openFiles, this.lanesOf, this.files), this.doubt, this.full);
     this.place();
     const watcher = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
@@ -76,6 +85,7 @@ class Explore extends Job {
     const query = new URLSearchParams(location.search);
     const asked = query.get('explore');
     const known = Object.keys(this.forms);
+    if (this.options.recorded[asked]?.includes(query.get('answer'))) this.stems[asked] = query.get('answer');
     this.select(known.includes(asked) ? asked : known[0]);
     if (known.includes(asked)) this.form.fill(Object.fromEntries(query));
   }
@@ -99,8 +109,8 @@ class Explore extends Job {
   }
 
   get answer() {
-    const [recorded, live] = [this.answers.recorded[this.stem], this.answers.live[this.name]];
-    return (this.source === 'live' ? live : recorded) || recorded || live || null;
+    const all = { recorded: this.answers.recorded[this.stem], live: this.answers.live[this.name], opened: this.answers.opened[this.name] };
+    return all[this.source] || all.recorded || all.live || null;
   }
 
   /** The recorded answer that is chosen, by its file; undefined where none ships. */
@@ -110,28 +120,37 @@ class Explore extends Job {
 
   /** Whether the races of the answer come with it: an export leaves some out. */
   get hasRaces() {
-    return this.isLive || !this.options.without_races.includes(this.stem);
+    return this.isLive || this.isOpened || !this.options.without_races.includes(this.stem);
   }
 
   get isLive() {
     return Boolean(this.answer) && this.answer === this.answers.live[this.name];
   }
 
+  /** Whether it was made here of the visitor's traces. */
+  get isOpened() {
+    return Boolean(this.answer) && this.answer === this.answers.opened[this.name];
+  }
+
   /** Called by Gradio when a run, a stop or a reload asks the server: what it gets. */
   asked() {
     if (this.follows) return JSON.stringify({ token: this.token });
-    return JSON.stringify({ token: this.token, explore: this.name, choice: this.form.values() });
+    const choice = { ...this.form.values(), ...this.more };
+    this.more = {};
+    return JSON.stringify({ token: this.token, explore: this.name, choice });
   }
 
-  /** This exploration with its settings, as a link holds them. */
+  /** This exploration with its settings, and which of several recorded answers is shown, as a link holds them. */
   query() {
     const query = new URLSearchParams({ explore: this.name });
     for (const [name, value] of Object.entries(this.form.changed())) query.set(name, Array.isArray(value) ? value.join(',') : String(value));
+    if (!this.isLive && this.stem !== this.options.recorded[this.name][0]) query.set('answer', this.stem);
     return query.toString();
   }
 
   select(name) {
     this.name = name;
+    this.card.prefix = `explore-${name}`; // of its form's ids
     this.source = this.answers.live[name] ? 'live' : 'recorded';
     const told = this.options.forms[name];
     text(this.title, told.title);
@@ -140,7 +159,7 @@ class Explore extends Job {
     this.fields.replaceChildren(this.form.element);
     this.view = VIEWS[name];
     const isNew = !(name in this.widgets);
-    this.widgets[name] ??= this.view.widget ? new this.view.widget(() => this.draw(), { race: (race) => this.race(race), open: (race) => this.openRace(race), ask: (values) => this.ask(values) }) : null;
+    this.widgets[name] ??= this.view.widget ? new this.view.widget(() => this.draw(), { race: (race) => this.race(race), open: (race) => this.openRace(race), ask: (values) => this.ask(values), given: (run, round) => this.opened.given(run, round, this.options.forms[this.name].pair) }) : null;
     this.widget = this.widgets[name];
     this.charts[this.view.widgetFirst ? 'before' : 'after'](this.aside);
     this.aside.replaceChildren(...(this.widget ? [this.widget.element] : []));
@@ -196,6 +215,45 @@ class Explore extends Job {
     }
   }
 
+  /** Open traces of the visitor, in this browser. What is shown stays until two lanes are there. @param {File[]} files */
+  async read(files) {
+    this.files.value = ''; // the same file may be chosen again
+    const { name } = this;
+    const wrong = [];
+    this.card.hide();
+    for (const file of files) {
+      try {
+        this.opened.add(file.name, await readFile(file));
+      } catch (error) {
+        wrong.push(`${file.name}: ${error instanceof Error ? error.message : error}`);
+        console.warn('trace not opened:', error);
+      }
+    }
+    if (wrong.length) this.card.show({ title: wrong.length > 1 ? 'These files are no traces' : 'This file is no trace', message: `${wrong.join('; ')}.`, hint: 'Choose .jsonl or .jsonl.gz files that were downloaded from this page or written with --trace. What was opened before is kept.' });
+    if (this.name !== name) return;
+    if (this.opened.answer) await this.showOpened();
+    else if (this.opened.lanes.length) this.card.show({ title: 'One more is needed', message: 'This trace holds one lane: open another to hold it against.', hint: '' });
+  }
+
+  /** Two lanes of what was opened. */
+  async showOpened() {
+    this.answers.opened[this.name] = this.opened.answer;
+    this.source = 'opened';
+    this.draw();
+  }
+
+  /** Which lanes of the opened traces are run A and run B. */
+  drawLanes() {
+    const chosen = (run) => h('label', {}, `${run.toUpperCase()} `, h('select', { 'aria-label': `Run ${run.toUpperCase()}`, onchange: ({ target }) => {
+      this.opened.choose(run, Number(target.value));
+      this.showOpened();
+    } }, ...this.opened.lanes.map(({ file, name }, i) => h('option', { value: i, selected: i === this.opened.chosen[run] }, `${name} of ${file}`))));
+    const shown = this.isOpened ? JSON.stringify([this.opened.chosen, this.opened.lanes.map(({ file, name }) => [file, name])]) : '';
+    if (this.lanesOf.dataset.shown === shown) return; // a list that is open stays
+    this.lanesOf.dataset.shown = shown;
+    this.lanesOf.replaceChildren(...(shown ? [chosen('a'), chosen('b')] : []));
+  }
+
   async get(file) {
     return (await fetchFile(this.options.folder + file)).json();
   }
@@ -205,11 +263,14 @@ class Explore extends Job {
     this.run.disabled = this.busy || this.waiting;
     this.halt.disabled = !this.run.disabled;
     this.full.hidden = !answer;
-    const known = [...this.options.recorded[this.name].map((stem) => ['recorded', stem, `Recorded${stem === this.name ? '' : `: ${stem.slice(this.name.length + 1)}`}`]), ...(this.answers.live[this.name] ? [['live', this.stem, 'Measured here']] : [])];
-    refill(this.sources, '', known.length < 2 ? [] : known.map(([source, stem, words]) => h('button', { type: 'button', 'aria-pressed': String((source === 'live') === this.isLive && (source === 'live' || stem === this.stem)), onclick: () => this.choose(source, stem) }, words)));
+    const known = [...this.options.recorded[this.name].map((stem) => ['recorded', stem, `Recorded${stem === this.name ? '' : `: ${stem.slice(this.name.length + 1)}`}`]), ...(this.answers.live[this.name] ? [['live', this.stem, 'Measured here']] : []), ...(this.answers.opened[this.name] ? [['opened', this.stem, 'Opened traces']] : [])];
+    const now = this.isLive ? 'live' : this.isOpened ? 'opened' : 'recorded';
+    refill(this.sources, '', known.length < 2 ? [] : known.map(([source, stem, words]) => h('button', { type: 'button', 'aria-pressed': String(source === now && (source !== 'recorded' || stem === this.stem)), onclick: () => this.choose(source, stem) }, words)));
+    this.openFiles.hidden = !this.view.opens;
+    this.drawLanes();
     this.chip.dataset.kind = this.isLive ? 'measured' : 'recording';
-    text(this.chip, answer ? (this.isLive ? '● Measured here' : '◉ Recording') : '');
-    text(this.words, answer ? originWords(answer) : this.stem ? 'Loading the recorded answer…' : 'Nothing is recorded yet: press Measure here.');
+    text(this.chip, answer ? { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' }[now] : '');
+    text(this.words, answer ? (this.isOpened ? 'Read in this browser; the server was not asked.' : originWords(answer)) : this.stem ? 'Loading the recorded answer…' : 'Nothing is recorded yet: press Measure here.');
     const token = this.isLive ? this.made[this.name] : '';
     this.weights.hidden = !token;
     if (token) this.weights.href = new URL(`weights?token=${token}`, document.baseURI).href;
@@ -220,7 +281,8 @@ class Explore extends Job {
     if (this.numbers.open) this.drawRows();
     this.drawBeside();
     const table = { origin: { ...answer.origin, ...answer.machine, sittings: 1 }, prompts: {}, settings: {}, repeats: 1 };
-    this.facts.replaceChildren(...origin(table).filter(([name]) => name !== 'prompts').flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, name === 'command' ? h('code', {}, value) : value)]));
+    const told = this.isOpened ? Object.entries(answer.facts.files).flatMap(([run, lines]) => Object.entries(lines).map(([name, value]) => [`${run.toUpperCase()}: ${name}`, value])) : origin(table).filter(([name]) => name !== 'prompts');
+    this.facts.replaceChildren(...told.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, name === 'command' ? h('code', {}, value) : value)]));
     this.widget?.show(answer);
     this.drawHints();
     this.figures.offer({ answer, widget: this.widget, races: this.hasRaces, methods: this.options.methods });
@@ -262,12 +324,13 @@ class Explore extends Job {
     });
   }
 
-  /** The trace of a race of this answer, as base64; undefined until the exploration is over. */
+  /** The bytes of the trace of a race of this answer; undefined until the exploration is over. */
   async race(race) {
+    if (this.isOpened) return gzip(new TextEncoder().encode(serialise(this.opened.trace)));
     const source = this.isLive ? 'live' : 'recorded';
     const [held, name] = [this.races[source], source === 'live' ? this.name : this.stem];
     if (source === 'recorded') held[name] ??= await this.get(`${name}.races.json`);
-    return held[name]?.[race];
+    return held[name]?.[race] && fromBase64(held[name][race]);
   }
 
   async openRace(race) {
@@ -276,23 +339,51 @@ class Explore extends Job {
       this.tell(this.isLive ? 'The race of a cell can be opened when the exploration is over.' : this.hasRaces ? 'This race was not recorded.' : 'This export does not hold the races of this map.');
       return;
     }
-    const key = `${this.isLive ? `live ${this.name}` : `recorded ${this.stem}`} ${race} ${this.answer.origin.date}`;
-    if (!this.addresses.has(key)) this.addresses.set(key, URL.createObjectURL(new Blob([fromBase64(data)], { type: 'application/gzip' })));
+    const key = this.isOpened ? `opened ${JSON.stringify(this.opened.chosen)}` : `${this.isLive ? `live ${this.name}` : `recorded ${this.stem}`} ${race} ${this.answer.origin.date}`;
+    if (!this.addresses.has(key)) this.addresses.set(key, URL.createObjectURL(new Blob([data], { type: 'application/gzip' })));
     const title = this.view.titleOf(this.answer, race, this.options.methods);
     const labels = this.view.lanesOf?.(this.answer) ?? { vanilla: { label: 'Vanilla' }, drafted: { label: title } };
-    openRace({ url: this.addresses.get(key), lanes: Object.keys(labels), title, labels, source: this.isLive ? 'measured' : 'recording' });
+    openRace({ url: this.addresses.get(key), lanes: Object.keys(labels), title, labels, source: this.isLive ? 'measured' : this.isOpened ? 'file' : 'recording' });
   }
 
-  /** Measure what is shown again, with some values changed. Says whether it began: an export has nothing to run. */
+  /** What the server decoded from where an opened run was left. */
+  async goOn(result, data) {
+    const { lanes } = await unzip(fromBase64(data));
+    if (!this.opened.goOn(result.choice.given, { ...result.facts.branch, seed: result.choice.branch_seed }, lanes[BRANCH])) {
+      this.card.show({ title: 'This continues a trace that is not open here', message: 'Other lanes were chosen meanwhile, or the page was reloaded.', hint: 'Open the traces again, and choose the token once more.' });
+      return;
+    }
+    await this.showOpened();
+  }
+
+  /** Measure what is shown again, with some values changed; of an opened run only what follows. Says whether it began: an export has nothing to run. */
   ask(values) {
     if (this.busy || this.waiting || !document.getElementById('explore-run')) return false;
-    this.form.fill({ ...this.answer.choice, ...values });
+    const { name, source } = this;
+    const before = { name, source, search: location.search, form: this.form.values(), answer: this.answers.live[name], races: this.races.live[name] };
+    if (this.isOpened) this.more = values;
+    else this.form.fill({ ...this.answer.choice, ...values });
     press('run');
+    this.before = before;
     return true;
   }
 
+  /** What a widget asked for was refused, failed or was stopped: give back what there was before. */
+  putBack() {
+    const { before } = this;
+    if (!before) return;
+    const { name } = before;
+    this.before = null;
+    this.forms[name].fill(before.form);
+    Object.assign(this.answers.live, { [name]: before.answer });
+    Object.assign(this.races.live, { [name]: before.races });
+    if (name !== this.name) return;
+    this.source = before.source;
+    address(before.search);
+  }
+
   fileName(end) {
-    return `specdiff-${this.name}-${this.answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '')}.${end}`;
+    return `specdiff-${this.name}-${this.isOpened ? 'opened-' : ''}${this.answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '')}.${end}`;
   }
 
   save(kind) {
@@ -313,8 +404,9 @@ class Explore extends Job {
     this.token = newToken();
     this.follows = false;
     try { sessionStorage.setItem(KEPT, this.token); } catch (error) { console.info('a reload will not find this exploration', error); }
-    const address = `${location.pathname}?${this.query()}`;
-    if (address.length < 8000) history.replaceState(null, '', address); // a reload opens this tab again
+    this.before = null;
+    const query = this.query();
+    if (query.length < 8000) address(query); // a reload opens this tab again
     this.busy = true;
     pauseAll();
     super.pressedRun();
@@ -323,6 +415,8 @@ class Explore extends Job {
 
   over() {
     super.over();
+    this.putBack();
+    this.more = {};
     this.bar.hidden = true;
     for (const widget of Object.values(this.widgets)) widget?.over?.();
     try { sessionStorage.removeItem(KEPT); } catch { /* nothing was kept */ }
@@ -355,7 +449,9 @@ class Explore extends Job {
     }
     const name = message.explore;
     if (name && name !== this.name && this.follows) this.select(name);
-    if (message.result) {
+    const branch = message.result?.choice.given; // what follows on an opened run
+    if (branch && message.finished && message.races?.runs) this.goOn(message.result, message.races.runs);
+    if (message.result && !branch) {
       this.answers.live[name] = message.result;
       delete this.races.live[name]; // they are of the answer before
       delete this.made[name];
@@ -363,12 +459,15 @@ class Explore extends Job {
       if (name === this.name) this.source = 'live';
     }
     if (message.finished || message.card) {
-      if (message.races) this.races.live[name] = message.races;
+      if (message.result && !branch) this.races.live[name] = message.races;
       if (message.made) this.made[name] = this.token;
-      const { done = 0 } = message;
+      const { done = 0, card } = message;
+      if (message.phase === 'finished') this.before = null;
+      const back = Boolean(this.before);
       this.over();
-      if (message.card) this.card.show(message.card);
-      text(this.voice, message.card ? '' : `${message.phase === 'stopped' ? 'Stopped' : 'Measured'}: ${done} steps are shown.`);
+      if (card) this.card.show(back ? { ...card, field: '' } : card); // its value is not in the form any more
+      const ended = message.phase === 'stopped' ? 'Stopped' : 'Measured';
+      text(this.voice, card ? '' : back ? 'Stopped: what was there before is shown.' : `${ended}: ${done} steps are shown.`);
       return;
     }
     this.busy = true;

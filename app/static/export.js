@@ -2,17 +2,22 @@
 // when its tab is first opened.
 // @ts-check
 
-import { carried, fromBase64, gunzip } from './state/trace.js';
+import { carried, fromBase64, gunzip, readFile } from './state/trace.js';
 import { mount as compare } from './compare.js';
 import { mount as explore } from './explore.js';
 import { mount as learn } from './learn.js';
 import { mount as play } from './app.js';
+import { giveLink } from './views/link.js';
+import { isOpen, openTab, page } from './page.js';
 import { move, rove } from './views/dom.js';
+/** @import { App } from './app.js' */
 
 /** @typedef {{tabs: Record<string, object>, files: Record<string, string>, plotly: string}} Told `plotly`: the address of the library, or nothing where the page holds it */
 
 /** @type {Record<string, (element: HTMLElement, props: any, watch: any, options: any) => void>} */
 const MOUNTS = { live: play, race: play, explore, compare, learn };
+
+const NO_TRACE = { title: 'This file is not a readable trace', hint: 'Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace.' };
 
 /** What an element of the page holds as text. @param {string} id */
 const held = (id) => document.getElementById(id)?.textContent ?? '';
@@ -23,12 +28,38 @@ async function unpacked() {
   return URL.createObjectURL(new Blob([/** @type {BlobPart} */ (source)], { type: 'text/javascript' }));
 }
 
-/** The tab that an address asks for, as on the page of the lab. */
+/** The tab that an address asks for, as on the page of the lab; nothing: the first. */
 function wanted() {
   const query = new URLSearchParams(location.search);
   if (query.has('explore')) return 'explore';
-  if (query.has('lesson')) return 'learn';
-  return query.get('tab') === 'race' ? 'race' : 'live';
+  return query.has('lesson') ? 'learn' : query.get('tab');
+}
+
+/** The player of a tab, made if it was not there. @param {'live' | 'race'} tab */
+function playerOf(tab) {
+  openTab(tab);
+  return /** @type {App} */ (page.players[tab]);
+}
+
+/** Play a visitor's file in the tab that shows races of its kind, as the server decides it elsewhere (app/run/session.py). @param {File} file */
+async function openFile(file) {
+  try {
+    const trace = await readFile(file);
+    const named = Object.keys(trace.lanes).filter((lane) => trace.lanes[lane].length);
+    if (!named.length) throw new Error('it holds no events of a race');
+    const tab = named.every((lane) => lane === 'vanilla' || lane === 'drafted') ? 'live' : 'race';
+    await playerOf(tab).receive({ phase: 'finished', source: 'file', trace });
+  } catch (error) {
+    console.warn('not opened:', error);
+    const message = `${file.name}: ${error instanceof Error ? error.message : error}.`;
+    playerOf(isOpen('race') ? 'race' : 'live').card.show({ ...NO_TRACE, message });
+  }
+}
+
+/** A link to what is on the screen. @param {HTMLElement} button @param {string} tab */
+function share(button, tab) {
+  if (tab === 'live' || tab === 'race') playerOf(tab).keepMoment(button);
+  else giveLink(button, tab === 'explore' ? /** @type {any} */ (page.players.explore).query() : `tab=${tab}`);
 }
 
 /** Fill the page. */
@@ -55,5 +86,13 @@ export async function open() {
     const to = move(/** @type {KeyboardEvent} */ (event), tabs, { ArrowRight: 1, ArrowLeft: -1, Home: -tabs.length, End: tabs.length });
     if (to >= 0) select(tabs[to]);
   });
+  const file = /** @type {HTMLInputElement} */ (document.getElementById('sd-file'));
+  document.getElementById('sd-open')?.addEventListener('click', () => file.click());
+  file.addEventListener('change', async () => {
+    if (file.files?.length) await openFile(file.files[0]);
+    file.value = ''; // the same file can be chosen again
+  });
+  document.getElementById('sd-share')?.addEventListener('click', ({ currentTarget }) =>
+    share(/** @type {HTMLElement} */ (currentTarget), tabs.find((tab) => tab.getAttribute('aria-selected') === 'true')?.getAttribute('aria-controls') ?? ''));
   select(tabs.find((tab) => tab.getAttribute('aria-controls') === wanted()) ?? tabs[0]);
 }

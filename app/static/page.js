@@ -2,12 +2,14 @@
 // a race that another tab asks for.
 // @ts-check
 
+import { giveLink, say } from './views/link.js';
+
 /** @typedef {'live' | 'race' | 'explore' | 'compare'} Kind of player, by its tab */
 /** @typedef {{url: string, lanes?: string[] | null, title?: string, labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded race */
 /** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void}, actions?: () => {toggle: () => void, step: (count: number) => void}, open?: (race: Asked) => void}} Player */
 
-/** @type {{players: Partial<Record<Kind, Player>>, openRace: typeof openRace}} */
-export const page = (/** @type {any} */ (window).specdiff = { players: {}, openRace });
+/** @type {{players: Partial<Record<Kind, Player>>, openRace: typeof openRace, giveLink: typeof giveLink, say: typeof say}} */
+export const page = (/** @type {any} */ (window).specdiff = { players: {}, openRace, giveLink, say });
 /** @type {Asked | null} a race that was asked for before the Race tab's player was made */
 let wanted = null;
 

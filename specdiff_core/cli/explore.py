@@ -10,7 +10,9 @@ import msgspec
 
 from specdiff_core.cli import options
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, csv_of, parse
+from specdiff_core.explorations.alignment import compare_traces, given_of, read_run
+from specdiff_core.explorations.base import Answer, Exploration, Explored, Exploring, Step, csv_of, parse
+from specdiff_core.explorations.side_by_side import SideBySide
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
 
@@ -25,13 +27,26 @@ def add_command(commands: Any) -> None:
         group = parser.add_argument_group("settings")
         for field in kind.form():
             group.add_argument(
-                options.flag(field["name"]), metavar="VALUE", default=argparse.SUPPRESS, help=_help(field)
+                options.flag(field["name"]),
+                metavar="VALUE",
+                default=argparse.SUPPRESS,
+                help=argparse.SUPPRESS if field["hidden"] else _help(field),
             )
+        if kind is SideBySide:
+            _add_traces(parser)
         options.add_placement(parser)
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the answer, which the page opens")
         parser.add_argument("--csv", type=Path, metavar="FILE", help="write its table")
         if kind.makes:
             parser.add_argument("--made", type=Path, metavar="FOLDER", help=f"write {kind.makes} into a new folder")
+
+
+def _add_traces(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("traces")
+    about = "Hold runs of two recordings against each other instead of decoding: they may be of other methods, prompts "
+    about += "or machines. With --branch, --round and --take only that branch is decoded."
+    group.add_argument("--traces", nargs=2, type=Path, metavar=("A", "B"), help=about)
+    group.add_argument("--lanes", nargs=2, metavar=("A", "B"), help="a lane of each [default: the last]")
 
 
 def _help(field: dict[str, Any]) -> str:
@@ -54,6 +69,9 @@ def run(args: argparse.Namespace) -> None:
     what = parse(kind, {name: value for name, value in vars(args).items() if name in names})
     for name in ("json", "csv"):
         options.check_target(getattr(args, name), name)
+    if isinstance(what, SideBySide) and args.traces:
+        _of_traces(args, what)
+        return
     target: Path | None = getattr(args, "made", None)
     if target is not None and target.exists():
         raise ConfigError(f"--made {str(target)!r} exists.", field="made", hint="Name one that does not.")
@@ -69,6 +87,28 @@ def run(args: argparse.Namespace) -> None:
         target.mkdir(parents=True)
         for name, content in made.items():
             (target / name).write_bytes(content)
+
+
+def _of_traces(args: argparse.Namespace, what: SideBySide) -> None:
+    """Print the rounds of two traces, and what can be said of them; decode on from one, if that is asked for."""
+    lanes = args.lanes or (None, None)
+    told: Answer = compare_traces(*args.traces, lanes=lanes)
+    if what.branch != "none":
+        place = "ab".index(what.branch)
+        given = given_of(read_run(args.traces[place], lanes[place]), what.round)
+        asked = msgspec.structs.replace(what, given=msgspec.json.encode(given).decode())
+        engine = options.open_engine(args, str(given.config.get("pair")), asked.drafters)
+        branch, *_ = _follow(Exploring(asked, engine, argv=args.argv))
+        told.rows += branch.rows
+        told.facts["branch"] = branch.facts["branch"]
+    for line in told.facts["words"]:
+        options.say(line)
+    print(csv_of(told.rows), end="")
+    if args.csv is not None:
+        args.csv.write_text(csv_of(told.rows), encoding="utf-8")
+    if args.json is not None:
+        answer = {"rows": told.rows, "facts": told.facts}
+        args.json.write_bytes(msgspec.json.format(msgspec.json.encode(answer), indent=1) + b"\n")
 
 
 def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str, bytes]]:

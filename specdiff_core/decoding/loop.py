@@ -179,5 +179,5 @@ def _draft(
         draft = dataclasses.replace(draft, nfe=len(spans))
     span = merge(spans, "draft") if spans else Span(name="draft", start=clock.now(), seconds=0.0)
     with clock.off():
-        yield draft_event(round, draft, span)
+        yield draft_event(round, draft, span, detail)
     return draft, span

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from msgspec.structs import asdict
@@ -57,9 +58,10 @@ def step_event(round: int, step: int, state: DenoiseState, span: Span) -> Denois
     )
 
 
-def draft_event(round: int, draft: Draft, span: Span) -> DraftReady:
+def draft_event(round: int, draft: Draft, span: Span, detail: bool) -> DraftReady:
     ids = draft.ids.tolist()
     q = draft.q
+    known = zip(draft.totals, draft.parents or (), strict=True) if detail and draft.totals else ()
     return DraftReady(
         round=round,
         ids=tuple(ids),
@@ -70,6 +72,7 @@ def draft_event(round: int, draft: Draft, span: Span) -> DraftReady:
         nfe=draft.nfe,
         parents=draft.parents or (),
         branches=draft.branches,
+        node_q=tuple(rounded(math.exp(own - (draft.totals[node] if node >= 0 else 0.0))) for own, node in known),
         span=span,
     )
 
@@ -81,7 +84,7 @@ def scored_event(
     return TargetScored(
         round=round,
         p=tuple(map(rounded, tested(draft, target_probs)[0])),
-        candidates=top_candidates(soft()) if detail and draft.parents is None else (),
+        candidates=top_candidates(soft()) if detail else (),
         span=span,
     )
 

@@ -78,10 +78,17 @@ class Draft:
     nfe: int  # drafter passes
     parents: tuple[int, ...] | None = None  # [g] of a tree (maths/trees.py); None: each follows the one before
     branches: tuple[tuple[int, ...], ...] = ()  # K drafts drawn independently: their nodes, in the order of drawing
+    totals: tuple[float, ...] = ()  # [g] of a tree that was not drawn: Σ log q from the anchor to each node; or nothing
 
     @classmethod
     def point_mass(
-        cls, ids: Tensor, *, nfe: int, parents: Sequence[int] | None = None, reveal_steps: Sequence[int] = ()
+        cls,
+        ids: Tensor,
+        *,
+        nfe: int,
+        parents: Sequence[int] | None = None,
+        reveal_steps: Sequence[int] = (),
+        totals: Sequence[float] = (),
     ) -> Draft:
         """Tokens ``ids [g]`` that were not drawn from a known q; by default all revealed at once."""
         return cls(
@@ -91,6 +98,7 @@ class Draft:
             exact_q=(False,) * len(ids),
             nfe=nfe,
             parents=None if parents is None else tuple(parents),
+            totals=tuple(totals),
         )
 
     @property
@@ -123,6 +131,7 @@ class Draft:
             exact_q=tuple(self.exact_q[node] for node in chosen),
             parents=None if self.parents is None else tuple(kept[self.parents[node]] for node in chosen),
             branches=tuple(tuple(kept[node] for node in branch if node in kept) for branch in self.branches),
+            totals=tuple(self.totals[node] for node in chosen) if self.totals else (),
         )
 
     def check(self, gamma: int, vocab_size: int, tree_nodes: int = 0) -> None:
@@ -141,6 +150,8 @@ class Draft:
             raise DraftContractError("The drafter returned an id outside the vocabulary.")
         if len(self.exact_q) != size or len(self.reveal_steps) != size:
             raise DraftContractError("The draft's exact_q and reveal_steps do not match its tokens.")
+        if self.totals and (self.parents is None or len(self.totals) != size):
+            raise DraftContractError("The draft's totals do not match the nodes of a tree.")
         if self.probs is None and any(self.exact_q):
             raise DraftContractError("A point-mass draft claims conditionals.")
         if self.probs is not None and self.probs.shape != (size, vocab_size):

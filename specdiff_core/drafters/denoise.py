@@ -156,9 +156,9 @@ def _tree(
         ranked, confidence = chain.ranked(), chain.confidence
     window, places = most_probable(ranked, size)
     state = _whole(torch.tensor(window), partial(confidence, places))
-    ids, parents = best_first(ranked, size, context.tree_nodes, context.min_node_prob)
+    ids, parents, totals = best_first(ranked, size, context.tree_nodes, context.min_node_prob)
     yield state
-    return Draft.point_mass(torch.tensor(ids), nfe=1, parents=parents)
+    return Draft.point_mass(torch.tensor(ids), nfe=1, parents=parents, totals=totals)
 
 
 def _several(

@@ -106,8 +106,8 @@ class EagleSession:
             parents = [places[growth.parents[node]] for node in entries]
             beside = torch.stack([found[growth.parents[node]] for node in rows])
             logits, features = self._next([growth.ids[node] for node in rows], beside, parents)
-        ids, tree = growth.best()
-        return Draft.point_mass(torch.tensor(ids), nfe=passes, parents=tree, reveal_steps=depths(tree))
+        ids, tree, totals = growth.best()
+        return Draft.point_mass(torch.tensor(ids), nfe=passes, parents=tree, reveal_steps=depths(tree), totals=totals)
 
 
 def _last(scores: Scores) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import io
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
@@ -115,6 +116,7 @@ def _described(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
         "high": entry.get("maximum"),
         "long": told.get("maxLength", 0) > 200,
         "more": told.get("more", False),
+        "hidden": told.get("hidden", False),
     }
 
 
@@ -134,7 +136,11 @@ def parse(kind: type[Exploration], values: Mapping[str, Any]) -> Exploration:
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{kind.title}: {error}.", field="explore", hint="Change that value.") from error
+        at = re.search(r" - at `\$\.(\w+)", str(error))
+        title = next((field["title"] for field in kind.form() if at and field["name"] == at[1]), kind.title)
+        words = str(error)[: at.start()] if at else str(error)
+        hint = "Change that value."
+        raise ConfigError(f"{title}: {words}.", field=at[1] if at else "explore", hint=hint) from error
 
 
 def csv_of(rows: list[dict[str, Any]]) -> str:

@@ -1,13 +1,15 @@
-"""Two runs side by side: two methods write after the same prompt, and where each accepted and refused is held against
-the other, round by round. At a refusal a run can be sent another way, from which it is decoded anew.
+"""Two runs side by side: two methods write after the same prompt, or two traces tell what was written elsewhere, and
+where each accepted and refused is held against the other, round by round. At a refusal a run can be sent another way,
+from which it is decoded anew.
 """
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import msgspec
 from msgspec import Meta
 
 from specdiff_core.bench.comparison import short_times
@@ -40,6 +42,16 @@ BRANCH = "what if"
 RACE = "runs"
 """The name of the trace that holds all runs."""
 MORE = {"more": True}
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that a trace tells, as far as another way is decoded from it."""
+
+    config: dict[str, Any]  # of its header
+    prompt: str
+    prompt_ids: tuple[int, ...]
+    target: str  # name of the model
+    after: tuple[int, ...]  # its new tokens before the place where it is left
 
 
 class SideBySide(Exploration, frozen=True, kw_only=True):
@@ -100,11 +112,31 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         Meta(ge=0, le=2**31 - 1, title="Seed of what follows", description="Of the draws after it.",
              extra_json_schema=MORE),
     ] = 1  # fmt: skip
+    given: Annotated[
+        str,
+        Meta(
+            max_length=100_000,
+            title="A run of a trace",
+            description="Only it is sent another way, and neither run is decoded; the page writes it.",
+            extra_json_schema={"hidden": True},
+        ),
+    ] = ""
 
     @property
     def drafters(self) -> tuple[str, ...]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        if self.given:
+            return (str(self.run_given.config.get("drafter")),)
         return tuple(dict.fromkeys(find_method(name).drafter for name in (self.a, self.b)))
+
+    @property
+    def run_given(self) -> Given:
+        """The run that a trace tells. ConfigError: it is none."""
+        try:
+            return msgspec.json.decode(self.given, type=Given)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            hint = "Choose a refusal of a trace that says how it was decoded."
+            raise ConfigError("This is no run of a trace.", field="given", hint=hint) from error
 
     def config(self, run: str) -> DecodeConfig:
         """The settings of run ``a`` or ``b``.
@@ -130,6 +162,9 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
         if self.take >= engine.target.vocab_size or self.take in engine.target.suppress:
             raise ConfigError(f"{self.take} is no token of this target.", field="take", hint="Choose a candidate.")
+        if self.given:
+            yield from self._go_on(engine, stopped)
+            return
         configs = {name: self.config(name) for name in ("a", "b")}
         runs: dict[str, list[Event]] = {}
         facts: dict[str, Any] = {"must_be_equal": self._must_be_equal(), "threads": 0}
@@ -165,6 +200,47 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         if decode(BRANCH, DecodeConfig.parse(configs[self.branch].to_dict() | changed), after):
             yield Step(total, total, "another way", answer)
 
+    def _go_on(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+        """Decode on from where a run of a trace is left."""
+        given = self.run_given
+        theirs, ours = given.config.get("pair"), engine.pair.spec.name
+        if (theirs, given.target) != (ours, engine.pair.name_of("target")):
+            raise ConfigError(
+                f"The run was decoded by {given.target} of the pair {str(theirs)[:40]}; here is "
+                f"{engine.pair.name_of('target')} of the pair {ours}.",
+                field="given",
+                hint="It can go on where its own models are.",
+            )
+        config = DecodeConfig.parse(given.config)
+        if not all(0 <= token < engine.target.vocab_size for token in given.after):
+            raise ConfigError("The run holds no tokens of this target.", field="given", hint="Choose another trace.")
+        if tuple(engine.encode(given.prompt)) != given.prompt_ids:
+            hint = "Choose a run whose prompt was given as text."
+            raise ConfigError("Its prompt is cut into other tokens here.", field="given", hint=hint)
+        after = [*given.after, *([self.take] if self.take >= 0 else [])]
+        left = max(1, config.max_new_tokens - len(after))
+        goes_on = DecodeConfig.parse(config.to_dict() | {"max_new_tokens": left, "seed": self.branch_seed})
+        told = [
+            short_times(event)
+            for event in engine.decode(given.prompt, goes_on, stop=Asked(stopped), warm_up=0.0, threads=0, after=after)
+        ]
+        if stopped():
+            return
+        branch = {"run": self.branch, "round": self.round, "position": len(given.after) + 1, "take": self.take}
+
+        def answer() -> Answer:
+            rows = [*rounds_of(BRANCH, told, len(after) + 1, pieces_of(told))]
+            threads = next(event.threads for event in told if isinstance(event, RunStarted))
+            word = engine.pair.tokenizer.decode([self.take]) if self.take >= 0 else ""
+            trace = gzip.compress(dump_trace({BRANCH: told}, title=self.title), 9, mtime=0)
+            facts: dict[str, Any] = {
+                "threads": threads,
+                "branch": branch | {"token": str(word), "tokens": len(text_of(told))},
+            }
+            return Answer(rows=rows, facts=facts, races={RACE: trace})
+
+        yield Step(1, 1, "another way", answer)
+
     def _must_be_equal(self) -> bool:
         """Whether both runs have to write the same text."""
         rule: Rule = SETTINGS["rule"].read(self.rule)
@@ -190,13 +266,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
 def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mapping[str, Any]) -> Answer:
     """What is known of the runs that are over."""
     facts = dict(known)
-    pieces = {
-        token: words
-        for events in runs.values()
-        for event in events
-        if isinstance(event, PiecesSeen)
-        for token, words in event.pieces.items()
-    }
+    pieces = pieces_of(event for events in runs.values() for event in events)
     texts = {name: text_of(events) for name, events in runs.items()}
     facts["lossless"] = all(
         event.lossless for events in runs.values() for event in events if isinstance(event, RunStarted)
@@ -220,6 +290,12 @@ def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mappin
     rows = [row for name, events in runs.items() for row in rounds_of(name, events, starts[name], pieces)]
     trace = dump_trace({name: list(events) for name, events in runs.items()}, title=what.title)
     return Answer(rows=rows, facts=facts, races={RACE: gzip.compress(trace, 9, mtime=0)})
+
+
+def pieces_of(events: Iterable[Event]) -> dict[int, str]:
+    """The text of the ids that events name."""
+    seen = [event.pieces for event in events if isinstance(event, PiecesSeen)]
+    return {token: words for pieces in seen for token, words in pieces.items()}
 
 
 def text_of(events: Sequence[Event]) -> tuple[int, ...]:

@@ -82,7 +82,9 @@ def most_probable(ranked: Ranked, depth: int) -> tuple[list[int], list[int]]:
     return ids, places
 
 
-def best_first(ranked: Ranked, depth: int, budget: int, min_prob: float = 0.0) -> tuple[list[int], list[int]]:
+def best_first(
+    ranked: Ranked, depth: int, budget: int, min_prob: float = 0.0
+) -> tuple[list[int], list[int], list[float]]:
     """The ``budget`` most probable prefixes of a window (DDTree, arXiv 2604.12989), without those less probable than
     ``min_prob``; the first one always stays.
 
@@ -95,10 +97,11 @@ def best_first(ranked: Ranked, depth: int, budget: int, min_prob: float = 0.0) -
         budget: nodes, at least 1.
 
     Returns:
-        ids and parents of the nodes, at most ``budget``, the most probable prefix first.
+        ids, parents and Σ log q of the nodes, at most ``budget``, the most probable prefix first.
     """
     ids: list[int] = []
     parents: list[int] = []
+    totals: list[float] = []
     # (−Σ log q, depth, rank, parent, the parent's place, Σ log q of the parent)
     heap = [(-ranked(0, 0)[0][0], 0, 0, ROOT, 0, 0.0)]
     highest = -math.log(min_prob) if min_prob > 0 else math.inf
@@ -110,12 +113,13 @@ def best_first(ranked: Ranked, depth: int, budget: int, min_prob: float = 0.0) -
         node = len(ids)
         ids.append(tokens[rank])
         parents.append(parent)
+        totals.append(-cost)
         if rank + 1 < len(values):
             heapq.heappush(heap, (-(before + values[rank + 1]), level, rank + 1, parent, place, before))
         if level + 1 < depth:
             child = ranked(level + 1, places[rank])[0][0]
             heapq.heappush(heap, (cost - child, level + 1, 0, node, places[rank], -cost))
-    return ids, parents
+    return ids, parents, totals
 
 
 class Growth:
@@ -164,11 +168,12 @@ class Growth:
             node = self.parents[node]
         return path[::-1]
 
-    def best(self) -> tuple[list[int], list[int]]:
-        """Ids and parents of the ``budget`` most probable nodes, in the order in which they grew."""
+    def best(self) -> tuple[list[int], list[int], list[float]]:
+        """Ids, parents and Σ log q of the ``budget`` most probable nodes, in the order in which they grew."""
         kept = sorted(self._ranked()[: self._budget])
         places = {node: place for place, node in enumerate(kept)} | {ROOT: ROOT}
-        return [self.ids[node] for node in kept], [places[self.parents[node]] for node in kept]
+        parents = [places[self.parents[node]] for node in kept]
+        return [self.ids[node] for node in kept], parents, [self._totals[node] for node in kept]
 
     def _ranked(self) -> list[int]:
         """All nodes, the most probable first; of equals the parent, which is older."""

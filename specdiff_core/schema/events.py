@@ -160,10 +160,12 @@ class DraftReady(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     nfe: Int  # drafter passes of this round
     parents: tuple[Int, ...] = ()  # of a tree: the node before each in its text, −1 for the anchor; empty: a window
     branches: tuple[tuple[Int, ...], ...] = ()  # of several drafts: the nodes of each, in the order of drawing
+    node_q: tuple[float, ...] = ()  # of a tree that was not drawn, whose q is 1: what the drafter gives each node after
+    # its parent, at temperature 0 by the softmax; empty where it was not recorded
     span: Span  # all of the drafting
 
     def __post_init__(self) -> None:
-        _parallel(self.ids, self.q, self.reveal_steps, self.exact_q, self.parents or self.ids)
+        _parallel(self.ids, self.q, self.reveal_steps, self.exact_q, self.parents or self.ids, self.node_q or self.ids)
         if any(not -1 <= parent < node for node, parent in enumerate(self.parents)):
             raise ValueError("the parents of a draft are not a tree")
 
@@ -173,8 +175,8 @@ class TargetScored(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"
 
     round: Int
     p: tuple[float, ...]  # of each drafted token
-    candidates: tuple[tuple[Candidate, ...], ...]  # [γ+1] most probable tokens at each position, at temperature 0 those
-    # of the softmax; none for a tree
+    candidates: tuple[tuple[Candidate, ...], ...]  # [γ+1] most probable tokens after the anchor and after each drafted
+    # token, at temperature 0 those of the softmax; empty where they were not recorded, as of a tree in older traces
     span: Span
 
 

@@ -40,6 +40,10 @@ export class FakeElement {
     this.children.push(...children);
   }
 
+  replaceChildren(...children) {
+    this.children = children;
+  }
+
   setAttribute(name, value) {
     this.attributes[name] = value;
     if (name === 'class') this.className = value;
@@ -48,6 +52,10 @@ export class FakeElement {
 
   getAttribute(name) {
     return this.attributes[name] ?? null;
+  }
+
+  removeAttribute(name) {
+    delete this.attributes[name];
   }
 
   addEventListener(name, callback) {

@@ -158,9 +158,9 @@ test('a track: each round begins once, and its refused draft stands at the token
 test('tracks share columns by position, and differ only where the run that they are held against has another token', () => {
   const columns = aligned({ a: trackOf(twoRounds(4)), b: trackOf(twoRounds(6)), branch: trackOf(twoRounds(6), 3) }, { b: 'a', branch: 'b' });
   assert.deepEqual(columns.map((cells) => Object.keys(cells).join(' ')), ['a b', 'a b', 'a b branch', 'a b branch', 'branch', 'branch']);
-  assert.deepEqual(columns.map(({ b }) => b?.differs), [false, false, false, true, undefined, undefined]);
-  assert.deepEqual(columns.map(({ branch }) => branch?.differs), [undefined, undefined, true, true, false, false]);
-  assert.ok(columns.every(({ a }) => !a?.differs));
+  assert.deepEqual(columns.map(({ b }) => b?.[0].differs), [false, false, false, true, undefined, undefined]);
+  assert.deepEqual(columns.map(({ branch }) => branch?.[0].differs), [undefined, undefined, true, true, false, false]);
+  assert.ok(columns.every(({ a }) => !a?.[0].differs));
 });
 
 const METHODS = { vanilla: { label: 'Vanilla', short: 'vanilla', colour: 'target', mark: 'circle' }, dflash: { label: 'Block diffusion', short: 'DFlash', colour: 'draft', mark: 'square' }, eagle: { label: 'EAGLE', short: 'EAGLE', colour: 'bonus', mark: 'cross' } };

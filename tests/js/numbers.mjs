@@ -3,19 +3,20 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 
 import { useFakePage } from './dom.mjs';
+import { Opened } from '../../app/static/state/alignment.js';
 import { joinPieces } from '../../app/static/state/detokenize.js';
 import { settingsWords } from '../../app/static/state/format.js';
 import { buildLane, countAt, stateAt } from '../../app/static/state/lane.js';
 import { useOf } from '../../app/static/state/marks.js';
 import { alpha, clockOf, firstDifference, predicted, speedUp, tau, waiting } from '../../app/static/state/metrics.js';
 import { baselineOf, complete, rowAt } from '../../app/static/state/race.js';
-import { unzip } from '../../app/static/state/trace.js';
+import { readFile, unzip } from '../../app/static/state/trace.js';
 
 useFakePage();
 const { ScoreView } = await import('../../app/static/views/score.js');
 const { acceptanceFigure } = await import('../../app/static/views/charts.js');
 
-const { traces, spellings, crowded, noSteps, out } = JSON.parse(readFileSync(process.argv[2], 'utf8'));
+const { traces, pairs, spellings, crowded, noSteps, out } = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 const colours = new Proxy({}, { get: () => '' });
 
 const indicesOf = (lane, kind) => lane.events.flatMap((event, i) => (event.kind === kind ? [i] : []));
@@ -79,4 +80,12 @@ for (const [key, path] of Object.entries(traces)) {
     against: Object.fromEntries(names.filter((name) => baseline && name !== baseline).map((name) => [name, against(lanes, name, baseline)])),
   };
 }
-writeFileSync(out, JSON.stringify({ traces: found, spellings: spellings.map(joinPieces) }));
+const aligned = [];
+for (const pair of pairs) {
+  const opened = new Opened();
+  for (const { path } of pair) opened.add(path, await readFile(new Blob([readFileSync(path)])));
+  pair.forEach(({ path, lane }, i) => opened.choose('ab'[i], opened.lanes.findLastIndex((one) => one.file === path && one.name === lane)));
+  const { rows, facts: { common, lossless } } = opened.answer;
+  aligned.push({ rows, facts: { common, lossless } });
+}
+writeFileSync(out, JSON.stringify({ traces: found, aligned, spellings: spellings.map(joinPieces) }));

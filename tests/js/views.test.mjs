@@ -65,6 +65,46 @@ test('below each position stands the test that decided it, where several drafts 
   assert.deepEqual(view.tests.map(({ word }) => word.textContent), ['<8>', '<10>', '<4>']);
 });
 
+test('nodes of a tree and tests are walked by arrows and pinned by Enter', () => {
+  const walked = make.test(0, 8, true, { kind: 'tree', draw: null, wanted: 8 });
+  const view = drawn([make.started(), make.draft([7, 8, 9], { parents: [-1, -1, 0] }), make.scored([0.3, 0.5, 0.9]), make.verified([walked], { path: [1] }), make.committed([8, 4], ['draft', 'bonus'])]);
+  const node = (number) => view.cells.flat().find((cell) => cell.dataset.node === String(number));
+  const press = (target, key) => {
+    let focused = null;
+    for (const cell of [...view.cells.flat(), ...view.tests.map(({ element }) => element)]) cell.focus = () => { focused = cell; };
+    view.keyed({ target, key, preventDefault: () => {} });
+    return focused;
+  };
+  assert.equal([...view.cells.flat(), ...view.tests.map(({ element }) => element)].filter((cell) => cell.tabIndex === 0).length, 1, 'one place in the tab order');
+  assert.equal(press(node(0), 'ArrowRight'), node(2));
+  assert.equal(press(node(0), 'ArrowDown'), node(1));
+  assert.equal(press(node(1), 'ArrowDown'), view.tests[0].element);
+  assert.equal(press(node(2), 'ArrowDown'), view.tests[1].element, 'over the gap');
+  assert.equal(press(node(2), 'ArrowRight'), null);
+  press(node(2), 'Enter');
+  assert.match(view.inspector.title.textContent, /position 2, node 3/);
+  assert.ok(node(2).classList.contains('sd-pinned'));
+  press(view.tests[0].element, 'Enter');
+  assert.ok(view.tests[0].element.classList.contains('sd-pinned') && !node(2).classList.contains('sd-pinned'));
+  assert.match(view.inspector.words.textContent, /^✓ Accepted: .* The target drew “<8>”; it is drafted here/);
+  view.inspector.element.heard.keydown({ key: 'ArrowRight', preventDefault: () => {} });
+  assert.match(view.inspector.title.textContent, /position 2: “<4>”/);
+  assert.ok(view.tests.at(-1).element.classList.contains('sd-pinned'), 'the bonus token has the last column');
+});
+
+test('a trace that holds no p of a tree says so', () => {
+  const refused = make.test(0, 7, false, { kind: 'tree', draw: null, wanted: 4 });
+  const events = (draft, scored) => [{ kind: 'RunStarted', config: { temperature: 0 }, models: {}, prompt: '' }, make.started(), make.draft([7, 8], { parents: [-1, -1], proposal: 'point_mass', ...draft }), make.scored([0, 0], scored), make.verified([refused], { source: 'target' }), make.committed([4], ['target'])];
+  const said = (...parts) => {
+    const view = drawn(events(...parts));
+    view.choose(0);
+    return view.inspector.others.textContent;
+  };
+  assert.match(said(), /^This trace holds no p of the nodes of its trees at temperature 0, and no q of the drafter/);
+  const row = (...ids) => ids.map((id) => ({ id, prob: 0.3 }));
+  assert.doesNotMatch(said({ node_q: [0.5, 0.2] }, { candidates: [row(4, 7), row(1), row(1)] }), /holds no/);
+});
+
 test('what was never tested says why', () => {
   const why = (more, tests, draft = {}) => {
     const view = drawn([make.started(), make.step([1, 2, 3], [0, 1, 2]), make.draft([1, 2, 3].slice(0, more), draft), make.scored([]), make.verified(tests), make.committed([1], ['draft'])]);

@@ -82,6 +82,7 @@ export interface DraftReady {
   nfe: number;
   parents: number[];
   branches: number[][];
+  node_q: number[];
   span: Span;
 }
 export interface TargetScored {

@@ -231,13 +231,19 @@ export function trackOf(lane, start = 1) {
   }));
 }
 
-/** Tracks as columns, by position; a cell `differs` where `base` has another token. @param {Record<string, Cell[]>} tracks @param {Record<string, string>} base track -> the one it is held against */
+/** Tracks as columns, by position, which several tokens of a track may share; a cell `differs` where `base` has another token. @param {Record<string, Cell[]>} tracks @param {Record<string, string>} base track -> the one it is held against @returns {Record<string, Cell[]>[]} */
 export function aligned(tracks, base) {
   const names = Object.keys(tracks);
-  const at = Object.fromEntries(names.map((name) => [name, new Map(tracks[name].map((cell) => [cell.position, cell]))]));
+  const at = Object.fromEntries(names.map((name) => {
+    /** @type {Map<number, Cell[]>} */
+    const found = new Map();
+    for (const cell of tracks[name]) found.set(cell.position, [...(found.get(cell.position) ?? []), cell]);
+    return [name, found];
+  }));
   const most = Math.max(0, ...names.flatMap((name) => tracks[name].map((cell) => cell.position)));
+  const ids = (/** @type {Cell[]} */ cells) => cells.map(({ id }) => id).join(' ');
   return Array.from({ length: most }, (_, i) => Object.fromEntries(names.flatMap((name) => {
     const [own, other] = [at[name].get(i + 1), at[base[name]]?.get(i + 1)];
-    return own ? [[name, { ...own, differs: Boolean(other && other.id !== own.id) }]] : [];
+    return own ? [[name, own.map((cell) => ({ ...cell, differs: Boolean(other && ids(other) !== ids(own)) }))]] : [];
   })));
 }

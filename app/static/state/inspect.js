@@ -1,34 +1,94 @@
-// One position of a round, looked at closely: p and q of its likeliest tokens, the test, and what could have been. Pure.
+// One place of a round, looked at closely: p and q of its likeliest tokens, the test, and what could have been. Pure.
 // @ts-check
 
-import { decisive } from './lane.js';
+import { decisive, stateAt } from './lane.js';
 import { uniform } from './exploration.js';
 /** @import { Test } from './events.d.ts' */
-/** @import { Window } from './lane.js' */
+/** @import { Lane, Window } from './lane.js' */
 
+/** @typedef {number | {node: number}} Place a position of the window, at last that of the target's own token; of a tree a depth on the way that the target took, or one of its nodes */
 /** @typedef {{id: number | null, p: number | null, q: number | null}} Row a token, or (id null) all others together; null: not recorded */
-/** @typedef {{round: number, position: number, drafted: number | null, rows: Row[], test: Test | null, certain: boolean, extra: number | null, step: number | null}} Inspected `certain`: the draft is a point mass, so q is the drafter's confidence and the test takes q = 1 */
+/**
+ * @typedef {object} Inspected
+ * @property {number} round @property {number} position
+ * @property {number | null} node of a tree
+ * @property {boolean} tree whether several tokens may have been drafted here
+ * @property {number | null} drafted
+ * @property {number[]} options all tokens that were drafted here
+ * @property {Row[]} rows @property {Test | null} test
+ * @property {boolean} reached whether the target came here; before the verdict nobody knows
+ * @property {boolean} certain the draft is a point mass: q is the drafter's confidence, and the test takes q = 1
+ * @property {number | null} extra what the target wrote here @property {string} source why: residual, bonus or target
+ * @property {number | null} step
+ * @property {'all' | 'drafted' | 'none'} holds of which tokens the trace holds p
+ */
 
-/** What is known of a position so far. @param {Window} view @param {number} position @returns {Inspected} */
-export function inspected(view, position) {
+/** Where a place of a tree is, and behind which node; `parent` null: the target did not come so far. @param {Window} view @param {Place} place @returns {{node: number | null, parent: number | null, position: number}} */
+function inTree({ draft, verified, tree }, place) {
+  if (typeof place !== 'number') return { node: place.node, parent: draft?.parents[place.node] ?? null, position: tree?.depths[place.node] ?? 0 };
+  const chosen = verified?.chosen ?? null;
+  const way = (chosen === null ? verified?.path : draft?.branches[chosen]) ?? [];
+  const parent = place === 0 ? -1 : way[place - 1] ?? null;
+  const last = parent === null ? null : decisive(verified?.tests ?? []).get(place); // of several drafts, the one that was tested last
+  const named = last && last.kind !== 'tree' ? draft?.ids.findIndex((id, i) => id === last.id && draft.parents[i] === parent) ?? -1 : -1;
+  return { node: way[place] ?? (named < 0 ? null : named), parent, position: place };
+}
+
+/** What is known of a place so far. @param {Window} view @param {Place} place @param {boolean} [greedy] at temperature 0 the trace's p is 1 or 0, and only its candidates say more @returns {Inspected} */
+export function inspected(view, place, greedy = false) {
   const { draft, scored, verified } = view;
-  const reveal = view.passes.find((pass) => pass.revealed.includes(position)) ?? null;
-  const drafted = view.tree ? null : draft?.ids[position] ?? reveal?.ids[position] ?? null;
-  const target = new Map((scored?.candidates[position] ?? []).map(({ id, prob }) => [id, prob]));
+  const tree = Boolean(view.tree);
+  const { node, parent, position } = tree ? inTree(view, place) : { node: null, parent: Number(place) - 1, position: Number(place) };
+  const siblings = !draft || parent === null ? [] : tree ? draft.parents.flatMap((one, i) => (one === parent ? [i] : [])) : position < draft.ids.length ? [position] : [];
+  const reveal = tree ? null : view.passes.find((pass) => pass.revealed.includes(position)) ?? null;
+  const drafted = tree ? (node === null ? null : draft?.ids[node] ?? null) : draft ? draft.ids[position] ?? null : reveal?.ids[position] ?? null;
+  const recorded = parent === null ? [] : scored?.candidates[parent + 1] ?? [];
+  const target = new Map(recorded.map(({ id, prob }) => [id, prob]));
   const drafter = new Map((reveal?.candidates[position] ?? []).map(({ id, prob }) => [id, prob]));
-  const certain = Boolean(draft && (draft.proposal === 'point_mass' || draft.q[position] === 1));
-  if (drafted !== null && draft && !certain) drafter.set(drafted, draft.q[position]);
-  if (drafted !== null && scored && scored.p[position] !== undefined && !target.has(drafted) && target.size) target.set(drafted, scored.p[position]);
-  const ids = [...new Set([...target.keys(), ...drafter.keys()])];
+  const certain = Boolean(draft && (draft.proposal === 'point_mass' || (!tree && draft.q[position] === 1)));
+  for (const i of siblings) {
+    const id = /** @type {number} */ (draft?.ids[i]);
+    if (certain && draft?.node_q?.length) drafter.set(id, draft.node_q[i]);
+    else if (!certain) drafter.set(id, draft?.q[i] ?? 0);
+    if (!greedy && scored && scored.p[i] !== undefined && !target.has(id) && (tree || target.size)) target.set(id, scored.p[i]);
+  }
+  const ids = [...new Set([...target.keys(), ...drafter.keys(), ...siblings.map((i) => /** @type {number} */ (draft?.ids[i]))])];
   /** @param {Map<number, number>} law @param {number} id */
   const of = (law, id) => (law.size ? law.get(id) ?? null : null);
   /** @type {Row[]} */
-  const rows = ids.map((id) => ({ id, p: of(target, id), q: of(drafter, id) })).sort((a, b) => (b.p ?? -1) - (a.p ?? -1) || (b.q ?? -1) - (a.q ?? -1));
+  const rows = target.size || drafter.size || tree ? ids.map((id) => ({ id, p: of(target, id), q: of(drafter, id) })).sort((a, b) => (b.p ?? -1) - (a.p ?? -1) || (b.q ?? -1) - (a.q ?? -1)) : [];
   const left = (/** @type {Map<number, number>} */ law) => (law.size ? Math.max(0, 1 - [...law.values()].reduce((a, b) => a + b, 0)) : null);
-  if (rows.length) rows.push({ id: null, p: left(target), q: left(drafter) });
-  const last = verified && position === verified.accepted ? verified.extra : null;
-  const test = view.tree ? null : decisive(verified?.tests ?? []).get(position) ?? null;
-  return { round: view.round, position, drafted, rows, test, certain, extra: last, step: reveal ? reveal.step : null };
+  if (target.size || drafter.size) rows.push({ id: null, p: left(target), q: left(drafter) });
+  const reached = Boolean(verified) && (tree ? parent === -1 || verified?.path.includes(/** @type {number} */ (parent)) === true : position <= (verified?.accepted ?? 0));
+  const extra = verified && reached && position === verified.accepted && view.extra ? verified.extra : null;
+  return {
+    round: view.round, position, node, tree, drafted, options: siblings.map((i) => /** @type {number} */ (draft?.ids[i])), rows, reached, certain, extra,
+    test: reached ? testOf(verified?.tests ?? [], position, tree ? node : null, drafted) : null,
+    source: extra === null ? '' : verified?.source ?? '', step: reveal ? reveal.step : null,
+    holds: recorded.length ? 'all' : target.size ? 'drafted' : 'none',
+  };
+}
+
+/** The test of a place: of several drafts its own, and of a walk the one draw that decided among all that were drafted there. @param {Test[]} tests @param {number} position @param {number | null} node @param {number | null} drafted */
+function testOf(tests, position, node, drafted) {
+  const last = decisive(tests).get(position) ?? null;
+  if (node === null || last?.kind === 'tree') return last;
+  return tests.find((test) => test.position === position && test.id === drafted) ?? null;
+}
+
+/** Where a token of the text came about: its round as it ended, and its place there; null where the trace does not say. @param {Lane} lane @param {number} token its place among the new ones @returns {{view: Window, place: number} | null} */
+export function tokenOf(lane, token) {
+  let before = 0;
+  for (let n = 0; n < lane.events.length; n += 1) {
+    const event = lane.events[n];
+    if (event.kind !== 'Committed') continue;
+    if (token >= before && token < before + event.ids.length) {
+      const view = stateAt(lane, n + 1).window;
+      return view?.committed === event && view.draft && view.verified ? { view, place: token - before } : null;
+    }
+    before += event.ids.length;
+  }
+  return null;
 }
 
 /** The probability that each rule accepts a token of the draft: rule -> probability. @param {number} p @param {number} q */
@@ -42,24 +102,28 @@ export function residual(rows) {
 }
 
 /**
- * The same test so many times, with other draws: how often it accepts, and which row came out instead.
+ * The same test so many times, with other draws: how often it accepts, and which row came out instead. Where a tree is
+ * walked, the target draws from p, and what was drafted there is accepted.
  * @param {Inspected} what @param {number} threshold @param {number} draws @param {number} seed @returns {{accepted: number, counts: number[]}}
  */
-export function again({ rows, drafted, certain }, threshold, draws, seed) {
+export function again({ rows, drafted, certain, test, options }, threshold, draws, seed) {
   const u = uniform(seed);
+  const walks = test?.kind === 'tree';
   const mine = rows.findIndex(({ id }) => id === drafted);
-  const rest = certain ? without(rows, mine) : residual(rows);
+  const rest = walks ? without(rows, -1) : certain ? without(rows, mine) : residual(rows);
   const counts = rows.map(() => 0);
   let accepted = 0;
   for (let i = 0; i < draws; i += 1) {
-    if (u() < threshold || !rest) {
+    if (!rest || (!walks && u() < threshold)) {
       accepted += 1;
       if (mine >= 0) counts[mine] += 1;
       continue;
     }
     let left = u();
     const found = rest.findIndex((weight) => (left -= weight) < 0);
-    counts[found < 0 ? rest.length - 1 : found] += 1;
+    const row = found < 0 ? rest.length - 1 : found;
+    counts[row] += 1;
+    accepted += Number(walks && options.includes(/** @type {number} */ (rows[row].id)));
   }
   return { accepted, counts };
 }

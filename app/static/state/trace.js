@@ -6,6 +6,19 @@
 /** @typedef {{title: string, lanes: Record<string, Event[]>, bytes?: Uint8Array | null}} Trace */
 
 const SCHEMA = 2;
+const MAX_BYTES = 64_000_000; // of a file, and of what is in it: as specdiff_core/schema/trace.py
+/** Schema 1 called two fields otherwise. @type {Record<string, [string, string]>} */
+const RENAMED = { DraftReady: ['soft', 'exact_q'], Verified: ['residual', 'extra_candidates'] };
+
+/** What a field is where a file does not have it, as the Python classes say. @type {Record<string, object>} */
+export const DEFAULTS = {
+  RunStarted: { schema: 2, exactness: '', network: '', started_at: '' },
+  Decided: { best_gamma: 0, tokens: 0, seconds: 0, rate: 0, alphas: [], pass_seconds: 0, row_seconds: 0 },
+  DraftReady: { parents: [], branches: [], node_q: [] },
+  Verified: { path: [], scores: [], chosen: null, fallback: '', lossless: true },
+  Finished: { seconds_by: {}, peak_bytes: null, waited_seconds: null },
+  Failed: { run: '' },
+};
 
 /** @param {string} text */
 export const fromBase64 = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
@@ -24,13 +37,37 @@ export const gunzip = (bytes) => through(bytes, new DecompressionStream('gzip'))
 export function parse(source) {
   const lines = source.split('\n').filter((line) => line.trim()).map((line) => JSON.parse(line));
   const header = lines.shift();
-  if (!header || header.kind !== 'Trace' || header.schema !== SCHEMA || !Array.isArray(header.lanes)) throw new Error('not a trace');
+  if (!header || header.kind !== 'Trace' || !Array.isArray(header.lanes)) throw new Error('not a trace');
+  if (![1, SCHEMA].includes(header.schema)) throw new Error(`not a trace that this page can read: its schema is ${String(header.schema).slice(0, 20)}`);
+  if (header.schema === 1) for (const line of lines) rename(line);
   const lanes = Object.fromEntries(header.lanes.map((/** @type {string} */ name) => [name, []]));
   for (const { lane, ...event } of lines) {
     if (!Object.hasOwn(lanes, lane)) throw new Error('an event of an unknown lane');
-    lanes[lane].push(event);
+    lanes[lane].push({ ...DEFAULTS[event.kind], ...event });
   }
   return { title: header.title || '', lanes };
+}
+
+/** @param {any} line of schema 1 */
+function rename(line) {
+  const [old, name] = RENAMED[line.kind] ?? [];
+  if (!Object.hasOwn(line, old)) return;
+  line[name] = line[old];
+  delete line[old];
+}
+
+/** A file of the visitor, compressed or not, read in this browser. Throws an Error whose message says what is wrong with it. @param {Blob} file @returns {Promise<Trace>} */
+export async function readFile(file) {
+  if (file.size > MAX_BYTES) throw new Error(`it is larger than ${MAX_BYTES / 1e6} MB`);
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  const plain = packed ? await gunzip(bytes).catch(() => { throw new Error('it is compressed, and damaged or cut off'); }) : bytes;
+  if (plain.length > MAX_BYTES) throw new Error(`it holds more than ${MAX_BYTES / 1e6} MB`);
+  try {
+    return { ...parse(new TextDecoder().decode(plain)), bytes: packed ? bytes : await gzip(bytes) };
+  } catch (error) {
+    throw error instanceof SyntaxError ? new Error('it is no trace, or was cut off') : error;
+  }
 }
 
 /** The same lines that Python writes. @param {Trace} trace */

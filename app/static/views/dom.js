@@ -50,6 +50,19 @@ export function move(event, all, moves) {
   return to;
 }
 
+/** In a grid with gaps, the element that an arrow, Home or End leads to; null where there is none. @param {(HTMLElement | null)[][]} rows @param {HTMLElement} from @param {string} key @returns {HTMLElement | null} */
+export function towards(rows, from, key) {
+  const y = rows.findIndex((row) => row.includes(from));
+  if (y < 0) return null;
+  const x = rows[y].indexOf(from);
+  if (key === 'Home') return rows[y].find((one) => one !== null) ?? null;
+  if (key === 'End') return rows[y].findLast((one) => one !== null) ?? null;
+  const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key] ?? [0, 0];
+  if (!dx && !dy) return null;
+  for (let [i, j] = [x + dx, y + dy]; rows[j] && i >= 0 && i < rows[j].length; [i, j] = [i + dx, j + dy]) if (rows[j][i]) return rows[j][i];
+  return null;
+}
+
 /** Hand the visitor a file. @param {BlobPart} content @param {string} type @param {string} name */
 export function download(content, type, name) {
   const address = URL.createObjectURL(new Blob([content], { type }));

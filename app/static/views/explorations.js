@@ -1,6 +1,7 @@
 // The charts of each exploration: pure functions from an answer to Plotly's figures, and the sentences beside them.
 // @ts-nocheck: it reads no event
 
+import { alignmentWords } from '../state/alignment.js';
 import { axis, layout } from './charts.js';
 import { DRAWS, PlaygroundView, SandboxView, SideBySideView } from './widgets.js';
 import { acceptance, biasWords, budgetFor, paperShape, tauAround } from '../state/exploration.js';
@@ -299,21 +300,25 @@ function beforeAfter({ answer: { facts } }, c) {
 
 // Two runs side by side.
 
-/** A run in an axis or a sentence. */
+/** A run in a sentence. */
 const runName = ({ labels }, name) => (labels[name] ? `${name.toUpperCase()}: ${labels[name]}` : name);
+/** And in an axis, where names of files are too long. */
+const axisName = (facts, name) => (facts.opened && facts.labels[name] ? name.toUpperCase() : runName(facts, name));
 
 /** Rounds as bars along the text: what was kept, the target's own token, and a cross at each refusal. */
 function alongText({ answer: { rows, facts } }, c) {
   const names = [...new Set(rows.map((row) => row.run))];
-  const bars = (name, own, kept, colour, shape) => ({ type: 'bar', orientation: 'h', name, y: own.map((row) => runName(facts, row.run)), base: own.map((row) => row.position - 0.5 + (kept ? 0 : row.accepted)), x: own.map((row) => (kept ? row.accepted : 1)), width: 0.5, marker: hatched(c, colour, shape), customdata: own.map((row) => [row.refused === null ? null : `${row.run}/${row.round - 1}`, shownWords(row)]), hovertemplate: '%{customdata[1]}<extra></extra>' });
+  const places = new Map(names.flatMap((name) => rows.filter((row) => row.run === name).map((row, i) => [row, facts.along?.[name]?.[i] ?? [row.position - 0.5, row.position + row.accepted - 0.5, row.position + row.accepted + 0.5]])));
+  const edge = (row, i) => places.get(row)[i];
+  const bars = (name, own, kept, colour, shape) => ({ type: 'bar', orientation: 'h', name, y: own.map((row) => axisName(facts, row.run)), base: own.map((row) => edge(row, kept ? 0 : 1)), x: own.map((row) => edge(row, kept ? 1 : 2) - edge(row, kept ? 0 : 1)), width: 0.5, marker: hatched(c, colour, shape), customdata: own.map((row) => [row.refused === null ? null : `${row.run}/${row.round - 1}`, shownWords(row)]), hovertemplate: '%{customdata[1]}<extra></extra>' });
   const added = (source) => rows.filter((row) => row.added_as === source);
   const refused = rows.filter((row) => row.refused !== null);
   const data = [
     bars('accepted drafts', rows.filter((row) => row.accepted), true, c.draft, ''), bars('bonus token', added('bonus'), false, c.bonus, '/'), bars('the target’s token', [...added('residual'), ...added('target')], false, c.residual, 'x'),
-    { type: 'scatter', mode: 'markers', name: 'refusal', x: refused.map((row) => row.position + row.accepted), y: refused.map((row) => runName(facts, row.run)), customdata: refused.map((row) => [`${row.run}/${row.round - 1}`, shownWords(row)]), marker: { symbol: 'x', size: 9, color: c.residual, line: { color: c.card, width: 1 } }, hovertemplate: '%{customdata[1]}<extra>click: look at it</extra>' },
+    { type: 'scatter', mode: 'markers', name: 'refusal', x: refused.map((row) => (edge(row, 1) + edge(row, 2)) / 2), y: refused.map((row) => axisName(facts, row.run)), customdata: refused.map((row) => [`${row.run}/${row.round - 1}`, shownWords(row)]), marker: { symbol: 'x', size: 9, color: c.residual, line: { color: c.card, width: 1 } }, hovertemplate: '%{customdata[1]}<extra>click: look at it</extra>' },
   ];
-  if (facts.branch?.take >= 0 && names.includes('what if')) data.push({ type: 'scatter', mode: 'markers', name: 'put there', x: [facts.branch.position], y: ['what if'], marker: { symbol: 'diamond', size: 11, color: c.accent }, hovertemplate: `put there: ${quoted(facts.branch.token)}<extra></extra>` });
-  const figure = framed(c, data.filter((one) => one.x.length), axis(c, 'new tokens', { rangemode: 'tozero' }), axis(c, '', { type: 'category', categoryorder: 'array', categoryarray: names.map((name) => runName(facts, name)).reverse(), showgrid: false }));
+  if (facts.branch?.take >= 0 && names.includes('what if')) data.push({ type: 'scatter', mode: 'markers', name: 'put there', x: [facts.branch.column ?? facts.branch.position], y: ['what if'], marker: { symbol: 'diamond', size: 11, color: c.accent }, hovertemplate: `put there: ${quoted(facts.branch.token)}<extra></extra>` });
+  const figure = framed(c, data.filter((one) => one.x.length), axis(c, facts.opened && facts.common.by !== 'tokens' ? 'columns of the text' : 'new tokens', { rangemode: 'tozero' }), axis(c, '', { type: 'category', categoryorder: 'array', categoryarray: names.map((name) => axisName(facts, name)).reverse(), showgrid: false }));
   return { ...figure, layout: { ...figure.layout, barmode: 'overlay' } };
 }
 
@@ -326,7 +331,7 @@ function byTime({ answer: { rows, facts } }, c) {
     return rows.filter((row) => row.run === run).map((row) => {
       at += row.milliseconds;
       tokens += row.accepted + 1;
-      return { run: runName(facts, run), at, tokens };
+      return { run: axisName(facts, run), at, tokens };
     });
   });
   return framed(c, linesBy(points, c, 'run', 'at', 'tokens', (one) => `${one.run}: ${one.tokens} tokens after ${ratio(one.at, 1)} ms`), axis(c, 'milliseconds of decode clock, the prompt’s reading included'), axis(c, 'new tokens', { rangemode: 'tozero' }));
@@ -512,6 +517,7 @@ export const VIEWS = {
   'side-by-side': {
     widget: SideBySideView,
     widgetFirst: true,
+    opens: true,
     panels: [
       { key: 'along', title: 'Rounds along the text', hint: 'each bar is a round; ✕: a refusal, click it', figure: alongText, wide: true },
       { key: 'time', title: 'Tokens by time', hint: 'one run of each: no interval', figure: byTime, wide: true },
@@ -520,11 +526,12 @@ export const VIEWS = {
       const told = Object.keys(facts.labels).map((run) => [run, rows.filter((row) => row.run === run)]).filter(([, own]) => own.length)
         .map(([run, own]) => `Run ${runName(facts, run)}: ${plural(own.length, 'round')}, τ = ${ratio(own.reduce((sum, row) => sum + row.accepted + 1, 0) / own.length)}, ${plural(own.filter((row) => row.refused !== null).length, 'refusal')}.`);
       const { first_difference: parted, must_be_equal: must, branch } = facts;
+      const opened = facts.opened ? alignmentWords({ facts }) : null;
       const [why, Why] = choice.temperature === 0 ? ['at temperature 0', 'At temperature 0'] : ['under match', 'Under match'];
       const law = facts.lossless === false ? '. The rule is not exact: it can change the law of a text' : ', from the same law'; // recorded answers do not say it, and were exact
-      const same = parted === undefined ? [] : [
+      const same = opened ?? (parted === undefined ? [] : [
         must ? (parted === null ? `Both wrote the same ${choice.tokens} tokens, as they must ${why}: a refusal costs time, never text.` : `${Why} both should write the same text, and here they part at token ${parted}: probably two tokens were so close that sums in another order, as in a tree, decide.`)
-          : parted === null ? 'Both wrote the same text, by chance: each run draws for itself.' : `The texts part at token ${parted}: each run draws for itself${law}.`];
+          : parted === null ? 'Both wrote the same text, by chance: each run draws for itself.' : `The texts part at token ${parted}: each run draws for itself${law}.`]);
       const other = branch?.tokens === undefined ? [] : [
         `What if, at token ${branch.position} of run ${branch.run.toUpperCase()}: ${branch.take < 0 ? `everything from there on was drawn again, with seed ${choice.branch_seed}` : `${quoted(branch.token)} was put in place of ${quoted(branch.instead_of)}, and the engine decoded on. It was not drawn, so this branch is no longer a sample of the target’s law`}. ${branch.same} of its ${plural(branch.tokens, 'token')} are those that stood there before. It measures nothing.`];
       return [told.join(' '), ...same, ...other];
@@ -532,7 +539,7 @@ export const VIEWS = {
     titleOf: () => 'Two runs side by side',
     lanesOf: ({ facts }) => Object.fromEntries(['a', 'b'].map((run) => [run, { label: runName(facts, run) }])),
     columns: {
-      run: 'a, b, or the branch', round: 'number of the round', position: 'of its first token among the new ones', drafted: 'tokens drafted; of a tree, nodes', accepted: 'drafted tokens that were kept', refused: 'the drafted token that was refused', added: 'the token that the target added', added_as: 'why: residual and target, after a refusal; bonus, after a whole draft', p: 'the target’s probability of the refused token', q: 'the drafter’s', threshold: 'probability with which it would have been accepted', u: 'the draw: accepted if below the threshold; at temperature 0 it decides nothing; empty where shared noise or a tree decides', milliseconds: 'from the round before to this commit, on the decode clock; the first round’s hold the prompt’s', text: 'what the round wrote',
+      run: 'a, b, or the branch', round: 'number of the round', position: 'of its first token among the new ones', drafted: 'tokens drafted; of a tree, nodes', accepted: 'drafted tokens that were kept', refused: 'the drafted token that was refused', added: 'the token that the target added', added_as: 'why: residual and target, after a refusal; bonus, after a whole draft', p: 'the target’s probability of the refused token; of a tree, of all tokens drafted there', q: 'the drafter’s', threshold: 'probability with which it would have been accepted', u: 'the draw: accepted if below the threshold; at temperature 0 it decides nothing; empty where shared noise or a tree decides', milliseconds: 'from the round before to this commit, on the decode clock; the first round’s hold the prompt’s', text: 'what the round wrote', character: 'of the text at which the round begins, from 0; the same words of both runs have the same number as far as the texts agree',
     },
   },
 };

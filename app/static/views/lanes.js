@@ -49,7 +49,7 @@ class LaneView {
       span('who', span('name', h('span', { class: 'sd-lane-glyph', 'aria-hidden': 'true' }, named.glyph), h('b', { title: named.label }, named.label)), this.sub),
       span('progress', span('track', this.fill), this.tokens),
       this.clock, number('rate', ' tokens/s'), this.speed, number('tau', ' τ'), this.slow);
-    this.body = new TextView(`${named.label}: text`, actions.round);
+    this.body = new TextView(`${named.label}: text`, (token, byKey) => actions.token(name, token, byKey));
     this.note = h('p', { class: 'sd-lane-note' });
     this.title = h('button', { type: 'button', class: 'sd-lane-title', onclick: () => actions.select(name) }, h('span', { class: 'sd-lane-glyph', 'aria-hidden': 'true' }, named.glyph), ` ${named.label}`);
     this.card = h('article', { class: 'sd-lane-text' }, this.title, this.body.element, this.note);

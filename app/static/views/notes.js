@@ -11,7 +11,7 @@ import { milliseconds, ratio, seconds } from '../state/format.js';
 const KINDS = { recording: '◉ Recording', run: '● Your run', measured: '● Measured here', file: '◎ Opened file', stopped: '■ Stopped run', failed: '! Run that failed' };
 
 export class SourceView {
-  /** @param {{title: string, url: string}[]} recordings that ship with the page @param {(url: string) => void} replay @param {() => void} keep copies a link to this moment */
+  /** @param {{title: string, url: string}[]} recordings that ship with the page @param {(url: string) => void} replay @param {(button: HTMLElement) => void} keep gives a link to this moment */
   constructor(recordings, replay, keep) {
     const more = /** @type {HTMLSelectElement} */ (h('select', { class: 'sd-pick sd-more', 'aria-label': 'Another recording' },
       h('option', { value: '' }, 'Another recording…'), ...recordings.map(({ title, url }) => h('option', { value: url }, title))));
@@ -25,7 +25,7 @@ export class SourceView {
     this.words = h('span', { class: 'sd-source-words' });
     this.open = h('button', { type: 'button', class: 'sd-link', 'aria-haspopup': 'dialog', onclick: () => this.dialog.showModal() }, 'How this was measured');
     this.settings = h('a', { class: 'sd-link', title: 'Opens this page with the prompt and the settings of this race' }, 'Use its settings');
-    this.moment = h('button', { type: 'button', class: 'sd-link', hidden: true, onclick: keep, title: 'A link that opens this recording, paused at this very step' }, 'Link to this moment');
+    this.moment = h('button', { type: 'button', class: 'sd-link', hidden: true, onclick: () => keep(this.moment), title: 'A link that opens this recording, paused at this very step' }, 'Link to this moment');
     this.title = h('h2', {}, 'How this was measured');
     this.body = h('div');
     this.dialog = /** @type {HTMLDialogElement} */ (h('dialog', { class: 'sd-dialog', 'aria-label': 'How this was measured' },
@@ -175,7 +175,9 @@ export class CardView {
   mark(field) {
     document.querySelectorAll('.sd-invalid').forEach((element) => element.classList.remove('sd-invalid'));
     const control = field ? document.getElementById(`${this.prefix}-${field}`) : null;
-    if (control) control.classList.add('sd-invalid');
+    if (!control) return;
+    control.classList.add('sd-invalid');
+    control.closest('details')?.setAttribute('open', '');
   }
 }
 

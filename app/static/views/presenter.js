@@ -3,6 +3,7 @@
 // lesson, at the same step, without the bar.
 // @ts-check
 
+import { address } from './link.js';
 import { h, text } from './dom.js';
 import { isOpen, page } from '../page.js';
 /** @import { Guide, Step } from './guide.js' */
@@ -78,7 +79,7 @@ export class Presenter {
     this.play.disabled = !this.player();
     const query = this.walk.query(lesson, guide.at);
     query.set('present', '1');
-    history.replaceState(null, '', `${location.pathname}?${query}`);
+    address(query.toString());
   }
 
   /** The next or the previous step; behind the last one the next lesson begins. @param {number} by */
@@ -129,7 +130,7 @@ export class Presenter {
     document.body.classList.remove('sd-presenting');
     const query = new URLSearchParams(location.search);
     for (const name of ['present', 'step']) query.delete(name);
-    history.replaceState(null, '', `${location.pathname}?${query}`);
+    address(query.toString());
     this.walk.left(lesson);
   }
 

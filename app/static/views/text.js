@@ -2,7 +2,7 @@
 // changes.
 // @ts-check
 
-import { h, text } from './dom.js';
+import { h, move, rove, text } from './dom.js';
 import { isVanilla } from '../state/lane.js';
 import { END_OF_TEXT, SOURCES, tokenTitle } from '../state/format.js';
 /** @import { Lane, State, Window } from '../state/lane.js' */
@@ -12,16 +12,26 @@ const PROMPT_SHOWN = 280;
 const looksLikeCode = (/** @type {string} */ prompt) => /^\s*(def |class |import |from \w+ import|#|@)|\n {4}/m.test(prompt);
 
 export class TextView {
-  /** @param {string} label its name for assistive technology @param {(round: number) => void} onRound a token of a round was clicked */
-  constructor(label, onRound) {
+  /** @param {string} label its name for assistive technology @param {(token: number, byKey: boolean) => void} onToken a token was pressed, by its place among the new ones */
+  constructor(label, onToken) {
     this.prompt = h('bdi', { class: 'sd-prompt' }); // isolated: a direction mark in it must not turn what follows
     this.body = h('span');
     this.guess = h('span', { class: 'sd-guess' });
     this.element = h('div', { class: 'sd-text', tabindex: '0', role: 'region', 'aria-label': label }, this.prompt, this.body, this.guess);
-    this.element.addEventListener('click', (/** @type {Event} */ { target }) => {
-      const round = target instanceof HTMLElement ? target.dataset.round : undefined;
-      if (round !== undefined && !this.vanilla) onRound(Number(round));
+    this.element.addEventListener('click', (/** @type {MouseEvent} */ event) => {
+      const token = this.spans.findIndex((span) => span === event.target);
+      if (token >= 0 && !this.whole) onToken(token, false);
     });
+    this.element.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => {
+      const { spans } = this;
+      const here = spans.findIndex((span) => span === event.target);
+      if (here < 0) return;
+      move(event, spans, { ArrowLeft: -1, ArrowRight: 1, Home: -spans.length, End: spans.length });
+      if (event.key !== 'Enter' && event.key !== ' ') return;
+      event.preventDefault();
+      onToken(here, true);
+    });
+    this.pinned = -1; // the token that is looked at closely
     this.vanilla = false;
     this.greedy = false;
     /** @type {Lane | null} */
@@ -43,7 +53,30 @@ export class TextView {
     this.greedy = Boolean(header && header.config.temperature === 0);
     text(this.prompt, prompt.length > PROMPT_SHOWN ? `…${prompt.slice(-PROMPT_SHOWN)}` : prompt);
     this.element.classList.toggle('sd-code', looksLikeCode(prompt));
-    this.element.classList.toggle('sd-clickable', !this.vanilla);
+    this.element.classList.toggle('sd-clickable', Boolean(lane) && !lane?.wordless);
+    this.pinned = -1;
+  }
+
+  /** The tokens that are drawn. @returns {HTMLElement[]} */
+  get spans() {
+    return this.whole ? [] : /** @type {HTMLElement[]} */ ([...this.body.children]);
+  }
+
+  /** Mark the token that is looked at closely; −1: none. @param {number} token */
+  pin(token) {
+    this.spans[this.pinned]?.classList.remove('sd-pinned');
+    this.pinned = token;
+    this.mark();
+  }
+
+  /** The pinned token is marked as soon as it is drawn. One token is in the tab order. */
+  mark() {
+    const { spans } = this;
+    const pinned = spans[this.pinned];
+    if (pinned && !pinned.classList.contains('sd-pinned')) {
+      pinned.classList.add('sd-pinned');
+      rove(spans, pinned);
+    } else if (spans.length && !spans.some((span) => span.tabIndex === 0)) rove(spans, spans[spans.length - 1]);
   }
 
   clear() {
@@ -86,6 +119,7 @@ export class TextView {
       body.append(span);
     }
     this.light(view && view.committed ? view.round : -1);
+    this.mark();
     if (grew) this.element.scrollTop = this.element.scrollHeight;
   }
 

@@ -2,18 +2,19 @@
 // along one text.
 // @ts-check
 
+import { BRANCH } from '../state/alignment.js';
 import { InspectorView } from './inspector.js';
 import { h, text } from './dom.js';
 import { acceptance, aligned, alphasOf, bestGamma, breakEven, costAt, drawTokens, normalized, readCurve, sandbox, trackOf, uniform } from '../state/exploration.js';
 import { again } from '../state/inspect.js';
 import { buildLane, stateAt } from '../state/lane.js';
-import { LEGEND, SOURCES, cell as inCell, quoted, ratio, short, testWords } from '../state/format.js';
+import { LEGEND, SOURCES, cell as inCell, quoted, ratio, short } from '../state/format.js';
 import { piece, sharePieces } from '../state/detokenize.js';
-import { unpack } from '../state/trace.js';
+import { unzip } from '../state/trace.js';
 /** @import { Answer, Cell, Sandbox } from '../state/exploration.js' */
 /** @import { Lane } from '../state/lane.js' */
 
-/** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => boolean}} Tools a race of the answer as base64, the player, a live measurement: whether it began */
+/** @typedef {{race: (name: string) => Promise<Uint8Array | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => boolean, given: (run: 'a' | 'b', round: number) => {given: string} | {why: string}}} Tools a race of the answer, the player, a live measurement: whether it began; and what it needs to know of an opened run */
 
 /** A labelled slider that says its value. @param {string} label @param {{min: number, max: number, step: number, value: number, title: string}} limits @param {(value: number) => void} heard */
 function slider(label, { title, ...limits }, heard) {
@@ -234,7 +235,6 @@ export class PlaygroundView {
 }
 PlaygroundView.TOKENS = TOKENS;
 
-const BRANCH = 'what if';
 const SIGNS = { a: 'A', b: 'B', [BRANCH]: '?' };
 /** @type {Record<string, {glyph: string, words: string}>} how a token came about -> its mark */
 const MARKS = { ...LEGEND, target: { glyph: '↻', words: SOURCES.target.words }, forced: { glyph: '⇒', words: 'put there by you' } };
@@ -251,6 +251,8 @@ export class SideBySideView {
     this.lanes = {};
     this.seed = 0;
     this.pinned = ''; // run/round
+    /** @type {Answer | null} whose runs are drawn */
+    this.drawnOf = null;
     this.columns = h('div', { class: 'sd-tracks', role: 'group', 'aria-label': 'The runs along the text' });
     this.legend = h('p', { class: 'sd-sub sd-tracks-legend' });
     this.inspector = new InspectorView(() => this.unpin());
@@ -270,7 +272,7 @@ export class SideBySideView {
   /** @param {Answer} answer */
   async show(answer) {
     if (this.answer === answer && this.columns.childNodes.length) return;
-    const fresh = this.answer?.origin.date !== answer.origin.date;
+    const fresh = this.answer?.origin.date !== answer.origin.date || answer.facts.opened;
     this.answer = answer;
     const data = await this.tools.race('runs');
     if (this.answer !== answer) return;
@@ -278,36 +280,47 @@ export class SideBySideView {
       if (fresh) this.columns.replaceChildren(h('p', { class: 'sd-sub' }, 'The text is drawn when all runs are over.'));
       return;
     }
-    const { lanes } = await unpack(data);
+    const { lanes } = await unzip(data);
     if (this.answer !== answer) return;
     this.lanes = Object.fromEntries(Object.entries(lanes).map(([name, events]) => [name, buildLane(events)]));
     sharePieces(Object.values(this.lanes));
+    const pinned = this.drawnOf === answer ? this.pinned : ''; // it is back after another that failed
+    this.drawnOf = answer;
     this.unpin();
     this.draw();
+    if (pinned) this.pick(pinned, false);
   }
 
   /** The cells of each run; of a branch also the token that was put there. @returns {Record<string, Cell[]>} */
   get tracks() {
     const { branch } = this.answer?.facts ?? {};
-    const forced = branch && branch.take >= 0 ? [{ position: branch.position, id: branch.take, shown: branch.token, kind: 'forced', round: -1, begins: true, refused: null, differs: true }] : [];
-    return Object.fromEntries(Object.entries(this.lanes).map(([name, lane]) => [name, name === BRANCH ? [...forced, ...trackOf(lane, branch.position + forced.length)] : trackOf(lane)]));
+    const columns = this.answer?.facts.columns ?? {}; // of opened runs
+    const placed = (/** @type {string} */ name, /** @type {Cell[]} */ cells) => (columns[name] ? cells.map((cell, i) => ({ ...cell, position: columns[name][i] })) : cells);
+    const forced = branch && branch.take >= 0 ? [{ position: branch.column ?? branch.position, id: branch.take, shown: branch.token, kind: 'forced', round: -1, begins: true, refused: null, differs: true }] : [];
+    return Object.fromEntries(Object.entries(this.lanes).map(([name, lane]) => [name, name === BRANCH ? [...forced, ...placed(name, trackOf(lane, branch.position + forced.length))] : placed(name, trackOf(lane))]));
   }
 
   draw() {
     const [{ tracks }, facts] = [this, this.answer?.facts ?? {}];
-    const columns = aligned(tracks, { b: 'a', [BRANCH]: facts.branch?.run });
+    const words = facts.opened && facts.common.by !== 'tokens';
+    const columns = aligned(tracks, { b: words ? '' : 'a', [BRANCH]: facts.branch?.run });
     const names = /** @type {(keyof typeof SIGNS)[]} */ (Object.keys(tracks));
     this.columns.replaceChildren(...columns.map((cells, i) => h('div', { class: 'sd-track-column' },
-      h('span', { class: 'sd-track-place', 'aria-hidden': 'true' }, (i + 1) % 5 && i ? '' : String(i + 1)), ...names.map((name) => this.cell(name, cells[name])))));
+      h('span', { class: 'sd-track-place', 'aria-hidden': 'true' }, (i + 1) % 5 && i ? '' : String(i + 1)), ...names.map((name) => this.cells(name, cells[name] ?? [])))));
     const kinds = new Set(Object.values(tracks).flatMap((cells) => cells.map(({ kind }) => kind)));
     this.legend.replaceChildren(...names.map((name) => h('span', {}, h('b', {}, SIGNS[name]), ` ${facts.labels[name] ?? 'what if: a branch, no measurement'}`)),
       ...[...kinds].map((kind) => h('span', {}, h('b', { class: `sd-track-token sd-track-${kind}` }, MARKS[kind]?.glyph ?? ''), ` ${MARKS[kind]?.words ?? kind}`)),
       h('span', {}, h('b', { class: 'sd-track-refused' }, '✕'), ' refused draft'), h('span', {}, h('b', {}, '≠'), ' another token than the run it is held against'));
   }
 
-  /** @param {keyof typeof SIGNS} name @param {Cell | undefined} cell */
+  /** What a column holds of a run. @param {keyof typeof SIGNS} name @param {Cell[]} cells */
+  cells(name, cells) {
+    if (!cells.length) return name === BRANCH ? null : h('span', { class: 'sd-track-cell' }); // a branch begins late, and is the last
+    return cells.length === 1 ? this.cell(name, cells[0]) : h('span', { class: 'sd-track-cells' }, ...cells.map((cell) => this.cell(name, cell)));
+  }
+
+  /** @param {keyof typeof SIGNS} name @param {Cell} cell */
   cell(name, cell) {
-    if (!cell) return name === BRANCH ? null : h('span', { class: 'sd-track-cell' }); // a branch begins late, and is the last
     const { kind, round, refused } = cell;
     const written = quoted(cell.shown);
     const title = `${round < 0 ? '' : `${SIGNS[name]}, round ${round + 1}: `}${MARKS[kind]?.words ?? kind} ${written}${refused === null ? '' : ` in place of ${quoted(piece(this.lanes[name], refused))}`}`;
@@ -320,8 +333,8 @@ export class SideBySideView {
     return h('button', { type: 'button', class: shape, title, 'aria-label': title, 'aria-pressed': String(key === this.pinned), 'data-key': key, onclick: () => this.pick(key) }, above, token);
   }
 
-  /** Look at the refusal of a round. @param {string} key run/round */
-  pick(key) {
+  /** Look at the refusal of a round. @param {string} key run/round @param {boolean} [scrolls] whether to bring it on the screen */
+  pick(key, scrolls = true) {
     const [name, round] = [key.slice(0, key.lastIndexOf('/')), Number(key.slice(key.lastIndexOf('/') + 1))];
     const lane = this.lanes[name];
     if (!lane) return;
@@ -332,10 +345,8 @@ export class SideBySideView {
     this.press();
     this.inspector.show(view, lane, view.verified.accepted);
     text(this.inspector.title, `${SIGNS[/** @type {keyof typeof SIGNS} */ (name)]}, ${this.inspector.title.textContent}`);
-    const test = view.verified.tests.at(-1);
-    if (view.tree && test) text(this.inspector.words, `✕ Refused: ${testWords(test, lane.header?.config.temperature === 0)}: ${this.inspector.word(view.verified.extra)}.`);
     this.offer(name, round, lane, view.verified);
-    this.inspector.element.scrollIntoView?.({ block: 'nearest' });
+    if (scrolls) this.inspector.element.scrollIntoView?.({ block: 'nearest' });
   }
 
   unpin() {
@@ -365,17 +376,21 @@ export class SideBySideView {
     const rows = this.inspector.what?.rows ?? [];
     const ids = [...new Set([...rows.map(({ id }) => id), ...verified.tests.slice(-1).map(({ id }) => id), ...verified.extra_candidates.map(({ id }) => id)])];
     const chosen = ids.filter((id) => id !== null && id !== verified.extra).slice(0, MOST_CANDIDATES);
-    const go = (/** @type {Record<string, number>} */ values) => {
-      const began = this.tools.ask({ branch: name, round: round + 1, ...values });
-      text(this.going, began ? 'The engine decodes both runs again, and then the branch…' : 'Something is measured already: wait until it is over.');
+    const opened = Boolean(this.answer?.facts.opened);
+    /** @type {{given?: string, why?: string}} */
+    const own = opened && name !== BRANCH ? this.tools.given(/** @type {'a' | 'b'} */ (name), round + 1) : {};
+    const go = (/** @type {Record<string, any>} */ values) => {
+      const began = this.tools.ask({ branch: name, round: round + 1, ...own, ...values });
+      text(this.going, !began ? 'Something is measured already: wait until it is over.' : opened ? 'The engine decodes the branch…' : 'The engine decodes both runs again, and then the branch…');
       this.able(!began);
     };
     const numbers = (/** @type {number | null} */ id) => rows.filter((row) => row.id === id).map(({ p, q }) => `${p === null ? '' : ` p ${short(p)}`}${q === null ? '' : ` q ${short(q)}`}`).join('');
     this.another.hidden = name === BRANCH;
     this.chance.hidden = this.inspector.chance.hidden;
     text(this.drawn, '');
-    text(this.going, '');
-    this.takes.replaceChildren(h('b', {}, 'Take this one and let it run on:'),
+    text(this.going, own.why ?? (chosen.length ? '' : 'The trace holds no other token that could be put here.'));
+    if (own.why) this.takes.replaceChildren();
+    else this.takes.replaceChildren(h('b', {}, 'Take this one and let it run on:'),
       ...chosen.map((id) => h('button', { type: 'button', class: 'sd-take', 'data-take': String(id), onclick: () => go({ take: Number(id) }) }, quoted(piece(lane, Number(id))), h('small', {}, numbers(id)))),
       lane.header?.config.temperature === 0 ? '' : h('button', { type: 'button', class: 'sd-take', title: 'Nothing is put there: all is drawn again, with another seed', onclick: () => go({ take: -1, branch_seed: (this.answer?.choice.branch_seed ?? 0) + 1 }) }, 'draw all anew from here'));
   }
@@ -388,7 +403,8 @@ export class SideBySideView {
     const { accepted, counts } = again(what, threshold, 1, this.seed);
     const came = what.rows[counts.indexOf(1)];
     const u = uniform(this.seed)();
-    text(this.drawn, `Simulated, not decoded: u = ${ratio(u)}, ${accepted ? `below ${ratio(threshold)}: the draft ${this.inspector.word(what.drafted)} stays` : `not below ${ratio(threshold)}: refused, and ${this.inspector.word(came ? came.id : null)} comes instead`}.`);
+    if (what.test?.kind === 'tree') text(this.drawn, `Simulated, not decoded: the target draws ${this.inspector.word(came ? came.id : null)}, which is ${accepted ? 'drafted here: the walk goes on' : 'not drafted here: the walk ends'}.`);
+    else text(this.drawn, `Simulated, not decoded: u = ${ratio(u)}, ${accepted ? `below ${ratio(threshold)}: the draft ${this.inspector.word(what.drafted)} stays` : `not below ${ratio(threshold)}: refused, and ${this.inspector.word(came ? came.id : null)} comes instead`}.`);
     for (const button of this.takes.querySelectorAll('button')) button.classList.toggle('sd-came', Boolean(came) && button.dataset.take === String(came.id));
   }
 }

@@ -3,15 +3,17 @@
 // @ts-check
 
 import { InspectorView } from './inspector.js';
-import { attribute, h, move, rove, text } from './dom.js';
+import { attribute, h, rove, text, towards } from './dom.js';
 import { decisive, linesShown } from '../state/lane.js';
 import { piece } from '../state/detokenize.js';
 import { cell, decisionWords, exact, milliseconds, short, testFigures, testWords } from '../state/format.js';
 /** @import { Test } from '../state/events.d.ts' */
+/** @import { Place } from '../state/inspect.js' */
 /** @import { Lane, Tree, Window } from '../state/lane.js' */
 
 /** @typedef {'draft' | 'score' | 'verify' | 'commit'} Phase */
-/** @typedef {{kind: string, words: string, title: string, heat?: number}} Cell what a cell of the grid shows; `heat`: 0 to 5 */
+/** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell what a cell of the grid shows; `heat`: 0 to 5; `node` of a tree */
+/** @typedef {{element: HTMLElement | null, walk: (by: number) => void, away?: () => void, place?: Place, round?: number}} Pinned what is marked, what the buttons of the inspector show next, who hears that another is pinned or none; `place` and `round` of a cell of the grid */
 
 /** @type {[Phase, string, string][]} */
 const PHASES = [
@@ -39,12 +41,12 @@ export class WindowView {
     this.note = h('span', { class: 'sd-fallback' });
     this.rounds = h('div', { class: 'sd-rounds', role: 'group', 'aria-label': 'Rounds: accepted tokens, click to jump' });
     this.inspector = new InspectorView(() => {
-      this.pinned?.focus({ preventScroll: true });
+      this.pinned?.element?.focus({ preventScroll: true });
       this.unpin();
-    });
+    }, (by) => this.pinned?.walk(by));
     this.table.addEventListener('click', (/** @type {MouseEvent} */ event) => this.pressed(event.target));
     this.table.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => this.keyed(event));
-    /** @type {HTMLElement | null} the cell whose position is pinned */
+    /** @type {Pinned | null} */
     this.pinned = null;
     this.element = h('section', { class: 'sd-panel sd-window', 'aria-label': 'Draft window' },
       h('header', {}, h('h2', {}, 'Draft window'), this.round,
@@ -76,37 +78,103 @@ export class WindowView {
   reset(words = '') {
     this.scene = null;
     this.inspector.hide();
+    this.unpin();
     this.clear();
     this.shrink();
     text(this.round, '');
     text(this.say, words);
   }
 
-  /** Pin the position of a cell. @param {EventTarget | null} target */
+  /** Pin the place of a cell. @param {EventTarget | null} target */
   pressed(target) {
-    const found = target instanceof Element ? target.closest('.sd-c, .sd-v:not(.sd-outcome)') : null;
+    const found = target instanceof Element ? target.closest('.sd-c, .sd-v') : null;
+    if (found instanceof HTMLElement) this.chooseAt(found);
+  }
+
+  /** @param {HTMLElement} cell */
+  chooseAt(cell) {
+    const place = this.scene?.view ? this.placeOf(cell, this.scene.view) : null;
+    if (place !== null) this.choose(place);
+  }
+
+  /** The place that a cell of the grid stands for; null where it stands for none. @param {HTMLElement} cell @param {Window} view @returns {Place | null} */
+  placeOf(cell, view) {
+    const test = this.tests.findIndex(({ element }) => element === cell);
+    if (test === view.size) return view.verified && view.extra ? view.verified.accepted : null;
+    if (test >= 0) return test;
+    if (cell.dataset.node) return { node: Number(cell.dataset.node) };
+    const position = view.tree ? -1 : this.cells.map((row) => row.indexOf(cell)).find((at) => at >= 0) ?? -1;
+    return position >= 0 && position < view.size ? position : null;
+  }
+
+  /** Pin a place of the round on the screen. @param {Place} place */
+  choose(place) {
     const { view, lane } = this.scene ?? {};
-    if (!(found instanceof HTMLElement) || !view || !lane || view.tree) return;
-    const position = [...(found.parentElement?.children ?? [])].indexOf(found) - 2;
-    if (position < 0 || position >= view.size) return;
+    if (!view || !lane) return;
+    const [from, last] = typeof place === 'number' ? [place, Math.max(view.drafted, view.verified && view.extra ? view.verified.accepted + 1 : 0)] : [place.node, view.draft?.ids.length ?? 0];
+    const walk = (/** @type {number} */ by) => {
+      const to = from + by;
+      if (to >= 0 && to < last && this.scene?.view?.round === view.round) this.choose(typeof place === 'number' ? to : { node: to });
+    };
+    const element = this.cellOf(place, view);
+    if (element) rove(this.stops.flat().filter((one) => one !== null), element);
+    this.pin(view, lane, place, { element, walk, place, round: view.round });
+  }
+
+  /** Where a place is drawn: a bonus token has the last column. @param {Place} place @param {Window} view @returns {HTMLElement | null} */
+  cellOf(place, view) {
+    if (typeof place !== 'number') return this.cells.flat().find((cell) => cell.dataset.node === String(place.node)) ?? null;
+    return this.tests[view.verified?.source === 'bonus' && place === view.verified.accepted ? view.size : place]?.element ?? null;
+  }
+
+  /** Look closely at a place, which may be of another lane than the one on the screen. @param {Window} view @param {Lane} lane @param {Place} place @param {Pinned} pinned @param {string} [who] whose it is */
+  pin(view, lane, place, pinned, who = '') {
     this.unpin();
-    const { element } = this.tests[position];
-    this.pinned = element;
-    element.classList.add('sd-pinned');
-    rove(this.tests.map((test) => test.element), element);
-    this.inspector.show(view, lane, position);
+    this.pinned = pinned;
+    pinned.element?.classList.add('sd-pinned');
+    this.inspector.show(view, lane, place, who);
   }
 
   unpin() {
-    this.pinned?.classList.remove('sd-pinned');
+    this.pinned?.element?.classList.remove('sd-pinned');
+    this.pinned?.away?.();
     this.pinned = null;
   }
 
-  /** Arrows walk along the tests, Enter pins one. @param {KeyboardEvent} event */
+  /** What the arrows walk over: the nodes of a tree as they are drawn, and below them the tests. @returns {(HTMLElement | null)[][]} */
+  get stops() {
+    const tests = this.tests.map(({ element }) => element);
+    return [...(this.scene?.view?.tree ? this.cells.map((row) => row.map((cell) => (cell.dataset.node ? cell : null))) : []), tests];
+  }
+
+  /** Arrows walk along the nodes and the tests, Enter pins one. @param {KeyboardEvent} event */
   keyed(event) {
-    const cells = this.tests.slice(0, -1).map((test) => test.element);
-    if (event.key === 'Enter' && cells.some((one) => one === event.target)) this.pressed(event.target);
-    else move(event, cells, { ArrowLeft: -1, ArrowRight: 1, Home: -cells.length, End: cells.length });
+    const { stops } = this;
+    const here = stops.flat().find((one) => one !== null && one === event.target) ?? null;
+    const to = here && towards(stops, here, event.key);
+    if (here && event.key === 'Enter') this.chooseAt(here);
+    else if (!to) return;
+    else {
+      rove(stops.flat().filter((one) => one !== null), to);
+      to.focus();
+    }
+    event.preventDefault();
+  }
+
+  /** The mark of a pinned cell stays with its round. @param {Window} view */
+  mind(view) {
+    const { pinned } = this;
+    if (pinned?.place === undefined) return;
+    pinned.element?.classList.remove('sd-pinned');
+    pinned.element = view.round === pinned.round ? this.cellOf(pinned.place, view) : null;
+    pinned.element?.classList.add('sd-pinned');
+  }
+
+  /** One of the cells is in the tab order: the one that was, if it is still there. */
+  rest() {
+    const all = this.stops.flat().filter((one) => one !== null);
+    for (const cell of this.cells.flat()) if (!all.includes(cell)) cell.removeAttribute('tabindex');
+    if (all.length) rove(all, all.find((one) => one.tabIndex === 0) ?? all[0]);
   }
 
   /** No row, no time and no note of another round stays. */
@@ -182,6 +250,8 @@ export class WindowView {
     shown.forEach((number, place) => this.row(view, lane, place, number));
     const tests = decisive(view.verified ? view.verified.tests : []);
     for (let position = 0; position <= view.size; position += 1) this.test(view, lane, position, tests.get(position));
+    this.rest();
+    this.mind(view);
     const ids = view.draft ? view.draft.ids : [];
     text(this.note, noteOf(view, ids.length ? piece(lane, ids[ids.length - 1]) : ''));
     if (view.verified) this.reveal(view.verified.accepted);
@@ -205,7 +275,7 @@ export class WindowView {
     if (!size) return;
     this.table.style.setProperty('--columns', String(size));
     const lines = kind === 'tree' || kind === 'drafts';
-    this.table.dataset.dense = shown.length > 16 && !lines ? '2' : shown.length > 8 ? '1' : '0';
+    this.table.dataset.dense = lines ? '0' : shown.length > 16 ? '2' : shown.length > 8 ? '1' : '0'; // each node is pressed for itself
     this.scroll.classList.toggle('sd-tall', lines && shown.length > MOST_ROWS);
     this.anchor = h('div', { class: 'sd-anchor', role: 'cell' });
     const head = row('sd-head', h('div', { class: 'sd-label', role: 'columnheader' }, 'anchor'), this.anchor);
@@ -221,7 +291,6 @@ export class WindowView {
     });
     this.table.append(body);
     for (let i = 0; i <= size; i += 1) this.tests.push(testCell(i === size));
-    if (!lines) rove(this.tests.slice(0, -1).map((test) => test.element), this.tests[0].element);
     this.table.append(row('sd-tests', label(this.greedy ? 'agree?' : 'accept?', this.greedy ? AGREE : ACCEPT), blank(), ...this.tests.map((test) => test.element)));
   }
 
@@ -234,9 +303,10 @@ export class WindowView {
     if (tree) this.name(place, number, view);
     const known = tree ? this.line(view, tree, lane, number) : copied || unrecorded ? this.copy(view, lane) : this.step(view, lane, number);
     this.cells[place].forEach((element, position) => {
-      const { kind, words, title, heat = 0 } = known(position);
+      const { kind, words, title, heat = 0, node } = known(position);
       element.className = `sd-c ${kind}`;
       element.dataset.heat = String(heat);
+      element.dataset.node = node === undefined ? '' : String(node);
       element.textContent = words;
       attribute(element, 'title', title);
     });
@@ -288,6 +358,7 @@ export class WindowView {
       return {
         kind: walked ? 'sd-fresh' : 'sd-node',
         heat: walked ? 5 : 2,
+        node,
         words: `${walked ? '✓ ' : branch ? '└ ' : ''}${cell(word)}`,
         title: `node ${node + 1}, position ${depth + 1}, ${after}: ${JSON.stringify(word)}${score}${walked ? '; the target’s own draw' : ''}`,
       };

@@ -1,0 +1,317 @@
+// Two runs of any two traces along their texts, as far as these agree: the answer that the server gives of runs that it
+// decodes itself (specdiff_core/explorations/side_by_side.py), made in the browser. Pure: no element, no request.
+// @ts-check
+
+import { buildLane, isVanilla, stateAt } from './lane.js';
+import { inspected } from './inspect.js';
+import { piece, sharePieces } from './detokenize.js';
+import { waiting } from './metrics.js';
+/** @import { Answer } from './exploration.js' */
+/** @import { Event } from './events.d.ts' */
+/** @import { Lane, State } from './lane.js' */
+/** @import { Trace } from './trace.js' */
+
+export const BRANCH = 'what if'; // the name of the lane that leaves a run
+
+/** @typedef {{file: string, name: string, lane: Lane}} Run a lane of a file */
+/** @typedef {'tokens' | 'texts' | 'beginnings' | 'nothing'} By what two runs are held against each other by: tokens after one prompt; whole texts, prompts included; what they wrote, from its beginning, because the prompts differ; nothing */
+/** @typedef {{by: By, agree: number, parted: number | null, starts: {a: number, b: number}, target: boolean, prompt: number | null}} Common `agree`: characters, of `tokens` tokens, that are the same; `parted`: the first that is not, from 1; `starts`: characters before the first new token of each; `target`: whether both have one target; `prompt`: the first character at which the prompts differ, from 1 */
+
+/** Code points, as Python counts them. @param {string} words */
+const letters = (words) => [...words];
+
+/** How many entries two lists have in common at their beginnings. @param {ArrayLike<unknown>} one @param {ArrayLike<unknown>} other */
+function shared(one, other) {
+  let i = 0;
+  while (i < one.length && i < other.length && one[i] === other[i]) i += 1;
+  return i;
+}
+
+/** By what two runs can be held against each other, and how far they agree. @param {Lane} a @param {Lane} b @returns {Common} */
+export function commonOf(a, b) {
+  const [one, other] = [a, b].map((lane) => ({ prompt: lane.header?.prompt ?? null, target: lane.header?.models.target ?? null, text: lane.shown.join('') }));
+  const target = one.target !== null && one.target === other.target && a.header?.config.pair === b.header?.config.pair;
+  const within = one.prompt === null || other.prompt === null ? 0 : shared(letters(one.prompt), letters(other.prompt));
+  const same = one.prompt !== null && one.prompt === other.prompt;
+  const known = { target, starts: { a: 0, b: 0 }, prompt: same ? null : within + 1 };
+  const parted = (/** @type {number} */ agree, /** @type {number} */ length, /** @type {number} */ more) => (agree === length && agree === more ? null : agree + 1);
+  if (same && target) {
+    const agree = shared(a.ids, b.ids);
+    return { ...known, by: 'tokens', agree, parted: parted(agree, a.ids.length, b.ids.length) };
+  }
+  if (a.wordless || b.wordless) return { ...known, by: 'nothing', agree: 0, parted: null };
+  const whole = [one, other].map(({ prompt, text }) => letters((prompt ?? '') + text));
+  const starts = { a: letters(one.prompt ?? '').length, b: letters(other.prompt ?? '').length };
+  const most = shared(whole[0], whole[1]);
+  if (one.prompt !== null && other.prompt !== null && most >= Math.max(starts.a, starts.b)) {
+    const before = Math.min(starts.a, starts.b);
+    return { ...known, by: 'texts', agree: most - before, parted: parted(most - before, whole[0].length - before, whole[1].length - before), starts: { a: starts.a - before, b: starts.b - before } };
+  }
+  const fresh = [one, other].map(({ text }) => letters(text));
+  const agree = shared(fresh[0], fresh[1]);
+  return { ...known, by: 'beginnings', agree, parted: parted(agree, fresh[0].length, fresh[1].length) };
+}
+
+/** The characters that each new token takes. @param {Lane} lane @param {number} start @returns {[number, number][]} */
+function spansOf(lane, start) {
+  let at = start;
+  return lane.shown.map((words) => [at, (at += letters(words).length)]);
+}
+
+/**
+ * The column of each new token of both runs, from 1. As far as the texts agree a column ends where a token of both ends,
+ * so it may hold several of one run; behind that, and by tokens, it holds one of each.
+ * @param {Lane} a @param {Lane} b @param {Common} common @returns {{a: number[], b: number[]}}
+ */
+export function columnsOfTokens(a, b, { by, agree, starts }) {
+  /** @type {{a: number[], b: number[]}} */
+  const columns = { a: [], b: [] };
+  let column = 0;
+  if (by === 'texts' || by === 'beginnings') {
+    const spans = { a: spansOf(a, starts.a), b: spansOf(b, starts.b) };
+    const end = (/** @type {'a' | 'b'} */ name) => spans[name][columns[name].length]?.[1] ?? Infinity;
+    for (const [name, until] of /** @type {['a' | 'b', number][]} */ ([['a', starts.b], ['b', starts.a]])) while (end(name) <= until) columns[name].push((column += 1)); // before the other run begins
+    while (end('a') <= agree && end('b') <= agree) {
+      const [held, found] = [{ a: columns.a.length, b: columns.b.length }, column + 1];
+      let [one, other] = [end('a'), end('b')];
+      columns.a.push(found);
+      columns.b.push(found);
+      while (one !== other && (one < other ? end('a') : end('b')) <= agree) {
+        if (one < other) [one] = [end('a'), columns.a.push(found)];
+        else [other] = [end('b'), columns.b.push(found)];
+      }
+      if (one !== other) { // a token reaches over the place where the texts part
+        columns.a.length = held.a;
+        columns.b.length = held.b;
+        break;
+      }
+      column = found;
+    }
+  }
+  for (const [name, lane] of /** @type {['a' | 'b', Lane][]} */ ([['a', a], ['b', b]])) {
+    let next = column;
+    while (columns[name].length < lane.ids.length) columns[name].push((next += 1));
+  }
+  return columns;
+}
+
+/** Where each round stands along the columns: its beginning, the beginning of the target's own token, its end. Tokens of one column share its width. @param {Lane} lane @param {number[]} columns of its tokens @returns {[number, number, number][]} */
+export function roundPlaces(lane, columns) {
+  const [place, held] = [new Map(), new Map()];
+  for (const column of columns) held.set(column, (held.get(column) ?? 0) + 1);
+  const edges = columns.map((column) => {
+    const before = place.get(column) ?? 0;
+    place.set(column, before + 1);
+    return [column - 0.5 + before / held.get(column), column - 0.5 + (before + 1) / held.get(column)];
+  });
+  let at = 0;
+  return lane.events.flatMap((event) => {
+    if (event.kind !== 'Committed' || !event.ids.length) return [];
+    const last = at + event.ids.length - 1;
+    const found = /** @type {[number, number, number]} */ ([edges[at][0], event.sources[event.sources.length - 1] === 'draft' ? edges[last][1] : edges[last][0], edges[last][1]]);
+    at = last + 1;
+    return [found];
+  });
+}
+
+/** A row for each round of a run, as `rounds_of` makes them. @param {string} name @param {Lane} lane @param {number} [start] position of its first token, from 1 @param {boolean} [measured] whether its times count */
+export function roundsOf(name, lane, start = 1, measured = true) {
+  const waits = measured ? waiting(lane) : null;
+  let [drafted, at, position] = [0, 0, start];
+  /** @type {import('./events.d.ts').Verified | null} */
+  let verdict = null;
+  /** @type {Record<string, any>[]} */
+  const rows = [];
+  for (const event of lane.events) {
+    if (event.kind === 'RoundStarted') [drafted, verdict] = [0, null];
+    else if (event.kind === 'DraftReady') drafted = event.ids.length;
+    else if (event.kind === 'Verified') verdict = event;
+    else if (event.kind === 'Committed' && verdict) {
+      const last = verdict.tests.at(-1);
+      const refused = last && !last.accepted ? last : null;
+      rows.push({
+        run: name, round: event.round + 1, position, drafted, accepted: verdict.accepted, refused: refused && piece(lane, refused.id), added: piece(lane, verdict.extra), added_as: verdict.source,
+        p: refused && refused.p, q: refused && refused.q, threshold: refused && refused.threshold, u: refused && refused.draw,
+        milliseconds: measured ? Math.round(1e7 * (event.at - at)) / 1e4 : null, waiting: waits, text: lane.shown.slice(position - start, position - start + event.ids.length).join(''),
+      });
+      position += event.ids.length;
+      at = event.at;
+    }
+  }
+  return rows;
+}
+
+/** What a run is called: its file, its lane, and what it ran with. @param {Run} run */
+export const labelOf = ({ file, name, lane }) => `${name} of ${file}${lane.header ? ` (${isVanilla(lane) ? 'vanilla' : lane.header.config.drafter}, temperature ${lane.header.config.temperature})` : ''}`;
+
+/** Whether two runs have to write one text: under one target, after one prompt, and where nothing is drawn, or with the same noise. @param {Lane} a @param {Lane} b @param {Common} common */
+function mustBeEqual(a, b, { by }) {
+  const [one, other] = [a.header?.config, b.header?.config];
+  if (by !== 'tokens' || !one || !other || one.temperature !== other.temperature || (one.ignore_eos ?? false) !== (other.ignore_eos ?? false) || one.max_new_tokens !== other.max_new_tokens) return false;
+  const noise = (/** @type {typeof one} */ config) => config.rule === 'match' || config.drafter === 'none';
+  return one.temperature === 0 || (one.seed === other.seed && one.rule === 'match' && noise(one) && noise(other) && one.rule === other.rule);
+}
+
+/** What the page shows of two runs from files. @param {{a: Run, b: Run}} runs @returns {Answer} */
+export function answerOf({ a, b }) {
+  const common = commonOf(a.lane, b.lane);
+  const columns = columnsOfTokens(a.lane, b.lane, common);
+  const header = a.lane.header ?? b.lane.header;
+  const facts = {
+    opened: true, labels: { a: labelOf(a), b: labelOf(b) }, common, columns, along: { a: roundPlaces(a.lane, columns.a), b: roundPlaces(b.lane, columns.b) },
+    first_difference: common.by === 'tokens' ? common.parted : undefined, must_be_equal: mustBeEqual(a.lane, b.lane, common),
+    lossless: [a, b].every(({ lane }) => lane.header?.lossless !== false), files: { a: aboutRun(a), b: aboutRun(b) },
+  };
+  const placed = (/** @type {Record<string, any>[]} */ rows, /** @type {number} */ start) => {
+    let at = start;
+    return rows.map((row) => ({ ...row, character: at, end: (at += letters(row.text).length) })).map(({ end, ...row }) => row);
+  };
+  return {
+    rows: [...placed(roundsOf('a', a.lane), common.starts.a), ...placed(roundsOf('b', b.lane), common.starts.b)], facts, done: 2, total: 2, origin: { date: header?.started_at ?? '' },
+    machine: { device: header?.device ?? '', dtype: header?.dtype ?? '', threads: header?.threads ?? 0 }, choice: { temperature: header?.config.temperature ?? 1, tokens: a.lane.ids.length, prompt: header?.prompt ?? '' },
+  };
+}
+
+/** Where a run comes from, in lines of a table. @param {Run} run @returns {Record<string, string>} */
+function aboutRun({ file, name, lane }) {
+  const { header, finished } = lane;
+  if (!header) return { file, lane: name };
+  return {
+    file, lane: name, decoded: header.started_at.replace('T', ' ').slice(0, 16), machine: `${header.device}, ${header.dtype}, threads: ${header.threads}`, models: `${header.models.target}; ${header.models.drafter ?? ''}`,
+    settings: Object.entries(header.config).map(([key, value]) => `${key} ${value}`).join(', '), end: finished ? finished.reason : 'the trace holds no end',
+  };
+}
+
+/** What can be said of two runs from files: how they are held against each other, and where that ends. @param {Answer} answer @returns {string[]} */
+export function alignmentWords({ facts }) {
+  const { common, files } = /** @type {{common: Common, files: Record<string, Record<string, string>>}} */ (facts);
+  const { by, agree, parted, starts, target, prompt } = common;
+  const characters = `${agree} ${agree === 1 ? 'character' : 'characters'}`;
+  const where = by === 'tokens' ? (parted === null ? `Both wrote the same ${agree} tokens.` : facts.must_be_equal ? `The texts part at token ${parted}, and should not: probably two tokens were so close that sums in another order, as in a tree, decide.` : `The texts part at token ${parted}; behind it the columns count tokens, and ≠ marks another one.`)
+    : parted === null ? `Their texts agree to the end, over ${characters}.` : `Their texts agree over ${characters}; behind that the columns only count tokens.`;
+  const why = {
+    tokens: [], nothing: ['They cannot be aligned: a trace holds no words, and prompt or target differ. The columns only count tokens.'],
+    texts: [prompt === null ? 'The targets differ, so their tokens do: a column holds the tokens of both that spell the same words.' : `One prompt goes on where the other ends, and the run with the shorter one wrote the rest: run ${starts.a > starts.b ? 'A' : 'B'} begins ${Math.abs(starts.a - starts.b)} characters later.`],
+    beginnings: [prompt === null ? 'A trace does not say its prompt.' : `The prompts differ from character ${prompt} on, so these texts follow different beginnings: both are aligned from the first new token, and where they agree it is no comparison of methods.`],
+  }[by];
+  const other = target || by === 'tokens' || by === 'texts' && prompt === null ? [] : ['The targets differ, or a trace does not say which it was.'];
+  const clocks = files.a.machine === files.b.machine ? [] : ['They were timed on different machines or settings of one: compare rounds, not milliseconds.'];
+  return [...why, ...(by === 'nothing' ? [] : [where]), ...other, ...clocks];
+}
+
+/**
+ * What the server needs to send a run of a file another way at the target's token of a round, or why that cannot be.
+ * @param {Run} run @param {number} round from 1 @param {string} pair that the server decodes with @returns {{given: string} | {why: string}}
+ */
+export function givenOf({ lane }, round, pair) {
+  const { header } = lane;
+  if (!header) return { why: 'The trace does not say with which settings it was decoded, so nothing can run on from it.' };
+  if (header.config.pair !== pair) return { why: `The run is of the pair ${header.config.pair}, and this server explores with ${pair}: it cannot run on here.` };
+  /** @type {number[]} */
+  const after = [];
+  for (const event of lane.events) {
+    if (event.kind !== 'Committed') continue;
+    if (event.round + 1 === round) return { given: JSON.stringify({ config: header.config, prompt: header.prompt, prompt_ids: header.prompt_ids, target: header.models.target, after: [...after, ...event.ids.slice(0, -1)] }) };
+    after.push(...event.ids);
+  }
+  return { why: 'The trace does not hold that round whole.' };
+}
+
+/** A lane whose events fit together as far as the page reads them. Throws an Error where they do not. @param {Event[]} events @returns {Lane} */
+function checked(events) {
+  const lane = buildLane(events);
+  /** @type {State | null} */
+  let state = null;
+  events.forEach((event, i) => {
+    if (event.kind !== 'Committed') return;
+    state = stateAt(lane, i + 1, state);
+    if (event.ids.length !== event.sources.length || !state.window?.verified) throw new TypeError('a round without its verdict');
+    for (let position = 0; position <= state.window.verified.accepted; position += 1) inspected(state.window, position);
+  });
+  if (!lane.ids.length) throw new TypeError('no token');
+  return lane;
+}
+
+/** The traces that a visitor opened, two of their lanes, and what followed on one of them. */
+export class Opened {
+  constructor() {
+    this.lanes = /** @type {Run[]} */ ([]);
+    this.chosen = { a: -1, b: -1 };
+    this.asked = { given: '', run: /** @type {'a' | 'b'} */ ('a') };
+    this.answer = /** @type {Answer | null} */ (null);
+    this.branch = /** @type {Lane | null} */ (null);
+  }
+
+  /** Take in the lanes of a file: the last of the first file is run A, the last of the next is run B. Throws an Error and keeps what there was, if they do not fit together. @param {string} file @param {Trace} trace */
+  add(file, trace) {
+    const before = { lanes: this.lanes, chosen: this.chosen };
+    const there = Object.entries(trace.lanes).filter(([, events]) => events.length);
+    if (!there.length) throw new Error('it holds no events of a run');
+    try {
+      const found = there.map(([name, events]) => ({ file, name, lane: checked(events) }));
+      this.lanes = [...before.lanes, ...found];
+      const last = this.lanes.length - 1;
+      this.chosen = before.lanes.length ? { ...before.chosen, b: last } : { a: last, b: last - 1 };
+      sharePieces(this.lanes.map(({ lane }) => lane));
+      this.update();
+    } catch (error) {
+      Object.assign(this, before);
+      throw new Error('its events do not fit together', { cause: error });
+    }
+  }
+
+  /** Another lane for a run; what followed on the one before is dropped. @param {'a' | 'b'} run @param {number} lane */
+  choose(run, lane) {
+    this.chosen = { ...this.chosen, [run]: lane };
+    this.update();
+  }
+
+  /** @returns {{a: Run, b: Run} | null} */
+  get runs() {
+    const [a, b] = [this.lanes[this.chosen.a], this.lanes[this.chosen.b]];
+    return a && b ? { a, b } : null;
+  }
+
+  update() {
+    this.branch = null;
+    if (this.runs) this.answer = answerOf(this.runs);
+  }
+
+  /** See {@link givenOf}. @param {'a' | 'b'} run @param {number} round @param {string} pair */
+  given(run, round, pair) {
+    const found = this.runs ? givenOf(this.runs[run], round, pair) : { why: 'That run is not open any more.' };
+    if ('given' in found) this.asked = { given: found.given, run };
+    return found;
+  }
+
+  /** What the server decoded from where a run was left. @param {string} given @param {Record<string, any>} branch its facts @param {Event[]} events @returns {boolean} whether it is of a run that is shown */
+  goOn(given, branch, events) {
+    const { runs, asked } = this;
+    if (!runs || !given || given !== asked.given) return false;
+    this.update();
+    const { run } = asked;
+    const lane = (this.branch = buildLane(events));
+    sharePieces([...this.lanes.map((one) => one.lane), lane]);
+    const answer = /** @type {Answer} */ (this.answer);
+    const forced = branch.take >= 0 ? 1 : 0;
+    const old = runs[run].lane.ids.slice(branch.position - 1);
+    const first = answer.facts.columns[run][branch.position - 1] + forced;
+    const columns = lane.ids.map((_, i) => first + i);
+    this.answer = {
+      ...answer, choice: { ...answer.choice, branch_seed: branch.seed }, rows: [...answer.rows, ...roundsOf(BRANCH, lane, branch.position + forced, false)],
+      facts: {
+        ...answer.facts, columns: { ...answer.facts.columns, [BRANCH]: columns }, along: { ...answer.facts.along, [BRANCH]: roundPlaces(lane, columns) },
+        branch: { ...branch, run, instead_of: piece(runs[run].lane, old[0]), same: lane.ids.filter((id, i) => id === old[i + forced]).length, column: first - forced },
+      },
+    };
+    return true;
+  }
+
+  /** The lanes that are shown as a trace, for the player. @returns {Trace} */
+  get trace() {
+    const { runs, branch } = this;
+    /** @type {Record<string, Event[]>} */
+    const lanes = runs ? { a: runs.a.lane.events, b: runs.b.lane.events } : {};
+    return { title: 'Two runs side by side', lanes: branch ? { ...lanes, [BRANCH]: branch.events } : lanes };
+  }
+}
