@@ -211,11 +211,11 @@ def test_two_side_by_side_a_token_can_be_chosen_again_after_a_failure(browser: A
         assert take.is_enabled()
         chosen = page.locator(".sd-exp input[type=file]")
         traces = [str(path) for path in sorted(TRACES.glob("dialogue-eagle*.jsonl.gz"))]
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
         chosen.set_input_files(traces)
         page.wait_for_function(f"{EXPLORE}.isOpened && document.querySelectorAll('.sd-track-column').length === 96")
-        assert not asked, "the server has no part in it"
+        assert not requests, "the server has no part in it"
         assert "Both wrote the same 96 tokens" in page.inner_text(".sd-exp-notes")
         assert page.locator(".sd-exp-lanes option").count() == 2 * 4
         assert not serious(page)
