@@ -1121,6 +1121,24 @@ def test_a_position_is_pinned_by_click_and_by_key(browser: Any, address: str) ->
         page.locator(inspector).get_by_role("button", name="Close").click()
         assert page.locator(inspector).is_hidden()
         assert page.locator("#live-player .sd-v.sd-pinned").count() == 0
+        texts = page.locator("#live-player .sd-lane-text")
+        own = texts.nth(1).locator(".sd-t")
+        own.nth(1).click()
+        assert page.locator("#live-player .sd-t.sd-pinned").count() == 1
+        first = page.inner_text(f"{inspector} h3")
+        assert first.startswith("Round ")
+        page.locator(inspector).get_by_role("button", name="The position after").click()
+        assert page.inner_text(f"{inspector} h3") != first
+        token = texts.nth(0).locator(".sd-t").first  # vanilla's: by key, and back
+        token.evaluate("(token) => { token.tabIndex = 0; token.focus(); }")
+        page.keyboard.press("Enter")
+        assert "pass 1 of the target" in page.inner_text(f"{inspector} h3")
+        assert page.evaluate("document.activeElement.classList.contains('sd-inspector')")
+        page.keyboard.press("Escape")
+        assert page.locator(inspector).is_hidden()
+        assert token.evaluate("(token) => token === document.activeElement")
+        for button in page.locator("#live-player .sd-steps .sd-c").all()[:3]:
+            assert button.bounding_box()["height"] >= 24
 
 
 def test_a_tour_is_offered_once_and_points_at_the_real_thing(browser: Any, address: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.recordings import TRACES
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.window_map import expected_tau
 from tests.browsing import MARKS, app, overflows, ready, serious, visit
@@ -193,6 +194,34 @@ def test_a_cell_of_the_recorded_map_opens_its_race(browser: Any, address: str) -
             race,
         )
         page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'vanilla,drafted'")
+
+
+def test_two_opened_traces_stand_side_by_side_and_the_engine_decodes_on(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?explore=side-by-side", size="1440x2600", until=THERE) as page:
+        page.wait_for_selector(".sd-track-column")
+        page.wait_for_function(DRAWN)
+        chosen = page.locator(".sd-exp input[type=file]")
+        traces = [str(path) for path in sorted(TRACES.glob("dialogue-eagle*.jsonl.gz"))]
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        chosen.set_input_files(traces)
+        page.wait_for_function(f"{EXPLORE}.isOpened && document.querySelectorAll('.sd-track-column').length === 96")
+        assert not requests, "the server has no part in it"
+        assert "Both wrote the same 96 tokens" in page.inner_text(".sd-exp-notes")
+        assert page.locator(".sd-exp-lanes option").count() == 2 * 4
+        assert not serious(page)
+        chosen.set_input_files({"name": "no.jsonl.gz", "mimeType": "", "buffer": b"\x1f\x8bno trace"})
+        page.wait_for_selector(".sd-exp .sd-card :text('no.jsonl.gz: it is compressed, and damaged')")
+        assert page.locator(".sd-track-column").count() == 96, "what was opened stays"
+        page.locator(".sd-track-column button").first.click()
+        page.locator(".sd-take").first.click()
+        assert page.locator(".sd-another :text('The engine decodes the branch')").count() == 1
+        asked = json.loads(page.evaluate(f"{EXPLORE}.asked()"))["choice"]
+        assert json.loads(asked["given"])["config"]["drafter"] == "eagle" and asked["branch"] in "ab"
+        page.evaluate(f"{EXPLORE}.failed('refused')")
+        page.locator(".sd-exp-questions button").first.click()
+        page.evaluate(f"{EXPLORE}.select('side-by-side')")
+        assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0
 
 
 def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, address: str) -> None:

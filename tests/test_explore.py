@@ -43,17 +43,18 @@ from specdiff_core.explorations import (
     align,
     losslessness,
 )
+from specdiff_core.explorations.alignment import given_of, read_run
 from specdiff_core.explorations.base import Exploration, Exploring, Step, command_of, csv_of, parse
 from specdiff_core.explorations.budget import Attempt, answer_of, curves, grid_of, in_turn, majorities, singles, votes
 from specdiff_core.explorations.kinds import kind_of
 from specdiff_core.explorations.losslessness import Remembered, chi_squared
 from specdiff_core.explorations.runs import Runs
-from specdiff_core.explorations.side_by_side import BRANCH, first_difference
+from specdiff_core.explorations.side_by_side import BRANCH, first_difference, pieces_of
 from specdiff_core.explorations.temperature import reliability
 from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.models.mdlm import load_mdlm
 from specdiff_core.schema import events
-from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError, TraceError
 from specdiff_core.schema.metrics import fold, speed_up
 from specdiff_core.schema.trace import read_trace
 
@@ -93,7 +94,7 @@ def test_every_field_is_explained_and_its_default_passes(kind: type[Exploration]
         (Losslessness, {"rules": "naive,block", "order": "random", "prompt": "He said “yes”."}),
         (RoundCost, {}),
         (SideBySide, {"a": "eagle2", "rule": "match", "branch": "b", "round": 3, "take": 7, "branch_seed": 9}),
-        (SideBySide, {"branch": "a", "take": -1}),
+        (SideBySide, {"branch": "a", "take": -1, "given": '{"config": {}}'}),
     ],
 )
 def test_the_command_of_an_exploration_asks_for_the_same(kind: type[Exploration], values: dict[str, Any]) -> None:
@@ -776,6 +777,7 @@ def test_a_branch_may_be_drawn_anew(pair_engine: Engine) -> None:
         ({"b": "auto"}, "decode the same"),
         ({"rule": "nothing"}, "rule"),
         ({"prompt": " "}, "prompt"),
+        ({"given": "{"}, "no run of a trace"),
     ],
     ids=str,
 )
@@ -783,6 +785,90 @@ def test_what_two_runs_cannot_be_asked(pair_engine: Engine, values: dict[str, An
     with pytest.raises(ConfigError, match=word) as caught:
         explore(SideBySide, pair_engine, **{**TWO, **values})
     assert caught.value.hint
+
+
+@pytest.fixture(scope="module")
+def two_traces(pair_engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A window and a tree after one prompt, each with vanilla beside it."""
+    folder = tmp_path_factory.mktemp("traces")
+    base = {"max_new_tokens": 24, "drafter": "block", "ignore_eos": True}
+    vanilla = list(lab.decode("Once upon a time", engine=pair_engine, **{**base, "drafter": "none"}))
+    for name, own in (("one", {"gamma": 6}), ("two", {"gamma": 6, "tree_nodes": 8})):
+        run = list(lab.decode("Once upon a time", engine=pair_engine, **base, **own))
+        lab.write_trace(folder / f"{name}.jsonl.gz", {"vanilla": vanilla, "drafted": run})
+    return folder / "one.jsonl.gz", folder / "two.jsonl.gz"
+
+
+def test_two_traces_are_compared_without_a_model(two_traces: tuple[Path, Path], tmp_path: Path) -> None:
+    told = lab.compare_traces(*two_traces)
+    assert told.facts["labels"] == {"a": "drafted of one.jsonl.gz", "b": "drafted of two.jsonl.gz"}
+    assert (told.facts["common"]["by"], told.facts["common"]["agree"]) == ("tokens", 24)
+    texts = {name: "".join(row["text"] for row in told.rows if row["run"] == name) for name in ("a", "b")}
+    assert texts["a"] == texts["b"]
+    for row in told.rows:  # rounds that stand at the same words have the same number
+        assert texts["a"][row["character"] :].startswith(row["text"])
+    alone = lab.compare_traces(two_traces[0], two_traces[0], lanes=("vanilla", "drafted"))
+    assert sum(row["run"] == "a" for row in alone.rows) == 24
+    trace = read_trace(two_traces[0])
+    renamed = [
+        msgspec.structs.replace(one, prompt="Once") if isinstance(one, events.RunStarted) else one
+        for one in trace.lanes["drafted"]
+    ]
+    lab.write_trace(tmp_path / "other.jsonl", {"drafted": renamed})
+    other = lab.compare_traces(two_traces[0], tmp_path / "other.jsonl").facts
+    assert (other["common"]["by"], other["common"]["prompt"]) == ("beginnings", 5)
+    assert any("prompts differ from character 5" in words for words in other["words"])
+    for lanes, word in (((None, "eagle"), "no lane 'eagle'"),):
+        with pytest.raises(TraceError, match=word) as caught:
+            lab.compare_traces(*two_traces, lanes=lanes)
+        assert "vanilla, drafted" in caught.value.hint
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["window", "tree"])
+def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(
+    pair_engine: Engine, two_traces: tuple[Path, Path], place: int
+) -> None:
+    run = read_run(two_traces[place])
+    rows = [row for row in lab.compare_traces(*two_traces).rows if row["run"] == "ab"[place]]
+    row = next(row for row in rows if row["round"] > 1 and row["refused"] is not None)
+    given = given_of(run, row["round"])
+    assert list(given.after) == run.ids[: row["position"] - 1 + row["accepted"]]
+    take = next(i for i, words in pieces_of(run.events).items() if words == row["refused"])
+    asked = {"given": msgspec.json.encode(given).decode(), "branch": "ab"[place], "round": row["round"], "take": take}
+    told = explore(SideBySide, pair_engine, **asked)
+    assert (told.done, told.total) == (1, 1)
+    lane = lanes_of(told)[BRANCH]
+    assert next(one for one in lane if isinstance(one, events.RunStarted)).prompt_ids[-1] == take
+    assert len(new_ids(told, BRANCH)) == 24 - len(given.after) - 1
+    assert told.explored.facts["branch"]["position"] == len(given.after) + 1
+    assert told.explored.rows[0]["position"] == len(given.after) + 2
+    for wrong, word in (
+        ({"target": "another"}, "decoded by another of the pair embedded"),
+        ({"config": {**given.config, "pair": "gpt2"}}, "of the pair gpt2"),
+        ({"after": (10**9,)}, "no tokens of this target"),
+        ({"prompt": "Twice"}, "cut into other tokens"),
+        ({"config": {**given.config, "gamma": 10**6}}, "Draft window"),
+    ):
+        changed = msgspec.json.encode(msgspec.structs.replace(given, **wrong)).decode()
+        with pytest.raises(ConfigError, match=word):
+            explore(SideBySide, pair_engine, **{**asked, "given": changed})
+    with pytest.raises(ConfigError, match="no round 99"):
+        given_of(run, 99)
+
+
+def test_the_command_line_compares_traces(
+    two_traces: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths, out = list(map(str, two_traces)), tmp_path / "both.json"
+    assert main(["explore", "side-by-side", "--traces", *paths, "--json", str(out)]) == 0
+    told = capsys.readouterr()
+    rows = list(csv.DictReader(io.StringIO(told.out)))
+    assert {row["run"] for row in rows} == {"a", "b"} and len(rows) == len(json.loads(out.read_text())["rows"])
+    assert "They agree to the end" in told.err
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("{}")
+    assert main(["explore", "side-by-side", "--traces", paths[0], str(broken)]) == 2
+    assert "no trace header" in capsys.readouterr().err
 
 
 def test_a_run_cannot_go_on_from_more_than_fits(pair_engine: Engine) -> None:
