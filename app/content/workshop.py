@@ -54,6 +54,7 @@ class Lesson:
     check: str
     answers: tuple[Answer, ...]
     core: bool = False  # among the five that make 45 minutes
+    recorded: str = ""  # a recording, of which the check speaks where the visitor has run nothing of the kind
 
 
 WORKSHOP = (
@@ -82,8 +83,8 @@ WORKSHOP = (
             Answer(
                 "As fast as vanilla",
                 False,
-                "Not quite: each round still reads γ + 1 rows, which cost v, a little "
-                "more than 1, and brings one token, the target's own.",
+                "Not quite: each round still reads γ + 1 rows, which cost v, more "
+                "than 1, and brings one token, the target's own.",
             ),
             Answer(
                 "A little slower than vanilla",
@@ -211,8 +212,7 @@ WORKSHOP = (
             Answer(
                 "When τ grows by more than c/(v + c)",
                 True,
-                "Then the quotient grows. With a drafter that costs a "
-                "third of the target's pass, τ must grow by about a quarter.",
+                "Then the quotient grows. The cheaper the drafter beside the target's pass, the less it takes.",
             ),
             Answer("Never", False, "With a cheap drafter and text whose neighbours depend on each other it does."),
         ),
@@ -258,10 +258,11 @@ WORKSHOP = (
     Lesson(
         name="alignment",
         title="Alignment and K drafts",
+        recorded="dialogue-self-selection-of-four-drafts-specdiff-2.jsonl.gz",
         predict="You may make one position of the window better. Which one brings most?",
         guesses=("The first", "The middle one", "The last"),
         watch=Watch(
-            words="A copy of the drafter learnt for a minute. Blue: acceptance by position after it.",
+            words="A copy of the drafter learnt for a short while. Blue: acceptance by position after it.",
             explore="align",
             panel="positions",
         ),
@@ -320,8 +321,7 @@ WORKSHOP = (
             Answer(
                 "Each further node adds less, and its row costs the same",
                 True,
-                "The best nodes come first. On this "
-                "machine a row costs some percent of a pass, so nodes that are rarely reached do not pay.",
+                "The best nodes come first. Those that are rarely reached do not earn their row.",
             ),
             Answer("The drafter would need 64 passes", False, "One pass of the block drafter ranks them all."),
         ),
