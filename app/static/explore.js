@@ -183,10 +183,10 @@ class Explore extends Job {
   /** The answer to an exploration, and whether this visitor measured it: the recorded one where they have not. */
   async answerOf(name) {
     const live = this.answers.live[name];
-    if (live) return { answer: live, own: true };
+    if (live) return { answer: live, own: true, busy: Boolean(busyMachine(live, this.options.crowded)) };
     await this.fetchRecorded(this.stems[name]);
     const answer = this.answers.recorded[this.stems[name]];
-    return answer ? { answer, own: false } : null;
+    return answer ? { answer, own: false, busy: false } : null;
   }
 
   /** A recorded answer is asked for when it is first looked at. */

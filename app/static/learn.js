@@ -86,7 +86,7 @@ class Learn {
     this.lesson = lesson;
     const { name, predict, guesses, watch, explain, check, answers } = lesson;
     const figure = this.root.querySelector(`#lesson-${name} .sd-formula`).cloneNode(true);
-    const [numbers, proof] = [h('div', {}), h('div', {})];
+    const [numbers, proof] = [h('div', { class: 'sd-guide-numbers' }), h('div', {})];
     return [
       { title: 'Predict', words: [predict], options: guesses.map((words) => ({ words })) },
       { title: 'Watch', words: [watch.words], extra: numbers, show: () => this.watch(lesson, numbers) },
@@ -111,10 +111,11 @@ class Learn {
 
   /** Put on the screen what a lesson is about, and return it. */
   async watch(lesson, numbers) {
-    const { explore, panel, beside, trace, round, at, area } = lesson.watch;
+    const { explore, panel, beside, query, trace, round, at, area } = lesson.watch;
     if (trace) {
       openTab('live');
       const player = await until(() => page.players.live);
+      if (player) this.offerRun(numbers, player, 'live', () => document.getElementById('live-run')?.click());
       const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // of the link, the first time
       this.asked = null;
       if (player && !(asked && (await player.openMoment(asked)))) await player.openMoment({ trace, round, at, lane: 'drafted' });
@@ -124,11 +125,35 @@ class Learn {
     const player = await until(() => page.players.explore);
     if (!player) return null;
     player.select(explore);
-    const found = watched(lesson.name, await player.answerOf(explore));
-    say(numbers, found ? [found] : []);
+    const answered = async () => {
+      const found = watched(lesson.name, await player.answerOf(explore));
+      say(numbers, found ? [found] : []);
+    };
+    await answered();
+    if (Object.keys(query).length) this.offerRun(numbers, player, 'explore', () => player.ask(query), answered);
     const panelOf = (key) => player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
     for (const one of player.root.querySelectorAll('.sd-cmp-charts > *')) one.classList.toggle('sd-guide-beside', one === panelOf(beside));
     return panel === 'widget' ? player.aside : panelOf(panel);
+  }
+
+  /** Let a visitor run what a lesson shows; a room, where thirty would wait for each other, watches the recording. An export has nothing to run. */
+  offerRun(place, player, prefix, begin, ended = () => say(place, [])) {
+    if (this.guide.room || !document.getElementById(`${prefix}-run`)) return;
+    const progress = h('p', { class: 'sd-sub', 'aria-live': 'off' });
+    const run = async () => {
+      const { here } = this.guide;
+      const back = () => here === this.guide.here && this.guide.look(); // a run begins with a look at its status
+      begin();
+      place.replaceChildren(progress);
+      await until(() => {
+        if (progress.textContent !== player.status.element.textContent) back();
+        text(progress, player.status.element.textContent);
+        return !player.busy && !player.waiting;
+      }, Infinity);
+      await ended();
+      back();
+    };
+    place.append(h('button', { type: 'button', class: 'sd-link', onclick: run }, 'Run it here'));
   }
 
   /** Measured numbers for the verdict of a lesson's check: the visitor's own where they have any. It points at nothing. */
@@ -136,7 +161,7 @@ class Learn {
     const file = recorded || watch.trace;
     const [explore, live] = [watch.explore ? await playerOf('explore') : null, file ? await playerOf('live') : null];
     const widget = watch.panel === 'widget' ? explore?.widgets[watch.explore] : null;
-    const sliders = widget?.q ? { p: widget.p, q: widget.q } : null;
+    const sliders = widget?.q ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS } : null;
     const [explored, shown] = await Promise.all([explore?.answerOf(watch.explore) ?? null, live?.numbersOfRecording(file).catch((error) => console.warn('recording not read:', error)) ?? null]);
     say(place, proven(name, page.runs, explored, shown ?? null, sliders));
     return null;

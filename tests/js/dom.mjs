@@ -40,6 +40,20 @@ export class FakeElement {
     this.children.push(...children);
   }
 
+  replaceChildren(...children) {
+    this.children = children;
+  }
+
+  querySelectorAll() {
+    return [];
+  }
+
+  focus() {}
+
+  removeAttribute(name) {
+    delete this.attributes[name];
+  }
+
   setAttribute(name, value) {
     this.attributes[name] = value;
     if (name === 'class') this.className = value;

@@ -12,7 +12,7 @@ import { stateAt } from './lane.js';
 /** @import { Test, Verified } from './events.d.ts' */
 
 /** @typedef {ReturnType<typeof measured>} Run a drafted lane beside vanilla, in numbers */
-/** @typedef {{p: number[], q: number[]}} Sliders of the test of three tokens */
+/** @typedef {{p: number[], q: number[], tokens: string[]}} Sliders of the test of three tokens */
 
 const whole = (/** @type {number} */ value) => `${Math.round(100 * value)} %`;
 
@@ -173,10 +173,10 @@ export const FINDINGS = {
 /** Whether a row is the one window that a tree's drafter makes of the same positions. @param {Record<string, any>} tree @param {Record<string, any>} row */
 const chainOf = (tree, row) => !row.nodes && row.drafts === 1 && row.drafter === tree.drafter && row.gamma === tree.gamma && row.tau;
 
-/** @typedef {{answer: Answer, own: boolean} | null} Explored the answer of the lesson's exploration, and whether the visitor measured it */
+/** @typedef {{answer: Answer, own: boolean, busy: boolean} | null} Explored the answer of the lesson's exploration, whether the visitor measured it, and whether threads had to wait meanwhile */
 
 /** Whose an answer is. @param {NonNullable<Explored>} explored */
-const whose = ({ answer, own }) => (own ? 'Your measurement' : `The recorded one (${answer.machine.device})`);
+const whose = ({ answer, own, busy }) => (own ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}` : `The recorded one (${answer.machine.device})`);
 
 /** What a lesson's panel shows, in numbers. @param {string} lesson @param {Explored} explored */
 export function watched(lesson, explored) {
@@ -198,11 +198,13 @@ export function proven(lesson, runs, explored, recorded, sliders = null) {
   const latest = runs.map((run) => ({ run, found: ofRun?.(run, runs) })).find(({ found }) => found);
   const own = [...(explored?.own ? answered : []), ...(latest ? told(`Your run (${latest.run.words})`, latest.found) : [])];
   const shown = recorded ? told(`The recording “${recorded.title}” (${recorded.run.words})`, ofRun?.(recorded.run, [recorded.run])) : [];
-  return [...(sliders ? [sliderWords(sliders)] : []), ...(own.length ? own : [...answered, ...shown])];
+  const lost = !own.length && runs.some((run) => !run.quiet && ofRun?.({ ...run, quiet: true }, runs));
+  const disturbed = lost ? ['Other programs disturbed the clock of your run, so its times do not count.'] : [];
+  return [...(sliders ? [sliderWords(sliders)] : []), ...(own.length ? own : [...disturbed, ...answered, ...shown])];
 }
 
 /** @param {Sliders} sliders */
-function sliderWords({ p, q }) {
-  const law = certainLaw(p, q).map((value) => ratio(value)).join(', ');
-  return `The p and q on the sliders, computed: always the likeliest token of q = (${q.map((value) => ratio(value)).join(', ')}), tested with p/q, would come out as (${law}) where p is (${p.map((value) => ratio(value)).join(', ')}).`;
+function sliderWords({ p, q, tokens }) {
+  const told = (/** @type {number[]} */ law) => tokens.map((token, i) => `${token} ${ratio(law[i])}`).join(', ');
+  return `The p and q on the sliders, computed: if the drafter always proposed “${tokens[q.indexOf(Math.max(...q))]}” and that were tested with p/q, out would come ${told(certainLaw(p, q))}. It should be ${told(p)}.`;
 }

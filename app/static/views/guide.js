@@ -63,7 +63,17 @@ export class Guide {
     const target = show ? await show() : null;
     if (this.at !== at) return;
     this.point(target);
-    target?.scrollIntoView({ block: 'center' });
+    this.look();
+  }
+
+  /** Scroll what the step points at into the room above the card. */
+  look() {
+    const { here, card } = this;
+    if (!here) return;
+    const { top } = card.getBoundingClientRect();
+    document.documentElement.style.scrollPaddingBottom = `${Math.max(0, window.innerHeight - top + 8)}px`;
+    here.scrollIntoView({ block: here.getBoundingClientRect().height < top ? 'center' : 'start' });
+    document.documentElement.style.scrollPaddingBottom = '';
   }
 
   /** What the step says, as far as it is open. */
