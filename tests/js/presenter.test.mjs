@@ -49,7 +49,7 @@ const presented = async (number = 0, at = 0) => {
   const presenter = new Presenter(guide, LESSONS, { steps, query, left: (lesson) => { left = lesson; } });
   await presenter.start(number, at);
   const key = async (name, within = '') => {
-    const target = Object.assign(new FakeElement('div'), { closest: (wanted) => (within && wanted.split(/,\s*/).some((one) => one.split(/[:[]/)[0] === within) ? target : null) });
+    const target = Object.assign(new FakeElement('div'), { closest: (wanted) => (within && wanted.split(/,\s*/).includes(within) ? target : null) });
     heard({ target, key: name, preventDefault() {}, stopPropagation() {} });
     await null;
   };
