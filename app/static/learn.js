@@ -160,6 +160,7 @@ class Learn {
   async prove({ name, watch, recorded }, place) {
     const file = recorded || watch.trace;
     const [explore, live] = [watch.explore ? await playerOf('explore') : null, file ? await playerOf('live') : null];
+    if (explore && explore.name !== watch.explore) explore.select(watch.explore); // a link leads here at once
     const widget = watch.panel === 'widget' ? explore?.widgets[watch.explore] : null;
     const sliders = widget?.q ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS } : null;
     const [explored, shown] = await Promise.all([explore?.answerOf(watch.explore) ?? null, live?.numbersOfRecording(file).catch((error) => console.warn('recording not read:', error)) ?? null]);

@@ -68,16 +68,22 @@ class Budget(Exploration, frozen=True, kw_only=True):
     attempts: Annotated[int, Meta(ge=1, le=64, title="Attempts k", description="Of every method at every problem.")] = 8
     problems: Annotated[
         int,
-        Meta(ge=2, le=len(OWN_PROBLEMS), title="Problems", description="More problems, narrower intervals."),
+        Meta(
+            ge=2,
+            le=len(OWN_PROBLEMS),
+            title="Problems",
+            description="Of this project; yours go under More settings. More problems, narrower intervals.",
+        ),
     ] = len(OWN_PROBLEMS)
     texts: Annotated[
         str,
         Meta(
             max_length=20_000,
             title="Your own problems",
-            description='In place of these, all of them: one a line, "question | number", or JSON lines {"question", '
-            '"answer"}, where the answer may be worked out and end in "#### number". An attempt is right if the first '
-            'number that it writes after "answer is" equals this one.',
+            extra_json_schema={"more": True},
+            description="In place of this project's, and all of them: one a line, "
+            '"question | number", or JSON lines {"question", "answer"}, where the answer may be worked out and end in '
+            '"#### number". An attempt is right if the first number that it writes after "answer is" equals this one.',
         ),
     ] = ""
     temperature: Annotated[
