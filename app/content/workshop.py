@@ -433,7 +433,8 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     many = "Eight lessons in 45 minutes; where there is less time, begin with those marked “core”. "
     lead = (
         f"{many if chosen == WORKSHOP else ''}Start asks a question, points at the real thing on a recorded run, "
-        "explains it, and checks, with your own numbers where you have measured any. Your progress stays in this browser."
+        "explains it, and checks, with your own numbers where you have measured any. Your progress stays in this "
+        "browser."
     )
     buttons = element(
         "p",
