@@ -458,6 +458,7 @@ def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) ->
 def test_the_answer_given_most_often_counts() -> None:
     assert majorities([]) == [""]
     assert majorities(["", "", "5"]) == ["", "", "", "5"]  # what gives no answer has no vote
+    assert majorities(["5", "", ""]) == ["", "5", "5", "5"]
     assert majorities(["4", "5", "5", "4"]) == ["", "4", "4", "5", "4"]  # of several, the first
 
 
