@@ -69,7 +69,7 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
     if unknown := [name for name in names or () if name not in known]:
         raise SpecDiffError(f"There is no lesson {unknown[0]!r}.", hint=f"Lessons: {', '.join(known)}.")
     chosen = workshop.WORKSHOP if names is None else tuple(one for one in workshop.WORKSHOP if one.name in names)
-    shown = {(TRACES / name).resolve(): name for lesson in chosen if (name := lesson.watch.trace)}
+    shown = {(TRACES / name).resolve(): name for one in chosen for name in (one.watch.trace, one.recorded) if name}
     recorded: dict[str, list[dict[str, Any]]] = {live.TAB: [], race.TAB: []}
     files = dict(_answers())
     if traces:

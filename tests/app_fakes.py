@@ -73,6 +73,10 @@ class FakeDecoder:
 
     target = SimpleNamespace(vocab_size=1 << 16, suppress=())
 
+    def encode(self, prompt: str) -> list[int]:
+        """A token for each word."""
+        return list(range(len(prompt.split())))
+
     def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
         """Take as long as a warm-up."""
         until = time.monotonic() + seconds

@@ -62,6 +62,7 @@ CONTROLLER = "tests/test_controller.py"
 CLI = "tests/test_cli.py"
 EXPORT = "tests/test_export.py"
 EXPLORE = "tests/test_explore.py"
+MODULES = "tests/test_js.py::test_modules"
 
 MUTANTS = [
     *bugs(
@@ -975,6 +976,98 @@ MUTANTS = [
             "start, at = start + len(event.ids) - 1, event.at",
             f"{EXPLORE}::test_rounds_lie_one_after_the_other_along_the_text",
         ),
+    ),
+    *bugs(
+        "specdiff_core/explorations/budget.py",
+        (
+            "a-text-without-an-answer-votes",
+            "        if answer:\n",
+            "        if True:\n",
+            f"{EXPLORE}::test_the_answer_given_most_often_counts",
+        ),
+        (
+            "of-several-answers-the-last",
+            "(votes[answer], -first[answer]) > (votes[leading], -first[leading])",
+            "(votes[answer], first[answer]) > (votes[leading], first[leading])",
+            f"{EXPLORE}::test_the_answer_given_most_often_counts",
+        ),
+        (
+            "only-the-first-attempt-comes-first",
+            "[*attempts[first:], *attempts[:first]]",
+            "[*attempts]",
+            f"{EXPLORE}::test_attempts_count_in_order_as_far_as_they_are_finished",
+        ),
+        (
+            "an-attempt-counts-before-its-end",
+            "bisect_right(ends, seconds) for ends",
+            "min(len(ends), 1 + bisect_right(ends, seconds)) for ends",
+            f"{EXPLORE}::test_before_the_first_attempt_is_finished_nothing_is_right",
+        ),
+        (
+            "two-attempts-that-agree-have-no-noise",
+            "(share * count + 1) / (count + 2)",
+            "share",
+            f"{EXPLORE}::test_two_attempts_that_agree_have_noise_and_one_has_none_that_is_known",
+        ),
+        (
+            "one-problem-of-the-visitors-is-enough",
+            "if len(problems) < 2:",
+            "if not problems:",
+            f"{EXPLORE}::test_the_visitors_own_problems_take_the_place_of_the_labs",
+        ),
+        (
+            "a-worked-answer-is-told-whole",
+            "*filter(None, steps), result=",
+            "*filter(None, [*steps, last]), result=",
+            f"{EXPLORE}::test_a_line_of_the_visitors_own_is_a_problem",
+        ),
+        (
+            "an-answer-keeps-its-comma",
+            'number.replace(",", "").partition',
+            "number.partition",
+            f"{EXPLORE}::test_the_answer_of_a_text",
+        ),
+    ),
+    *bugs(
+        "app/static/views/guide.js",
+        ("a-room-is-told-at-once", "this.open = !this.room;", "this.open = true;", MODULES),
+        (
+            "a-verdict-before-all-hands-are-up",
+            "if (this.room) return; // a show of hands; the verdicts come for all at once",
+            "",
+            MODULES,
+        ),
+        ("measured-numbers-before-the-answer", "hidden: !(this.room && this.open)", "hidden: false", MODULES),
+    ),
+    *bugs(
+        "app/static/views/presenter.js",
+        (
+            "back-to-the-first-step-of-a-lesson",
+            "if (at < 0) this.turn(-1, true);",
+            "if (at < 0) this.turn(-1);",
+            MODULES,
+        ),
+        ("the-last-lesson-leads-to-none", "if (number < 0 || number >= this.lessons.length) return;", "", MODULES),
+        ("a-slider-turns-the-slide", "if (target.closest('input') && /^(Arrow|", "if (false && /^(Arrow|", MODULES),
+        ("who-has-left-still-turns-slides", "if (this.number < 0 || event.ctrlKey", "if (event.ctrlKey", MODULES),
+    ),
+    *bugs(
+        "app/static/views/glossary.js",
+        ("run-b-is-a-tree", "(?<![Rr]un )", "", MODULES),
+        ("letters-of-words-are-symbols", r"(?<![\\p{L}\\p{N}_’'.-])", "", MODULES),
+        ("a-symbol-marked-twice-in-a-paragraph", "if (said.has(symbol)) continue;", "", MODULES),
+        ("a-name-of-the-language-is-a-symbol", "const symbols = Object.create(null);", "const symbols = {};", MODULES),
+    ),
+    *bugs(
+        "app/static/state/findings.js",
+        (
+            "recorded-numbers-beside-the-visitors",
+            "own.length ? own : [",
+            "own.length ? [...own, ...answered] : [",
+            MODULES,
+        ),
+        ("a-disturbed-clock-counts", "quiet && v && c !== null", "v && c !== null", MODULES),
+        ("the-oldest-run-speaks", "runs.map((run) => ({ run,", "runs.toReversed().map((run) => ({ run,", MODULES),
     ),
 ]
 

@@ -340,3 +340,4 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
             assert bool(watch.beside) == (watch.panel == "widget")
         else:
             assert (ROOT / "assets" / "traces" / watch.trace).is_file()
+        assert not lesson.recorded or (ROOT / "assets" / "traces" / lesson.recorded).is_file()

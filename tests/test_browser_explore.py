@@ -149,8 +149,15 @@ def test_each_position_of_the_sandbox_has_a_slider_of_its_own(browser: Any, addr
 
 
 def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
-    url = f"{address}?explore=budget&methods=dflash&attempts=2&problems=2&tokens=12"
+    """On problems of the visitor's own, from a file."""
+    url = f"{address}?explore=budget&methods=dflash&attempts=2&tokens=12"
+    own = b"What is 3 + 4? | 7\nno number\nWhat is 8 - 1? | 7\n"
     with visit(browser, url, size="1440x2200", until=THERE) as page:
+        page.set_input_files(
+            "input[type=file][aria-label^='Your own problems']",
+            {"name": "own.txt", "mimeType": "text/plain", "buffer": own},
+        )
+        page.wait_for_function("document.querySelector('#explore-budget-texts').value.length")
         page.click(".sd-exp-run")
         page.wait_for_function(f"{LIVE}.budget && {IDLE}")
         page.wait_for_function(DRAWN)
@@ -162,7 +169,9 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         own = [row for row in told["rows"] if row["method"] == "dflash"]
         assert drawn["DFlash"]["x"] == [row["budget"] for row in own]
         assert drawn["DFlash"]["y"] == [row["accuracy"] for row in own]
-        assert "Right in one attempt: vanilla" in page.inner_text(".sd-exp-notes")
+        notes = page.inner_text(".sd-exp-notes")
+        assert "Right in one attempt: vanilla" in notes and "Nothing was given" in notes
+        assert "Left out: line 2: there is no question" in notes
 
 
 @pytest.mark.parametrize("name", list(EXPLORATIONS))

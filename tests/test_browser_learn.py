@@ -30,6 +30,9 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         if lesson.watch.explore:
             page.wait_for_function("window.specdiff.players.explore?.answer")
         assert not serious(page)
+        if lesson.watch.trace:
+            page.locator(f"{CARD} .sd-guide-numbers button").click()
+            page.wait_for_function(f"window.specdiff.runs.length && !{app('live')}.busy")
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         assert lesson.explain[0] in page.inner_text(CARD)
         assert page.locator(f"{CARD} math").count() == 1
@@ -37,6 +40,11 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         for number, answer in enumerate(lesson.answers):
             page.locator(f"{CARD} .sd-guide-option").nth(number).click()
             assert answer.why in page.inner_text(f"{CARD} .sd-guide-verdict")
+        whose = "Your run" if lesson.watch.trace else "The recorded one"
+        if not lesson.recorded:  # the scripted page has recordings of its own
+            page.wait_for_function(
+                "(whose) => document.querySelector('.sd-guide-proof').innerText.includes(whose)", arg=whose
+            )
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         page.wait_for_function(THERE)
         assert "1 of 8 lessons done" in page.inner_text(".sd-progress")

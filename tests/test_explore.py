@@ -45,7 +45,17 @@ from specdiff_core.explorations import (
 )
 from specdiff_core.explorations.alignment import given_of, read_run
 from specdiff_core.explorations.base import Exploration, Exploring, Step, command_of, csv_of, parse
-from specdiff_core.explorations.budget import Attempt, answer_of, curves, grid_of, in_turn, majorities, singles, votes
+from specdiff_core.explorations.budget import (
+    Attempt,
+    answer_of,
+    curves,
+    grid_of,
+    in_turn,
+    majorities,
+    read_problem,
+    singles,
+    votes,
+)
 from specdiff_core.explorations.kinds import kind_of
 from specdiff_core.explorations.losslessness import Remembered, chi_squared
 from specdiff_core.explorations.runs import Runs
@@ -395,6 +405,8 @@ def test_the_worked_problems_are_right() -> None:
         (" 3 + 4 = 7\nThe answer is 7.", "7"),
         ("The answer is $1,200.\nThe answer is 5.", "1200"),
         ("The answer is 12, because", "12"),
+        ("The answer is -3.50 euros", "-3.5"),
+        ("The answer is 0.0.", "0"),
         ("There are 7.", ""),
         ("The answer is seven.", ""),
     ],
@@ -403,9 +415,52 @@ def test_the_answer_of_a_text(text: str, answer: str) -> None:
     assert answer_of(text) == answer
 
 
+@pytest.mark.parametrize(
+    ("line", "prompt", "steps", "answer"),
+    [
+        ("What is 3 + 4? | 7", "Question: What is 3 + 4?\nAnswer:", (), "7"),
+        ("a | b, which? | $1,200.50", "Question: a | b, which?\nAnswer:", (), "1200.5"),
+        (
+            '{"question": "Eggs?", "answer": "She has 4 * 2 = <<4*2=8>>8 eggs.\\n8 - 9 = -1 are left.\\n#### -1"}',
+            "Question: Eggs?\nAnswer:",
+            ("She has 4 * 2 = 8 eggs.", "8 - 9 = -1 are left."),
+            "-1",
+        ),
+        ('{"question": "Half?", "answer": 0.50, "id": 3}', "Question: Half?\nAnswer:", (), "0.5"),
+    ],
+)
+def test_a_line_of_the_visitors_own_is_a_problem(line: str, prompt: str, steps: tuple[str, ...], answer: str) -> None:
+    found = read_problem(line)
+    assert (found.prompt, found.steps, found.answer) == (prompt, steps, answer)
+    assert answer_of(f" The answer is {answer}.") == answer
+
+
+def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) -> None:
+    """Lines that are none are named and passed over, and without two that can be used nothing is measured."""
+    good = ["What is 3 + 4? | 7", '{"question": "Eggs?", "answer": "4 * 2 = 8 eggs.\\n8 - 1 = 7 are left.\\n#### 7"}']
+    bad = ["no number here", "What? | blue", '{"question": "?"}', "{broken", good[0], "word " * 600 + "| 3"]
+    texts = "\n".join([good[0], *bad, "", good[1]])
+    told = explore(Budget, engine, texts=texts, methods="specdiff", problems=5, attempts=1, tokens=8, given="most")
+    facts = told.explored.facts
+    assert facts["problems"] == [
+        {"prompt": "Question: What is 3 + 4?\nAnswer:", "answer": "7"},
+        {"prompt": "Question: Eggs?\nAnswer: 4 * 2 = 8 eggs.\n", "answer": "7"},
+    ]
+    assert [line.split(":")[0] for line in facts["skipped"]] == [f"line {number}" for number in range(2, 8)]
+    assert facts["given"] == "most"
+    assert explore(Budget, engine, texts="1? | 1\n2? | 2", methods="specdiff", attempts=1, tokens=8).explored.facts[
+        "given"
+    ] == ("none"), "nothing was worked out"
+    with pytest.raises(ConfigError, match=r"Of your problems none can be used, and two are needed\. line 1: .*number"):
+        explore(Budget, engine, texts="\n".join(bad[:4]))
+    with pytest.raises(ConfigError, match="1 can be used"):
+        explore(Budget, engine, texts=good[0])
+
+
 def test_the_answer_given_most_often_counts() -> None:
     assert majorities([]) == [""]
     assert majorities(["", "", "5"]) == ["", "", "", "5"]  # what gives no answer has no vote
+    assert majorities(["5", "", ""]) == ["", "5", "5", "5"]
     assert majorities(["4", "5", "5", "4"]) == ["", "4", "4", "5", "4"]  # of several, the first
 
 
@@ -1005,14 +1060,19 @@ def test_a_table_is_a_csv_file() -> None:
 
 def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, table = tmp_path / "new" / "window-map.json", tmp_path / "map.csv"
-    words = ["--flavours", "stories", "--per-flavour", "1", "--tokens", "8", "--gammas", "2", "--steps", "1"]
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("Once upon a time\n", encoding="utf-8")
+    words = ["--texts", f"@{prompts}", "--tokens", "8", "--gammas", "2", "--steps", "1"]
     assert main(["explore", "window-map", *words, "--json", str(out), "--csv", str(table)]) == 0
     told = json.loads(out.read_text(encoding="utf-8"))
     assert (told["kind"], told["name"], told["done"], told["total"]) == ("exploration", "window-map", 1, 1)
     races = msgspec.json.decode(out.with_suffix(".races.json").read_bytes(), type=dict[str, bytes])
     assert set(read_trace(races["mdlm/2/1"]).lanes) == {"vanilla", "drafted"}
     assert table.read_text(encoding="utf-8") in capsys.readouterr().out
+    assert told["choice"]["texts"] == "Once upon a time\n"
     assert main(["explore", "window-map", "--gammas", "none"]) == 2
+    assert main(["explore", "budget", "--texts", f"@{tmp_path / 'missing'}"]) == 2
+    assert "missing cannot be read" in capsys.readouterr().err
 
 
 def test_from_python(engine: Engine) -> None:

@@ -32,8 +32,8 @@ class Watch:
     explore: str = ""  # an exploration,
     panel: str = ""  # one of its panels (app/static/views/explorations.js), or "widget"
     beside: str = ""  # a panel that a room sees beside the widget, which it follows
-    query: dict[str, str] = field(default_factory=dict)  # and what its form holds
-    trace: str = ""  # or a recording
+    query: dict[str, str] = field(default_factory=dict)  # and what “Run it here” asks of it: less than was recorded
+    trace: str = ""  # or a recording; “Run it here” runs what stands in the controls
     round: int = 1
     at: str = "verify"
     area: str = ""  # of the player: a selector
@@ -53,7 +53,8 @@ class Lesson:
     letters: str
     check: str
     answers: tuple[Answer, ...]
-    core: bool = False  # among the five that make 45 minutes
+    core: bool = False  # among the five to begin with where time is short
+    recorded: str = ""  # a recording, of which the check speaks where the visitor has run nothing of the kind
 
 
 WORKSHOP = (
@@ -67,6 +68,7 @@ WORKSHOP = (
             words="The dark line is the target: milliseconds of one pass by the number of rows that it reads.",
             explore="what-it-takes",
             panel="passes",
+            query={"flavours": "dialogue,code", "per_flavour": "1", "tokens": "32"},
         ),
         explain=(
             "A pass must fetch every weight from memory, whether it multiplies one row with them or seventeen. For few "
@@ -82,8 +84,8 @@ WORKSHOP = (
             Answer(
                 "As fast as vanilla",
                 False,
-                "Not quite: each round still reads γ + 1 rows, which cost v, a little "
-                "more than 1, and brings one token, the target's own.",
+                "Not quite: each round still reads γ + 1 rows, which cost v, more "
+                "than 1, and brings one token, the target's own.",
             ),
             Answer(
                 "A little slower than vanilla",
@@ -108,6 +110,7 @@ WORKSHOP = (
             words="Each line is a number of denoising steps; to the right the window grows.",
             explore="window-map",
             panel="slices",
+            query={"gammas": "1,4,8,16", "steps": "1,4", "per_flavour": "1", "tokens": "48"},
         ),
         explain=(
             "Tokens are tested from left to right, and the first refusal ends the round: the tenth guess counts only "
@@ -142,7 +145,7 @@ WORKSHOP = (
         "its token accepted?",
         guesses=("30 %", "60 %", "70 %"),
         watch=Watch(
-            words="Drag p and q, and let 5,000 tokens be drawn. What comes out follows p, whatever q is.",
+            words="Drag p and q, and press “Draw 5,000 tokens”. What comes out follows p, whatever q is.",
             explore="losslessness",
             panel="widget",
             beside="three",
@@ -211,8 +214,7 @@ WORKSHOP = (
             Answer(
                 "When τ grows by more than c/(v + c)",
                 True,
-                "Then the quotient grows. With a drafter that costs a "
-                "third of the target's pass, τ must grow by about a quarter.",
+                "Then the quotient grows. The cheaper the drafter beside the target's pass, the less it takes.",
             ),
             Answer("Never", False, "With a cheap drafter and text whose neighbours depend on each other it does."),
         ),
@@ -228,6 +230,7 @@ WORKSHOP = (
             words="Rows are temperatures of the target, columns of the drafter; a cell holds τ.",
             explore="temperature",
             panel="tau",
+            query={"temperatures": "0,1", "draft_temperatures": "0,0.5,1", "per_flavour": "1", "tokens": "48"},
         ),
         explain=(
             "At temperature 0 it is enough to guess the likeliest token. When the target samples, the whole "
@@ -258,12 +261,14 @@ WORKSHOP = (
     Lesson(
         name="alignment",
         title="Alignment and K drafts",
+        recorded="dialogue-self-selection-of-four-drafts-specdiff-2.jsonl.gz",
         predict="You may make one position of the window better. Which one brings most?",
         guesses=("The first", "The middle one", "The last"),
         watch=Watch(
-            words="A copy of the drafter learnt for a minute. Blue: acceptance by position after it.",
+            words="A copy of the drafter learnt for a short while. Blue: acceptance by position after it.",
             explore="align",
             panel="positions",
+            query={"seconds": "20", "tokens": "64", "per_flavour": "2"},
         ),
         explain=(
             "A better first position is worth most, because everything behind it counts only if it stands. Streak-"
@@ -298,7 +303,7 @@ WORKSHOP = (
         predict="A draft tree of 16 nodes, or a window of 16: which brings more tokens per round?",
         guesses=("The tree", "The window", "The same"),
         watch=Watch(
-            words="Set α to 0.6, draw a window of 16, then a tree of 16 nodes.",
+            words="Set α to 0.6 and γ to 16, and read the speed-up. Then choose “a tree of B nodes” with B = 16.",
             explore="what-it-takes",
             panel="widget",
             beside="plane",
@@ -320,8 +325,7 @@ WORKSHOP = (
             Answer(
                 "Each further node adds less, and its row costs the same",
                 True,
-                "The best nodes come first. On this "
-                "machine a row costs some percent of a pass, so nodes that are rarely reached do not pay.",
+                "The best nodes come first. Those that are rarely reached do not earn their row.",
             ),
             Answer("The drafter would need 64 passes", False, "One pass of the block drafter ranks them all."),
         ),
@@ -336,6 +340,7 @@ WORKSHOP = (
             words="Below the shaded band nobody could tell a rule from the exact law. What is exact falls with it.",
             explore="losslessness",
             panel="distances",
+            query={"models": "coins", "order": "max_prob", "runs": "2000"},
         ),
         explain=(
             "Lossless means: the joint law of the text is the target's. Not that the text is the same; two samples of "
@@ -425,10 +430,11 @@ def article(number: int, lesson: Lesson) -> str:
 
 def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     """The workshop."""
-    many = "Eight lessons, about six minutes each; those marked “core” make 45 minutes."
+    many = "Eight lessons in 45 minutes; where there is less time, begin with those marked “core”. "
     lead = (
-        f"{many if chosen == WORKSHOP else 'About six minutes each.'} Start asks a question, points at "
-        "the real thing on a recorded run, explains it, and checks. Your progress stays in this browser."
+        f"{many if chosen == WORKSHOP else ''}Start asks a question, points at the real thing on a recorded run, "
+        "explains it, and checks, with your own numbers where you have measured any. Your progress stays in this "
+        "browser."
     )
     buttons = element(
         "p",

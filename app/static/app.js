@@ -10,10 +10,11 @@ import { tokenOf } from './state/inspect.js';
 import { busyWords, narrate } from './state/format.js';
 import { fetchTrace, gzip, serialise, unpack } from './state/trace.js';
 import { nameLanes } from './state/marks.js';
+import { runOf } from './state/findings.js';
 import { piece, sharePieces } from './state/detokenize.js';
 import { waiting } from './state/metrics.js';
 import { Job, listen } from './job.js';
-import { REFUSAL, isOpen, isShown, measuring, openTab, register } from './page.js';
+import { REFUSAL, isOpen, isShown, keepRuns, measuring, openTab, register } from './page.js';
 import { commit } from './views/commit.js';
 import { download, text } from './views/dom.js';
 import { giveLink, say } from './views/link.js';
@@ -247,9 +248,24 @@ export class App extends Job {
     this.player = new Playhead({ duration: Math.max(0, ...there.map((name) => lanes[name]?.duration ?? 0)), stops: [] });
     this.views.bar.reset(this.player);
     this.restage();
+    if (source === 'run' || source === 'failed') keepRuns(names.flatMap((name) => (name === this.baseline ? [] : this.numbersOf(lanes[name], !this.disturbed(name).length) ?? [])));
     if (window.matchMedia('(prefers-reduced-motion: reduce)').matches) this.player.seek(this.player.duration);
     else if (!measuring()) this.player.play();
     this.redraw();
+  }
+
+  /** A lane beside the baseline of the race, in numbers, as lessons quote them. @param {Lane | null} lane @param {boolean} [quiet] @param {Lane | null} [vanilla] */
+  numbersOf(lane, quiet = true, vanilla = this.baseline ? this.lanes[this.baseline] : null) {
+    return runOf(lane, vanilla, new Set(this.options.noSteps), quiet);
+  }
+
+  /** A recording that ships, in numbers, without a place on the stage; null: there is none of that name, or it would disturb a clock. @param {string} file */
+  async numbersOfRecording(file) {
+    const found = this.recordings.find(({ url }) => fileOf(url) === file);
+    if (!found || measuring()) return null;
+    const { title, lanes } = await fetchTrace(found.url);
+    const run = this.numbersOf(buildLane(lanes.drafted ?? []), true, buildLane(lanes.vanilla ?? []));
+    return run && { title, run };
   }
 
   /** The last lane of the trace that has events. @returns {string | null} */

@@ -200,9 +200,17 @@ class Explore extends Job {
     if (this.stem === stem && this.answer && !this.isLive) this.form.fill(this.answer.choice);
   }
 
+  /** The answer to an exploration, and whether this visitor measured it: the recorded one where they have not. */
+  async answerOf(name) {
+    const live = this.answers.live[name];
+    if (live) return { answer: live, own: true, busy: Boolean(busyMachine(live, this.options.crowded)) };
+    await this.fetchRecorded(this.stems[name]);
+    const answer = this.answers.recorded[this.stems[name]];
+    return answer ? { answer, own: false, busy: false } : null;
+  }
+
   /** A recorded answer is asked for when it is first looked at. */
-  async fetchRecorded() {
-    const { stem } = this;
+  async fetchRecorded(stem = this.stem) {
     if (!stem || this.answers.recorded[stem]) return;
     try {
       const found = await this.get(`${stem}.json`);

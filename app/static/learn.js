@@ -5,10 +5,10 @@ import { Guide } from './views/guide.js';
 import { Presenter } from './views/presenter.js';
 import { drawFigures } from './figures.js';
 import { openTab, page } from './page.js';
-import { ratio } from './state/format.js';
 import { momentQuery, readMoment } from './state/moment.js';
+import { proven, watched } from './state/findings.js';
 import { gloss, know } from './views/glossary.js';
-import { text } from './views/dom.js';
+import { h, text } from './views/dom.js';
 
 const KEPT = 'specdiff-lessons';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
@@ -21,30 +21,17 @@ const until = async (ready, tries = 80) => {
   return null;
 };
 
-/** A sentence with the numbers on the screen: the visitor's own, where they measured. */
-const NUMBERS = {
-  'one-pass': ({ facts }) => {
-    const [[, one], far] = [facts.curve[0], facts.curve.find(([rows]) => rows === 17)];
-    return far ? `Here one row takes ${ratio(1000 * one)} ms and 17 rows take ${ratio(1000 * far[1])} ms: ${ratio(far[1] / one)} times as long.` : '';
-  },
-  gamma: ({ rows, choice }) => {
-    const own = rows.filter((row) => row.speedup && row.steps === 1);
-    if (own.length < 2) return '';
-    const [few, many] = [own.find((row) => row.gamma >= 4) ?? own[0], own[own.length - 1]];
-    return `Here, with ${choice.drafter}: γ ${few.gamma} gives ${ratio(few.speedup)}× and τ ${ratio(few.tau)}, γ ${many.gamma} gives ${ratio(many.speedup)}× and τ ${ratio(many.tau)}.`;
-  },
-  temperature: ({ rows }) => {
-    const best = (degree) => Math.max(...rows.filter((row) => row.temperature === degree && row.tau).map((row) => row.tau));
-    const degrees = rows.map((row) => row.temperature);
-    const [cold, warm] = [Math.min(...degrees), Math.max(...degrees)];
-    return Number.isFinite(best(warm)) ? `Here the best τ is ${ratio(best(cold))} at temperature ${cold} and ${ratio(best(warm))} at ${warm}.` : '';
-  },
-  lossless: ({ rows, facts }) => {
-    const wrong = rows.filter((row) => !row.lossless);
-    const seen = wrong.find((row) => row.distance > row.floor_high);
-    return seen ? `Here “${seen.rule}” stands out after ${seen.runs.toLocaleString('en')} runs, and the exact rules are within the noise after ${facts.runs.toLocaleString('en')}.` : '';
-  },
+/** A player, whose tab is opened if nothing has made it yet; null where none comes. */
+const playerOf = (kind) => {
+  if (!page.players[kind]) openTab(kind);
+  return until(() => page.players[kind]);
 };
+
+/** Put sentences into an element that is on the screen already. */
+function say(place, sentences) {
+  place.replaceChildren(...sentences.map((words) => h('p', {}, words)));
+  gloss(place);
+}
 
 class Learn {
   constructor(root, { lessons, defaults }) {
@@ -99,12 +86,12 @@ class Learn {
     this.lesson = lesson;
     const { name, predict, guesses, watch, explain, check, answers } = lesson;
     const figure = this.root.querySelector(`#lesson-${name} .sd-formula`).cloneNode(true);
-    const numbers = document.createElement('p');
+    const [numbers, proof] = [h('div', { class: 'sd-guide-numbers' }), h('div', {})];
     return [
       { title: 'Predict', words: [predict], options: guesses.map((words) => ({ words })) },
       { title: 'Watch', words: [watch.words], extra: numbers, show: () => this.watch(lesson, numbers) },
       { title: 'Explain', words: explain, instead: `${predict} What did you see?`, extra: figure },
-      { title: 'Check', words: [check], options: answers },
+      { title: 'Check', words: [check], options: answers, proof, show: () => this.prove(lesson, proof) },
     ];
   }
 
@@ -124,10 +111,11 @@ class Learn {
 
   /** Put on the screen what a lesson is about, and return it. */
   async watch(lesson, numbers) {
-    const { explore, panel, beside, trace, round, at, area } = lesson.watch;
+    const { explore, panel, beside, query, trace, round, at, area } = lesson.watch;
     if (trace) {
       openTab('live');
       const player = await until(() => page.players.live);
+      if (player) this.offerRun(numbers, player, 'live', () => document.getElementById('live-run')?.click());
       const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // of the link, the first time
       this.asked = null;
       if (player && !(asked && (await player.openMoment(asked)))) await player.openMoment({ trace, round, at, lane: 'drafted' });
@@ -137,11 +125,47 @@ class Learn {
     const player = await until(() => page.players.explore);
     if (!player) return null;
     player.select(explore);
-    const answer = await until(() => player.answer);
-    if (answer && NUMBERS[lesson.name]) text(numbers, NUMBERS[lesson.name](answer));
+    const answered = async () => {
+      const found = watched(lesson.name, await player.answerOf(explore));
+      say(numbers, found ? [found] : []);
+    };
+    await answered();
+    if (Object.keys(query).length) this.offerRun(numbers, player, 'explore', () => player.ask(query), answered);
     const panelOf = (key) => player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
     for (const one of player.root.querySelectorAll('.sd-cmp-charts > *')) one.classList.toggle('sd-guide-beside', one === panelOf(beside));
     return panel === 'widget' ? player.aside : panelOf(panel);
+  }
+
+  /** Let a visitor run what a lesson shows; a room, where thirty would wait for each other, watches the recording. An export has nothing to run. */
+  offerRun(place, player, prefix, begin, ended = () => say(place, [])) {
+    if (this.guide.room || !document.getElementById(`${prefix}-run`)) return;
+    const progress = h('p', { class: 'sd-sub', 'aria-live': 'off' });
+    const run = async () => {
+      const { here } = this.guide;
+      const back = () => here === this.guide.here && this.guide.look(); // a run begins with a look at its status
+      begin();
+      place.replaceChildren(progress);
+      await until(() => {
+        if (progress.textContent !== player.status.element.textContent) back();
+        text(progress, player.status.element.textContent);
+        return !player.busy && !player.waiting;
+      }, Infinity);
+      await ended();
+      back();
+    };
+    place.append(h('button', { type: 'button', class: 'sd-link', onclick: run }, 'Run it here'));
+  }
+
+  /** Measured numbers for the verdict of a lesson's check: the visitor's own where they have any. It points at nothing. */
+  async prove({ name, watch, recorded }, place) {
+    const file = recorded || watch.trace;
+    const [explore, live] = [watch.explore ? await playerOf('explore') : null, file ? await playerOf('live') : null];
+    if (explore && explore.name !== watch.explore) explore.select(watch.explore); // a link leads here at once
+    const widget = watch.panel === 'widget' ? explore?.widgets[watch.explore] : null;
+    const sliders = widget?.q ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS } : null;
+    const [explored, shown] = await Promise.all([explore?.answerOf(watch.explore) ?? null, live?.numbersOfRecording(file).catch((error) => console.warn('recording not read:', error)) ?? null]);
+    say(place, proven(name, page.runs, explored, shown ?? null, sliders));
+    return null;
   }
 
   ended(done) {

@@ -4,14 +4,24 @@
 
 import { giveLink, say } from './views/link.js';
 
+/** @import { Run } from './state/findings.js' */
+
 /** @typedef {'live' | 'race' | 'explore' | 'compare'} Kind of player, by its tab */
 /** @typedef {{url: string, lanes?: string[] | null, title?: string, labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded race */
 /** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void}, actions?: () => {toggle: () => void, step: (count: number) => void}, open?: (race: Asked) => void}} Player */
 
-/** @type {{players: Partial<Record<Kind, Player>>, openRace: typeof openRace, giveLink: typeof giveLink, say: typeof say}} */
-export const page = (/** @type {any} */ (window).specdiff = { players: {}, openRace, giveLink, say });
+const MOST_RUNS = 32;
+
+/** `runs`: what the visitor has run since the page was opened, in numbers, the latest first. @type {{players: Partial<Record<Kind, Player>>, openRace: typeof openRace, giveLink: typeof giveLink, say: typeof say, runs: Run[]}} */
+export const page = (/** @type {any} */ (window).specdiff = { players: {}, openRace, giveLink, say, runs: [] });
 /** @type {Asked | null} a race that was asked for before the Race tab's player was made */
 let wanted = null;
+
+/** @param {Run[]} runs of one race */
+export function keepRuns(runs) {
+  page.runs.unshift(...runs);
+  page.runs.splice(MOST_RUNS);
+}
 
 /** @param {Kind} kind @param {Player} player */
 export function register(kind, player) {

@@ -68,15 +68,16 @@ them, and so do the recorded races of its comparison."""
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A problem in words with its solution, one sum a line."""
+    """A problem in words with its solution, one sum a line, and its ``result``: by default that of the last sum."""
 
     prompt: Text
     steps: tuple[Text, ...]
+    result: str = ""
 
     @property
     def answer(self) -> str:
-        """The result of the last sum."""
-        return self.steps[-1].rpartition("= ")[2].split()[0]
+        """The right answer."""
+        return self.result or self.steps[-1].rpartition("= ")[2].split()[0]
 
     def begun(self, count: int) -> str:
         """The problem with the first ``count`` lines of its solution."""
@@ -85,8 +86,9 @@ class Problem(msgspec.Struct, frozen=True):
         return "\n".join([f"{self.prompt} {self.steps[0]}", *self.steps[1:count], ""])
 
 
-def _problem(question: str, *steps: str) -> Problem:
-    return Problem(f"Question: {question}\nAnswer:", steps)
+def problem(question: str, *steps: str, result: str = "") -> Problem:
+    """A question as the embedded target has learnt to read it."""
+    return Problem(f"Question: {question}\nAnswer:", steps, result)
 
 
 OWN_PROBLEMS: tuple[Problem, ...] = (
@@ -104,41 +106,41 @@ OWN_PROBLEMS: tuple[Problem, ...] = (
             strict=True,
         )
     ),
-    _problem("Tom has 3 apples. He buys 4 more. How many apples does he have?", "Tom has 3 + 4 = 7 apples."),
-    _problem("Mia has 12 pencils. She gives 5 to Ben. How many are left?", "There are 12 - 5 = 7 pencils left."),
-    _problem(
+    problem("Tom has 3 apples. He buys 4 more. How many apples does he have?", "Tom has 3 + 4 = 7 apples."),
+    problem("Mia has 12 pencils. She gives 5 to Ben. How many are left?", "There are 12 - 5 = 7 pencils left."),
+    problem(
         "A box holds 6 eggs. A baker buys 4 boxes and breaks 3 eggs. How many eggs are whole?",
         "The baker buys 6 * 4 = 24 eggs.",
         "There are 24 - 3 = 21 whole eggs.",
     ),
-    _problem("A ticket costs 9 dollars. How much do 5 tickets cost?", "The tickets cost 9 * 5 = 45 dollars."),
-    _problem(
+    problem("A ticket costs 9 dollars. How much do 5 tickets cost?", "The tickets cost 9 * 5 = 45 dollars."),
+    problem(
         "There are 30 children in a class. A third of them walk to school. How many do not?",
         "30 / 3 = 10 children walk to school.",
         "30 - 10 = 20 children do not.",
     ),
-    _problem(
+    problem(
         "Sam earns 11 dollars an hour. He works 6 hours a day. How much does he earn in 5 days?",
         "Sam earns 11 * 6 = 66 dollars a day.",
         "In 5 days he earns 66 * 5 = 330 dollars.",
     ),
-    _problem(
+    problem(
         "A rope is 50 metres long. Eva cuts off 14 metres, then 9 metres. How long is the rest?",
         "Eva cuts off 14 + 9 = 23 metres.",
         "The rest is 50 - 23 = 27 metres long.",
     ),
-    _problem(
+    problem(
         "A shop sells 25 cakes in the morning and twice as many in the afternoon. How many does it sell?",
         "In the afternoon it sells 25 * 2 = 50 cakes.",
         "In all it sells 25 + 50 = 75 cakes.",
     ),
-    _problem("Nine friends share 63 cherries. How many does each get?", "Each friend gets 63 / 9 = 7 cherries."),
-    _problem(
+    problem("Nine friends share 63 cherries. How many does each get?", "Each friend gets 63 / 9 = 7 cherries."),
+    problem(
         "A car uses 8 litres for 100 kilometres. How many litres does it use for 400 kilometres?",
         "400 kilometres are 400 / 100 = 4 times as far.",
         "The car uses 8 * 4 = 32 litres.",
     ),
-    _problem(
+    problem(
         "Zoe is 13. Her father is three times as old. How old will he be in 6 years?",
         "Her father is 13 * 3 = 39 years old.",
         "In 6 years he will be 39 + 6 = 45 years old.",

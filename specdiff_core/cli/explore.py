@@ -55,18 +55,29 @@ def _help(field: dict[str, Any]) -> str:
         f"{field['low']} to {field['high']}" if field["high"] is not None else "text"
     )
     notes = [
-        values,
+        f"{values}, or @FILE that holds it" if field["long"] else values,
         *(["separated by commas"] if field["list"] else []),
         f"default {'none' if default == '' else default}",
     ]
     return f"{field['title']}. {field['about']} [{'; '.join(notes)}]".replace("%", "%%")
 
 
+def _read(value: str) -> str:
+    """A long text, or what the file behind an @ holds."""
+    if not value.startswith("@"):
+        return value
+    try:
+        return Path(value[1:]).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{value[1:]} cannot be read: {error}.", field="texts", hint="Give a UTF-8 file.") from error
+
+
 def run(args: argparse.Namespace) -> None:
     """Explore, print the table, write the files."""
     kind: type[Exploration] = args.kind
-    names = {field["name"] for field in kind.form()}
-    what = parse(kind, {name: value for name, value in vars(args).items() if name in names})
+    fields = {field["name"]: field for field in kind.form() if field["name"] in vars(args)}
+    given = {name: _read(getattr(args, name)) if one["long"] else getattr(args, name) for name, one in fields.items()}
+    what = parse(kind, given)
     for name in ("json", "csv"):
         options.check_target(getattr(args, name), name)
     if isinstance(what, SideBySide) and args.traces:

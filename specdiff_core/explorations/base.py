@@ -13,7 +13,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 Stopped = Callable[[], bool]
+T = TypeVar("T")
 
 
 class Answer(msgspec.Struct, kw_only=True):
@@ -199,18 +200,17 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
         found = [prompt for prompt in given if prompt.flavour in self.flavours]
         skipped: list[str] = []
         if self.texts.strip():
-            found = []
-            for number, line in enumerate(self.texts.splitlines(), start=1):
-                if not line.strip():
-                    continue
-                try:
-                    prompt = _read_line(line, number)
-                    if any(prompt.id == other.id for other in found):
-                        raise ConfigError(f"the id {prompt.id!r} stands there twice")
-                    engine.encode(prompt.prompt)
-                    found.append(prompt)
-                except (SpecDiffError, msgspec.DecodeError) as error:
-                    skipped.append(f"line {number}: {getattr(error, 'message', error)}")
+            ids: set[str] = set()
+
+            def read(line: str, number: int) -> Prompt:
+                prompt = _read_line(line, number)
+                if prompt.id in ids:
+                    raise ConfigError(f"the id {prompt.id!r} stands there twice")
+                engine.encode(prompt.prompt)
+                ids.add(prompt.id)
+                return prompt
+
+            found, skipped = each_line(self.texts, read)
         if not found:
             raise ConfigError(
                 "There is no prompt to measure. " + "; ".join(skipped[:3]),
@@ -230,6 +230,19 @@ class AtTemperature(OnPrompts, frozen=True, kw_only=True):
     @property
     def base(self) -> DecodeConfig:
         return dataclasses.replace(super().base, temperature=self.temperature)
+
+
+def each_line(text: str, read: Callable[[str, int], T]) -> tuple[list[T], list[str]]:
+    """What ``read`` makes of each line that is not empty and its number, from 1; and why it refuses the others."""
+    found, skipped = [], []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            found.append(read(line, number))
+        except (SpecDiffError, msgspec.DecodeError, RecursionError) as error:
+            skipped.append(f"line {number}: {getattr(error, 'message', error)}")
+    return found, skipped
 
 
 def _read_line(line: str, number: int) -> Prompt:

@@ -15,12 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
+import msgspec
 from msgspec import Meta
 
 from specdiff_core.bench.grid import BASELINE
-from specdiff_core.bench.prompts import OWN_PROBLEMS, Problem, Prompt
+from specdiff_core.bench.prompts import OWN_PROBLEMS, Problem, Prompt, Text, problem
 from specdiff_core.bench.report import mean_interval
-from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, drafting_methods, enum
+from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, drafting_methods, each_line, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Event, Finished
@@ -35,6 +36,7 @@ PER_DECADE = 8
 """Budgets of the grid from one second to ten."""
 Z99 = 2.576
 """Of a 99 % interval: several methods are held against vanilla at once."""
+NUMBER = r"\$?(-?\d[\d,]*(?:\.\d+)?)"
 
 
 class Attempt(NamedTuple):
@@ -66,8 +68,24 @@ class Budget(Exploration, frozen=True, kw_only=True):
     attempts: Annotated[int, Meta(ge=1, le=64, title="Attempts k", description="Of every method at every problem.")] = 8
     problems: Annotated[
         int,
-        Meta(ge=2, le=len(OWN_PROBLEMS), title="Problems", description="More problems, narrower intervals."),
+        Meta(
+            ge=2,
+            le=len(OWN_PROBLEMS),
+            title="Problems",
+            description="Of this project; yours go under More settings. More problems, narrower intervals.",
+        ),
     ] = len(OWN_PROBLEMS)
+    texts: Annotated[
+        str,
+        Meta(
+            max_length=20_000,
+            title="Your own problems",
+            extra_json_schema={"more": True},
+            description="In place of this project's, and all of them: one a line, "
+            '"question | number", or JSON lines {"question", "answer"}, where the answer may be worked out and end in '
+            '"#### number". An attempt is right if the first number that it writes after "answer is" equals this one.',
+        ),
+    ] = ""
     temperature: Annotated[
         float, Meta(ge=0.1, le=2, title="Temperature", description="Of the target: attempts have to differ.")
     ] = 0.5
@@ -91,9 +109,35 @@ class Budget(Exploration, frozen=True, kw_only=True):
         lines = len(problem.steps)
         return problem.begun({"all": lines, "most": lines - 1, "none": 0}[self.given])
 
+    def chosen(self, engine: Engine) -> tuple[Sequence[Problem], list[str]]:
+        """The problems, and what is wrong with the lines that are none.
+
+        Raises:
+            ConfigError: the visitor's own were asked for, and fewer than two can be used: one has no interval.
+        """
+        if not self.texts.strip():
+            return OWN_PROBLEMS[: self.problems], []
+        seen: set[str] = set()
+
+        def read(line: str, _: int) -> Problem:
+            found = read_problem(line)
+            if found.prompt in seen:
+                raise ConfigError("this question stands there twice")
+            engine.encode(self.asked(found))
+            seen.add(found.prompt)
+            return found
+
+        problems, skipped = each_line(self.texts, read)
+        if len(problems) < 2:
+            told = f"Of your problems {len(problems) or 'none'} can be used, and two are needed. "
+            raise ConfigError(
+                told + "; ".join(skipped[:3]), field="texts", hint='Give one a line: "What is 3 + 4? | 7".'
+            )
+        return problems, skipped
+
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        problems = OWN_PROBLEMS[: self.problems]
+        problems, skipped = self.chosen(engine)
         right = [problem.answer for problem in problems]
         prompts = [
             Prompt(id=f"problem {number}, attempt {attempt}", flavour="math", prompt=self.asked(problem))
@@ -115,9 +159,10 @@ class Budget(Exploration, frozen=True, kw_only=True):
                 row |= {"race": key if key in runs.races else None, "waiting": runs.sums(key)[0].waiting}
             facts = {
                 **runs.facts(),
-                "skipped": [f"{methods[name].label}: {why}" for name, why in runs.failed.items()],
+                "skipped": [*skipped, *(f"{methods[name].label}: {why}" for name, why in runs.failed.items())],
                 "prompts": {},
                 "problems": [{"prompt": self.asked(one), "answer": one.answer} for one in problems],
+                "given": self.given if any(self.asked(one) != one.prompt for one in problems) else "none",
                 "single": singles(tried),
                 "votes": votes(tried),
                 "attempts": {
@@ -145,10 +190,44 @@ def _attempt(events: Sequence[Event]) -> Attempt:
     return Attempt(round(last.seconds, 5), answer_of(last.text))
 
 
+class _Line(msgspec.Struct):
+    question: Text
+    answer: Text | float
+
+
+def read_problem(line: str) -> Problem:
+    """A problem of the visitor's own: ``question | number``, or a JSON object with ``question`` and ``answer``. An
+    answer that ends in ``#### 12`` is worked out, a sum a line, as GSM8K has them.
+
+    Raises:
+        ConfigError: question or number are missing.
+        msgspec.DecodeError: it is no such object.
+    """
+    if line.lstrip().startswith("{"):
+        told = msgspec.json.decode(line, type=_Line)
+        question, answer = told.question, str(told.answer)
+    else:
+        question, _, answer = line.rpartition("|")
+        if not question.strip():
+            raise ConfigError('there is no question with "|" and a number after it')
+    worked, _, last = answer.rpartition("####")
+    if not (number := re.fullmatch(NUMBER, last.strip())):
+        raise ConfigError(f"the answer {last.strip()[:40]!r} is no number")
+    steps = [re.sub("<<.*?>>", "", step).strip() for step in worked.splitlines()]  # <<…>>: notes for a calculator
+    return problem(question.strip(), *filter(None, steps), result=_plain(number[1]))
+
+
 def answer_of(text: str) -> str:
     """The number in "The answer is 12.", the first of these; "" where there is none."""
-    said = re.search(r"answer is \$?(\d[\d,]*)", text)
-    return said[1].replace(",", "").rstrip(",") if said else ""
+    said = re.search(f"answer is {NUMBER}", text)
+    return _plain(said[1]) if said else ""
+
+
+def _plain(number: str) -> str:
+    """``1,200.50`` and ``1200.5`` as the same characters."""
+    whole, _, rest = number.replace(",", "").partition(".")
+    sign, whole, rest = whole[: whole.startswith("-")], whole.lstrip("-0") or "0", rest.rstrip("0")
+    return f"{sign if whole != '0' or rest else ''}{whole}{'.' if rest else ''}{rest}"
 
 
 def majorities(answers: Sequence[str]) -> list[str]:

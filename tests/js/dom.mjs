@@ -44,6 +44,12 @@ export class FakeElement {
     this.children = children;
   }
 
+  querySelectorAll() {
+    return [];
+  }
+
+  focus() {}
+
   setAttribute(name, value) {
     this.attributes[name] = value;
     if (name === 'class') this.className = value;

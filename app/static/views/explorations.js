@@ -485,7 +485,7 @@ export const VIEWS = {
       return [
         `Every method is lossless: it draws its attempts from the same law as vanilla, and a single one should be as often right. Only the time of an attempt should differ, and with it how many fit into a budget. An attempt takes ${lasting(vanilla.seconds)} with vanilla and ${lasting(quickest.seconds)} with ${name(method)}, the problem read anew each time.${sooner}`,
         `Right in one attempt: vanilla ${whole(vanilla.accuracy)} of ${vanilla.attempts}; ${agree.join(', ')}.${verdict} Temperature ${choice.temperature}; ${whole(vanilla.no_answer)} of vanilla’s attempts end without an answer and have no vote.`,
-        { all: 'All sums were given, and the target had to finish the text: one as small as this cannot calculate.', most: 'All sums but the last were given.', none: 'Nothing was given: a target as small as the embedded one is hardly ever right.' }[choice.given],
+        { all: 'All sums were given, and the target had to finish the text: one as small as this cannot calculate.', most: 'All sums but the last were given.', none: 'Nothing was given: a target as small as the embedded one is hardly ever right.' }[facts.given ?? choice.given],
       ];
     },
     titleOf: (_, race, methods) => methods[race]?.label ?? race,

@@ -42,7 +42,8 @@ export class Form {
       : [() => input.value, (/** @type {any} */ value) => { input.value = Array.isArray(value) ? value.join(', ') : value; }];
     write(field.default);
     this.inputs.set(field.name, { read, write });
-    return h('div', { class: field.long ? 'sd-field sd-field-wide' : 'sd-field' }, h('label', { for: id }, field.title), input, about);
+    const file = field.long ? h('input', { type: 'file', 'aria-label': `${field.title}, from a file`, onchange: async () => { if (file?.files?.[0]) write(await file.files[0].text()); } }) : null;
+    return h('div', { class: field.long ? 'sd-field sd-field-wide' : 'sd-field' }, h('label', { for: id }, field.title), input, about, file);
   }
 
   /** What stands in the form; the server judges it. @returns {Record<string, any>} */

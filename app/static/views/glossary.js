@@ -22,7 +22,7 @@ let pointed = null;
 export function know(told) {
   if (!told || pattern) return;
   Object.assign(symbols, told);
-  const marked = Object.keys(told).filter((symbol) => told[symbol].prose).sort((a, b) => b.length - a.length);
+  const marked = Object.keys(told).filter((symbol) => told[symbol].prose);
   // Run B is a name: no tree of B nodes.
   pattern = new RegExp(`(?<![Rr]un )(?<![\\p{L}\\p{N}_’'.-])(${marked.join('|')})(?![\\p{L}\\p{N}_’']|-\\p{L}|\\.[\\p{L}\\p{N}])`, 'gu');
   tip = h('div', { class: 'sd sd-tip', role: 'tooltip', id: 'sd-tip', hidden: true });

@@ -7,7 +7,7 @@ import { h, text } from './dom.js';
 import { gloss } from './glossary.js';
 
 /** @typedef {{words: string, right?: boolean, why?: string}} Option `right` left out: nothing is judged */
-/** @typedef {{title: string, words: string[], instead?: string, options?: Option[], extra?: Node | null, show?: () => (Element | null | Promise<Element | null>)}} Step `show` places what is pointed at; `extra` waits before a room until it is revealed, and so do the words where something stands `instead` */
+/** @typedef {{title: string, words: string[], instead?: string, options?: Option[], extra?: Node | null, proof?: Node, show?: () => (Element | null | Promise<Element | null>)}} Step `show` places what is pointed at; `extra` waits before a room until it is revealed, and so do the words where something stands `instead`; `proof` comes with the verdict */
 
 export class Guide {
   /** @param {(done: boolean, chosen: Record<number, number>) => void} ended hears whether the last step was reached, and what was chosen by step */
@@ -63,14 +63,24 @@ export class Guide {
     const target = show ? await show() : null;
     if (this.at !== at) return;
     this.point(target);
-    target?.scrollIntoView({ block: 'center' });
+    this.look();
+  }
+
+  /** Scroll what the step points at into the room above the card. */
+  look() {
+    const { here, card } = this;
+    if (!here) return;
+    const { top } = card.getBoundingClientRect();
+    document.documentElement.style.scrollPaddingBottom = `${Math.max(0, window.innerHeight - top + 8)}px`;
+    here.scrollIntoView({ block: here.getBoundingClientRect().height < top ? 'center' : 'start' });
+    document.documentElement.style.scrollPaddingBottom = '';
   }
 
   /** What the step says, as far as it is open. */
   fill() {
-    const { words, instead, options = [], extra = null } = this.steps[this.at];
+    const { words, instead, options = [], extra = null, proof } = this.steps[this.at];
     const told = this.open || !instead;
-    this.body.replaceChildren(...(told ? words : [instead]).map((one) => h('p', {}, one)), ...(this.open && extra ? [extra] : []), ...this.choices(options, this.at));
+    this.body.replaceChildren(...(told ? words : [instead]).map((one) => h('p', {}, one)), ...(this.open && extra ? [extra] : []), ...this.choices(options, this.at, proof));
     gloss(this.body);
   }
 
@@ -85,9 +95,10 @@ export class Guide {
     this.fill();
   }
 
-  /** @param {Option[]} options @param {number} at */
-  choices(options, at) {
+  /** @param {Option[]} options @param {number} at @param {Node} [proof] */
+  choices(options, at, proof) {
     if (!options.length) return [];
+    const proven = h('div', { class: 'sd-guide-proof', hidden: !(this.room && this.open) }, proof ?? null);
     const verdict = h('p', { class: 'sd-guide-verdict', role: 'status' });
     const mark = (/** @type {Option} */ { right, why }) => `${right ? '✓' : '✕'} ${why}`;
     const judged = (/** @type {Option} */ { right }) => this.room && this.open && right !== undefined;
@@ -100,8 +111,9 @@ export class Guide {
       const { right } = options[i];
       buttons[i].dataset.right = right === undefined ? '' : String(right);
       text(verdict, right === undefined ? 'Remembered. Now see.' : mark(options[i]));
+      proven.hidden = false;
     };
-    return [h('div', { class: 'sd-guide-options', role: 'group', 'aria-label': 'Answers' }, ...buttons), verdict];
+    return [h('div', { class: 'sd-guide-options', role: 'group', 'aria-label': 'Answers' }, ...buttons), verdict, proven];
   }
 
   /** Dim all but one thing. @param {Element | null} target */
