@@ -112,7 +112,8 @@ test('a run of a file goes on where the server has its pair, and else the page s
   assert.match(givenOf(a, 9, 'embedded').why, /does not hold that round/);
   assert.match(givenOf({ ...a, lane: buildLane(trace.lanes.drafted.filter(({ kind }) => kind !== 'RunStarted')) }, 1, 'embedded').why, /does not say with which settings/);
   const opened = new Opened();
-  opened.add('x', fileOf(run('P', ['a', 'b', 'c', 'd']), run('P', ['a', 'e'])));
+  opened.add('x', fileOf(run('P', ['a', 'e']), run('P', ['a', 'b', 'c', 'd'])));
+  assert.deepEqual(opened.chosen, { a: 0, b: 1 }, 'of one file, its last two lanes');
   const branch = { run: 'b', round: 1, position: 2, take: 5, token: 'z', tokens: 2, seed: 1 };
   const { events } = run('Paz', ['c', 'q']);
   assert.equal(opened.goOn(given, branch, events), false, 'nobody asked for it');

@@ -251,7 +251,8 @@ export class Opened {
       const found = there.map(([name, events]) => ({ file, name, lane: checked(events) }));
       this.lanes = [...before.lanes, ...found];
       const last = this.lanes.length - 1;
-      this.chosen = before.lanes.length ? { ...before.chosen, b: last } : { a: last, b: last - 1 };
+      const one = new Set(before.lanes.map((run) => run.file)).size < 2; // or none: of a single file its last two lanes are shown
+      this.chosen = { a: !before.lanes.length ? last - 1 : one ? before.lanes.length - 1 : before.chosen.a, b: last };
       sharePieces(this.lanes.map(({ lane }) => lane));
       this.update();
     } catch (error) {

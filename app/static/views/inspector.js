@@ -95,10 +95,10 @@ export class InspectorView {
     }
     text(this.words, this.story(what, greedy, judged));
     gloss(this.words);
-    const known = row && row.p !== null && !walks ? rules(row.p, what.certain ? 1 : row.q ?? 1) : null;
+    const known = row && row.p !== null && !walks && (test || !what.tree) ? rules(row.p, what.certain ? 1 : row.q ?? 1) : null;
     const softmax = what.holds === 'all' ? 'Shown are the probabilities at temperature 1, from which the target takes the largest. Every rule decides alike at temperature 0.' : '';
     const odds = known ? `Each rule would accept this token with: ratio ${ratio(known.ratio)}, delta ${ratio(known.delta)}, match ${ratio(known.match)} (if the shared noise says the same)${what.certain ? '. The draft is a point mass: q counts as 1, and shown is the drafter’s confidence' : ''}.` : '';
-    text(this.others, [greedy ? softmax : odds, missing(what, greedy)].filter(Boolean).join(' '));
+    text(this.others, [greedy ? softmax : odds, judged ? missing(what, greedy) : ''].filter(Boolean).join(' '));
     if (test && test.draw !== null) this.u.value = String(test.draw);
     this.whatIf();
   }

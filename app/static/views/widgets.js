@@ -403,7 +403,7 @@ export class SideBySideView {
     const { accepted, counts } = again(what, threshold, 1, this.seed);
     const came = what.rows[counts.indexOf(1)];
     const u = uniform(this.seed)();
-    if (what.test?.kind === 'tree') text(this.drawn, `Simulated, not decoded: the target draws ${this.inspector.word(came ? came.id : null)}, which is ${accepted ? 'drafted here: the walk goes on' : 'not drafted here: the walk ends'}.`);
+    if (what.test?.kind === 'tree') text(this.drawn, `Simulated, not decoded: the target draws ${came && came.id !== null ? this.inspector.word(came.id) : 'one of all others'}, which is ${accepted ? 'drafted here: the walk goes on' : 'not drafted here: the walk ends'}.`);
     else text(this.drawn, `Simulated, not decoded: u = ${ratio(u)}, ${accepted ? `below ${ratio(threshold)}: the draft ${this.inspector.word(what.drafted)} stays` : `not below ${ratio(threshold)}: refused, and ${this.inspector.word(came ? came.id : null)} comes instead`}.`);
     for (const button of this.takes.querySelectorAll('button')) button.classList.toggle('sd-came', Boolean(came) && button.dataset.take === String(came.id));
   }
