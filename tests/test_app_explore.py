@@ -22,7 +22,7 @@ from app.run.turns import Turns
 from app.tabs import explore
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, Told, parse
-from specdiff_core.schema.errors import OutOfMemory
+from specdiff_core.schema.errors import OutOfMemory, SpecDiffError
 from specdiff_core.schema.settings import DecodeConfig
 
 TOKEN = "a-token-of-a-tab"
@@ -41,6 +41,7 @@ class Counting(Exploration, frozen=True, kw_only=True):
     to: Annotated[int, Meta(title="To")] = 5
     pause: Annotated[float, Meta(title="Pause")] = 0.0
     fails_at: Annotated[int, Meta(title="Fails at")] = 0
+    words: Annotated[str, Meta(title="Words")] = ""
 
     def explore(self, engine: Any, stopped: Stopped) -> Iterator[Step]:
         for number in range(1, self.to + 1):
@@ -85,7 +86,7 @@ def test_frames_tell_the_progress_and_at_last_everything() -> None:
     last = told[-1]
     assert (last["phase"], last["done"], last["total"], last["finished"]) == ("finished", 5, 5, True)
     assert last["result"]["rows"] == [{"number": number} for number in range(1, 6)]
-    assert last["result"]["choice"] == {"to": 5, "pause": 0.05, "fails_at": 0}
+    assert last["result"]["choice"] == {"to": 5, "pause": 0.05, "fails_at": 0, "words": ""}
     assert base64.b64decode(last["races"]["1"]) == b"race"
     under_way = [frame for frame in told[:-1] if frame.get("result")]
     assert under_way
@@ -125,6 +126,7 @@ def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
         json.dumps({"token": TOKEN, "explore": "counting", "choice": []}),
         ask(to="far"),
         ask(unknown=1),
+        ask(words="half of a pair: \ud800"),
         "[" * 100_000,
     ],
     ids=repr,
@@ -230,6 +232,27 @@ def test_in_the_other_process_others_decode_between_two_parts(monkeypatch: pytes
         with pytest.raises(Exception, match="T = 4"):
             next(engine.explore(EXPLORATIONS["losslessness"](steps=4), stop))  # type: ignore[call-arg]
         assert len(list(engine.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
+    finally:
+        remote.close()
+
+
+def test_one_that_was_given_up_never_takes_steps_of_the_next() -> None:
+    """Both may be between two parts when the other process is free."""
+    remote = Remote(load)
+    try:
+        engine: Any = remote.load("embedded", lambda message: None)
+        stops = [threading.Event(), threading.Event()]
+        given_up, next_one = (
+            engine.explore(EXPLORATIONS["losslessness"](runs=runs), stop)  # type: ignore[call-arg]
+            for runs, stop in zip((90_000, 3000), stops, strict=True)
+        )
+        next(given_up)
+        stops[0].set()
+        first = next(next_one)
+        with pytest.raises(SpecDiffError, match="has ended"):
+            next(given_up)
+        told = list(next_one)[-1]
+        assert first.done < told.done == told.total == 3000
     finally:
         remote.close()
 

@@ -228,6 +228,10 @@ def test_lines_that_are_no_prompts_are_named_and_passed_over(engine: Engine) -> 
     prompts, skipped = parse(WindowMap, {"texts": texts}).prompts(engine)  # type: ignore[attr-defined]
     assert [prompt.prompt for prompt in prompts] == ["Once upon a time", "There was"]
     assert [line.split(":")[0] for line in skipped] == ["line 2", "line 5", "line 6"]
+    saved_elsewhere = '\ufeff{"id": "a", "flavour": "mine", "prompt": "one\u2028two"}\r\n{"id": "b"}\r\nThere was\v\r'
+    prompts, skipped = parse(WindowMap, {"texts": saved_elsewhere}).prompts(engine)  # type: ignore[attr-defined]
+    assert [prompt.prompt for prompt in prompts] == ["one\u2028two", "There was"]
+    assert [line.split(":")[0] for line in skipped] == ["line 2"]
     with pytest.raises(ConfigError, match="line 1"):
         parse(WindowMap, {"texts": "{"}).prompts(engine)  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="no prompt"):
@@ -323,6 +327,14 @@ def test_regret_is_against_the_best_fixed_setting_of_each_kind_of_text(engine: E
     assert sum(count for _, count in chosen["all"]) == sum(
         count for flavour in ("stories", "code") for _, count in chosen[flavour]
     )
+
+
+def test_a_kind_of_text_may_be_called_all(engine: Engine) -> None:
+    texts = "\n".join(f'{{"id": "{name}", "flavour": "{name}", "prompt": "Once upon"}}' for name in ("all", "b"))
+    told = explore(WhichGamma, engine, drafter="mdlm", gammas="2", steps="1", tokens=8, texts=texts).explored
+    assert [row["flavour"] for row in told.rows] == ["all", "all", "b", "b"]
+    of_all, of_b = ([count for _, count in told.facts["chosen"][name]] for name in ("all", "b"))
+    assert sum(of_all) == 2 * sum(of_b)  # the same prompt twice, not three times
 
 
 def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
@@ -893,6 +905,13 @@ def test_a_table_is_a_csv_file() -> None:
     rows = [{"a": 1, "b": [0.5, None]}, {"a": 'x, "y"', "c": None}]
     read = list(csv.DictReader(io.StringIO(csv_of(rows))))
     assert read == [{"a": "1", "b": "0.5 None", "c": ""}, {"a": 'x, "y"', "b": "", "c": ""}]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@x", "\tx", "\rx"])
+def test_a_text_is_no_formula_of_a_spreadsheet(text: str) -> None:
+    """A token or a name may be "="; numbers stay numbers."""
+    (read,) = csv.DictReader(io.StringIO(csv_of([{"a": text, "b": -1.5, "c": "x=1"}]), newline=""))
+    assert read == {"a": f"'{text}", "b": "-1.5", "c": "x=1"}
 
 
 def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

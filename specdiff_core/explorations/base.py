@@ -6,10 +6,9 @@ the arguments from Python. Importing this package imports no torch.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
@@ -120,7 +119,7 @@ def parse(kind: type[Exploration], values: Mapping[str, Any]) -> Exploration:
     """A record from untrusted values: of a list also its entries in one string, separated by commas.
 
     Raises:
-        ConfigError: a name is unknown, or a value out of range; the message says which.
+        ConfigError: a name is unknown, a value out of range, or no text; the message says which.
     """
     lists = {field["name"] for field in kind.form() if field["list"]}
     given = {
@@ -130,22 +129,34 @@ def parse(kind: type[Exploration], values: Mapping[str, Any]) -> Exploration:
         for name, value in values.items()
     }
     try:
-        return msgspec.convert(given, kind, strict=False)
+        what = msgspec.convert(given, kind, strict=False)
+        msgspec.json.encode(what)  # its answer will repeat it
     except msgspec.ValidationError as error:
         raise ConfigError(f"{kind.title}: {error}.", field="explore", hint="Change that value.") from error
+    except UnicodeEncodeError as error:  # half of a surrogate pair
+        words, hint = f"{kind.title}: a value holds characters that are not text.", "Type it again as plain text."
+        raise ConfigError(words, field="explore", hint=hint) from error
+    return what
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a text begins with that a spreadsheet would calculate."""
 
 
 def csv_of(rows: list[dict[str, Any]]) -> str:
-    """``rows`` as a CSV file; a list of numbers takes one cell, separated by spaces."""
-    written = io.StringIO()
-    writer = csv.DictWriter(written, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        cells = {
-            name: " ".join(map(str, value)) if isinstance(value, list | tuple) else value for name, value in row.items()
-        }
-        writer.writerow(cells)
-    return written.getvalue()
+    """``rows`` as a CSV file; a list of numbers takes one cell, separated by spaces, and a text that a spreadsheet would
+    calculate has an apostrophe before it."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [names, *([row.get(name) for name in names] for row in rows)]
+    return "".join(",".join(map(_cell, line)) + "\n" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    words = " ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+    if isinstance(value, str) and value.startswith(FORMULA):
+        words = f"'{words}"
+    quoted = words.replace('"', '""')
+    return f'"{quoted}"' if re.search(r'[",\r\n]', words) else words
 
 
 class OnPrompts(Exploration, frozen=True, kw_only=True):
@@ -192,7 +203,8 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
         skipped: list[str] = []
         if self.texts.strip():
             found = []
-            for number, line in enumerate(self.texts.splitlines(), start=1):
+            lines = re.split(r"\r\n|\r|\n", self.texts.removeprefix("\ufeff"))  # JSON may hold other line separators
+            for number, line in enumerate(lines, start=1):
                 if not line.strip():
                     continue
                 try:
