@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -279,6 +280,24 @@ def test_the_tab_knows_every_exploration_and_every_recording() -> None:
             races = explore.RECORDED / f"{stem}.races.json"
             asked = {row["race"] for row in found["rows"] if row.get("speedup") and "race" in row}
             assert not asked or asked <= json.loads(races.read_text(encoding="utf-8")).keys()
+
+
+def test_a_recording_that_is_broken_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    good = (explore.RECORDED / "losslessness.coins.json").read_bytes()
+    (tmp_path / "losslessness.coins.json").write_bytes(good)
+    for word, broken in (
+        ("cut", good[:5000]),
+        ("list", b"[]"),
+        ("none", b""),
+        ("bytes", b"\xff\x00"),
+        ("other", b"{}"),
+    ):
+        (tmp_path / f"losslessness.{word}.json").write_bytes(broken)
+    (tmp_path / "losslessness.folder.json").mkdir()
+    assert explore.recordings(tmp_path, "losslessness") == ["losslessness.coins"]
+    assert caplog.text.count("is left out") == 6
+    (tmp_path / "index.json").write_bytes(b"{")
+    assert page.recordings(tmp_path) == []
 
 
 def test_a_link_opens_the_tab_and_changes_nothing_else() -> None:

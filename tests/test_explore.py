@@ -209,6 +209,37 @@ def test_a_cell_that_fails_costs_itself_only(engine: Engine) -> None:
     assert told.done == told.total
 
 
+def test_a_drafter_that_breaks_on_the_way_keeps_what_it_measured(engine: Engine) -> None:
+    asked: list[str] = []
+
+    def breaks(config: Any) -> bool:
+        asked.append(config.drafter)
+        return config.drafter != "none" and asked.count("mdlm_streak") > 4
+
+    told = explore(WindowMap, failing(engine, breaks), **MAP)
+    rows = told.explored.rows
+    assert [row["prompts"] for row in rows if "speedup" in row] == [1] * 4
+    assert all(row["failed"] == "The device ran out of memory." for row in rows)
+    assert told.done == told.total
+    assert len(told.races) == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"), [(Length, {"tokens": 64, "methods": "specdiff,dflash"}), (Temperature, {"drafter": "mdlm"})]
+)
+def test_what_fails_has_no_numbers_of_another_run(
+    engine: Engine, kind: type[Exploration], values: dict[str, Any]
+) -> None:
+    told = explore(kind, failing(engine, lambda config: config.drafter == "block" or config.draft_temperature == 0.7),
+                   flavours="stories", per_flavour=1, **values).explored  # fmt: skip
+    if kind is Length:
+        assert {row["method"] for row in told.rows} == {"vanilla", "specdiff"}
+        assert told.facts["skipped"] == ["Block diffusion (DFlash): The device ran out of memory."]
+    else:
+        assert all("failed" in row for row in told.rows if row["draft_temperature"] == 0.7)
+        assert all(point["draft_temperature"] != 0.7 for point in told.facts["reliability"])
+
+
 def test_where_nothing_can_be_measured_the_reason_is_told(engine: Engine) -> None:
     with pytest.raises(SpecDiffError, match="memory"):
         explore(WindowMap, failing(engine, lambda config: config.drafter != "none"), **MAP)
@@ -630,11 +661,16 @@ def test_the_change_of_an_alignment_is_held_against_its_texts() -> None:
     assert change(texts, texts) == {"value": 1, "low": 1, "high": 1}
 
 
-def test_a_training_that_diverges_is_stopped_with_its_curve(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "broken", [lambda loss: loss * math.nan, lambda loss: loss + (0 * loss).sqrt()], ids=["loss", "gradient"]
+)
+def test_a_training_that_diverges_is_stopped_with_its_curve(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, broken: Callable[[Any], Any]
+) -> None:
     from specdiff_core.train.mdlm import DraftTask
 
     usual, calls = DraftTask.loss, itertools.count()
-    monkeypatch.setattr(DraftTask, "loss", lambda self: usual(self) * (math.nan if next(calls) == 3 else 1.0))
+    monkeypatch.setattr(DraftTask, "loss", lambda self: broken(usual(self)) if next(calls) == 3 else usual(self))
     told = explore(Align, engine, seconds=5, tokens=40, flavours="stories,code", per_flavour=2)
     assert told.explored.facts["diverged"]
     assert [row["step"] for row in told.explored.rows] == [0, 1, 2, 3, 4]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -122,7 +123,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
     def _train(
         self, task: DraftTask, replay: Callable[[], list[list[int]]], known: _Known, stopped: Stopped, threads: int
     ) -> Iterator[tuple[float, str]]:
-        """Optimiser steps until the time is over; a loss that is not finite ends them, with its curve."""
+        """Optimiser steps until the time is over; a loss or gradient that is not finite ends them, with its curve."""
         import torch
 
         from specdiff_core.models.device import cpu_threads
@@ -141,12 +142,12 @@ class Align(OnPrompts, frozen=True, kw_only=True):
             with cpu_threads(threads):  # not while it rests: others decode then
                 loss = task.loss()
                 torch.autograd.backward(loss)
-                torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+                norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
                 for optimizer in optimizers:
                     optimizer.step()
                     optimizer.zero_grad(set_to_none=False)
             spent += time.monotonic() - began
-            known.learnt(step, spent, float(loss.detach()))
+            known.learnt(step, spent, float(loss.detach()) if norm.isfinite() else math.nan)
             if known.diverged:
                 break
             if step % EVERY == 0 or spent >= self.seconds:

@@ -144,7 +144,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_of(rows: list[dict[str, Any]]) -> str:
-    """``rows`` as a CSV file; a list of numbers takes one cell, separated by spaces, and a text that a spreadsheet would
+    """``rows`` as a CSV file; a list of numbers takes one cell, separated by spaces. A text that a spreadsheet would
     calculate has an apostrophe before it."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     lines = [names, *([row.get(name) for name in names] for row in rows)]
