@@ -59,8 +59,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of an exploration: of a new one, or (with ``what`` None) of the one under way, if it still has the number. In
-    between the other process is free."""
+    """A part of an exploration: of a new one, or (with ``what`` None) of the one under way, if it still has that
+    number. Between two parts the other process is free."""
 
     pair: str
     what: Exploration | None
