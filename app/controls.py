@@ -11,18 +11,20 @@ from typing import Any
 
 import gradio as gr
 
-from app import scripts
+from app import own_pairs, scripts
 from app.content.examples import EXAMPLES, PRESETS, Preset
 from app.gradio_patches import unjudged
+from specdiff_core.models.own_pairs import OWN
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import PAIRS, drafter_names, find_pair
+from specdiff_core.schema.pairs import OWN_PAIRS, PAIRS, drafter_names, find_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.settings import check_prompt as check_text
 from specdiff_core.schema.wording import denoises
 
 LONGEST_PROMPT = 20_000
 """Characters; far beyond every context here, and short enough to answer at once."""
-TEXT_BOXES = {"draft_temperature"}  # may be empty, and a number box cannot be
+TEXT_BOXES = {"draft_temperature": "as the target", "system": "none", "stop": "none"}
+"""What may be empty, as a number box cannot be -> what an empty box says."""
 NUMBER_BOXES = {"seed", "top_k"}  # too many values for a slider
 QUIET = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 """Events that answer at once and are nobody's business: no spinner, no queue, not in the API."""
@@ -65,6 +67,7 @@ def place(
     drawer: str,
     line: Callable[[], Any] | None = None,
     first: Mapping[str, Callable[[], Any]] | None = None,
+    last: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Controls:
     """Place a control card, inside its tab.
 
@@ -73,6 +76,7 @@ def place(
         run, drawer: words of the button and of the drawer.
         line: makes a widget that stands beside the prompt.
         first: name -> what makes a widget of the tab's own, which a run reads before the settings; in the drawer.
+        last: places what the tab has below the settings, whose widgets it gets; in the drawer.
     """
     with gr.Column(elem_id=f"{tab}-controls", elem_classes=["sd-controls"]):
         with gr.Row(elem_classes=["sd-line"]):
@@ -96,6 +100,8 @@ def place(
             own = {name: make() for name, make in (first or {}).items()}
             with gr.Row(elem_classes=["sd-settings"]):
                 settings = {name: widget(name, tab) for name in names}
+            if last is not None:
+                last(settings)
             missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)
         unseen: dict[str, Any] = {"elem_classes": ["sd-unseen"]}
         queue = gr.HTML("", elem_id=f"{tab}-queue", apply_default_css=False, **unseen)
@@ -165,19 +171,21 @@ def shown(value: Any) -> Any:
 def longest_window(pair: str, drafter: str) -> int:
     """The largest γ that a drafter takes; the setting's own maximum where the drafter has none, or does not exist."""
     most = int(SETTINGS["gamma"].high or 0)
-    specs = [spec for spec in PAIRS[pair].drafters if spec.name == drafter] if pair in PAIRS else []
+    known = PAIRS.get(pair) or OWN_PAIRS.get(pair)
+    specs = [spec for spec in known.drafters if spec.name == drafter] if known else []
     return specs[0].fit(most) if specs else most
 
 
 def drafter_choices(pair: str) -> list[tuple[str, str]]:
     """(label, name) of the drafters of a pair; of the default pair if there is none of that name."""
-    spec = PAIRS.get(pair, PAIRS["embedded"])
+    spec = PAIRS.get(pair) or OWN_PAIRS.get(pair) or PAIRS["embedded"]
     return [(drafter.label, drafter.name) for drafter in spec.drafters]
 
 
-def pair_choices(unavailable: Mapping[str, str]) -> list[tuple[str, str]]:
-    """(label, name) of the pairs that can be chosen."""
-    return [(spec.label, name) for name, spec in PAIRS.items() if name not in unavailable]
+def pair_choices(unavailable: Mapping[str, str], chosen: str = "") -> list[tuple[str, str]]:
+    """(label, name) of the pairs that can be chosen, and of a visitor's own that is."""
+    here = [(spec.label, name) for name, spec in PAIRS.items() if name not in unavailable]
+    return here + [(OWN_PAIRS[chosen].label, chosen)] if chosen in OWN_PAIRS else here
 
 
 def widget(name: str, tab: str) -> gr.components.Component:
@@ -198,7 +206,8 @@ def widget(name: str, tab: str) -> gr.components.Component:
     if setting.kind is bool:
         return gr.Checkbox(value=first, **common)
     if name in TEXT_BOXES:
-        return gr.Textbox(shown(first), placeholder="as the target", max_lines=1, **common)
+        lines = 4 if setting.longest else 1
+        return gr.Textbox(shown(first), placeholder=TEXT_BOXES[name], lines=1, max_lines=lines, **common)
     if name in NUMBER_BOXES:
         return unjudged(gr.Number(value=first, **common))
     if setting.low is not None:
@@ -234,5 +243,7 @@ def check_settings(values: Mapping[str, Any]) -> DecodeConfig:
         ConfigError: a value is out of range, or a name is unknown.
     """
     config = DecodeConfig.parse(dict(values))
+    if config.pair.startswith(OWN):
+        own_pairs.check(config.pair)
     find_pair(config.pair).drafter(config.drafter)
     return config

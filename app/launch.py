@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import io
+import json
 import logging
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlsplit
 
+LOG = logging.getLogger("specdiff.server")
 DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
 LONGEST_LINK = 1200
 """Characters that still make a QR code which a camera reads from a projector."""
@@ -111,8 +114,70 @@ def link_code(request: Any) -> Any:
     return Response(picture.getvalue(), media_type="image/svg+xml", headers={"X-Content-Type-Options": "nosniff"})
 
 
-def serve(page: Any, **overrides: Any) -> Any:
-    """Launch a built page the way this project does; ``overrides`` go to ``Blocks.launch``."""
+def weights(request: Any) -> Any:
+    """What an exploration made, as a ZIP archive: ``/weights?token=…`` answers the browser that asked for it."""
+    from starlette.responses import PlainTextResponse, Response
+
+    from app.run.exploration import JOBS
+
+    archive = JOBS.archive(request.query_params.get("token", ""))
+    if archive is None:
+        return PlainTextResponse("These weights are not kept any more. Align again, then download at once.", 404)
+    headers = {"Content-Disposition": 'attachment; filename="specdiff-aligned.zip"', "Cache-Control": "no-store"}
+    return Response(archive, media_type="application/zip", headers=headers)
+
+
+def probes(loading: Callable[[], str]) -> list[Any]:
+    """What a host asks: ``/healthz`` answers while the server lives, ``/readyz`` once a run would not wait for models.
+
+    Args:
+        loading: what is still under way, or nothing.
+    """
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    def healthy(request: Any) -> Any:
+        return JSONResponse({"status": "ok"})
+
+    def ready(request: Any) -> Any:
+        words = loading()
+        return JSONResponse({"status": "loading", "doing": words} if words else {"status": "ok"}, 503 if words else 200)
+
+    return [Route("/healthz", healthy), Route("/readyz", ready)]
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and the run that it is about."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if run := getattr(record, "run", ""):
+            told["run"] = run
+        if record.exc_info:
+            told["error"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False)
+
+
+def log_to_stderr() -> None:
+    """Logs for people, or with ``SPECDIFF_LOG=json`` for programs."""
+    handler = logging.StreamHandler()
+    people = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if os.environ.get("SPECDIFF_LOG") == "json" else people)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> Any:
+    """Launch a built page the way this project does; ``overrides`` go to ``Blocks.launch``.
+
+    Args:
+        loading: see :func:`probes`.
+    """
     from starlette.middleware import Middleware
     from starlette.middleware.gzip import GZipMiddleware
     from starlette.routing import Route
@@ -127,7 +192,7 @@ def serve(page: Any, **overrides: Any) -> Any:
         # Gradio compresses its scripts, not the page itself. Streams of events stay as they are.
         "app_kwargs": {
             "middleware": [Middleware(GZipMiddleware, compresslevel=6), Middleware(EarlyScript, script=throttle)],
-            "routes": [Route("/qr", link_code)],
+            "routes": [Route("/qr", link_code), Route("/weights", weights), *probes(loading)],
         },
         "theme": theme(),
         "head": head(),
@@ -149,6 +214,7 @@ def _interrupt(signum: int, frame: Any) -> None:
     """End once: a terminal's Ctrl-C arrives twice, from the terminal and from ``./lab``."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
+    LOG.info("%s: no further run begins, and one under way ends at its next pass", signal.Signals(signum).name)
     raise KeyboardInterrupt
 
 
@@ -159,13 +225,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         signal.signal(name, _interrupt)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    log_to_stderr()
+    from app import own_pairs
     from app.gradio_patches import skip_stubs
     from app.run.engines import Engines
     from app.run.gpu import is_lent
     from app.run.process import engines_elsewhere
 
+    told = (options.share, options.root_path, os.environ.get("GRADIO_SHARE"), os.environ.get("GRADIO_ROOT_PATH"))
+    own_pairs.served_to(options.host, shared=any(told))
     engines = Engines() if is_lent() else engines_elsewhere()
     engines.prepare()  # the models load while the page is built, shown, and plays a recording
     skip_stubs()
@@ -174,8 +242,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     page = build(engines)
     serve(
         page,
+        loading=engines.loading,
         server_name=options.host,
         server_port=options.port,
         share=options.share,
         root_path=options.root_path,
     )
+    LOG.info("the server has ended; the process that decodes ends with it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from app.endpoints import Results, endpoints
 from app.recordings import INDEX, TRACES
 from app.run import session
 from app.run.engines import Engines, Factory, unavailable
-from app.run.gpu import on_gpu
+from app.run.gpu import on_gpu, seconds_of
 from app.run.worker import Planner
 from app.tabs import explore, live, race
 from app.tabs.compare import COMPARE, compare_options, compare_tab
@@ -199,7 +199,7 @@ def _runs(
 ) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:
     """What starts and what stops a tab's race. One tab of a visitor cannot stop the other's."""
 
-    @on_gpu
+    @on_gpu(lambda prompt, values, *_: seconds_of(values, lanes_of(values)))
     def decode(prompt: str, values: dict[str, Any], visitor: str, threads: int) -> Iterator[str]:
         yield from session.stream(decoders, prompt, values, plan, stops=stops, name=visitor, threads=threads)
 
@@ -217,10 +217,16 @@ def _runs(
     return run, stop
 
 
+def lanes_of(values: Mapping[str, Any]) -> int:
+    """How many lanes untrusted settings ask for: vanilla, and one or several beside it."""
+    methods = values.get("methods", "")
+    return 1 + max(1, len(methods.split(",") if isinstance(methods, str) else methods))
+
+
 def _results(decoders: Factory) -> Results:
     """Races for programs."""
 
-    @on_gpu
+    @on_gpu(lambda prompt, values, *_: seconds_of(values, lanes_of(values)))
     def results(prompt: str, values: dict[str, Any], tab: str) -> Iterator[dict[str, Any]]:
         yield from session.results(decoders, prompt, values, TABS[tab].plan)
 
@@ -305,4 +311,6 @@ def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) ->
         element("p", element("b", text=PAIRS[name].label), element("small", text=f" Not available here: {reason}"))
         for name, reason in missing.items()
     ]
-    return gr.update(choices=controls.pair_choices(missing)), element("div", *lines, class_="sd-pairs") if lines else ""
+    return gr.update(choices=controls.pair_choices(missing, chosen)), element(
+        "div", *lines, class_="sd-pairs"
+    ) if lines else ""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import torch
 
+from specdiff_core.chat import StopStrings, as_chat, before
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.controller import Auto, Fixed
 from specdiff_core.decoding.loop import speculate
@@ -25,6 +26,7 @@ from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.drafters.base import Drafter, Rehearses
 from specdiff_core.loading import LoadedPair, load_pair
 from specdiff_core.models.device import choose_placement, cpu_threads, device_name
+from specdiff_core.models.own_pairs import OWN, bring
 from specdiff_core.models.target import Target
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import (
@@ -81,6 +83,7 @@ class Engine:
         """An engine with the target of ``pair`` and some of its drafters, by default all.
 
         Args:
+            pair: one of ``PAIRS``, or the name of one's own (:func:`~specdiff_core.models.own_pairs.bring`).
             device: auto, cpu or cuda.
             dtype: auto, fp32 or bf16; auto is fp32 on a CPU.
             progress: hears what is being loaded.
@@ -89,7 +92,7 @@ class Engine:
         Raises:
             SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
         """
-        spec = find_pair(pair)
+        spec = bring(pair) if pair.startswith(OWN) else find_pair(pair)
         return cls(
             load_pair(spec, choose_placement(device, dtype, record=record), drafters=drafters, progress=progress)
         )
@@ -101,11 +104,11 @@ class Engine:
             self._stock[role] = self.pair.stock(role)
         return self._stock[role]
 
-    def encode(self, prompt: str) -> tuple[int, ...]:
-        """Prompt ids, as the target was trained to see a document.
+    def encode(self, prompt: str, config: DecodeConfig | None = None) -> tuple[int, ...]:
+        """Prompt ids, as the target was trained to see a document; with ``config``, or the message of a chat.
 
         Raises:
-            ConfigError: the prompt is empty or no text.
+            ConfigError: the prompt is empty or no text, or the target has no such template.
             ContextOverflow: no token could follow it.
         """
         tokenizer, spec = self.pair.tokenizer, self.pair.spec
@@ -115,8 +118,11 @@ class Engine:
                 f"The prompt has {len(prompt):,} characters; the context holds {spec.context} tokens.",
                 hint=f"Shorten it to about {3 * spec.context:,} characters.",
             )
+        if config is not None and (chat := as_chat(tokenizer, prompt, config)) is not None:
+            return self._fitting(tokenizer(chat, add_special_tokens=False, verbose=False)["input_ids"])
         # A typed "<|mask|>" is text, not the mask token.
-        ids = tokenizer(prompt, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+        begun = not spec.prepend_end  # by the tokenizer's own rule, as Llama's begins with <s>
+        ids = tokenizer(prompt, add_special_tokens=begun, split_special_tokens=True, verbose=False)["input_ids"]
         return self._fitting([tokenizer.eos_token_id, *ids] if spec.prepend_end else ids)
 
     def _fitting(self, ids: Sequence[int]) -> tuple[int, ...]:
@@ -168,20 +174,20 @@ class Engine:
         Raises:
             SpecDiffError: bad settings, a prompt that does not fit, no memory left.
         """
-        ids = self._fitting([*self.encode(prompt), *after])
+        ids = self._fitting([*self.encode(prompt, config), *after])
         prompt += str(self.pair.tokenizer.decode(list(after))) if after else ""
         drafter = self.drafter(config.drafter)
         spec = self.pair.spec.drafter(config.drafter)
         config = spec.follow(config)  # the header says what really runs
         clock = clock or DeviceClock(self.pair.placement.device, grain)
-        end = self.pair.tokenizer.eos_token_id
-        ends = () if config.ignore_eos or end is None else (end,)
+        ends = () if config.ignore_eos else self.pair.ends
+        cut = StopStrings(self.pair.tokenizer, config.stops) if config.stops else None
         stopped = stop.is_set if stop is not None else lambda: False
 
         def decode_few(tokens: int) -> None:
             few = dataclasses.replace(config, max_new_tokens=tokens)
             off = DeviceClock(self.pair.placement.device, "total")
-            for _ in speculate(ids, few, self.target, drafter, off, ends=ends, detail=False, stopped=stopped):
+            for _ in speculate(ids, few, self.target, drafter, off, ends=ends, cut=cut, detail=False, stopped=stopped):
                 pass
 
         def warm() -> None:
@@ -200,6 +206,7 @@ class Engine:
             clock,
             controller=controller,
             ends=ends,
+            cut=cut,
             detail=detail,
             stopped=stopped,
         )
@@ -208,7 +215,7 @@ class Engine:
             try:
                 self._record(config, drafter, decode_few)
                 header = self._header(prompt, ids, config, clock, probed=probed)
-                events = self._worded(header, warm, loop)
+                events = self._worded(header, warm, loop, config.stops)
                 yield from with_pieces(events, self.pair.tokenizer) if detail else events
             except Exception as error:
                 if is_memory(error):
@@ -281,7 +288,9 @@ class Engine:
             started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
 
-    def _worded(self, header: RunStarted, warm: Callable[[], None], loop: Iterator[Event]) -> Iterator[Event]:
+    def _worded(
+        self, header: RunStarted, warm: Callable[[], None], loop: Iterator[Event], stops: Sequence[str]
+    ) -> Iterator[Event]:
         """Frame the loop's events: the header, then the warm-up; the text, peak memory and waiting threads in the last
         one."""
         cuda = self.pair.placement.device.type == "cuda"
@@ -289,13 +298,13 @@ class Engine:
             torch.cuda.reset_peak_memory_stats()
         yield header
         warm()
-        before = None if cuda else _waited()  # whoever takes the header may take long
+        waiting = None if cuda else _waited()  # whoever takes the header may take long
         for event in loop:
             if isinstance(event, Finished):
-                text = self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)
+                text = before(str(self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)), stops)
                 peak = torch.cuda.max_memory_allocated() if cuda else _resident_peak()
-                after = None if before is None else _waited()
-                waited = None if before is None or after is None else max(0.0, after - before)
+                after = None if waiting is None else _waited()
+                waited = None if waiting is None or after is None else max(0.0, after - waiting)
                 event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)
             yield event
 

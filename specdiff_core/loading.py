@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdiff_core.models.causal import load_causal, load_stock
-from specdiff_core.models.folders import AGAIN, is_local, resolve, shown
+from specdiff_core.models.folders import AGAIN, is_local, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
 from specdiff_core.models.network import Decoder
+from specdiff_core.models.parallel import ranks
 from specdiff_core.schema.errors import (
     OutOfMemory,
     PairUnavailable,
@@ -51,6 +52,7 @@ class LoadedPair:
     tokenizer: PreTrainedTokenizerBase
     drafters: dict[str, Drafter]
     missing: dict[str, str] = field(default_factory=dict)  # drafter -> why it is not in ``drafters``
+    ends: tuple[int, ...] = ()  # ids that end a text, as tokenizer, config and generation_config say
     stock_reason: str = ""  # why the target is not run by this lab's network, where it is not
 
     @property
@@ -123,6 +125,7 @@ def load_pair(
             context=spec.context,
             device=placement.device,
             device_map=_device_map(spec, placement),
+            split=ranks() > 1,
         )
         _check_tokenizer(tokenizer, model, spec)
         loaded: dict[str, Drafter] = {}
@@ -149,8 +152,16 @@ def load_pair(
         tokenizer=tokenizer,
         drafters=loaded,
         missing=missing,
+        ends=_ends(folder, tokenizer, model),
         stock_reason=why_stock,
     )
+
+
+def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple[int, ...]:
+    """Every id that ends a text: chat models have one for a message beside that of a document."""
+    told = [tokenizer.eos_token_id, model.config.eos_token_id, read_generation(folder).get("eos_token_id")]
+    each = [one for entry in told for one in (entry if isinstance(entry, list) else [entry])]
+    return tuple(dict.fromkeys(one for one in each if isinstance(one, int)))
 
 
 def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
@@ -184,7 +195,7 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairS
 
 def _device_map(spec: PairSpec, placement: Placement) -> str | None:
     """accelerate's plan, which spreads a target over what there is, where a CUDA device is too small for it."""
-    if placement.device.type != "cuda":
+    if placement.device.type != "cuda" or ranks() > 1:
         return None
     free, _ = torch.cuda.mem_get_info(placement.device)
     return "auto" if spec.memory_bytes > free else None

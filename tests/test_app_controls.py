@@ -94,6 +94,9 @@ def test_a_share_link_restores_every_setting() -> None:
         "seed": 7,
         "max_new_tokens": 33,
         "ignore_eos": True,
+        "template": "plain",
+        "system": "Be brief.",
+        "stop": "\\n\nUser:",
     }
     assert set(values) == set(DEFAULTS)
     query = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}

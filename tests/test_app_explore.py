@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,8 +16,11 @@ import msgspec
 import pytest
 from app_fakes import FakeDecoder
 from msgspec import Meta
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.testclient import TestClient
 
-from app import page
+from app import launch, page
 from app.run import exploration
 from app.run.exploration import ExploreJob, Jobs
 from app.run.process import Remote
@@ -52,7 +57,9 @@ class Counting(Exploration, frozen=True, kw_only=True):
                 return
             time.sleep(self.pause)
             rows = [{"number": done} for done in range(1, number + 1)]
-            yield Step(number, self.to, f"number {number}", lambda rows=rows: Answer(rows=rows, races={"1": b"race"}))
+            answer = Answer(rows=rows, races={"1": b"race"})
+            made = {"count.txt": str(number).encode()} if number >= 5 else {}
+            yield Step(number, self.to, f"number {number}", lambda answer=answer: answer, lambda made=made: made)
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +100,27 @@ def test_frames_tell_the_progress_and_at_last_everything() -> None:
     assert under_way
     assert all(frame["phase"] == "exploring" and "races" not in frame for frame in under_way)
     assert [frame["seq"] for frame in told] == sorted({frame["seq"] for frame in told})
+
+
+def test_what_it_made_can_be_fetched_by_whoever_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Jobs()
+    monkeypatch.setattr(exploration, "JOBS", jobs)
+    client = TestClient(Starlette(routes=[Route("/weights", launch.weights)]))
+    *before, last = frames(ask(), jobs)
+    assert last["made"] is True
+    assert not any(frame.get("made") for frame in before)
+    fetched = client.get("/weights", params={"token": TOKEN})
+    assert "attachment" in fetched.headers["content-disposition"]
+    with zipfile.ZipFile(io.BytesIO(fetched.content)) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {"count.txt": b"5"}
+    for wrong in ({}, {"token": ""}, {"token": "a-token-of-others"}):
+        assert client.get("/weights", params=wrong).status_code == 404
+    assert frames(ask("made-too-little", to=4), jobs)[-1]["made"] is False
+    for other in range(exploration.KEPT):
+        assert client.get("/weights", params={"token": TOKEN}).status_code == 200
+        frames(ask(f"another-tab-{other}"), jobs)
+    assert client.get("/weights", params={"token": TOKEN}).status_code == 404, "the oldest makes room"
+    assert client.get("/weights", params={"token": "another-tab-0"}).status_code == 200
 
 
 def test_stop_keeps_what_was_found() -> None:
@@ -262,7 +290,7 @@ def test_the_time_that_is_left() -> None:
     job = ExploreJob(factory, Counting())
     assert job.left is None
     job.began = time.monotonic() - 30
-    job.told = Told(4, 14, "number 4", None, {}, False)  # three of them in 30 s: ten more
+    job.told = Told(4, 14, "number 4", None, {}, {}, False)  # three of them in 30 s: ten more
     assert job.left == pytest.approx(100, rel=0.01)
 
 

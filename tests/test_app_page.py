@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
+import multiprocessing
+import pickle
 import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -26,9 +30,11 @@ from starlette.testclient import TestClient
 
 from app import launch, page, recordings, scripts
 from app.content import lessons, method_cards
+from app.content.error_cards import card
 from app.content.examples import EXAMPLES, PRESETS
 from app.endpoints import endpoints
 from app.run import gpu, session
+from app.run.engines import Engines
 from app.tabs import live, race
 from app.tabs.compare import COMPARE
 from specdiff_core.schema.errors import PairUnavailable, WeightsError
@@ -106,7 +112,11 @@ def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) 
         for (lane, config), (name, run) in zip(recording.plan().items(), trace.lanes.items(), strict=True):
             header = next(event for event in run if isinstance(event, RunStarted))
             asked = PAIRS[config.pair].drafter(config.drafter).follow(config).to_dict()
-            assert (lane, asked, recording.asked["prompt"]) == (name, header.config, header.prompt)
+            assert (lane, asked, recording.asked["prompt"]) == (
+                name,
+                DecodeConfig.parse(header.config).to_dict(),
+                header.prompt,
+            )
             assert header.started_at and header.device and header.dtype and "torch" in header.versions
 
 
@@ -407,21 +417,93 @@ def test_no_gpu_shim_without_spaces() -> None:
     def generate() -> None:
         """Nothing."""
 
-    assert gpu.on_gpu(generate) is generate
+    assert gpu.on_gpu(lambda: 1)(generate) is generate
 
 
-def test_a_lent_gpu_is_borrowed_for_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the host says so, the decorator is the host's; an installed package alone changes nothing."""
-    borrowed: list[int] = []
+class Loans:
+    """A stand-in for ZeroGPU: forks a worker for each call, pickles what goes in and out, ends it after its duration,
+    and lends no more than its quota."""
+
+    def __init__(self, quota: float) -> None:
+        self.quota, self.asked = quota, list[int]()
+
+    def GPU(self, duration: Callable[..., int]) -> Callable[[Any], Any]:
+        def decorate(task: Any) -> Any:
+            def handler(*args: Any) -> Any:
+                seconds = duration(*args)
+                self.asked.append(seconds)
+                if seconds > self.quota:
+                    raise gr.Error("You have exceeded your GPU quota")
+                context = multiprocessing.get_context("fork")
+                ours, theirs = context.Pipe()
+
+                def work() -> None:
+                    for value in task(*pickle.loads(pickle.dumps(args))):
+                        theirs.send(value)
+                    theirs.send(None)
+
+                worker = context.Process(target=work, daemon=True)
+                worker.start()
+                until = time.monotonic() + seconds
+                try:
+                    while ours.poll(max(0.0, until - time.monotonic())):
+                        if (value := ours.recv()) is None:
+                            return
+                        yield value
+                    raise gr.Error("GPU task aborted")
+                finally:
+                    worker.kill()
+                    self.quota -= seconds
+
+            return handler
+
+        return decorate
+
+
+@pytest.fixture
+def loans(monkeypatch: pytest.MonkeyPatch) -> Loans:
+    """A host that lends its GPU; an installed package alone changes nothing."""
+    lent = Loans(quota=100)
     spaces = ModuleType("spaces")
     spaces.__spec__ = ModuleSpec("spaces", None)
-    spaces.GPU = lambda duration: lambda function: borrowed.append(duration) or function
+    spaces.GPU = lent.GPU  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "spaces", spaces)
     assert not gpu.is_lent()
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     assert gpu.is_lent()
-    gpu.on_gpu(page.served)
-    assert borrowed == [gpu.SECONDS]
+    return lent
+
+
+def test_a_lent_gpu_is_borrowed_for_as_long_as_a_run_needs_it(loans: Loans, built: gr.Blocks) -> None:
+    """Plain values go to the forked worker and come back; the last frame holds the whole race."""
+    results = page._results(lambda *_: FakeDecoder())
+    values = {"max_new_tokens": 40}
+    *_, last = results("Once upon", values, "live")
+    assert last["finished"] and set(last["lanes"]) == {"vanilla", "drafted"}
+    assert loans.asked == [gpu.seconds_of(values)]
+    loans.quota = 5
+    with pytest.raises(gr.Error, match="quota"):
+        list(results("Once upon", values, "live"))
+
+
+def test_a_run_that_holds_a_lent_gpu_too_long_is_ended(loans: Loans) -> None:
+    @gpu.on_gpu(lambda seconds: seconds)
+    def endless(seconds: int) -> Any:
+        while True:
+            yield "beat"
+            time.sleep(0.05)
+
+    with pytest.raises(gr.Error, match="aborted"):
+        list(endless(1))
+
+
+def test_a_loan_grows_with_what_is_asked_for() -> None:
+    few, more = gpu.seconds_of({"max_new_tokens": 32}), gpu.seconds_of({"max_new_tokens": 320})
+    assert gpu.BEGIN < few < more < gpu.LONGEST
+    assert gpu.seconds_of({"max_new_tokens": 320}, lanes=page.lanes_of({"methods": "a,b,c"})) > more
+    assert gpu.seconds_of({"max_new_tokens": 480}, lanes=40) == gpu.LONGEST
+    for odd in ({"max_new_tokens": "many"}, {"pair": "no such"}, {"max_new_tokens": -1}):
+        assert gpu.seconds_of(odd) == gpu.seconds_of({})
 
 
 def test_the_recorded_comparison_is_offered_where_it_exists(tmp_path: Path) -> None:
@@ -429,3 +511,47 @@ def test_the_recorded_comparison_is_offered_where_it_exists(tmp_path: Path) -> N
 
     assert compare_options(tmp_path, page.served)["recorded"] == ""
     assert compare_options(COMPARE, page.served)["recorded"].endswith("assets/compare/")
+
+
+def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
+    words = ["Loading the target"]
+    client = TestClient(Starlette(routes=launch.probes(lambda: words[0])))
+    assert client.get("/healthz").json() == {"status": "ok"}
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (503, {"status": "loading", "doing": "Loading the target"})
+    words[0] = ""
+    assert client.get("/readyz").status_code == 200
+
+
+def test_engines_say_what_a_run_would_wait_for() -> None:
+    alive = [True]
+    engines = Engines(lambda pair, progress: FakeDecoder(), alive=lambda: alive[0])
+    assert engines.loading() == "No model is loaded yet"
+    engines("embedded", "block", lambda message: None)
+    assert engines.loading() == ""
+    alive[0] = False
+    assert engines.loading()
+
+
+def test_logs_for_programs_name_the_run() -> None:
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.setFormatter(launch.JsonLines())
+    handler.emit = lambda record: lines.append(handler.format(record))  # type: ignore[method-assign]
+    loggers = [logging.getLogger(name) for name in ("specdiff.page", "specdiff.runs")]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    try:
+        shown = card(ValueError("nobody foresaw this\nat all"), "abcd1234")
+        plan = lambda values: {"vanilla": DecodeConfig(drafter="none")}  # noqa: E731
+        (*_, last) = session.stream(lambda *_: FakeDecoder(), "Once", {}, plan)
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+    failed, begun, ended = map(json.loads, lines)
+    assert (failed["run"], failed["level"]) == (shown["run"], "error") == ("abcd1234", "error")
+    assert "nobody foresaw" in failed["error"] and "Once" not in "".join(lines), "what visitors write is not logged"
+    run = json.loads(last)["run"]
+    assert begun["run"] == ended["run"] == run
+    assert begun["message"] == f"run {run}: vanilla" and " ended after " in ended["message"]

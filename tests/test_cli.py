@@ -81,7 +81,7 @@ def test_every_setting_has_a_flag_that_arrives(fake: FakeDecoder, capsys: pytest
         "pair": "embedded", "drafter": "mdlm", "gamma": 5, "steps": 3, "auto": True, "order": "entropy",
         "rule": "match", "tree_nodes": 0, "num_drafts": 3, "selection": "trie",
         "temperature": 0.7, "draft_temperature": 1.5, "top_k": 40, "top_p": 0.9, "seed": 11, "max_new_tokens": 12,
-        "ignore_eos": True,
+        "ignore_eos": True, "template": "plain", "system": "Be brief.", "stop": "User:",
     }  # fmt: skip
     assert set(values) == {item.name for item in dataclasses.fields(DecodeConfig)}
     words = ["decode", "--prompt", "x"]

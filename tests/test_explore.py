@@ -51,6 +51,7 @@ from specdiff_core.explorations.runs import Runs
 from specdiff_core.explorations.side_by_side import BRANCH, first_difference
 from specdiff_core.explorations.temperature import reliability
 from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau, predicted
+from specdiff_core.models.mdlm import load_mdlm
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError
 from specdiff_core.schema.metrics import fold, speed_up
@@ -593,7 +594,16 @@ def said_by(engine: Engine) -> torch.Tensor:
     return drafter.logits(torch.tensor([5, 6, 7, 1, 1, 1]), 3)
 
 
-def test_a_copy_learns_and_the_weights_stay(engine: Engine) -> None:
+def spoken(engine: Engine, config: lab.DecodeConfig) -> tuple[int, ...]:
+    return list(engine.decode("Once upon a time", config))[-1].ids  # type: ignore[union-attr]
+
+
+def engine_weights(engine: Engine, drafter: str) -> dict[str, torch.Tensor]:
+    model: Any = engine.drafter(drafter)
+    return dict(model.model.state_dict())
+
+
+def test_a_copy_learns_and_the_weights_stay(engine: Engine, tmp_path: Path) -> None:
     before = said_by(engine)
     told = explore(Align, engine, seconds=5, tokens=40, flavours="stories,code", per_flavour=2)
     assert torch.equal(said_by(engine), before)
@@ -611,6 +621,18 @@ def test_a_copy_learns_and_the_weights_stay(engine: Engine) -> None:
     assert drafted[0].config["drafter"] == "aligned"  # type: ignore[union-attr]
     with pytest.raises(ConfigError, match="aligned"):
         engine.drafter("aligned")
+
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for name, content in told.made.items():
+        (folder / name).write_bytes(content)
+    copied = align.with_drafter(engine, "mdlm", load_mdlm(folder).float())
+    lane: dict[str, Any] = {"gamma": 8, "max_new_tokens": 32, "ignore_eos": True}
+    texts = {name: spoken(copied, lab.DecodeConfig(drafter=name, **lane)) for name in ("mdlm", "aligned")}
+    assert texts["mdlm"] == texts["aligned"], "at temperature 0 the target's text, whatever is drafted"
+    learnt, shipped = (engine_weights(copied, name) for name in ("aligned", "mdlm"))
+    assert learnt.keys() == shipped.keys()
+    assert any(not torch.equal(learnt[name], shipped[name]) for name in learnt)
 
 
 def test_a_replay_is_the_rounds_of_a_greedy_decode(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

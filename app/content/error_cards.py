@@ -57,7 +57,7 @@ def card(error: BaseException, run: str) -> Card:
     """Describe ``error`` for a visitor; log it under ``run``, with its traceback if nobody foresaw it."""
     expected = known(error)
     if expected is None:
-        logger.error("run %s failed", run, exc_info=error)
+        logger.error("run %s failed", run, exc_info=error, extra={"run": run})
         return Card(
             code="unexpected",
             title=TITLES["unexpected"],
@@ -66,9 +66,9 @@ def card(error: BaseException, run: str) -> Card:
             field="",
             run=run,
         )
-    logger.info("run %s refused: %s", run, expected)
+    logger.info("run %s refused: %s", run, expected, extra={"run": run})
     if expected.__cause__ is not None:
-        logger.warning("run %s: cause", run, exc_info=expected.__cause__)
+        logger.warning("run %s: cause", run, exc_info=expected.__cause__, extra={"run": run})
     field = expected.field if isinstance(expected, ConfigError) else ""
     if expected.code == "context":
         field = "prompt"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from app.run.gpu import is_lent
 from specdiff_core.models.availability import availability
+from specdiff_core.models.own_pairs import OWN, bring
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import PairUnavailable
 from specdiff_core.schema.pairs import PAIRS, find_pair
@@ -56,6 +57,10 @@ class Engines:
                 return self._ready(pair, drafter)
         finally:
             self._listeners.remove(progress)
+
+    def loading(self) -> str:
+        """What a run would have to wait for, in words; empty once a pair is here."""
+        return "" if self._loaded and self._alive() else self._message or "No model is loaded yet"
 
     def prepare(self, pair: str = "embedded", drafter: str = "block") -> None:
         """Load and warm up in the background, once, so that the first run need not wait; returns at once.
@@ -108,7 +113,7 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
     Raises:
         SpecDiffError: a file, the memory or the pair itself is missing.
     """
-    usable, reason = availability(find_pair(pair))
+    usable, reason = availability(bring(pair) if pair.startswith(OWN) else find_pair(pair))
     if not usable:  # told at once: the hub's own client tries for half a minute, while everybody waits
         raise PairUnavailable(reason, hint="Choose another pair; the embedded one needs no network.")
     progress("Starting the numerical library")

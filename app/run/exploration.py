@@ -7,9 +7,11 @@ it goes on for a moment, so that the page may come back. Races and comparisons o
 from __future__ import annotations
 
 import base64
+import io
 import json
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
@@ -27,6 +29,8 @@ from specdiff_core.schema.methods import METHODS
 
 GRACE = 20.0
 """Seconds that an exploration without its page goes on: a reload takes some."""
+KEPT = 4
+"""Explorations whose files can still be fetched: the last ones that made any."""
 
 
 def forms() -> dict[str, dict[str, Any]]:
@@ -112,6 +116,27 @@ class Jobs:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: dict[str, ExploreJob] = {}
+        self._made: dict[str, dict[str, bytes]] = {}
+
+    def keep(self, token: str, made: dict[str, bytes]) -> None:
+        """Hold the files of an exploration for its browser to fetch, in place of those of the oldest."""
+        with self._lock:
+            self._made.pop(token, None)
+            self._made[token] = made
+            while len(self._made) > KEPT:
+                del self._made[next(iter(self._made))]
+
+    def archive(self, token: str) -> bytes | None:
+        """The files of an exploration as a ZIP archive, or None where none are held."""
+        with self._lock:
+            made = self._made.get(token)
+        if made is None:
+            return None
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:  # weights do not get smaller
+            for name, content in made.items():
+                archive.writestr(name, content)
+        return packed.getvalue()
 
     def find(self, token: str) -> ExploreJob | None:
         """The one of a token, if it is still there; its page is back then."""
@@ -143,6 +168,10 @@ class Jobs:
         if (job := self.find(_token(asked))) is not None:
             job.stop.set()
             job.reported.wait(patience)
+
+
+JOBS = Jobs()
+"""Those of this server."""
 
 
 def _token(asked: object) -> str:
@@ -201,7 +230,9 @@ def stream(
             ended = {"phase": "failed", "card": card(job.error, run)}
         races = job.told.races if job.told else {}
         packed = {name: base64.b64encode(trace).decode("ascii") for name, trace in races.items()}
-        yield frame(run, seq + 1, finished=True, **{**_news(job), **ended}, races=packed)
+        if made := job.told.made if job.told else {}:
+            jobs.keep(token, made)
+        yield frame(run, seq + 1, finished=True, **{**_news(job), **ended}, races=packed, made=bool(made))
     finally:
         job.reported.set()
         jobs.leave(token, job)

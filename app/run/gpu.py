@@ -7,14 +7,25 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.settings import SETTINGS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SECONDS = 60
-"""The longest one run may hold a lent GPU."""
+LONGEST = 120
+"""Seconds of the longest loan that a run asks for."""
+BEGIN = 12
+"""Seconds until the first token: weights move to the GPU, and each lane warms up."""
+PASS = 0.02
+"""Seconds of a small model's pass, mostly Python's."""
+BANDWIDTH = 1e12
+"""Bytes of weights that a lent GPU reads in a second."""
 
 
 def is_lent() -> bool:
@@ -23,10 +34,33 @@ def is_lent() -> bool:
     return lent and importlib.util.find_spec("spaces") is not None
 
 
-def on_gpu(function: F) -> F:
-    """Decorate a synchronous generator that decodes."""
-    if not is_lent():
-        return function
-    spaces = importlib.import_module("spaces")
-    decorated: F = spaces.GPU(duration=SECONDS)(function)
-    return decorated
+def seconds_of(values: Mapping[str, Any], lanes: int = 2) -> int:
+    """How long a race of ``lanes`` may hold a lent GPU: a loan that is shorter comes sooner. An estimate from the new
+    tokens and the size of the pair, as if every lane decoded like vanilla.
+
+    Args:
+        values: untrusted settings; what is no possible value counts as the usual one, because the run will refuse it.
+    """
+    try:
+        tokens = SETTINGS["max_new_tokens"].read(values.get("max_new_tokens", SETTINGS["max_new_tokens"].default))
+        weights = find_pair(str(values.get("pair", SETTINGS["pair"].default))).memory_bytes
+    except ConfigError:
+        tokens, weights = SETTINGS["max_new_tokens"].default, 0
+    return min(LONGEST, math.ceil(BEGIN + lanes * tokens * (PASS + weights / BANDWIDTH)))
+
+
+def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
+    """Decorate a synchronous generator that decodes.
+
+    Args:
+        seconds: of the loan, from the generator's own arguments.
+    """
+
+    def decorate(function: F) -> F:
+        if not is_lent():
+            return function
+        spaces = importlib.import_module("spaces")
+        decorated: F = spaces.GPU(duration=seconds)(function)
+        return decorated
+
+    return decorate

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ from specdiff_core.schema.errors import TraceError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.trace import Trace, dump_trace, event_to_dict, read_trace
+
+LOG = logging.getLogger("specdiff.runs")
 
 BEAT = 0.75
 """Seconds between heartbeats: a generator that never yields never hears that its tab was closed. Each takes some
@@ -116,6 +119,8 @@ def stream(
     if stops is not None:
         stops.add(name, job)
     last = frame(run, seq, phase="loading", message="Preparing the run", lanes=coming)
+    begun = clock()
+    LOG.info("run %s: %s", run, ", ".join(coming), extra={"run": run})
     try:
         yield last
         job.start()
@@ -128,6 +133,8 @@ def stream(
             yield last  # an equal frame is a heartbeat: the browser does nothing with it
         yield _last_frame(run, seq + 1, job)
     finally:
+        how = "was stopped" if job.stop.is_set() else "ended" if job.done.is_set() else "was left"
+        LOG.info("run %s %s after %.1f s", run, "failed" if job.error else how, clock() - begun, extra={"run": run})
         job.stop.set()
         job.reported.set()
         if stops is not None:

@@ -30,6 +30,7 @@ class Explore extends Job {
     this.answers = { recorded: {}, live: {} }; // by file, by name
     this.races = { recorded: {}, live: {} }; // the same: row's race -> base64
     this.stems = Object.fromEntries(Object.entries(options.recorded).map(([name, stems]) => [name, stems[0]])); // the file that is shown
+    this.made = {}; // by name: the token with which the server gives away what the live answer made
     this.addresses = new Map(); // of races that were opened -> a blob
     this.token = '';
     this.forms = Object.fromEntries(Object.entries(options.forms).map(([name, { fields }]) => [name, new Form(fields, `explore-${name}`)]));
@@ -51,7 +52,7 @@ class Explore extends Job {
     this.voice = h('div', { class: 'sd-voice', 'aria-live': 'polite' });
     this.status.element.removeAttribute('role'); // it changes every second: the voice says what is new
     const save = (label, what) => h('button', { type: 'button', class: 'sd-link', onclick: what }, label);
-    this.saves = h('span', { class: 'sd-exp-saves' }, 'Download: ', save('CSV', () => this.save('csv')), save('JSON', () => this.save('json')), save('PNG', () => this.image('png')), save('SVG', () => this.image('svg')));
+    this.saves = h('span', { class: 'sd-exp-saves' }, 'Download: ', save('CSV', () => this.save('csv')), save('JSON', () => this.save('json')), save('PNG', () => this.image('png')), save('SVG', () => this.image('svg')), this.weights = h('a', { class: 'sd-link', hidden: true }, 'Weights'));
     this.numbers = h('details', { class: 'sd-panel sd-exp-numbers', ontoggle: () => { if (this.numbers.open && this.answer) this.drawRows(); } }, h('summary', {}, 'All numbers'), h('div', { class: 'sd-cmp-wrap', tabindex: '0', role: 'region', 'aria-label': 'All numbers' }, this.rows));
     this.beside = h('section', { class: 'sd-panel sd-exp-beside' });
     this.content = this.full = h('div', { class: 'sd-cmp-full' }, this.notes, this.charts, this.aside, this.beside, this.numbers,
@@ -209,6 +210,9 @@ class Explore extends Job {
     this.chip.dataset.kind = this.isLive ? 'measured' : 'recording';
     text(this.chip, answer ? (this.isLive ? '● Measured here' : '◉ Recording') : '');
     text(this.words, answer ? originWords(answer) : this.stem ? 'Loading the recorded answer…' : 'Nothing is recorded yet: press Measure here.');
+    const token = this.isLive ? this.made[this.name] : '';
+    this.weights.hidden = !token;
+    if (token) this.weights.href = new URL(`weights?token=${token}`, document.baseURI).href;
     text(this.doubt, answer ? busyMachine(answer, this.options.crowded) : '');
     if (!answer) return;
     this.notes.replaceChildren(...this.view.notes(answer, this.options.methods).map((words) => h('p', {}, words)), ...(answer.facts.skipped || []).map((words) => h('p', { class: 'sd-sub' }, `Left out: ${words}`)));
@@ -354,11 +358,13 @@ class Explore extends Job {
     if (message.result) {
       this.answers.live[name] = message.result;
       delete this.races.live[name]; // they are of the answer before
+      delete this.made[name];
       if (this.follows) this.form.fill(message.result.choice);
       if (name === this.name) this.source = 'live';
     }
     if (message.finished || message.card) {
       if (message.races) this.races.live[name] = message.races;
+      if (message.made) this.made[name] = this.token;
       const { done = 0 } = message;
       this.over();
       if (message.card) this.card.show(message.card);

@@ -11,7 +11,7 @@ import gradio as gr
 from app.controls import QUIET
 from app.run import measurement
 from app.run.engines import Factory
-from app.run.gpu import on_gpu
+from app.run.gpu import LONGEST, on_gpu
 from app.run.session import Stops
 from specdiff_core.schema.metrics import CROWDED
 
@@ -40,7 +40,7 @@ def compare_tab(factory: Factory, script: str) -> None:
     """
     stops = Stops()
 
-    @on_gpu
+    @on_gpu(lambda *_: LONGEST)
     def measure(values: dict[str, Any], visitor: str) -> Iterator[str]:
         yield from measurement.stream(factory, values, stops=stops, name=visitor)
 

@@ -14,7 +14,7 @@ import msgspec
 from app.controls import QUIET
 from app.run import exploration
 from app.run.engines import Factory
-from app.run.gpu import on_gpu
+from app.run.gpu import LONGEST, on_gpu
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.base import Explored
 from specdiff_core.schema.metrics import CROWDED
@@ -69,14 +69,13 @@ def explore_tab(factory: Factory, script: str) -> None:
         factory: makes decoders; the same that the other tabs use.
         script: mounts its part of the page (:func:`app.page.mount`).
     """
-    jobs = exploration.Jobs()
 
-    @on_gpu
+    @on_gpu(lambda *_: LONGEST)
     def explore(asked: str) -> Iterator[str]:
-        yield from exploration.stream(factory, asked, jobs=jobs)
+        yield from exploration.stream(factory, asked, jobs=exploration.JOBS)
 
     def stop(asked: str) -> None:
-        jobs.stop(asked, PATIENCE)
+        exploration.JOBS.stop(asked, PATIENCE)
 
     board = gr.HTML("", html_template=TEMPLATE, js_on_load=script, apply_default_css=False, elem_id="explore-player")
     asked = gr.Textbox(elem_id="explore-asked", label="What the page asks for", visible=False)

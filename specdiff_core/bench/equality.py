@@ -110,7 +110,7 @@ def changed(model: Any, what: str = "generation_config", **values: Any) -> Itera
 def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) -> tuple[int, ...]:
     """Greedy new ids by transformers' own loop, as many as the context allows. The last one needs no place in it, as in
     our loop."""
-    ids = engine.encode(prompt)
+    ids = engine.encode(prompt, config)
     model: Any = engine.stock()
     given = torch.tensor([ids], device=model.device)
     count = min(config.max_new_tokens, engine.target.context - len(ids) + 1)
@@ -153,7 +153,7 @@ def difference(
         return None
     pairs = enumerate(zip(ours, theirs, strict=False))
     place = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
-    best, margin = top_two(engine, [*engine.encode(prompt), *theirs[:place]], config)
+    best, margin = top_two(engine, [*engine.encode(prompt, config), *theirs[:place]], config)
     said = [list(ids[place : place + 1]) for ids in (ours, theirs)]
     tie = margin < TIE and sorted(said[0] + said[1]) == sorted(best)
     return {"token": place, "ours": said[0], "theirs": said[1], "margin": margin, "tie": tie}

@@ -142,7 +142,7 @@ class PassTimes:
         draft, then the target over γ + 1 rows."""
         engine, base = self._engine, self._base
         last = final(engine.decode(prompt, BASELINE.config(base), detail=False))
-        ids = [*engine.encode(prompt), *(last.ids if last else ())]
+        ids = [*engine.encode(prompt, base), *(last.ids if last else ())]
         target = engine.target.start(self._drafter.layers)
         features = target.read(ids[:-1])
         sampler, clock = Streams(0, shared=False).draft(0), DeviceClock(engine.pair.placement.device)
@@ -243,7 +243,7 @@ def forwards(
         raise ConfigError(f"The sweep was measured with another {', '.join(other)}.", field="sweep", hint=hint)
     half = dataclasses.replace(base, max_new_tokens=max(1, base.max_new_tokens // 2), temperature=0.0)
     last = final(engine.decode(prompts[0].prompt, BASELINE.config(half), detail=False))  # the middle of a run
-    ids = [*engine.encode(prompts[0].prompt), *(last.ids if last else ())]
+    ids = [*engine.encode(prompts[0].prompt, half), *(last.ids if last else ())]
     swept = {entry.key: entry for entry in sweep.entries} if sweep else {}
     entries = []
     for setting in settings:

@@ -21,11 +21,12 @@ Text = Annotated[str, msgspec.Meta(pattern=r"\S")]  # not empty
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """One text to continue. ``id`` is unique in its file; ``flavour`` is the kind of text, by which results are
-    grouped."""
+    grouped; of a problem also the right ``answer``."""
 
     id: Text
     flavour: Text
     prompt: Text
+    answer: str = ""
 
 
 OWN_TEXTS: dict[str, tuple[str, ...]] = {
@@ -173,8 +174,23 @@ def first_of_each(prompts: Sequence[Prompt], count: int) -> tuple[Prompt, ...]:
     return tuple(prompt for prompt, rank in zip(prompts, ranks(prompts), strict=True) if rank < count)
 
 
+class _Turns(msgspec.Struct):
+    """A line of Spec-Bench's ``question.jsonl``, and of MT-Bench's: its first turn is the prompt."""
+
+    question_id: int | str
+    category: Text
+    turns: Annotated[list[Text], msgspec.Meta(min_length=1)]
+
+
+def _read_prompt(line: bytes) -> Prompt:
+    if b'"turns"' not in line:
+        return msgspec.json.decode(line, type=Prompt)
+    told = msgspec.json.decode(line, type=_Turns)
+    return Prompt(id=f"{told.category}-{told.question_id}", flavour=told.category, prompt=told.turns[0])
+
+
 def read_prompts(path: Path) -> tuple[Prompt, ...]:
-    """Read JSON lines ``{"id", "flavour", "prompt"}``.
+    """Read JSON lines ``{"id", "flavour", "prompt"}``, or those of Spec-Bench.
 
     Raises:
         ConfigError: the file is missing or empty, or a line is wrong; the message names the line.
@@ -186,7 +202,7 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
         for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
             where = f"{path.name}, line {number}"
             if line.strip():
-                prompt = msgspec.json.decode(line, type=Prompt)
+                prompt = _read_prompt(line)
                 if prompt.id in prompts:
                     raise ValueError(f"the id {prompt.id!r} stands there twice")
                 prompts[prompt.id] = prompt
@@ -231,5 +247,5 @@ def cut(text: str, characters: int) -> str:
 
 def digest(prompts: Sequence[Prompt]) -> str:
     """A short hash: two results with the same digest were measured on the same prompts."""
-    facts = json.dumps([msgspec.structs.astuple(prompt) for prompt in prompts])
+    facts = json.dumps([(prompt.id, prompt.flavour, prompt.prompt) for prompt in prompts])
     return hashlib.sha256(facts.encode()).hexdigest()[:12]

@@ -21,6 +21,7 @@ from specdiff_core.bench.prompts import Prompt, first_of_each, make_prompts, own
 from specdiff_core.bench.report import reaggregate, sweep_result
 from specdiff_core.bench.store import Result, RowLog, Sweep, Traces, read_result
 from specdiff_core.bench.sweep import sweep
+from specdiff_core.bench.workloads import WORKLOADS, load_workload
 from specdiff_core.cli import options
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
@@ -93,7 +94,9 @@ def add_command(commands: Any) -> None:
 def _add_measuring(add: Callable[..., Any], *, grid: bool = False, repeats: bool = False) -> None:
     """What the measurements share."""
     own = "this project's own, five of each flavour"
-    add("--prompts", type=Path, metavar="FILE", help=f'JSON lines {{"id", "flavour", "prompt"}} [default: {own}]')
+    about = f'JSON lines {{"id", "flavour", "prompt"}}, or a published workload ({", ".join(WORKLOADS)})'
+    add("--prompts", metavar="FILE|NAME", help=f"{about} [default: {own}]")
+    add("--count", type=int, default=40, metavar="N", help="prompts of a published workload [default 40]")
     add("--first", type=int, metavar="N", help="use only the first N prompts of each flavour")
     add("--json", type=Path, metavar="OUT", help="write the result there, and its rows beside it (.rows.jsonl)")
     if repeats:
@@ -163,7 +166,7 @@ def _prepare(
     if getattr(args, "repeats", 1) < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.json, "json")
-    prompts = own_prompts() if args.prompts is None else read_prompts(args.prompts)
+    prompts = _prompts(args.prompts, args.count)
     prompts = prompts if args.first is None else first_of_each(prompts, args.first)
     facts = provenance(args.argv)  # of the code that measures, not of what the repository holds later
     engine = options.open_engine(args, base.pair, [setting.drafter for setting in settings])
@@ -176,6 +179,19 @@ def _prepare(
     if rows is not None and rows.exists():
         options.say(f"{rows.name} holds earlier rows: only missing ones are measured. Delete it to measure all again.")
     return engine, prompts, facts, rows
+
+
+def _prompts(asked: str | None, count: int) -> tuple[Prompt, ...]:
+    """Those of a file, of a published workload, or this project's own.
+
+    Raises:
+        ConfigError: they cannot be read.
+    """
+    if count < 1:
+        raise ConfigError("--count leaves no prompt.", field="count", hint="Give at least 1.")
+    if asked is None:
+        return own_prompts()
+    return load_workload(asked, count) if asked in WORKLOADS else read_prompts(Path(asked))
 
 
 def _follow(steps: Iterable[tuple[int, int, L]]) -> L:

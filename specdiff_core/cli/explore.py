@@ -11,7 +11,7 @@ import msgspec
 from specdiff_core.cli import options
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, csv_of, parse
-from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
 
 def add_command(commands: Any) -> None:
@@ -30,6 +30,8 @@ def add_command(commands: Any) -> None:
         options.add_placement(parser)
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the answer, which the page opens")
         parser.add_argument("--csv", type=Path, metavar="FILE", help="write its table")
+        if kind.makes:
+            parser.add_argument("--made", type=Path, metavar="FOLDER", help=f"write {kind.makes} into a new folder")
 
 
 def _help(field: dict[str, Any]) -> str:
@@ -52,7 +54,10 @@ def run(args: argparse.Namespace) -> None:
     what = parse(kind, {name: value for name, value in vars(args).items() if name in names})
     for name in ("json", "csv"):
         options.check_target(getattr(args, name), name)
-    told, races = _follow(Exploring(what, options.open_engine(args, what.pair, what.drafters), argv=args.argv))
+    target: Path | None = getattr(args, "made", None)
+    if target is not None and target.exists():
+        raise ConfigError(f"--made {str(target)!r} exists.", field="made", hint="Name one that does not.")
+    told, races, made = _follow(Exploring(what, options.open_engine(args, what.pair, what.drafters), argv=args.argv))
     print(csv_of(told.rows), end="")
     for line in told.facts.get("skipped", ()):
         options.say(f"left out: {line}")
@@ -60,9 +65,13 @@ def run(args: argparse.Namespace) -> None:
         write(args.json, told, races)
     if args.csv is not None:
         args.csv.write_text(csv_of(told.rows), encoding="utf-8")
+    if target is not None:
+        target.mkdir(parents=True)
+        for name, content in made.items():
+            (target / name).write_bytes(content)
 
 
-def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes]]:
+def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str, bytes]]:
     """Draw a progress bar until the end."""
     from tqdm.auto import tqdm
 
@@ -76,7 +85,7 @@ def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes]]:
         told = exploring.advance(progress=show)
     if told.explored is None:
         raise SpecDiffError("Nothing was measured.", hint="Change the settings.")
-    return told.explored, told.races
+    return told.explored, told.races, told.made
 
 
 def write(path: Path, told: Explored, races: dict[str, bytes]) -> None:

@@ -7,13 +7,15 @@ The flags pass values on unchecked: ``DecodeConfig`` is the only judge, here as 
 from __future__ import annotations
 
 import argparse
+import atexit
+import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, find_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Setting
 from specdiff_core.schema.wording import values_words
 
@@ -66,9 +68,39 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     """What ``decode`` and ``race`` share: the prompt, every setting, the device, and where the result goes."""
     parser.add_argument("--prompt", required=True, metavar="TEXT", help="the text to continue")
     add_settings(parser)
+    add_own_pair(parser)
     add_placement(parser)
     add_json(parser)
     parser.add_argument("--trace", metavar="FILE", type=Path, help="record every event (.jsonl or .jsonl.gz)")
+
+
+def add_own_pair(parser: argparse.ArgumentParser) -> None:
+    """A pair of one's own, in place of ``--pair``."""
+    group = parser.add_argument_group("a pair of your own, in place of --pair")
+    group.add_argument("--target", metavar="SOURCE", help="a folder or hub repository; --drafter is then one, too")
+    group.add_argument(
+        "--kind", help="of the drafter, where its config does not say: denoise, block, sequential, eagle"
+    )
+    group.add_argument("--shift", metavar="0|1", help="of a denoiser: slot i − shift predicts token i")
+    group.add_argument("--mask-id", metavar="ID", help="of a denoiser whose config names none")
+    group.add_argument("--context", metavar="TOKENS", help="of a run [default: the target's, at most 4096]")
+
+
+def _own_pair(args: argparse.Namespace) -> dict[str, str]:
+    """The names of the pair and of the drafter that ``add_own_pair``'s flags describe; empty where they do not.
+
+    Raises:
+        SpecDiffError: they describe none, or what they describe cannot be read.
+    """
+    if getattr(args, "target", None) is None:
+        return {}
+    from specdiff_core.models.own_pairs import bring, parse
+
+    drafter = getattr(args, "drafter", "")
+    shared = drafter if drafter in (NONE.name, PROMPT_LOOKUP.name) else ""
+    fields = {name: getattr(args, name) for name in ("target", "kind", "shift", "mask_id", "context")}
+    spec = bring(parse({**fields, "drafter": "" if shared else drafter}).name)
+    return {"pair": spec.name, "drafter": shared or spec.drafters[0].name}
 
 
 def read_settings(args: argparse.Namespace, **others: Any) -> DecodeConfig:
@@ -77,7 +109,7 @@ def read_settings(args: argparse.Namespace, **others: Any) -> DecodeConfig:
     Raises:
         ConfigError: one of them is out of range.
     """
-    given = vars(args)
+    given = {**vars(args), **_own_pair(args)}
     return DecodeConfig.parse({**{name: given[name] for name in SETTINGS if name in given}, **others})
 
 
@@ -98,11 +130,19 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     spec = find_pair(pair)
     for name in drafters:
         spec.drafter(name)  # a misspelt name is told before anything is loaded
-    say("loading …")
+    if os.environ.get("RANK", "0") == "0":
+        say("loading …")
     from specdiff_core.engine import Engine
+    from specdiff_core.models import parallel
     from specdiff_core.models.device import set_threads
 
     set_threads(args.threads)
+    if parallel.rank():
+        parallel.follow(Engine.load(pair, device=args.device, dtype=args.dtype, drafters=("none",)).target.model)
+        parallel.end()
+        raise SystemExit
+    if parallel.ranks() > 1:
+        atexit.register(parallel.end)
     wanted = tuple(dict.fromkeys((*drafters, "none")))
     engine = Engine.load(pair, device=args.device, dtype=args.dtype, drafters=wanted, progress=say)
     for name in drafters:

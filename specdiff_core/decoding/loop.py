@@ -28,6 +28,7 @@ def speculate(
     *,
     controller: Controller | None = None,
     ends: Sequence[int] = (),
+    cut: Callable[[Sequence[int], Sequence[int]], int | None] | None = None,
     detail: bool = True,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Event]:
@@ -37,6 +38,8 @@ def speculate(
         prompt: token ids, at least one; the last is the first anchor.
         controller: chooses γ and T of each round; by default they are the settings'.
         ends: ids that end the text.
+        cut: of the new tokens so far and those of a round, how many of the round's are left where the text ends; None
+            where it goes on.
         detail: emit every denoising step and the candidates behind each number; otherwise only what metrics need.
         stopped: asked before each drafter pass and each scoring pass.
 
@@ -110,7 +113,8 @@ def speculate(
             fresh = [*accepted, verdict.extra]
             sources = ["draft"] * verdict.accepted + [verdict.source]
             end = next((i + 1 for i, token in enumerate(fresh) if token in ends), None)
-            fresh, sources = fresh[:end], sources[:end]
+            short = None if cut is None else cut(ids[len(prompt) :], fresh[:end])
+            fresh, sources = fresh[: short or end], sources[: short or end]
             ids += fresh
             total += len(fresh)
         seconds["verify"] += testing.span.seconds
@@ -118,8 +122,11 @@ def speculate(
         controller.learn(
             tests, drafting.seconds, draft.nfe, scoring.span.seconds + testing.span.seconds, 1 + len(drafted)
         )
-        assert end is not None or target_run.length == len(ids) - 1, "the cache holds all but the anchor"
-        if end is not None:
+        over = end is not None or short is not None
+        assert over or target_run.length == len(ids) - 1, "the cache holds all but the anchor"
+        if short is not None:
+            reason = "stop_string"
+        elif end is not None:
             reason = "end_of_text"
         elif total >= config.max_new_tokens:
             reason = "length"

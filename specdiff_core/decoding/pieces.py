@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Protocol
@@ -29,11 +30,27 @@ def _byte_of() -> dict[str, int]:
     return table | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
-def piece(tokenizer: Pieces, token: int) -> str:
-    """The text of one id. Bytes that are no UTF-8 by themselves are written as ``\\xNN``."""
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+def spells_spaces(tokenizer: Pieces) -> bool:
+    """Whether its entries are text with ▁ for a space (SentencePiece's way), and not bytes in GPT-2's alphabet."""
+    known: dict[str, int] = getattr(tokenizer, "get_vocab", dict)()
+    return "▁" in known and "Ġ" not in known
+
+
+def piece(tokenizer: Pieces, token: int, spaces: bool = False) -> str:
+    """The text of one id. Bytes that are no UTF-8 by themselves are written as ``\\xNN``.
+
+    Args:
+        spaces: as :func:`spells_spaces` says of the vocabulary.
+    """
     name = tokenizer.convert_ids_to_tokens(token)
     if name is None:
         return f"<{token}>"
+    if spaces:
+        byte = _BYTE.fullmatch(name)
+        return bytes([int(byte[1], 16)]).decode("utf-8", errors="backslashreplace") if byte else name.replace("▁", " ")
     table = _byte_of()
     if token in tokenizer.all_special_ids or any(char not in table for char in name):
         return str(name)
@@ -61,8 +78,9 @@ def ids_in(event: Event) -> set[int]:
 def with_pieces(events: Iterable[Event], tokenizer: Pieces) -> Iterator[Event]:
     """Pass events through, telling the text of new ids before the event that needs it."""
     seen: set[int] = set()
+    spaces = spells_spaces(tokenizer)
     for event in events:
         if fresh := ids_in(event) - seen:
             seen |= fresh
-            yield PiecesSeen(pieces={token: piece(tokenizer, token) for token in sorted(fresh)})
+            yield PiecesSeen(pieces={token: piece(tokenizer, token, spaces) for token in sorted(fresh)})
         yield event

@@ -1,4 +1,5 @@
-"""Drafts with an independent masked-diffusion network (SpecDiff, arXiv 2408.05636): MDLM and its relatives.
+"""Drafts with an independent masked-diffusion network (SpecDiff, arXiv 2408.05636): MDLM, or a causal network that was
+adapted to read in both directions (DiffuGPT, DiffuLLaMA, Dream, DiffuCoder).
 
 Every denoising step reads [context ; window] again, so there is no cache to roll back.
 """
@@ -8,17 +9,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless
 from specdiff_core.drafters.denoise import denoise
+from specdiff_core.models.bidirectional import Bidirectional, is_bidirectional, load_bidirectional, released_shift
 from specdiff_core.models.device import Placement, on_device
+from specdiff_core.models.folders import resolve
 from specdiff_core.models.graphs import Graphs, Passes
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
-from specdiff_core.schema.errors import TokenizerMismatch
+from specdiff_core.models.vocabularies import names_of, strangers
+from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 KNOWN = 16
@@ -30,18 +36,21 @@ class MaskedDiffusionDrafter(Stateless):
     """Shared weights. Nothing is cached: bidirectional states change with every token that follows."""
 
     name: str
-    model: Mdlm  # prepared for inference
+    model: Mdlm | Bidirectional  # prepared for inference
     _: KW_ONLY
     vocab_size: int  # V of the target; ids beyond it (MDLM's extra mask token) are cut off before normalising
     view: int  # tokens, window included, that the network is shown (more where a wide window needs it)
     shift: int = 0  # 1 where slot i − 1 predicts token i (declared by the pair)
     forbidden: Sequence[int] = ()  # ids that the target never says
+    strangers: Sequence[int] = ()  # ids that mean something else to this network, or nothing
     graphs: Graphs | None = None  # records passes; then short texts stand behind padding, so that all are as wide
 
     def __post_init__(self) -> None:
         self.mask_id = self.model.config.mask_id
         self.view = min(self.view, self.model.config.model_length)
-        self.device = self.model.backbone.vocab_embed.embedding.device
+        self.device = self.model.device
+        self._never = (*self.forbidden, *self.strangers)
+        self._unread = frozenset(self.strangers) | frozenset(range(self.model.config.vocab_size, self.vocab_size))
         self._passes = None if self.graphs is None else Passes(self.graphs)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
@@ -50,7 +59,7 @@ class MaskedDiffusionDrafter(Stateless):
         if gamma < 1:
             return Draft.empty()
         context = dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma))
-        known = list(context.ids[-self.known(gamma) :])
+        known = [self.mask_id if token in self._unread else token for token in context.ids[-self.known(gamma) :]]
         passes = self._passes
         missing = 0 if passes is None else self.known(gamma) - len(known)
         ids = on_device([self.mask_id] * missing + known + [self.mask_id] * gamma, self.device)
@@ -64,7 +73,7 @@ class MaskedDiffusionDrafter(Stateless):
             logits, *_ = work(*inputs) if passes is None else passes((len(ids), gamma), work, *inputs)
             return logits
 
-        return (yield from denoise(predict, context, mask_id=self.mask_id, forbidden=self.forbidden))
+        return (yield from denoise(predict, context, mask_id=self.mask_id, forbidden=self._never))
 
     def known(self, gamma: int) -> int:
         """How many known tokens are shown before a window of ``gamma``: a wide one does not crowd them out."""
@@ -75,38 +84,66 @@ class MaskedDiffusionDrafter(Stateless):
         """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device;
         ``padding [1]`` leading ids are not read."""
         first = len(ids) - gamma - self.shift
-        logits: Tensor = self.model(ids[None], first=first, padding=padding)
-        return logits[0, :gamma, : self.vocab_size]
+        logits: Tensor = self.model(ids[None], first=first, padding=padding)[0, :gamma, : self.vocab_size]
+        missing = self.vocab_size - logits.shape[-1]
+        return F.pad(logits, (0, missing), value=-torch.inf) if missing else logits
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> MaskedDiffusionDrafter:
     """Load the network of ``spec`` and fit it to the target's ids.
 
     Raises:
-        WeightsError: a file is missing or damaged.
+        WeightsError: a file is missing or damaged, or says something else than the pair declares.
         PairUnavailable: the repository cannot be reached.
         TokenizerMismatch: without its mask token it has other ids than the target.
     """
-    model = load_mdlm(spec.source, spec.revision)
-    config, vocab_size = model.config, int(target.config.vocab_size)
+    vocab_size = int(target.config.vocab_size)
+    folder = resolve(spec.source, spec.revision, weights=False)
+    strange = _strangers(spec, pair, folder, vocab_size)
+    folder = resolve(spec.source, spec.revision)
+    if (shift := released_shift(folder)) not in (None, spec.logit_shift):
+        raise WeightsError(
+            f"The drafter {spec.name!r} was released with a shift of {shift}; the pair declares {spec.logit_shift}.",
+            hint="Slot i − shift predicts token i. Correct the declaration (schema/pairs.py).",
+        )
+    model: Mdlm | Bidirectional
+    if is_bidirectional(folder):
+        view = spec.context or pair.context
+        model = load_bidirectional(folder, placement.dtype, context=view, mask_id=spec.mask_id, device=placement.device)
+    else:
+        model = load_mdlm(folder).to(placement.device, placement.dtype).prepare()
+    config = model.config
     extra = 1 if config.mask_id >= vocab_size else 0  # a mask id that the target does not have
-    if config.vocab_size - extra != vocab_size:
+    if strange is None and config.vocab_size - extra != vocab_size:
         raise TokenizerMismatch(
             f"The drafter {spec.name!r} has {config.vocab_size - extra} ids besides an own mask token, "
             f"the target has {vocab_size}.",
             hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
         )
-    if not extra and config.mask_id not in pair.suppress:
+    if not extra and config.mask_id not in (*pair.suppress, *(strange or ()), spec.mask_id):
         raise TokenizerMismatch(
             f"The drafter's mask id {config.mask_id} is an ordinary token of the target.",
-            hint="Declare it in the pair's suppress (schema/pairs.py), or choose another drafter.",
+            hint="Declare it in the pair (schema/pairs.py), or choose another drafter.",
         )
     return MaskedDiffusionDrafter(
         spec.name,
-        model.to(placement.device, placement.dtype).prepare(),
+        model,
         vocab_size=vocab_size,
         view=spec.context or config.model_length,
         shift=spec.logit_shift,
         forbidden=pair.suppress,
+        strangers=strange or (),
         graphs=placement.graphs,
     )
+
+
+def _strangers(spec: DrafterSpec, pair: PairSpec, folder: Path, size: int) -> tuple[int, ...] | None:
+    """The target's ids that the drafter's tokenizer does not know as such; None where it brings none to compare."""
+    theirs = names_of(folder)
+    if not theirs:
+        return None
+    source, revision = (pair.tokenizer, pair.tokenizer_revision) if pair.tokenizer else (pair.target, "")
+    if source == pair.target:
+        revision = pair.revision
+    ours = names_of(resolve(source, revision, weights=False))
+    return strangers(ours, theirs, size) if ours else None

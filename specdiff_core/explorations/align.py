@@ -9,16 +9,19 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import shlex
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
 from specdiff_core.bench.prompts import ranks
 from specdiff_core.bench.report import interval
-from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, enum
+from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, command_of, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.errors import ConfigError
 
@@ -51,6 +54,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
     name: ClassVar = "align"
     title: ClassVar = "Align it live"
     question: ClassVar = "What does streak-distillation bring in a minute?"
+    makes: ClassVar = "the aligned copy's weights"
 
     drafter: Annotated[
         str, Meta(title="Drafter", description="Whose copy learns: before or after the long training.",
@@ -102,11 +106,14 @@ class Align(OnPrompts, frozen=True, kw_only=True):
             with torch.no_grad():
                 return _replay(task, replays, view)
 
+        def made() -> dict[str, bytes]:
+            return {} if known.diverged else _files(task.model, self)
+
         known.replayed(0, 0.0, replay())
         yield Step(2, total, "τ before", known.answer)
         threads = engine.quickest_threads()
         for seconds, doing in self._train(task, replay, known, stopped, threads):
-            yield Step(2 + min(self.seconds - 1, int(seconds)), total, doing, known.answer)
+            yield Step(2 + min(self.seconds - 1, int(seconds)), total, doing, known.answer, made)
             if stopped():
                 return
         if known.diverged:
@@ -117,8 +124,8 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         runs = Runs(aligned, base, lanes, held_out, stopped)
         for _, _, name in runs.fill():
             known.races = {key: runs.row(key) for key in lanes if key in runs.metrics}, runs.races
-            yield Step(total - 1, total, f"the race: {name}", known.answer)
-        yield Step(total, total, "done", known.answer)
+            yield Step(total - 1, total, f"the race: {name}", known.answer, made)
+        yield Step(total, total, "done", known.answer, made)
 
     def _train(
         self, task: DraftTask, replay: Callable[[], list[list[int]]], known: _Known, stopped: Stopped, threads: int
@@ -264,6 +271,26 @@ def _task(choice: Align, engine: Engine, writer: _Writer, texts: Sequence[Text])
     written = torch.cat([text.ids for text in texts]).cpu().numpy()
     data: Any = _Only(writer.end, writer.mask)
     return DraftTask(model, writer.target, data, settings, written=written)
+
+
+def _files(model: Mdlm, choice: Align) -> dict[str, bytes]:
+    """The copy in the released format, as :func:`~specdiff_core.models.mdlm.load_mdlm` reads it, and its history."""
+    from specdiff_core.models.mdlm import save_mdlm
+
+    command = shlex.join(command_of(choice))
+    told = f"""# {choice.drafter}, aligned for {choice.seconds} s
+
+A copy of the drafter `{choice.drafter}` of SpecDiff Lab, made by `python -m specdiff_core {command}`.
+Decode with it in Python:
+
+    from specdiff_core.explorations.align import ALIGNED, with_drafter
+    from specdiff_core.models.mdlm import load_mdlm
+    engine = with_drafter(engine, "{choice.drafter}", load_mdlm("THIS FOLDER").float())
+    engine.decode(prompt, DecodeConfig(drafter=ALIGNED))
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        files = sorted(save_mdlm(model, Path(folder) / "weights").iterdir())
+        return {"README.md": told.encode(), **{file.name: file.read_bytes() for file in files}}
 
 
 def _replay(task: DraftTask, texts: Sequence[Text], view: int) -> list[list[int]]:

@@ -44,6 +44,7 @@ class Step(NamedTuple):
     total: int
     doing: str
     answer: Callable[[], Answer]
+    made: Callable[[], dict[str, bytes]] = dict  # files to take away, by name; asked for at the end only
 
 
 class Explored(msgspec.Struct, kw_only=True):
@@ -68,6 +69,7 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     title: ClassVar[str]
     question: ClassVar[str]
     pair: ClassVar[str] = "embedded"
+    makes: ClassVar[str] = ""  # what its files to take away are, in words; empty where it makes none
 
     @property
     def drafters(self) -> tuple[str, ...]:
@@ -281,7 +283,8 @@ class Told(NamedTuple):
     total: int
     doing: str
     explored: Explored | None  # None before the first step
-    races: dict[str, bytes]  # at the end only
+    races: dict[str, bytes]  # at the end only, as is what it made
+    made: dict[str, bytes]
     over: bool
 
 
@@ -330,11 +333,12 @@ class Exploring:
             if time.monotonic() >= until:
                 over = False
                 break
-        last, explored, races = self._last, None, {}
+        last, explored = self._last, None
+        races, made = dict[str, bytes](), dict[str, bytes]()
         if last.done:
             answer = last.answer()
             threads = answer.facts.get("threads", self._about["machine"]["threads"])
             self._about["machine"]["threads"] = threads
             explored = Explored(**self._about, done=last.done, total=last.total, rows=answer.rows, facts=answer.facts)
-            races = answer.races if over else {}
-        return Told(last.done, last.total, last.doing, explored, races, over)
+            races, made = (answer.races, last.made()) if over else (races, made)
+        return Told(last.done, last.total, last.doing, explored, races, made, over)

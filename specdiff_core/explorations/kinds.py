@@ -61,7 +61,7 @@ class Kinds(AtTemperature, frozen=True, kw_only=True):
         for done, total, key in runs.fill():
             prompt = prompts[done - 1]
             if key not in runs.failed:
-                before = engine.encode(prompt.prompt)
+                before = engine.encode(prompt.prompt, self.base)
                 for piece, kind, entropy, accepted in judged(engine, before, runs.events):
                     for group, name in (("text", prompt.flavour), ("token", kind), ("entropy", _class(entropy))):
                         counts.setdefault((group, name), []).append(accepted)

@@ -14,14 +14,17 @@ from torch import Tensor
 from specdiff_core.models.files import check_finite, read_tensors, tensor_names
 from specdiff_core.models.folders import AGAIN, described, read_config, shown
 from specdiff_core.models.network import Decoder
+from specdiff_core.models.parallel import is_split
 from specdiff_core.models.stock import unusable
-from specdiff_core.schema.errors import WeightsError
+from specdiff_core.schema.errors import PairUnavailable, WeightsError
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
 OTHER = "Choose another model for this pair."
+ADAPTED = "denoise_model."
+"""Prefix of the layers in DiffuGPT's files, and in DiffuLLaMA's where its own code saved them."""
 ROTARY = ("default", "linear", "llama3", "yarn")
 """Rotary positions whose factors do not depend on the length of the text."""
 
@@ -68,6 +71,7 @@ def load_causal(
     context: int,
     device: torch.device | None = None,
     device_map: str | None = None,
+    split: bool = False,
     role: str = "target",
 ) -> tuple[Decoder | PreTrainedModel, str]:
     """The model in ``folder``, frozen: safetensors only, never remote code; no tensor may be missing or resized.
@@ -76,6 +80,7 @@ def load_causal(
         context: positions that it will be asked for.
         device: where it shall be; by default the CPU.
         device_map: accelerate's plan for a model that is too large for ``device``: transformers' module follows it.
+        split: over the processes that ``torchrun`` started (``models/parallel.py``), each of which calls this.
         role: what errors call it.
 
     Returns:
@@ -84,19 +89,56 @@ def load_causal(
     Raises:
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
-    from transformers import AutoConfig
+    config = config_of(folder, role)
+    if any(name.startswith(ADAPTED) for name in tensor_names(folder)):  # whose files are all there and whole
+        words = f"The {role} in {shown(folder)} was adapted to read in both directions."
+        raise WeightsError(words, hint="It denoises: declare it as such.")
+    with described(folder, role):
+        spread = "it is spread over several devices" if device_map else ""
+        why = unsupported(config, context) or spread or ("it is split over several processes" if split else "")
+    if not why:
+        return load_network(folder, config, dtype, context=context, device=device, role=role), ""
+    model = load_stock(folder, dtype, device=device, device_map=device_map, split=split, role=role)
+    if wrong := unusable(model, context):
+        raise WeightsError(f"The {role} in {shown(folder)} cannot be decoded here: {wrong}.", hint=OTHER)
+    return model, why
 
-    read_config(folder)
-    tensor_names(folder)  # every file is there and whole
+
+def config_of(folder: Path, role: str) -> PretrainedConfig:
+    """``config.json`` as transformers reads it; of Dream, whose own class is remote code, as the Qwen2 that it is.
+
+    Raises:
+        WeightsError: the file is missing or damaged, or of a kind that transformers does not know.
+    """
+    from transformers import AutoConfig, Qwen2Config
+
+    values = read_config(folder)
+    with described(folder, role):
+        if values.get("model_type") == "Dream":
+            own = {name: value for name, value in values.items() if name not in ("model_type", "auto_map")}
+            return Qwen2Config(**own)
+        config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        return config
+
+
+def load_network(
+    folder: Path,
+    config: PretrainedConfig,
+    dtype: torch.dtype,
+    *,
+    context: int,
+    device: torch.device | None = None,
+    role: str = "target",
+) -> Decoder:
+    """The weights in ``folder`` in this lab's network, frozen; see :func:`load_causal`.
+
+    Raises:
+        WeightsError: a file is missing, truncated or of the wrong shape, or this network cannot run the model.
+    """
     with described(folder, role), torch.device("meta"):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        why = unsupported(config, context) or ("it is spread over several devices" if device_map else "")
-        network = None if why else Decoder(config, context=context)
-    if network is None:
-        model = load_stock(folder, dtype, device=device, device_map=device_map, role=role)
-        if wrong := unusable(model, context):
-            raise WeightsError(f"The {role} in {shown(folder)} cannot be decoded here: {wrong}.", hint=OTHER)
-        return model, why
+        if why := unsupported(config, context):
+            raise WeightsError(f"The {role} in {shown(folder)} cannot be run here: {why}.", hint=OTHER)
+        network = Decoder(config, context=context)
     tensors = _read(folder, network)
     for name, stored in tensors.items():
         tensors[name] = stored.to(device, dtype)
@@ -104,7 +146,7 @@ def load_causal(
             check_finite(folder, name, tensors[name])
     network.load_state_dict(tensors, assign=True)
     del tensors
-    return network.freeze(), ""
+    return network.freeze()
 
 
 def load_stock(
@@ -113,6 +155,7 @@ def load_stock(
     *,
     device: torch.device | None = None,
     device_map: str | None = None,
+    split: bool = False,
     role: str = "target",
 ) -> PreTrainedModel:
     """The model in ``folder`` in transformers' own module, frozen; see :func:`load_causal`.
@@ -121,16 +164,19 @@ def load_stock(
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
     from transformers import AutoModelForCausalLM
+    from transformers.distributed.configuration_utils import DistributedConfig
 
     read_config(folder)
     tensor_names(folder)  # every file is there and whole
     model: PreTrainedModel
     report: dict[str, Any]
+    options: dict[str, Any] = {"distributed_config": DistributedConfig(tp_plan="auto")} if split else {}
     with described(folder, role):
         model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]  # overloaded in transformers
             folder,
             dtype=dtype,
             device_map=device_map,
+            **options,
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
@@ -140,7 +186,7 @@ def load_stock(
         if names := sorted(str(name) for name in report.get(kind) or ()):
             what = f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}."
             raise WeightsError(what, hint=AGAIN)
-    if device is not None and device_map is None:
+    if device is not None and device_map is None and not split:
         model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
     model.train(False).requires_grad_(False)
     for name, tensor in model.named_parameters():
@@ -158,6 +204,11 @@ class Vocabulary(NamedTuple):
 
 def vocabulary(model: Any) -> Vocabulary:
     """Of a loaded model, of this lab or of transformers."""
+    if is_split(model):
+        raise PairUnavailable(
+            "A drafter that speaks with its target's words needs them whole, and this target is split over processes.",
+            hint="Choose a drafter with an embedding of its own, or one machine.",
+        )
     if isinstance(model, Decoder):
         return Vocabulary(model.embed_tokens.weight, model.lm_head.weight, model.head)
     head = model.get_output_embeddings()
@@ -177,10 +228,14 @@ def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
     tied, gpt2, count = network.config.tie_word_embeddings, network.shape.gpt2, len(network.layers)
     known = _gpt2_names(network) if gpt2 else {name: _Stored((name,)) for name in own}
     buffers = ("h.{}.attn.bias", "h.{}.attn.masked_bias") if gpt2 else ("layers.{}.self_attn.rotary_emb.inv_freq",)
-    prefix = "model."
-    if gpt2:
-        prefix = "transformer." if any(name.startswith("transformer.") for name in tensor_names(folder)) else ""
-    files = {name if name == "lm_head.weight" else prefix + name: stored for name, stored in known.items()}
+    prefix, beside = "" if gpt2 else "model.", {"lm_head.weight": "lm_head.weight"}
+    names = tensor_names(folder)
+    for other in ("transformer.", ADAPTED):
+        if any(name.startswith(other) for name in names):
+            prefix = other
+    if prefix == ADAPTED:  # which stores the embedding apart
+        beside["wte.weight" if gpt2 else "embed_tokens.weight"] = "embed_tokens.weight"
+    files = {beside.get(name, prefix + name): stored for name, stored in known.items()}
     expected = {}
     for name, (parts, turned) in files.items():
         whole = torch.cat([own[part] for part in parts])

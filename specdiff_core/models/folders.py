@@ -40,8 +40,11 @@ def is_local(source: str | Path) -> bool:
     return path.is_absolute() or str(source).startswith(".") or len(path.parts) != 2
 
 
-def resolve(source: str | Path, revision: str = "") -> Path:
+def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> Path:
     """The folder that holds ``source``: itself, or the hub snapshot at ``revision`` (downloaded if need be).
+
+    Args:
+        weights: False: only config and tokenizer, of a few megabytes, are asked for.
 
     Raises:
         WeightsError: a local folder does not exist.
@@ -55,7 +58,7 @@ def resolve(source: str | Path, revision: str = "") -> Path:
     import httpx  # what the hub client speaks through
     from huggingface_hub import snapshot_download
 
-    files = ["*.json", "*.safetensors", "merges.txt"]
+    files = ["*.json", "merges.txt", *(["*.safetensors"] if weights else ())]
     try:
         return Path(snapshot_download(str(source), revision=revision or None, allow_patterns=files))
     except (httpx.HTTPError, OSError, ValueError) as error:  # the hub's own errors are among these
@@ -85,6 +88,16 @@ def read_config(folder: Path) -> dict[str, Any]:
     for place in (values, values.get("rope_parameters") or {}):
         as_config(place, _Rope, path)
     return values
+
+
+def read_generation(folder: Path) -> dict[str, Any]:
+    """``generation_config.json`` of a folder; empty where there is none.
+
+    Raises:
+        WeightsError: it is not a JSON object.
+    """
+    path = folder / "generation_config.json"
+    return _read_json(path) if path.is_file() else {}
 
 
 def as_config(values: dict[str, Any], kind: type[C], path: Path | str) -> C:
@@ -137,5 +150,9 @@ def weight_files(folder: Path) -> list[Path]:
         paths = [folder / WEIGHTS]
     for path in paths:
         if not path.is_file():
-            raise WeightsError(f"The weight file {shown(path)} is missing.", hint=AGAIN)
+            pickled = next(folder.glob("*.bin"), None)
+            hint = (
+                AGAIN if pickled is None else f"{pickled.name} can run code and is never opened: only safetensors are."
+            )
+            raise WeightsError(f"The weight file {shown(path)} is missing.", hint=hint)
     return paths

@@ -192,9 +192,13 @@ class Mdlm(nn.Module):
         self._prepared: Constants | None = None
         self._head: Product | None = None
 
+    @property
+    def device(self) -> torch.device:
+        return self.backbone.vocab_embed.embedding.device
+
     def constants(self) -> Constants:
         """All modulation vectors at σ = 0 and the rotary tables, float32, on the model's device."""
-        device, half = self.backbone.vocab_embed.embedding.device, self.config.head_dim // 2
+        device, half = self.device, self.config.head_dim // 2
         with torch.autocast(device.type, enabled=False):
             c = F.silu(self.backbone.sigma_map(device))[0]
             blocks = tuple(block.modulation(c) for block in self.backbone.blocks)

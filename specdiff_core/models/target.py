@@ -19,6 +19,7 @@ from specdiff_core.models.device import on_device
 from specdiff_core.models.eagle import EagleHead
 from specdiff_core.models.graphs import WIDTHS, Graphs, fitting
 from specdiff_core.models.network import Decoder
+from specdiff_core.models.parallel import LeadingRun, is_split
 from specdiff_core.models.stock import StockRun
 from specdiff_core.schema.errors import ContextOverflow
 
@@ -120,8 +121,10 @@ class Target:
     def start(self, layers: Sequence[int] = ()) -> TargetSession:
         """A fresh run. ``layers``: whose outputs to return as features (0 = after the first layer)."""
         pool = self._pool
-        run = StockRun(self.model, layers) if pool is None else NetworkRun(self.model, layers, pool)
-        return TargetSession(self, run)
+        if pool is not None:
+            return TargetSession(self, NetworkRun(self.model, layers, pool))
+        kind = LeadingRun if is_split(self.model) else StockRun
+        return TargetSession(self, kind(self.model, layers))
 
     def rehearse(self, rows: int, layers: Sequence[int] = ()) -> None:
         """Make a pass of each width up to that of ``rows``, for somebody who records them."""

@@ -215,7 +215,7 @@ class PiecesSeen(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
 
 
 class Finished(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
-    """The end. ``reason``: end_of_text, length, context_full or stopped."""
+    """The end. ``reason``: end_of_text, stop_string, length, context_full or stopped."""
 
     reason: str
     text: str

@@ -46,6 +46,7 @@ class DrafterSpec:
     chained: bool = False  # a denoiser that draws each token given the one before it
     trees: bool = False  # grows draft trees although it does not denoise
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
+    mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None  # of a denoiser whose files name none, or a word for it
     about: str = ""
 
     def fit(self, gamma: int) -> int:
@@ -228,6 +229,10 @@ GPT2_MDLM = PairSpec(
 PAIRS: dict[str, PairSpec] = {pair.name: pair for pair in (EMBEDDED, GPT2_MDLM)}
 
 
+OWN_PAIRS: dict[str, PairSpec] = {}
+"""Pairs that somebody brought, by the name that says what they are (``models/own_pairs.py``)."""
+
+
 def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
     """Add a drafter to ``pairs``, by default to all of them; one of the same name is replaced, but for vanilla.
 
@@ -253,6 +258,8 @@ def find_pair(name: str) -> PairSpec:
     Raises:
         ConfigError: there is none of that name.
     """
+    if (own := OWN_PAIRS.get(name)) is not None:
+        return own
     if name not in PAIRS:
         raise ConfigError(
             f"There is no model pair called {str(name)[:40]!r}.",

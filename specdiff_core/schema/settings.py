@@ -65,6 +65,15 @@ class Selection(Option):
     MULTI_ROUND = "multi_round", "Multi-round: one after the other, p/q on what is left of p"
 
 
+class Template(Option):
+    """How a prompt becomes what the target reads (``specdiff_core/chat.py``)."""
+
+    AUTO = "auto", "As the target expects: a chat message where it has a template"
+    PLAIN = "plain", "The beginning of a text"
+    CHAT = "chat", "A chat message, answered at once"
+    THINK = "think", "A chat message, thought about first"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """How logits become a distribution. Temperature 0 is one-hot; top-k 0 and top-p 1.0 keep every token."""
@@ -85,6 +94,7 @@ class Setting:
     low: float | None = None
     high: float | None = None
     step: float | None = None
+    longest: int = 0  # characters of a text, which may be empty; 0: it is a name
     name: str = ""
     kind: type = str
     optional: bool = False  # an empty value means None
@@ -107,7 +117,9 @@ class Setting:
             return f"{self.low:.10g} to {self.high:.10g}"
         if self.kind is bool:
             return "true or false"
-        return ", ".join(option.value for option in self.choices) or "a name"
+        return ", ".join(option.value for option in self.choices) or (
+            f"text of at most {self.longest:,} characters" if self.longest else "a name"
+        )
 
     def read(self, value: Any) -> Any:
         """A value from a flag, a link or a widget, as this setting's type.
@@ -119,7 +131,8 @@ class Setting:
             return None
         value = value.value if isinstance(value, Option) else value
         limits = msgspec.Meta() if self.low is None else msgspec.Meta(ge=self.low, le=self.high)
-        kind: Any = Annotated[self.kind, msgspec.Meta(min_length=1)] if self.kind is str else self.kind
+        text = msgspec.Meta(max_length=self.longest) if self.longest else msgspec.Meta(min_length=1)
+        kind: Any = Annotated[self.kind, text] if self.kind is str else self.kind
         kind = Annotated[kind, limits] if self.low is not None else kind
         try:
             return msgspec.convert(
@@ -252,6 +265,16 @@ class DecodeConfig:
     ignore_eos: bool = setting(
         False, "Ignore end of text", "Go on after an end-of-text token (for benchmarks of equal length)."
     )
+    template: Template = setting(Template.AUTO, "The prompt is", "What the target takes the prompt for.")
+    system: str = setting(
+        "", "System prompt", "What a chat begins with, where the target has a place for it.", longest=4000
+    )
+    stop: str = setting(
+        "",
+        "Stop at",
+        "The text ends before the first of these: one a line, with \\n for a line break.",
+        longest=400,
+    )
 
     def __post_init__(self) -> None:
         for name, one in SETTINGS.items():
@@ -281,6 +304,11 @@ class DecodeConfig:
         if self.draft_temperature is None and self.num_drafts > 1 and not temperature:
             temperature = 1.0  # K greedy drafts would be one draft
         return Sampling(temperature=temperature, top_k=self.top_k, top_p=self.top_p)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The strings before which the text ends."""
+        return tuple(line.replace("\\n", "\n") for line in self.stop.splitlines() if line)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as stored in traces and share links."""

@@ -70,7 +70,7 @@ export const LEGEND = {
 export const SOURCES = { draft: LEGEND.draft, residual: LEGEND.residual, bonus: LEGEND.bonus, target: { words: 'the target’s own token' } };
 
 /** @type {Record<string, string>} */
-const REASONS = { end_of_text: 'end of text', length: 'length reached', context_full: 'context full', stopped: 'stopped' };
+const REASONS = { end_of_text: 'end of text', stop_string: 'stop string', length: 'length reached', context_full: 'context full', stopped: 'stopped' };
 export const reasonWords = (/** @type {string} */ reason) => (Object.hasOwn(REASONS, reason) ? REASONS[reason] : reason);
 
 /**

@@ -503,7 +503,7 @@ export const VIEWS = {
       return [
         `A copy of ${choice.drafter} learnt for ${Math.round(last.seconds)} s (${last.step} steps) from texts that the target wrote after ${facts.learnt.length} prompts. On ${facts.held_out.length} others τ went from ${ratio(first.tau)} to ${ratio(last.tau)}${held}.${verdict}`,
         ...(facts.diverged ? ['The loss became NaN: training was stopped there. Try a lower learning rate.'] : []),
-        'The weights on the server are as they were; this copy is gone.',
+        'The weights that all others use are as they were. Whoever trained this copy can download it below; the server keeps the last four.',
       ];
     },
     titleOf: ({ choice }, race) => (race === 'aligned' ? `${choice.drafter}, aligned here` : choice.drafter),

@@ -1,0 +1,88 @@
+"""Chat messages and stop strings: what lies between a visitor's words and the ids of a target that learnt to talk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.settings import DecodeConfig, Template
+
+
+def template_of(tokenizer: Any, config: DecodeConfig) -> Template:
+    """The template that is used: ``auto`` is a chat message where the tokenizer has a template for one.
+
+    Raises:
+        ConfigError: a chat is asked for, and there is no template.
+    """
+    has = bool(getattr(tokenizer, "chat_template", None))
+    if config.template is Template.AUTO:
+        return Template.CHAT if has else Template.PLAIN
+    if config.template is not Template.PLAIN and not has:
+        raise ConfigError(
+            "This target was not trained to chat: its tokenizer has no template.",
+            field="template",
+            hint="Let the prompt be the beginning of a text.",
+        )
+    return config.template
+
+
+def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
+    """The text of a chat with one message, up to where the answer begins; None where the prompt is a text's beginning.
+
+    Raises:
+        ConfigError: there is no template, it refuses a system prompt, or the visitor's words hold what has a meaning in
+            it (``<|im_end|>`` would end the message).
+    """
+    template = template_of(tokenizer, config)
+    if template is Template.PLAIN:
+        return None
+    marks = {str(token) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()}
+    for field, text in (("prompt", prompt), ("system", config.system)):
+        if found := sorted(mark for mark in marks if mark.strip() and mark in text):
+            raise ConfigError(
+                f"{found[0]} has a meaning in this target's chat template.", field=field, hint="Write it otherwise."
+            )
+    messages = [{"role": "system", "content": config.system}] if config.system else []
+    messages.append({"role": "user", "content": prompt})
+    try:
+        told: str = tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, enable_thinking=template is Template.THINK
+        )
+    except Exception as error:  # a template is a program of its own, and says in its own words what it refuses
+        raise ConfigError(
+            f"This target's chat template refuses that: {str(error)[:120]}",
+            field="system" if config.system else "template",
+            hint="Leave out the system prompt, or let the prompt be the beginning of a text.",
+        ) from error
+    return told
+
+
+def before(text: str, stops: Sequence[str]) -> str:
+    """``text`` up to the first of ``stops``."""
+    return text[: min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))]
+
+
+class StopStrings:
+    """Says where a text ends because one of some strings was written.
+
+    Args:
+        tokenizer: decodes ids.
+        stops: the strings, none of them empty.
+    """
+
+    def __init__(self, tokenizer: Any, stops: Sequence[str]) -> None:
+        self._tokenizer, self._stops = tokenizer, tuple(stops)
+        self._reach = max(len(stop.encode()) for stop in stops)  # tokens that a string may stretch over
+
+    def __call__(self, written: Sequence[int], fresh: Sequence[int]) -> int | None:
+        """Of ``fresh`` tokens behind those already ``written``, how many it takes until a string stands there."""
+        tail = list(written[len(written) - min(self._reach, len(written)) :])
+        if not self._holds([*tail, *fresh]):
+            return None
+        return next(count for count in range(1, len(fresh) + 1) if self._holds([*tail, *fresh[:count]]))
+
+    def _holds(self, ids: Sequence[int]) -> bool:
+        """Whether a string stands there: a text that held one before has ended there."""
+        text = str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+        return any(stop in text for stop in self._stops)

@@ -1,0 +1,128 @@
+"""Masked diffusion models that were adapted from causal ones: the same network, read in both directions.
+
+DiffuGPT and DiffuLLaMA (arXiv 2410.17891), Dream (2508.15487) and DiffuCoder (2506.20639). They kept the shift of a
+language model: slot i − 1 predicts token i, which the pair declares.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from specdiff_core.models.causal import ADAPTED, config_of, load_network
+from specdiff_core.models.files import tensor_names
+from specdiff_core.models.folders import RELEASED, read_config, shown
+from specdiff_core.models.network import Decoder, attend
+from specdiff_core.schema.errors import WeightsError
+
+FAMILIES = ("gpt2", "llama", "qwen2", "dream")
+"""Values of ``model_type`` that are read in both directions; Dream's network is Qwen2's."""
+
+
+class DenoiserConfig(NamedTuple):
+    """What a drafter asks of any denoising network."""
+
+    vocab_size: int
+    mask_id: int
+    model_length: int  # positions that it may be shown
+
+
+class Bidirectional(nn.Module):
+    """A frozen :class:`~specdiff_core.models.network.Decoder` in which every position reads every other.
+
+    Args:
+        network: frozen, where it shall be.
+        mask_id: the token that stands for what is to be predicted.
+    """
+
+    def __init__(self, network: Decoder, mask_id: int) -> None:
+        super().__init__()
+        self.network = network
+        self.config = DenoiserConfig(int(network.config.vocab_size), mask_id, network.context)
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.device
+
+    def forward(self, ids: Tensor, *, first: int = 0, padding: Tensor | None = None) -> Tensor:
+        """Raw logits of what each slot predicts: with the usual shift, token i + 1.
+
+        Args:
+            ids: ``[B, L]`` int64, L at most ``model_length``.
+            first: logits are returned for positions ``first`` and later.
+            padding: ``[1]`` leading positions to hide; the ids behind them have the positions 0, 1, ….
+
+        Returns:
+            ``[B, L − first, V]``.
+        """
+        length = ids.shape[1]
+        where: slice | Tensor = slice(0, length)
+        mask = None
+        if padding is not None:
+            places = torch.arange(length, device=ids.device)
+            where, mask = (places - padding).clamp_min(0), (places >= padding)[None, None, None]
+
+        def both_ways(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return attend(q, k, v, mask)
+
+        logits, _ = self.network.decode(ids, where, both_ways, last=length - first)
+        return logits
+
+
+def load_bidirectional(
+    folder: Path,
+    dtype: torch.dtype,
+    *,
+    context: int,
+    mask_id: int | None = None,
+    device: torch.device | None = None,
+) -> Bidirectional:
+    """The model in ``folder``, frozen, in the format of its release.
+
+    Args:
+        context: positions that it will be shown at most.
+        mask_id: as the pair declares it; None: as ``config.json`` says. Where both say one, they must agree.
+
+    Raises:
+        WeightsError: a file is missing, truncated or of the wrong shape, the network is of another kind, or there is no
+            mask id; the message names it.
+    """
+    values = read_config(folder)
+    config, told = config_of(folder, "denoiser"), values.get("mask_token_id")
+    known = int(config.vocab_size)
+    mask = told if mask_id is None else mask_id
+    wrong = ""
+    if mask is None:
+        wrong = "it names no mask_token_id, and the pair declares none"
+    elif told is not None and told != mask:
+        wrong = f"its mask_token_id is {told}, the pair declares {mask}"
+    elif not isinstance(mask, int) or not 0 <= mask <= known:
+        wrong = f"the mask id {mask} is outside its vocabulary of {known}"
+    if wrong:
+        raise WeightsError(f"{shown(folder)}/config.json: {wrong}.", hint=RELEASED)
+    assert isinstance(mask, int)
+    if mask == known:  # a row that was added for it, which some releases do not count
+        config.vocab_size = known + 1
+    network = load_network(folder, config, dtype, context=context, device=device, role="denoiser")
+    return Bidirectional(network, mask)
+
+
+def released_shift(folder: Path) -> int | None:
+    """The shift with which the weights in ``folder`` were released: 1 of DiffuGPT, DiffuLLaMA, Dream and DiffuCoder, 0
+    of MDLM; None where only the pair can know."""
+    kind = str(read_config(folder).get("model_type", "")).lower()
+    if kind == "dream" or any(name.startswith(ADAPTED) for name in tensor_names(folder)):
+        return 1
+    return 0 if kind == "mdlm" else None
+
+
+def is_bidirectional(folder: Path) -> bool:
+    """Whether :func:`load_bidirectional` reads what lies there, as its ``config.json`` says.
+
+    Raises:
+        WeightsError: there is no readable ``config.json``.
+    """
+    return str(read_config(folder).get("model_type", "")).lower() in FAMILIES

@@ -1,0 +1,173 @@
+"""Pairs that somebody brings. A pair's name says everything about it, so links, traces and other processes carry it.
+What kind of drafter it is stands in the drafter's own config; what does not stand there is asked for, never guessed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+
+from specdiff_core.models.folders import is_local, read_config, resolve, shown
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import NONE, OWN_PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec
+
+OWN = "own?"
+"""With which the name of such a pair begins; a query string follows."""
+CONTEXT = 4096
+"""Tokens of a run, where the target allows more and nobody asks for more."""
+KEPT = 64
+"""Pairs that are remembered: the last ones."""
+KINDS = ("denoise", "block", "sequential", "eagle")
+_CAUSAL = ("gpt2", "gpt_neo", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi", "opt")
+
+
+class OwnPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What its name holds. ConfigError: a field is missing or impossible (see :func:`parse`)."""
+
+    target: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]  # a folder, or a hub repository
+    drafter: Annotated[str, msgspec.Meta(max_length=300)] = ""  # empty: prompt lookup and vanilla only
+    target_revision: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    drafter_revision: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    kind: Annotated[str, msgspec.Meta(max_length=20)] = ""  # of the drafter, where its config does not say: KINDS
+    shift: Annotated[int, msgspec.Meta(ge=0, le=1)] | None = None  # slot i − shift predicts token i
+    mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    context: Annotated[int, msgspec.Meta(ge=8, le=2**20)] | None = None
+
+    @property
+    def name(self) -> str:
+        """The pair's name: equal fields, equal names."""
+        fields = msgspec.to_builtins(self)
+        return OWN + urlencode({name: fields[name] for name in sorted(fields) if fields[name] not in ("", None)})
+
+
+def parse(values: dict[str, Any]) -> OwnPair:
+    """From untrusted values: strings of a form, a flag or a link; empty ones are left out.
+
+    Raises:
+        ConfigError: a value is missing or impossible; the message says which.
+    """
+    try:
+        given = {name: value for name, value in values.items() if value not in ("", None)}
+        pair = msgspec.convert(given, OwnPair, strict=False)
+        if unknown := given.keys() - set(OwnPair.__struct_fields__):
+            raise msgspec.ValidationError(f"there is no field {sorted(unknown)[0][:40]!r}")
+        if pair.kind and pair.kind not in KINDS:
+            raise msgspec.ValidationError(f"a drafter is no {pair.kind!r}")
+    except msgspec.ValidationError as error:
+        hint = f"Name a target; a drafter's kind is one of {', '.join(KINDS)}."
+        raise ConfigError(f"Your own pair: {error}.", field="pair", hint=hint) from error
+    return pair
+
+
+def named(name: str) -> OwnPair:
+    """What a name that begins with :data:`OWN` holds.
+
+    Raises:
+        ConfigError: as :func:`parse`.
+    """
+    return parse(dict(parse_qsl(name.removeprefix(OWN), keep_blank_values=True)))
+
+
+def bring(name: str) -> PairSpec:
+    """The pair of a name that begins with :data:`OWN`, found by :func:`~specdiff_core.schema.pairs.find_pair` from then
+    on. Reads config files only; of a hub repository they are fetched, a few kilobytes.
+
+    Raises:
+        ConfigError: the name is wrong, or the config does not say what the drafter is.
+        WeightsError: a folder or its config is missing or damaged.
+        PairUnavailable: a repository cannot be reached.
+    """
+    if name in OWN_PAIRS:
+        return OWN_PAIRS[name]
+    own = named(name)
+    target = read_config(resolve(own.target, own.target_revision, weights=False))
+    longest = int(target.get("max_position_embeddings") or target.get("n_positions") or CONTEXT)
+    if own.context is not None and own.context > longest:
+        raise ConfigError(
+            f"The target has {longest:,} positions, and {own.context:,} are asked for.",
+            field="context",
+            hint="Ask for fewer.",
+        )
+    context = own.context or min(longest, CONTEXT)
+    drafters = (PROMPT_LOOKUP, NONE) if not own.drafter else (_drafter(own, context), PROMPT_LOOKUP, NONE)
+    spec = PairSpec(
+        name=name,
+        label=f"{_called(own.target)} + {_called(own.drafter) or 'prompt lookup'} (your own pair)",
+        target=own.target,
+        revision=own.target_revision,
+        context=context,
+        drafters=drafters,
+    )
+    OWN_PAIRS[name] = spec
+    while len(OWN_PAIRS) > KEPT:
+        OWN_PAIRS.pop(next(iter(OWN_PAIRS)), None)
+    return spec
+
+
+def _called(source: str) -> str:
+    return shown(source) if is_local(source) else source
+
+
+def _drafter(own: OwnPair, context: int) -> DrafterSpec:
+    """The drafter's record: the name of its kind, so that every method knows it."""
+    values = read_config(resolve(own.drafter, own.drafter_revision, weights=False))
+    kind, known_shift = kind_of(values)
+    if own.kind and kind and own.kind != kind and kind != "sequential":
+        raise _doubt(own, f"its config.json says {kind}, and {own.kind} is declared", "kind", "Leave the kind out.")
+    if own.kind:
+        kind = own.kind
+    elif kind == "sequential" and (own.mask_id is not None or values.get("mask_token_id") is not None):
+        why = "it is a causal network with a mask token: it may draft one token after the other, or denoise"
+        raise _doubt(own, why, "kind", "Say which: sequential or denoise.")
+    elif not kind:
+        why = f"its config.json ({values.get('model_type') or 'no model_type'}) does not say what it is"
+        raise _doubt(own, why, "kind", f"Say its kind: {', '.join(KINDS)}.")
+    shift = known_shift if own.shift is None else own.shift
+    if kind == "denoise" and shift is None:
+        why = "its files do not say whether slot i or slot i − 1 predicts token i"
+        raise _doubt(own, why, "shift", "Say the shift: 0, or 1 as in DiffuGPT, DiffuLLaMA and Dream.")
+    if kind == "denoise" and own.mask_id is None and values.get("mask_token_id") is None and "n_blocks" not in values:
+        raise _doubt(own, "its config.json names no mask_token_id", "mask_id", "Say the id of its mask.")
+    block = values.get("block_size")
+    shared: dict[str, Any] = {"label": f"{_called(own.drafter)} (your own)", "source": own.drafter}
+    shared["revision"] = own.drafter_revision
+    match kind:
+        case "denoise":
+            length = values.get("model_length") or values.get("max_position_embeddings") or values.get("n_positions")
+            view = min(context, int(length or context))
+            return DrafterSpec(
+                name="mdlm",
+                module="masked_diffusion",
+                context=view,
+                logit_shift=shift or 0,
+                mask_id=own.mask_id,
+                **shared,
+            )
+        case "block":
+            window = int(block) - 1 if isinstance(block, int) and block > 1 else None
+            return DrafterSpec(name="block", module="block_diffusion", window=window, **shared)
+        case "eagle":
+            return DrafterSpec(name="eagle", module="eagle", drafting="sequential", trees=True, **shared)
+    return DrafterSpec(name="autoregressive", module="autoregressive", drafting="sequential", **shared)
+
+
+def kind_of(values: dict[str, Any]) -> tuple[str, int | None]:
+    """What a drafter's ``config.json`` says it is: one of :data:`KINDS`, or empty; and its shift, where its release
+    tells."""
+    kind = str(values.get("model_type", "")).lower()
+    classes = " ".join(map(str, values.get("architectures") or ())).lower()
+    if "dflash_config" in values:
+        return "block", None
+    if "eagle" in classes or kind == "eagle":
+        return "eagle", None
+    if kind == "mdlm" or {"n_blocks", "cond_dim"} <= values.keys():
+        return "denoise", 0
+    if kind == "dream":
+        return "denoise", 1
+    return ("sequential" if kind in _CAUSAL else ""), None
+
+
+def _doubt(own: OwnPair, why: str, field: str, hint: str) -> ConfigError:
+    return ConfigError(f"What {_called(own.drafter)} is cannot be told: {why}.", field=field, hint=hint)

@@ -1,0 +1,97 @@
+"""A target that outgrows one machine: transformers' tensor parallelism, one process a device, under ``torchrun``. Rank
+0 drafts, tests and tells; the others repeat its passes, because each holds a part of every product.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import weakref
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from specdiff_core.models.stock import StockRun
+
+END = "end"
+
+
+def ranks() -> int:
+    """Processes that ``torchrun`` has started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def rank() -> int:
+    """This process's number; 0 leads."""
+    return int(os.environ.get("RANK", "0")) if ranks() > 1 else 0
+
+
+def is_split(model: Any) -> bool:
+    """Whether ``model`` lies in parts on several processes."""
+    return getattr(getattr(model, "config", None), "distributed_config", None) is not None
+
+
+class LeadingRun(StockRun):
+    """A run of rank 0, which tells the others what it does before it does it."""
+
+    _number = itertools.count()
+    _ended: ClassVar[
+        list[int]
+    ] = []  # runs that nobody uses any more; told with the next message, never in the middle of a pass
+
+    def __init__(self, model: Any, layers: Sequence[int] = ()) -> None:
+        super().__init__(model, layers)
+        self._name = next(self._number)
+        weakref.finalize(self, self._ended.append, self._name).atexit = False
+
+    def forward(
+        self,
+        ids: Sequence[int],
+        parents: Sequence[int] | None = None,
+        features: Tensor | None = None,
+        last: int | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """As :meth:`StockRun.forward`, on all ranks."""
+        _tell((self._name, "forward", (list(ids), parents, features, last)))
+        return super().forward(ids, parents, features, last)
+
+    def keep(self, scored: int, rows: Sequence[int]) -> None:
+        """As :meth:`StockRun.keep`, on all ranks."""
+        _tell((self._name, "keep", (scored, list(rows))))
+        super().keep(scored, rows)
+
+
+def _tell(message: Any) -> None:
+    import torch.distributed as dist
+
+    ended, LeadingRun._ended[:] = list(LeadingRun._ended), []
+    dist.broadcast_object_list([(ended, message)], src=0)
+
+
+def follow(model: Any) -> None:
+    """What every rank but 0 does with its part of ``model``: the passes that rank 0 tells, until it ends."""
+    import torch.distributed as dist
+
+    runs: dict[int, StockRun] = {}
+    while True:
+        heard: list[Any] = [None]
+        dist.broadcast_object_list(heard, src=0)
+        ended, message = heard[0]
+        for name in ended:
+            runs.pop(name, None)
+        if message == END:
+            return
+        name, what, values = message
+        run = runs.setdefault(name, StockRun(model)) if name not in runs else runs[name]
+        getattr(run, what)(*values)
+
+
+def end() -> None:
+    """Let the other ranks go, and leave the group; without one, nothing."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        if rank() == 0:
+            _tell(END)
+        dist.destroy_process_group()

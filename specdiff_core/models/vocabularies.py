@@ -1,0 +1,68 @@
+"""Compares the vocabularies of two model folders by what their files call each id: without weights, and without the
+code that some tokenizers bring along.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from specdiff_core.models.folders import AGAIN, shown
+from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
+
+LEAST_SHARED = 0.95
+"""Share of the target's ids that must mean the same to a drafter."""
+
+
+def names_of(folder: Path) -> dict[int, str]:
+    """What the tokenizer files of a folder call each id; empty where there are none that can be read without code.
+
+    Raises:
+        WeightsError: a file is damaged.
+    """
+    named: dict[int, str] = {}
+    whole, words = folder / "tokenizer.json", folder / "vocab.json"
+    if whole.is_file():
+        told = _read(whole)
+        vocab = told.get("model", {}).get("vocab", {})
+        pairs = vocab.items() if isinstance(vocab, dict) else ((entry[0], i) for i, entry in enumerate(vocab))
+        named = {int(i): str(name) for name, i in pairs}
+        named |= {int(entry["id"]): str(entry["content"]) for entry in told.get("added_tokens") or ()}
+    elif words.is_file():
+        named = {int(i): str(name) for name, i in _read(words).items()}
+        if (added := folder / "added_tokens.json").is_file():
+            named |= {int(i): str(name) for name, i in _read(added).items()}
+    if named and (config := folder / "tokenizer_config.json").is_file():
+        extra = _read(config).get("added_tokens_decoder") or {}
+        named |= {int(i): str(entry["content"] if isinstance(entry, dict) else entry) for i, entry in extra.items()}
+    return named
+
+
+def strangers(target: Mapping[int, str], drafter: Mapping[int, str], size: int) -> tuple[int, ...]:
+    """The ids below ``size`` that do not mean the same to both: unknown to one of them, or called otherwise.
+
+    Raises:
+        TokenizerMismatch: they are too many for one to draft for the other; the message names the first.
+    """
+    found = [i for i in range(size) if i not in target or target[i] != drafter.get(i)]
+    strange = [i for i in found if i in target]  # rows that pad the target's table are nobody's words
+    if len(strange) > (1 - LEAST_SHARED) * max(1, len(target)):
+        first = strange[0]
+        raise TokenizerMismatch(
+            f"{len(strange):,} of the target's {len(target):,} ids mean something else to the drafter, first {first}: "
+            f"{target[first]!r}, there {drafter.get(first)!r}.",
+            hint="Drafter and target must share one tokenizer; choose another drafter for this target.",
+        )
+    return tuple(found)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(told, dict):
+            raise ValueError("no JSON object")
+        return told
+    except (OSError, ValueError, RecursionError) as error:
+        raise WeightsError(f"The tokenizer file {shown(path)} is damaged ({error}).", hint=AGAIN) from error

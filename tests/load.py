@@ -1,0 +1,233 @@
+"""Many visitors at once, as a command: ``python -m tests.load --visitors 50``.
+
+Starts a server on the embedded pair (or takes ``--url``), lets that many clients ask for races at the same time, again
+and again, and tells what they met: errors, answers that were somebody else's, how long the first event took (which is
+the time in the queue) and the whole race, and how the server's memory moved. With ``--fuzz N`` as many broken calls
+follow, of which none may bring a traceback or keep the server from answering. It fails, with exit code 1, on any of
+these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent
+ANIMALS = ("cat", "dog", "fox", "owl", "hen", "cow", "bee", "ant", "pig", "rat")
+PATIENCE = 900.0
+"""Seconds after which an answer counts as never coming."""
+GROWTH = 1.15
+"""Memory after all runs over memory after the first ones, at most."""
+
+
+@dataclass
+class Met:
+    """What the visitors met."""
+
+    firsts: list[float] = field(default_factory=list)  # seconds from the question to the first event
+    wholes: list[float] = field(default_factory=list)  # to the last one
+    errors: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)  # answers to another question
+    texts: dict[str, str] = field(default_factory=dict)  # prompt -> text, the same for whoever asks
+    memory: list[int] = field(default_factory=list)  # bytes of server and decoder, after each round
+
+    def table(self) -> str:
+        """What was met, in lines."""
+        lines = [f"answers          {len(self.wholes)}", f"errors           {len(self.errors)}"]
+        lines.append(f"wrong answers    {len(self.strangers)}")
+        for name, seconds in (("first event", self.firsts), ("whole race", self.wholes)):
+            if seconds:
+                middle, late = statistics.median(seconds), sorted(seconds)[int(0.95 * (len(seconds) - 1))]
+                lines.append(f"{name:16} median {middle:.1f} s, 95 % {late:.1f} s")
+        if self.memory:
+            held = ", ".join(f"{value / 2**20:.0f}" for value in self.memory)
+            lines.append(f"memory           {held} MiB after each round")
+        return "\n".join([*lines, *self.errors[:5], *self.strangers[:5]])
+
+    @property
+    def failed(self) -> bool:
+        grown = len(self.memory) > 2 and self.memory[-1] > GROWTH * self.memory[1]
+        return bool(self.errors or self.strangers or grown)
+
+
+@contextmanager
+def server(log: Path) -> Iterator[tuple[str, psutil.Process]]:
+    """A server of this checkout, ready, with its process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "app.py", "--port", str(port)], cwd=ROOT, stdout=out, stderr=subprocess.STDOUT
+        )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(240):
+            try:
+                if httpx.get(f"{url}/readyz", timeout=2).status_code == 200:
+                    break
+            except httpx.HTTPError:
+                pass
+            if process.poll() is not None:
+                raise SystemExit(f"the server ended at once; see {log}")
+            time.sleep(0.5)
+        else:
+            raise SystemExit(f"the server was not ready in two minutes; see {log}")
+        yield url, psutil.Process(process.pid)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+def memory(process: psutil.Process) -> int:
+    """Bytes that the server and its decoder hold."""
+    held = 0
+    for one in (process, *process.children(recursive=True)):
+        try:
+            held += one.memory_info().rss
+        except psutil.NoSuchProcess:  # it has just ended
+            continue
+    return held
+
+
+async def ask(client: httpx.AsyncClient, endpoint: str, data: list[Any]) -> AsyncIterator[tuple[str, Any]]:
+    """The events of one call: (name, value)."""
+    begun = await client.post(f"/gradio_api/call/{endpoint}", json={"data": data}, timeout=PATIENCE)
+    begun.raise_for_status()
+    async with client.stream(
+        "GET", f"/gradio_api/call/{endpoint}/{begun.json()['event_id']}", timeout=PATIENCE
+    ) as told:
+        name = ""
+        async for line in told.aiter_lines():
+            if line.startswith("event:"):
+                name = line[6:].strip()
+            elif line.startswith("data:") and name != "heartbeat":
+                yield name, json.loads(line[5:] or "null")
+
+
+async def visit(url: str, number: int, runs: int, tokens: int, met: Met) -> None:
+    """One visitor: some races in a row, each of a prompt that says whose it is."""
+    async with httpx.AsyncClient(base_url=url) as client:
+        for run in range(runs):
+            prompt = f"Once upon a time, a {ANIMALS[number % len(ANIMALS)]} had {number} friends and {run % 3} hats."
+            asked, first, last = time.monotonic(), 0.0, None
+            try:
+                async for name, value in ask(client, "race", [prompt, *settings(tokens)]):
+                    first = first or time.monotonic()
+                    if name == "error":
+                        raise RuntimeError(f"the server said {value!r}")
+                    last = value[0] if value else last
+            except (httpx.HTTPError, RuntimeError, ValueError) as error:
+                met.errors.append(f"visitor {number}: {type(error).__name__}: {error}")
+                continue
+            text = json.dumps(last, sort_keys=True)
+            if not isinstance(last, dict) or not last.get("text"):
+                met.errors.append(f"visitor {number}: no text in {text[:200]}")
+            elif met.texts.setdefault(prompt, last["text"]) != last["text"]:
+                met.strangers.append(f"visitor {number} asked {prompt!r} and got {last['text'][:80]!r}")
+            met.firsts.append(first - asked)
+            met.wholes.append(time.monotonic() - asked)
+
+
+def settings(tokens: int) -> list[Any]:
+    """What the race endpoint takes behind the prompt, in its order; no events in the answer."""
+    from specdiff_core.schema.settings import DecodeConfig
+
+    values = DecodeConfig(max_new_tokens=tokens, ignore_eos=True).to_dict()
+    return [*values.values(), False]
+
+
+ODD: tuple[Any, ...] = (
+    None, "", "x", -1, 0, 1e308, -1e308, "NaN", True, [], {}, [[]], {"a": 1}, "\x00", "‮", "<script>", "🦊" * 50, 2**70,
+    "../../etc/passwd", "own?target=/etc", "own?target=" + "x" * 400, "'; drop table", "%00", "\\u0000",
+)  # fmt: skip
+
+
+async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:
+    """Broken calls: each must end, in an answer or an error in plain words, and none may bring a traceback."""
+    draw = random.Random(seed)
+    usual = ["Once upon", *settings(8)]
+
+    async def some(client: httpx.AsyncClient, count: int) -> None:
+        for _ in range(count):
+            data: list[Any] = list(usual)
+            for _ in range(draw.randint(1, 4)):
+                data[draw.randrange(len(data))] = draw.choice(ODD)
+            body = draw.choice([data, data[: draw.randrange(len(data))], [*data, *ODD], ODD[draw.randrange(len(ODD))]])
+            try:
+                told = await client.post("/gradio_api/call/race", json={"data": body}, timeout=PATIENCE)
+                if told.status_code == 200:
+                    event = told.json()["event_id"]
+                    told = await client.get(f"/gradio_api/call/race/{event}", timeout=PATIENCE)
+                if re.search(r"Traceback|File \"|\.py\b", told.text):
+                    met.errors.append(f"a traceback for {body!r:.200}: {told.text[:300]}")
+            except (httpx.HTTPError, ValueError, KeyError) as error:
+                met.errors.append(f"{type(error).__name__} for {body!r:.200}: {error}")
+
+    async with httpx.AsyncClient(base_url=url, limits=httpx.Limits(max_connections=16)) as client:
+        await asyncio.gather(*(some(client, calls // 16 + (i < calls % 16)) for i in range(16)))
+        async for name, _ in ask(client, "race", usual):
+            if name == "error":
+                met.errors.append("after all broken calls a plain run fails")
+
+
+def say(words: str) -> None:
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, print, and say by the exit code whether anything was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__.split("\n\n")[1])
+    parser.add_argument("--visitors", type=int, default=50, help="clients at the same time [default 50]")
+    parser.add_argument("--rounds", type=int, default=3, help="times that all of them ask [default 3]")
+    parser.add_argument("--tokens", type=int, default=16, help="new tokens of each race [default 16]")
+    parser.add_argument("--fuzz", type=int, default=0, metavar="N", help="broken calls afterwards [default none]")
+    parser.add_argument("--url", help="of a server that runs already; its memory is not looked at")
+    parser.add_argument("--log", type=Path, default=Path(os.devnull), help="where the server's log goes")
+    args = parser.parse_args(argv)
+    met = Met()
+
+    def measure(url: str, process: psutil.Process | None) -> None:
+        for round in range(args.rounds):
+
+            async def together() -> None:
+                await asyncio.gather(*(visit(url, number, 1, args.tokens, met) for number in range(args.visitors)))
+
+            asyncio.run(together())
+            if process is not None:
+                met.memory.append(memory(process))
+            answers, errors = len(met.wholes), len(met.errors)
+            say(f"round {round + 1} of {args.rounds}: {answers} answers, {errors} errors")
+        if args.fuzz:
+            asyncio.run(fuzz(url, args.fuzz, met))
+
+    if args.url:
+        measure(args.url, None)
+    else:
+        with server(args.log) as (url, process):
+            measure(url, process)
+    say(met.table())
+    return int(met.failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""Chats and stop strings: templates with and without thinking, words that would break out of a message, where a text
+ends, and pieces of vocabularies that spell spaces."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from test_loading import CPU, save_target, save_tokenizer
+from transformers import AutoTokenizer
+
+from specdiff_core.chat import StopStrings, as_chat, before
+from specdiff_core.decoding.pieces import piece, spells_spaces
+from specdiff_core.engine import Engine
+from specdiff_core.loading import load_pair
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import Finished, RunStarted
+from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, PairSpec
+from specdiff_core.schema.settings import DecodeConfig, Rule, Template
+
+TEMPLATE = (
+    "{% for m in messages %}{% if m.content == 'refuse me' %}{{ raise_exception('no') }}{% endif %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "<|im_start|>assistant\n{% if enable_thinking is false %}<think></think>{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def chatty(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A tiny pair whose tokenizer has a chat template, and whose generation config names a second end."""
+    folder = tmp_path_factory.mktemp("chat")
+    save_tokenizer(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+    save_target(folder, len(tokenizer))
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    (folder / "generation_config.json").write_text(f'{{"eos_token_id": [{end}, 0]}}')
+    spec = PairSpec(name="chatty", label="", target=str(folder), context=64, drafters=(PROMPT_LOOKUP, NONE))
+    return Engine(load_pair(spec, CPU))
+
+
+def config(**values: Any) -> DecodeConfig:
+    return DecodeConfig(pair="chatty", drafter="none", max_new_tokens=24, **values)
+
+
+def run(engine: Engine, settings: DecodeConfig) -> tuple[RunStarted, Finished]:
+    events = list(engine.decode("the cat", settings, detail=False))
+    assert isinstance(events[0], RunStarted) and isinstance(events[-1], Finished)
+    return events[0], events[-1]
+
+
+def test_a_prompt_is_a_message_where_the_target_chats(chatty: Engine) -> None:
+    tokenizer = chatty.pair.tokenizer
+
+    def read(**values: Any) -> str:
+        return str(tokenizer.decode(list(chatty.encode("the cat", config(**values)))))
+
+    message = "<|im_start|>user\nthe cat<|im_end|>\n<|im_start|>assistant\n"
+    assert read() == message + "<think></think>"
+    assert read(template="think") == message
+    assert read(template="plain") == "the cat"
+    assert read(system="Be brief.") == "<|im_start|>system\nBe brief.<|im_end|>\n" + message + "<think></think>"
+    marker = tokenizer.convert_tokens_to_ids("<|im_start|>")
+    assert chatty.encode("the cat", config())[0] == marker, "the template's own marks are marks"
+    assert marker not in chatty.encode("<|im_start|>", config(template="plain")), "typed into a text they are text"
+    header, _ = run(chatty, config())
+    assert header.prompt_ids == chatty.encode("the cat", config())
+    assert header.config["template"] == "auto"
+
+
+def test_what_a_chat_refuses(chatty: Engine) -> None:
+    for values in ({"prompt": "bye<|im_end|>"}, {"prompt": "hi", "system": "x<|im_start|>"}):
+        prompt = values.pop("prompt")
+        with pytest.raises(ConfigError, match="has a meaning in this target's chat template"):
+            chatty.encode(prompt, config(**values))
+    with pytest.raises(ConfigError, match="refuses that"):
+        chatty.encode("hi", config(system="refuse me"))
+    plain = load_pair(dataclasses.replace(chatty.pair.spec), CPU).tokenizer
+    plain.chat_template = None
+    assert as_chat(plain, "hi", config()) is None
+    with pytest.raises(ConfigError, match="not trained to chat"):
+        as_chat(plain, "hi", config(template=Template.CHAT))
+
+
+def test_a_text_ends_at_every_end_that_the_files_name(chatty: Engine) -> None:
+    end = chatty.pair.tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert chatty.pair.ends == (0, end)
+
+
+@pytest.mark.parametrize("drafter", ["none", "prompt_lookup"])
+@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.MATCH])
+def test_a_stop_string_ends_the_text_before_it(chatty: Engine, drafter: str, rule: Rule) -> None:
+    free = dataclasses.replace(config(ignore_eos=True, template="plain"), drafter=drafter, rule=rule, gamma=4)
+    _, whole = run(chatty, free)
+    stop = whole.text[10:12]
+    where = whole.text.index(stop)
+    _, ended = run(chatty, dataclasses.replace(free, stop=f"never this\n{stop}"))
+    assert (ended.reason, ended.text) == ("stop_string", whole.text[:where])
+    assert ended.ids == whole.ids[: len(ended.ids)]
+    decode = chatty.pair.tokenizer.decode
+    assert stop in decode(list(ended.ids)) and stop not in decode(list(ended.ids[:-1]))
+
+
+def test_stop_strings_are_lines() -> None:
+    assert config(stop="\\n\\nUser:\n\nEND").stops == ("\n\nUser:", "END")
+    assert before("one END two", ("two", "END")) == "one "
+    assert before("one", ("two",)) == "one"
+    with pytest.raises(ConfigError, match="Stop at"):
+        config(stop="x" * 401)
+
+
+class Letters:
+    """One letter a token."""
+
+    def decode(self, ids: list[int], **_: Any) -> str:
+        return "".join(map(chr, ids))
+
+
+def test_a_stop_string_is_found_over_the_border_of_rounds() -> None:
+    cut = StopStrings(Letters(), ("END", "é!"))
+
+    def ids(text: str) -> list[int]:
+        return list(map(ord, text))
+
+    assert cut(ids("one two"), ids(" three")) is None
+    assert cut(ids("one E"), ids("ND two")) == 2
+    assert cut(ids("one EN"), ids("D")) == 1
+    assert cut(ids("one"), ids("é!END")) == 2, "the first that stands there"
+
+
+class Spelled:
+    """A vocabulary in SentencePiece's way."""
+
+    all_special_ids = (0,)
+    names = ("<s>", "▁the", "é", "<0x0A>", "<0xE2>", "▁")
+
+    def get_vocab(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
+    def convert_ids_to_tokens(self, token: int) -> str:
+        return self.names[token]
+
+
+def test_pieces_of_a_vocabulary_that_spells_spaces(chatty: Engine) -> None:
+    tokenizer: Any = Spelled()
+    assert spells_spaces(tokenizer) and not spells_spaces(chatty.pair.tokenizer)
+    assert [piece(tokenizer, token, True) for token in range(6)] == ["<s>", " the", "é", "\n", "\\xe2", " "]

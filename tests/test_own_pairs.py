@@ -1,0 +1,174 @@
+"""Pairs that somebody brings: their names, what is read from a drafter's config and what is asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_loading import save_drafter, save_target, save_tokenizer
+from test_released import IDS, diffugpt, diffullama, dream
+
+from app import controls, own_pairs, page
+from app.tabs import live
+from specdiff_core.cli import main
+from specdiff_core.engine import Engine
+from specdiff_core.models.own_pairs import KEPT, OWN, bring, kind_of, parse
+from specdiff_core.schema.errors import ConfigError, WeightsError
+from specdiff_core.schema.events import Finished
+from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, find_pair
+from specdiff_core.schema.settings import DecodeConfig
+
+
+@pytest.fixture(autouse=True)
+def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    OWN_PAIRS.clear()
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> str:
+    save_tokenizer(tmp_path / "target")
+    save_target(tmp_path / "target", IDS)
+    return str(tmp_path / "target")
+
+
+def brought(target: str, drafter: Path | str = "", **more: Any) -> Any:
+    return bring(parse({"target": target, "drafter": str(drafter), **more}).name)
+
+
+def test_a_name_says_everything(target: str) -> None:
+    own = parse({"target": "owner/name", "drafter": "./a folder/§", "shift": "1", "mask_id": "7", "kind": ""})
+    assert own.name.startswith(OWN) and " " not in own.name and own.name.isascii()
+    assert parse({"mask_id": 7, "shift": 1, "drafter": "./a folder/§", "target": "owner/name"}).name == own.name
+    spec = brought(target, context=32)
+    assert find_pair(spec.name) is spec and spec.context == 32
+    assert [drafter.name for drafter in spec.drafters] == ["prompt_lookup", "none"]
+    assert spec.name not in PAIRS
+    OWN_PAIRS.clear()
+    again = bring(spec.name)  # as another process does
+    assert again == spec
+    for context in range(8, 8 + KEPT):
+        brought(target, context=context % 57 + 8, mask_id=context)
+    assert len(OWN_PAIRS) <= KEPT
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "target"),
+        ({"target": "x" * 301}, "300"),
+        ({"target": "a/b", "shift": "2"}, "shift"),
+        ({"target": "a/b", "mask_id": "-1"}, "mask_id"),
+        ({"target": "a/b", "context": "7"}, "context"),
+        ({"target": "a/b", "kind": "magic"}, "a drafter is no 'magic'"),
+        ({"target": "a/b", "remote_code": "1"}, "no field 'remote_code'"),
+    ],
+)
+def test_what_is_no_pair_is_refused(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        parse(values)
+
+
+def test_the_drafters_config_says_what_it_is(target: str, tmp_path: Path) -> None:
+    dream(tmp_path / "dream")
+    spec = brought(target, tmp_path / "dream").drafters[0]
+    assert (spec.name, spec.module, spec.logit_shift) == ("mdlm", "masked_diffusion", 1)
+    save_drafter(tmp_path / "mdlm", IDS + 1)
+    spec = brought(target, tmp_path / "mdlm").drafters[0]
+    assert (spec.name, spec.logit_shift, spec.context) == ("mdlm", 0, 48)
+    spec = brought(target, target).drafters[0]
+    assert (spec.name, spec.module, spec.drafting) == ("autoregressive", "autoregressive", "sequential")
+    block = EMBEDDED.drafter("block")
+    spec = brought(EMBEDDED.target, block.source).drafters[0]
+    assert (spec.name, spec.module, spec.window) == ("block", "block_diffusion", block.window)
+    assert kind_of({"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"})[0] == "eagle"
+    assert kind_of({"model_type": "bert"}) == ("", None)
+
+
+def test_what_the_config_does_not_say_is_asked_for(target: str, tmp_path: Path) -> None:
+    _, mask_id = diffullama(tmp_path / "adapted", own_class=False)
+    folder = tmp_path / "adapted"
+    with pytest.raises(ConfigError, match="may draft one token after the other, or denoise") as asked:
+        brought(target, folder, mask_id=mask_id)
+    assert asked.value.field == "kind"
+    with pytest.raises(ConfigError, match="whether slot i or slot i − 1") as asked:
+        brought(target, folder, mask_id=mask_id, kind="denoise")
+    assert asked.value.field == "shift"
+    with pytest.raises(ConfigError, match="names no mask_token_id") as asked:
+        brought(target, folder, shift=1, kind="denoise")
+    assert asked.value.field == "mask_id"
+    spec = brought(target, folder, shift=1, kind="denoise", mask_id=mask_id).drafters[0]
+    assert (spec.name, spec.logit_shift, spec.mask_id) == ("mdlm", 1, mask_id)
+    dream(tmp_path / "dream")
+    with pytest.raises(ConfigError, match=r"says denoise, and block is declared"):
+        brought(target, tmp_path / "dream", kind="block")
+    config = folder / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "model_type": "bert"}))
+    with pytest.raises(ConfigError, match=r"\(bert\) does not say what it is"):
+        brought(target, folder)
+    with pytest.raises(ConfigError, match="64 positions, and 65 are asked for"):
+        brought(target, context=65)
+    with pytest.raises(WeightsError, match="does not exist"):
+        brought(str(tmp_path / "nowhere"))
+
+
+def test_a_pair_of_ones_own_decodes(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, mask_id = diffugpt(tmp_path / "drafter", added_mask=True)
+    drafter = str(tmp_path / "drafter")
+    spec = brought(target, drafter, kind="denoise", shift=1, mask_id=mask_id)
+    engine = Engine.load(spec.name)
+    texts = set()
+    for name in ("none", "mdlm", "prompt_lookup"):
+        config = DecodeConfig(pair=spec.name, drafter=name, gamma=4, max_new_tokens=12, ignore_eos=True)
+        (done,) = (event for event in engine.decode("the cat", config) if isinstance(event, Finished))
+        texts.add(done.text)
+    assert len(texts) == 1
+    flags = ["--kind", "denoise", "--shift", "1", "--mask-id", str(mask_id), "--max-new-tokens", "12", "--ignore-eos"]
+    assert main(["decode", "--prompt", "the cat", "--target", target, "--drafter", drafter, *flags]) == 0
+    assert texts.pop().strip() in capsys.readouterr().out
+    assert main(["decode", "--prompt", "the cat", "--target", target, "--drafter", drafter]) != 0
+    assert "adapted to read in both directions" in capsys.readouterr().err, "its config alone says a causal model"
+
+
+def test_a_public_host_takes_nothing_but_what_its_environment_names(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor may a pattern for repositories open the server's folders."""
+    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    monkeypatch.delenv(own_pairs.ALLOWED, raising=False)
+    name = parse({"target": target}).name
+
+    def refused() -> str:
+        with pytest.raises(ConfigError) as error:
+            controls.check_settings({"pair": name, "drafter": "none"})
+        return error.value.message
+
+    assert controls.check_settings({"pair": name, "drafter": "none"}).pair == name
+    for host, shared in (("0.0.0.0", False), ("lab.example", False), ("127.0.0.1", True)):
+        own_pairs.served_to(host, shared=shared)
+        assert own_pairs.patterns() == () and "may not be brought" in refused()
+    for allowed in ("", "*", "owner/*, *", f"{target}-other"):
+        monkeypatch.setenv(own_pairs.ALLOWED, allowed)
+        assert "may not be brought" in refused()
+    monkeypatch.setenv(own_pairs.ALLOWED, f"owner/*, {Path(target).parent}/*")
+    assert controls.check_settings({"pair": name, "drafter": "none"}).pair == name
+    name = parse({"target": f"{target}/../target"}).name
+    assert "may not be brought" in refused()
+    own_pairs.served_to("localhost", shared=False)
+    monkeypatch.delenv(own_pairs.ALLOWED)
+    assert own_pairs.patterns() == ("*",)
+
+
+def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    update, told = live.brought({"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""})
+    assert "Chosen" in told and update["value"].startswith(OWN)
+    assert (find_pair(update["value"]).label, update["value"]) in update["choices"]
+    names = [name for _, name in controls.drafter_choices(update["value"])]
+    assert names == ["prompt_lookup", "none"]
+    choices, _ = page.pairs_here(update["value"], dict)
+    assert update["value"] in [name for _, name in choices["choices"]], "the drawer opens again"
+    for values, words in (({}, "target"), ({"target": "./<b>nowhere"}, "&lt;b&gt;nowhere does not exist")):
+        update, told = live.brought(values)
+        assert words in told and "choices" not in update

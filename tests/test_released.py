@@ -1,0 +1,220 @@
+"""Tiny checkpoints in the exact formats of published ones, each held against an independent reference."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from test_loading import CPU, context, drain, save_target, save_tokenizer
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from specdiff_core.engine import Engine
+from specdiff_core.loading import load_pair
+from specdiff_core.models.bidirectional import load_bidirectional
+from specdiff_core.models.vocabularies import names_of, strangers
+from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
+from specdiff_core.schema.events import Finished
+from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.settings import DecodeConfig, Rule
+
+IDS = 280
+LLAMA: dict[str, Any] = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": 0, "eos_token_id": 0,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def randomly(model: Any) -> Any:
+    generator = torch.Generator().manual_seed(3)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
+    return model.eval()
+
+
+def save(folder: Path, tensors: dict[str, torch.Tensor], config: dict[str, Any], shards: int = 1) -> None:
+    """``config.json`` and safetensors: one file, or shards with their index."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    tensors = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
+    if shards == 1:
+        save_file(tensors, folder / "model.safetensors")
+        return
+    placed = {name: f"model-{1 + i % shards:05}-of-{shards:05}.safetensors" for i, name in enumerate(tensors)}
+    for file in sorted(set(placed.values())):
+        save_file({name: tensors[name] for name in tensors if placed[name] == file}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": placed}))
+
+
+def adapted(tensors: dict[str, torch.Tensor], layers: str, embedding: str) -> dict[str, torch.Tensor]:
+    """As the adaptation's own class saves: its layers under denoise_model, the embedding apart, nothing twice."""
+    named = {}
+    for name, tensor in tensors.items():
+        if name == embedding:
+            named["embed_tokens.weight"] = tensor
+        elif name != "lm_head.weight" or tensor.data_ptr() != tensors[embedding].data_ptr():
+            named[name.replace(layers, "denoise_model.", 1)] = tensor
+    return named
+
+
+def diffugpt(folder: Path, *, added_mask: bool) -> tuple[Any, int]:
+    """DiffuGPT-S has a word for its mask; -M a row of its own, which its config does not count here."""
+    rows = IDS + added_mask
+    config = GPT2Config(vocab_size=rows, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
+    model = randomly(GPT2LMHeadModel(config))
+    told = {**config.to_dict(), "vocab_size": IDS, "architectures": ["GPT2LMHeadModel"]}
+    save(folder, adapted(dict(model.state_dict()), "transformer.", "transformer.wte.weight"), told)
+    return model, IDS if added_mask else 105
+
+
+def diffullama(folder: Path, *, own_class: bool) -> tuple[Any, int]:
+    model = randomly(LlamaForCausalLM(LlamaConfig(vocab_size=IDS, **LLAMA)))
+    tensors = dict(model.state_dict())
+    save(folder, adapted(tensors, "model.", "model.embed_tokens.weight") if own_class else tensors,
+         model.config.to_dict(), shards=2)  # fmt: skip
+    return model, 81
+
+
+def dream(folder: Path) -> tuple[Any, int]:
+    """Dream and DiffuCoder: Qwen2 under a class of their own, which is remote code."""
+    model = randomly(Qwen2ForCausalLM(Qwen2Config(vocab_size=IDS + 8, **LLAMA)))
+    remote = {"AutoConfig": "configuration_dream.DreamConfig", "AutoModel": "modeling_dream.DreamModel"}
+    told = {**model.config.to_dict(), "model_type": "Dream", "architectures": ["DreamModel"], "auto_map": remote}
+    told |= {"mask_token_id": IDS + 2, "use_sliding_window": False, "max_window_layers": 28}
+    save(folder, dict(model.state_dict()), told, shards=3)
+    return model, IDS + 2
+
+
+RELEASES: dict[str, Callable[[Path], tuple[Any, int]]] = {
+    "diffugpt-s": lambda folder: diffugpt(folder, added_mask=False),
+    "diffugpt-m": lambda folder: diffugpt(folder, added_mask=True),
+    "diffullama": lambda folder: diffullama(folder, own_class=False),
+    "diffullama, own class": lambda folder: diffullama(folder, own_class=True),
+    "dream": dream,
+}
+
+
+def pair_of(folder: Path, mask_id: int, shift: int = 1) -> PairSpec:
+    """A target of GPT-2's format with IDS ids, and the drafter in ``folder / 'drafter'``."""
+    save_tokenizer(folder / "target")
+    save_target(folder / "target", IDS)
+    drafter = DrafterSpec(
+        name="adapted", label="", module="masked_diffusion", source=str(folder / "drafter"), context=32,
+        logit_shift=shift, mask_id=mask_id,
+    )  # fmt: skip
+    return PairSpec(name="tiny", label="", target=str(folder / "target"), context=64, drafters=(drafter, NONE))
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_logits_are_those_of_transformers_without_a_causal_mask(release: str, tmp_path: Path) -> None:
+    stock, mask_id = RELEASES[release](tmp_path)
+    model = load_bidirectional(tmp_path, torch.float32, context=64, mask_id=mask_id)
+    ids = torch.tensor([[7, 3, 200, 41, 5, 9, *[mask_id] * 6]])
+    everything = torch.zeros(1, 1, ids.shape[1], ids.shape[1])
+    with torch.inference_mode():
+        expected = stock(input_ids=ids, attention_mask=everything).logits
+        causal = stock(input_ids=ids).logits
+        assert (model(ids) - expected).abs().max() <= 1e-4
+        assert (model(ids, first=5) - expected[:, 5:]).abs().max() <= 1e-4
+        padded = torch.cat([torch.full((1, 4), mask_id), ids], 1)
+        assert (model(padded, padding=torch.tensor([4]))[:, 4:] - expected).abs().max() <= 1e-4
+    assert (causal - expected).abs().max() > 0.1, "this reference reads both ways"
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
+    stock, mask_id = RELEASES[release](tmp_path / "drafter")
+    if release == "dream":  # brings a tokenizer, in which the target's spare ids have other names
+        (tmp_path / "drafter" / "vocab.json").write_text(json.dumps(vocab := dream_words(tmp_path)))
+        assert len(vocab) == IDS + 3
+    loaded = load_pair(pair_of(tmp_path, mask_id), CPU)
+    assert not loaded.missing
+    known = [5, 9, 7, 11]
+    draft, _ = drain(loaded.drafters["adapted"].start().draft(context(known, 6, 2)))
+    draft.check(6, IDS)
+    window = torch.tensor([[*known, *[mask_id] * 6]])
+    with torch.no_grad():
+        slots = stock(input_ids=window, attention_mask=torch.zeros(1, 1, 10, 10)).logits[0, 3:9, :IDS]
+    unnamed = set(range(IDS)) - set(names_of(tmp_path / "target")) if release == "dream" else set()
+    never = [i for i in {mask_id, *unnamed} if i < IDS]
+    slots[:, never] = -torch.inf
+    assert not float(draft.probs[:, never].sum())
+    first = slots.double().softmax(-1)[:3]  # what the first of two steps revealed, from the left
+    torch.testing.assert_close(draft.probs[:3], first, atol=1e-4, rtol=0)
+    engine = Engine(loaded)
+    texts = set()
+    for drafter, rule in (("none", Rule.RATIO), ("adapted", Rule.RATIO), ("adapted", Rule.MATCH)):
+        config = DecodeConfig(
+            pair="tiny", drafter=drafter, gamma=4, steps=2, rule=rule, max_new_tokens=12, ignore_eos=True
+        )
+        texts.add(next(e.ids for e in engine.decode("the cat", config) if isinstance(e, Finished)))
+    assert len(texts) == 1
+
+
+def dream_words(folder: Path) -> dict[str, int]:
+    """The target's words, and three further ids, of which its own tokenizer names none."""
+    save_tokenizer(folder / "target")
+    words = {name: i for i, name in names_of(folder / "target").items()}
+    return words | {f"<extra-{i}>": i for i in range(len(words), IDS + 3)}
+
+
+def change(folder: Path, **values: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def test_what_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
+    folder = tmp_path / "drafter"
+    _, mask_id = dream(folder)
+    pair = pair_of(tmp_path, mask_id)
+
+    def reason(**declared: Any) -> str:
+        drafter = dataclasses.replace(pair.drafters[0], **declared)
+        loaded = dataclasses.replace(pair, drafters=(drafter, NONE))
+        try:
+            return load_pair(loaded, CPU).missing["adapted"]
+        except WeightsError as error:
+            return str(error)
+
+    assert "released with a shift of 1; the pair declares 0" in reason(logit_shift=0)
+    assert f"mask_token_id is {mask_id}, the pair declares 5" in reason(mask_id=5)
+    assert "ids besides an own mask token" in reason(), "without a tokenizer, sizes must agree"
+    change(folder, vocab_size=IDS)
+    assert "outside its vocabulary" in reason()
+    change(folder, vocab_size=IDS + 8, mask_token_id=None)
+    assert "names no mask_token_id" in reason(mask_id=None)
+    first, *_ = sorted(folder.glob("*.safetensors"))
+    whole = load_file(first)
+    name = next(iter(whole))
+    change(folder, mask_token_id=mask_id)
+    save_file({other: tensor for other, tensor in whole.items() if other != name}, first)
+    assert f"tensors are missing in drafter/{first.name}" in reason() and name in reason()
+    save_file({**whole, "model.layers.0.lora": torch.zeros(1)}, first)
+    assert "unknown tensor model.layers.0.lora" in reason()
+    first.write_bytes(first.read_bytes()[:-7])
+    assert "truncated or damaged" in reason()
+    first.unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"a pickle")
+    assert "pytorch_model.bin can run code and is never opened" in reason()
+
+
+def test_ids_without_a_counterpart(tmp_path: Path) -> None:
+    target = {0: "a", 1: "b", 2: "c", **{i: f"w{i}" for i in range(3, 100)}}
+    assert strangers(target, target, 100) == ()
+    assert strangers(target, target, 104) == (100, 101, 102, 103), "rows that pad the table"
+    assert strangers(target, {**target, 7: "other"}, 100) == (7,)
+    assert strangers(target, {i: name for i, name in target.items() if i != 3}, 100) == (3,)
+    with pytest.raises(TokenizerMismatch, match=r"100 of the target's 100 ids .* first 0: 'a', there 'b'"):
+        strangers(target, {i: target[(i + 1) % 100] for i in range(100)}, 100)
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": [["<s>", 0.0], ["▁the", -1.5]]}}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {"2": {"content": "<mask>"}}}))
+    assert names_of(tmp_path) == {0: "<s>", 1: "▁the", 2: "<mask>"}
+    (tmp_path / "tokenizer.json").write_text("[1]")
+    with pytest.raises(WeightsError, match=r"tokenizer\.json is damaged"):
+        names_of(tmp_path)
