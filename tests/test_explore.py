@@ -700,6 +700,22 @@ def test_a_training_that_diverges_is_stopped_with_its_curve(
     assert json.loads(json.dumps(told.explored.rows, allow_nan=False))
 
 
+def test_others_decode_between_the_texts_to_learn_from(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from specdiff_core.explorations import align
+
+    usual, sizes = align._Writer.write, list[int]()
+
+    def write(self: Any, prompts: Any, tokens: int, temperatures: Any) -> Any:
+        sizes.append(len(prompts) * len(temperatures))
+        return usual(self, prompts, tokens, temperatures)
+
+    monkeypatch.setattr(align._Writer, "write", write)
+    told = Exploring(parse(Align, {"tokens": 32}), engine, lambda: len(sizes) == 4).advance()
+    assert told.over
+    assert len(sizes) == 4
+    assert max(sizes) <= align.BATCH_OF_TEXTS
+
+
 def test_what_cannot_be_aligned_is_refused(engine: Engine) -> None:
     with pytest.raises(ConfigError, match="cannot be aligned"):
         explore(Align, engine, drafter="block")
