@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
 import msgspec
@@ -16,7 +16,6 @@ from app.run import exploration
 from app.run.engines import Factory
 from app.run.gpu import LONGEST, on_gpu
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Explored
 from specdiff_core.schema.metrics import CROWDED
 
 LOG = logging.getLogger(__name__)
@@ -30,6 +29,13 @@ ENDED = "() => window.specdiff?.players.explore?.ended()"
 """Tells the tab that the server's event is over, however it ended."""
 
 
+class _Recorded(msgspec.Struct):
+    """What the server reads of a recorded answer."""
+
+    kind: Literal["exploration"]
+    choice: dict[str, Any]
+
+
 def recordings(folder: Path, name: str) -> list[str]:
     """The recorded answers of an exploration: ``NAME.json``, or several ``NAME.WORD.json``, without the ending; first
     the one that its form asks for as it opens, or what is nearest to that. A file that is no answer is left out."""
@@ -40,7 +46,7 @@ def recordings(folder: Path, name: str) -> list[str]:
         if stem.endswith(".races") or stem.split(".")[0] != name:
             continue
         try:
-            choice = msgspec.json.decode(path.read_bytes(), type=Explored).choice
+            choice = msgspec.json.decode(path.read_bytes(), type=_Recorded).choice
         except (OSError, ValueError) as error:  # one bad file is no reason to serve nothing
             LOG.warning("%s is left out: %s", path, error)
             continue

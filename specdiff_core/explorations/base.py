@@ -149,7 +149,7 @@ def csv_of(rows: list[dict[str, Any]]) -> str:
     """``rows`` as a CSV file; a list of numbers takes one cell, separated by spaces. A text that a spreadsheet would
     calculate has an apostrophe before it."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [names, *([row.get(name) for name in names] for row in rows)]
+    lines: list[list[Any]] = [names, *([row.get(name) for name in names] for row in rows)]
     return "".join(",".join(map(_cell, line)) + "\n" for line in lines)
 
 
