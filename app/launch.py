@@ -19,6 +19,9 @@ LOG = logging.getLogger("specdiff.server")
 DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
 LONGEST_LINK = 1200
 """Characters that still make a QR code which a camera reads from a projector."""
+SESSIONS = 100
+"""Open pages whose components the server remembers, those used last: 0.2 MB each (measured), and its last frame, which
+may hold a megabyte of races. Nothing here reads them again, and Gradio would keep ten thousand."""
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -198,6 +201,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         "pwa": False,
         "max_threads": 100,
         "max_file_size": "32mb",
+        "state_session_capacity": SESSIONS,
         "mcp_server": importlib.util.find_spec("mcp") is not None,
         "show_error": False,
         "run_history": False,

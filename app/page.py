@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.symbols import glossary
 
+LOG = logging.getLogger(__name__)
 STATIC = Path(__file__).resolve().parent / "static"
 PLOTLY = Path(plotly.__file__).resolve().parent / "package_data" / "plotly.min.js"
 FONTS = {
@@ -79,9 +81,14 @@ def known_methods() -> dict[str, dict[str, str]]:
 
 
 def recordings(folder: Path, address: Callable[[Path], str] = served) -> list[dict[str, Any]]:
-    """The recordings of a folder that its index describes: title, address, and what was asked for."""
+    """The recordings of a folder that its index describes: title, address, and what was asked for. None where the index
+    cannot be read."""
     index = folder / INDEX
-    known = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
+    try:
+        known = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
+    except (OSError, ValueError) as error:  # the page works without them
+        LOG.warning("%s is left out: %s", index, error)
+        known = {}
     return [{**known[name], "url": address(folder / name)} for name in known if (folder / name).is_file()]
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -27,7 +28,7 @@ from app.run.turns import Turns
 from app.tabs import explore
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, Told, parse
-from specdiff_core.schema.errors import OutOfMemory
+from specdiff_core.schema.errors import OutOfMemory, SpecDiffError
 from specdiff_core.schema.settings import DecodeConfig
 
 TOKEN = "a-token-of-a-tab"
@@ -46,6 +47,7 @@ class Counting(Exploration, frozen=True, kw_only=True):
     to: Annotated[int, Meta(title="To")] = 5
     pause: Annotated[float, Meta(title="Pause")] = 0.0
     fails_at: Annotated[int, Meta(title="Fails at")] = 0
+    words: Annotated[str, Meta(title="Words")] = ""
 
     def explore(self, engine: Any, stopped: Stopped) -> Iterator[Step]:
         for number in range(1, self.to + 1):
@@ -92,7 +94,7 @@ def test_frames_tell_the_progress_and_at_last_everything() -> None:
     last = told[-1]
     assert (last["phase"], last["done"], last["total"], last["finished"]) == ("finished", 5, 5, True)
     assert last["result"]["rows"] == [{"number": number} for number in range(1, 6)]
-    assert last["result"]["choice"] == {"to": 5, "pause": 0.05, "fails_at": 0}
+    assert last["result"]["choice"] == {"to": 5, "pause": 0.05, "fails_at": 0, "words": ""}
     assert base64.b64decode(last["races"]["1"]) == b"race"
     under_way = [frame for frame in told[:-1] if frame.get("result")]
     assert under_way
@@ -153,6 +155,7 @@ def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
         json.dumps({"token": TOKEN, "explore": "counting", "choice": []}),
         ask(to="far"),
         ask(unknown=1),
+        ask(words="half of a pair: \ud800"),
         "[" * 100_000,
     ],
     ids=repr,
@@ -262,6 +265,27 @@ def test_in_the_other_process_others_decode_between_two_parts(monkeypatch: pytes
         remote.close()
 
 
+def test_one_that_was_given_up_never_takes_steps_of_the_next() -> None:
+    """Both may be between two parts when the other process is free."""
+    remote = Remote(load)
+    try:
+        engine: Any = remote.load("embedded", lambda message: None)
+        stops = [threading.Event(), threading.Event()]
+        given_up, next_one = (
+            engine.explore(EXPLORATIONS["losslessness"](runs=runs), stop)  # type: ignore[call-arg]
+            for runs, stop in zip((90_000, 3000), stops, strict=True)
+        )
+        next(given_up)
+        stops[0].set()
+        first = next(next_one)
+        with pytest.raises(SpecDiffError, match="has ended"):
+            next(given_up)
+        told = list(next_one)[-1]
+        assert first.done < told.done == told.total == 3000
+    finally:
+        remote.close()
+
+
 def test_the_time_that_is_left() -> None:
     job = ExploreJob(factory, Counting())
     assert job.left is None
@@ -285,6 +309,24 @@ def test_the_tab_knows_every_exploration_and_every_recording() -> None:
             races = explore.RECORDED / f"{stem}.races.json"
             asked = {row["race"] for row in found["rows"] if row.get("speedup") and "race" in row}
             assert not asked or asked <= json.loads(races.read_text(encoding="utf-8")).keys()
+
+
+def test_a_recording_that_is_broken_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    good = (explore.RECORDED / "losslessness.coins.json").read_bytes()
+    (tmp_path / "losslessness.coins.json").write_bytes(good)
+    for word, broken in (
+        ("cut", good[:5000]),
+        ("list", b"[]"),
+        ("none", b""),
+        ("bytes", b"\xff\x00"),
+        ("other", b"{}"),
+    ):
+        (tmp_path / f"losslessness.{word}.json").write_bytes(broken)
+    (tmp_path / "losslessness.folder.json").mkdir()
+    assert explore.recordings(tmp_path, "losslessness") == ["losslessness.coins"]
+    assert caplog.text.count("is left out") == 6
+    (tmp_path / "index.json").write_bytes(b"{")
+    assert page.recordings(tmp_path) == []
 
 
 def test_a_link_opens_the_tab_and_changes_nothing_else() -> None:

@@ -248,6 +248,21 @@ def test_a_target_that_is_no_file_is_told_before_the_work(
         assert status == 2 and "is no file" in err and not fake.calls
 
 
+def test_a_place_where_nothing_can_be_written_is_told_before_the_work(
+    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file" / "x.jsonl", tmp_path / ("x" * 300)):
+        status, _, err = run(capsys, "decode", "--prompt", "x", "--trace", str(place))
+        assert status == 2 and "hint: " in err and not fake.calls
+    made = tmp_path / "made" / "here" / "x.jsonl"
+    options.check_target(made, "trace")
+    assert made.parent.is_dir() and not made.exists()
+    (tmp_path / "file").write_text("kept")
+    options.check_target(tmp_path / "file", "trace")
+    assert (tmp_path / "file").read_text() == "kept"
+
+
 def test_a_terminal_without_greek_gets_every_number(tmp_path: Path) -> None:
     """Also when nobody reads the errors."""
     trace = next((ROOT / "assets" / "traces").glob("story*"))

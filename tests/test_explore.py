@@ -221,6 +221,37 @@ def test_a_cell_that_fails_costs_itself_only(engine: Engine) -> None:
     assert told.done == told.total
 
 
+def test_a_drafter_that_breaks_on_the_way_keeps_what_it_measured(engine: Engine) -> None:
+    asked: list[str] = []
+
+    def breaks(config: Any) -> bool:
+        asked.append(config.drafter)
+        return config.drafter != "none" and asked.count("mdlm_streak") > 4
+
+    told = explore(WindowMap, failing(engine, breaks), **MAP)
+    rows = told.explored.rows
+    assert [row["prompts"] for row in rows if "speedup" in row] == [1] * 4
+    assert all(row["failed"] == "The device ran out of memory." for row in rows)
+    assert told.done == told.total
+    assert len(told.races) == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"), [(Length, {"tokens": 64, "methods": "specdiff,dflash"}), (Temperature, {"drafter": "mdlm"})]
+)
+def test_what_fails_has_no_numbers_of_another_run(
+    engine: Engine, kind: type[Exploration], values: dict[str, Any]
+) -> None:
+    told = explore(kind, failing(engine, lambda config: config.drafter == "block" or config.draft_temperature == 0.7),
+                   flavours="stories", per_flavour=1, **values).explored  # fmt: skip
+    if kind is Length:
+        assert {row["method"] for row in told.rows} == {"vanilla", "specdiff"}
+        assert told.facts["skipped"] == ["Block diffusion (DFlash): The device ran out of memory."]
+    else:
+        assert all("failed" in row for row in told.rows if row["draft_temperature"] == 0.7)
+        assert all(point["draft_temperature"] != 0.7 for point in told.facts["reliability"])
+
+
 def test_where_nothing_can_be_measured_the_reason_is_told(engine: Engine) -> None:
     with pytest.raises(SpecDiffError, match="memory"):
         explore(WindowMap, failing(engine, lambda config: config.drafter != "none"), **MAP)
@@ -240,6 +271,10 @@ def test_lines_that_are_no_prompts_are_named_and_passed_over(engine: Engine) -> 
     prompts, skipped = parse(WindowMap, {"texts": texts}).prompts(engine)  # type: ignore[attr-defined]
     assert [prompt.prompt for prompt in prompts] == ["Once upon a time", "There was"]
     assert [line.split(":")[0] for line in skipped] == ["line 2", "line 5", "line 6"]
+    saved_elsewhere = '\ufeff{"id": "a", "flavour": "mine", "prompt": "one\u2028two"}\r\n{"id": "b"}\r\nThere was\v\r'
+    prompts, skipped = parse(WindowMap, {"texts": saved_elsewhere}).prompts(engine)  # type: ignore[attr-defined]
+    assert [prompt.prompt for prompt in prompts] == ["one\u2028two", "There was"]
+    assert [line.split(":")[0] for line in skipped] == ["line 2"]
     with pytest.raises(ConfigError, match="line 1"):
         parse(WindowMap, {"texts": "{"}).prompts(engine)  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="no prompt"):
@@ -335,6 +370,14 @@ def test_regret_is_against_the_best_fixed_setting_of_each_kind_of_text(engine: E
     assert sum(count for _, count in chosen["all"]) == sum(
         count for flavour in ("stories", "code") for _, count in chosen[flavour]
     )
+
+
+def test_a_kind_of_text_may_be_called_all(engine: Engine) -> None:
+    texts = "\n".join(f'{{"id": "{name}", "flavour": "{name}", "prompt": "Once upon"}}' for name in ("all", "b"))
+    told = explore(WhichGamma, engine, drafter="mdlm", gammas="2", steps="1", tokens=8, texts=texts).explored
+    assert [row["flavour"] for row in told.rows] == ["all", "all", "b", "b"]
+    of_all, of_b = ([count for _, count in told.facts["chosen"][name]] for name in ("all", "b"))
+    assert sum(of_all) == 2 * sum(of_b)  # the same prompt twice, not three times
 
 
 def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
@@ -696,16 +739,37 @@ def test_the_change_of_an_alignment_is_held_against_its_texts() -> None:
     assert change(texts, texts) == {"value": 1, "low": 1, "high": 1}
 
 
-def test_a_training_that_diverges_is_stopped_with_its_curve(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "broken", [lambda loss: loss * math.nan, lambda loss: loss + (0 * loss).sqrt()], ids=["loss", "gradient"]
+)
+def test_a_training_that_diverges_is_stopped_with_its_curve(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, broken: Callable[[Any], Any]
+) -> None:
     from specdiff_core.train.mdlm import DraftTask
 
     usual, calls = DraftTask.loss, itertools.count()
-    monkeypatch.setattr(DraftTask, "loss", lambda self: usual(self) * (math.nan if next(calls) == 3 else 1.0))
+    monkeypatch.setattr(DraftTask, "loss", lambda self: broken(usual(self)) if next(calls) == 3 else usual(self))
     told = explore(Align, engine, seconds=5, tokens=40, flavours="stories,code", per_flavour=2)
     assert told.explored.facts["diverged"]
     assert [row["step"] for row in told.explored.rows] == [0, 1, 2, 3, 4]
     assert told.explored.rows[-1]["loss"] is None
     assert json.loads(json.dumps(told.explored.rows, allow_nan=False))
+
+
+def test_others_decode_between_the_texts_to_learn_from(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from specdiff_core.explorations import align
+
+    usual, sizes = align._Writer.write, list[int]()
+
+    def write(self: Any, prompts: Any, tokens: int, temperatures: Any) -> Any:
+        sizes.append(len(prompts) * len(temperatures))
+        return usual(self, prompts, tokens, temperatures)
+
+    monkeypatch.setattr(align._Writer, "write", write)
+    told = Exploring(parse(Align, {"tokens": 32}), engine, lambda: len(sizes) == 4).advance()
+    assert told.over
+    assert len(sizes) == 4
+    assert max(sizes) <= align.BATCH_OF_TEXTS
 
 
 def test_what_cannot_be_aligned_is_refused(engine: Engine) -> None:
@@ -1056,6 +1120,13 @@ def test_a_table_is_a_csv_file() -> None:
     rows = [{"a": 1, "b": [0.5, None]}, {"a": 'x, "y"', "c": None}]
     read = list(csv.DictReader(io.StringIO(csv_of(rows))))
     assert read == [{"a": "1", "b": "0.5 None", "c": ""}, {"a": 'x, "y"', "b": "", "c": ""}]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@x", "\tx", "\rx"])
+def test_a_text_is_no_formula_of_a_spreadsheet(text: str) -> None:
+    """A token or a name may be "="; numbers stay numbers."""
+    (read,) = csv.DictReader(io.StringIO(csv_of([{"a": text, "b": -1.5, "c": "x=1"}]), newline=""))
+    assert read == {"a": f"'{text}", "b": "-1.5", "c": "x=1"}
 
 
 def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

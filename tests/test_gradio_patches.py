@@ -15,6 +15,7 @@ from typing import Any
 import gradio as gr
 import pytest
 from gradio.queueing import Queue
+from gradio.state_holder import StateHolder
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -167,3 +168,21 @@ def test_the_launcher_applies_them() -> None:
     zipped, early = options["app_kwargs"]["middleware"]  # outermost first: what is compressed is complete
     assert zipped.cls is GZipMiddleware
     assert early.cls is EarlyScript and "requestAnimationFrame" in early.kwargs["script"]
+
+
+def test_the_server_forgets_pages_that_are_gone() -> None:
+    """Each is kept with its last frame; Gradio would keep ten thousand."""
+    launched: dict[str, Any] = {}
+    with gr.Blocks() as page:
+        gr.HTML()
+    page.launch = launched.update  # type: ignore[method-assign]
+    launch.serve(page)
+    assert launched.keys() <= inspect.signature(gr.Blocks.launch).parameters.keys()
+    page.state_session_capacity = launched["state_session_capacity"]
+    holder = StateHolder()
+    holder.set_blocks(page)
+    for number in range(launch.SESSIONS + 20):
+        assert holder[str(number)].config_values
+        assert holder["0"].config_values  # used again: it stays
+    assert len(holder.session_data) == launch.SESSIONS
+    assert "0" in holder

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import math
 import multiprocessing
 import pickle
@@ -58,11 +59,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of an exploration: of a new one, or (with ``what`` None) of the one under way. Between two parts the other
-    process is free."""
+    """A part of an exploration: of a new one, or (with ``what`` None) of the one under way, if it still has that
+    number. Between two parts the other process is free."""
 
     pair: str
     what: Exploration | None
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class Remote:
         self._process: Any = None
         self._pipe: Pipe | None = None
         self._over = False
+        self.numbers = itertools.count()  # of explorations
         atexit.register(self._end)
 
     def _end(self) -> None:
@@ -201,7 +204,8 @@ class RemoteDecoder:
     def explore(self, what: Exploration, stop: Stop) -> Iterator[Told]:
         """An exploration, part by part; while nobody asks for the next one, others may decode."""
         part: Exploration | None = what
-        while not (told := self._remote.explore(Slice(self._pair, part), self._pipe, stop)).over:
+        number = next(self._remote.numbers)
+        while not (told := self._remote.explore(Slice(self._pair, part, number), self._pipe, stop)).over:
             part = None
             yield told
         yield told
@@ -256,6 +260,7 @@ class _Served:
         self._connection, self._stop, self._load = connection, stop, load
         self._loaded: dict[str, Decoder] = {}
         self._exploring: Exploring | None = None
+        self._number = 0  # of that one
 
     def answer(self, call: Call | Slice) -> None:
         """Messages while a pair loads, what a part of an exploration found, or the events of a decode, in parcels."""
@@ -269,7 +274,8 @@ class _Served:
     def _explore(self, part: Slice) -> Told:
         if part.what is not None:
             self._exploring = Exploring(part.what, cast("Engine", self._loaded[part.pair]), self._stop.is_set)
-        if self._exploring is None:
+            self._number = part.number
+        if self._exploring is None or part.number != self._number:
             raise SpecDiffError("This exploration has ended.", hint="Run it again.")
         try:
             told = self._exploring.advance(SLICE)

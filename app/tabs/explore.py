@@ -3,9 +3,10 @@ asks for and what the server answers."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
 import msgspec
@@ -17,6 +18,7 @@ from app.run.gpu import LONGEST, on_gpu
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.metrics import CROWDED
 
+LOG = logging.getLogger(__name__)
 TAB = "explore"
 RECORDED = Path(__file__).resolve().parents[2] / "assets" / "explore"
 TEMPLATE = '<div class="sd sd-exp" role="region" aria-label="Explorations"></div>'
@@ -27,18 +29,29 @@ ENDED = "() => window.specdiff?.players.explore?.ended()"
 """Tells the tab that the server's event is over, however it ended."""
 
 
+class _Recorded(msgspec.Struct):
+    """What the server reads of a recorded answer."""
+
+    kind: Literal["exploration"]
+    choice: dict[str, Any]
+
+
 def recordings(folder: Path, name: str) -> list[str]:
     """The recorded answers of an exploration: ``NAME.json``, or several ``NAME.WORD.json``, without the ending; first
-    the one that its form asks for as it opens, or what is nearest to that."""
+    the one that its form asks for as it opens, or what is nearest to that. A file that is no answer is left out."""
     usual = msgspec.to_builtins(EXPLORATIONS[name]())
-
-    def other_than_usual(stem: str) -> int:
-        choice = msgspec.json.decode((folder / f"{stem}.json").read_bytes())["choice"]
-        return sum(choice[field] != value for field, value in usual.items() if field in choice)
-
-    stems = [path.name.removesuffix(".json") for path in sorted(folder.glob(f"{name}*.json"))]
-    stems = [stem for stem in stems if not stem.endswith(".races") and stem.split(".")[0] == name]
-    return sorted(stems, key=other_than_usual) if len(stems) > 1 else stems
+    others: dict[str, int] = {}  # by its stem, what it does not ask for as usual
+    for path in sorted(folder.glob(f"{name}*.json")):
+        stem = path.name.removesuffix(".json")
+        if stem.endswith(".races") or stem.split(".")[0] != name:
+            continue
+        try:
+            choice = msgspec.json.decode(path.read_bytes(), type=_Recorded).choice
+        except (OSError, ValueError) as error:  # one bad file is no reason to serve nothing
+            LOG.warning("%s is left out: %s", path, error)
+            continue
+        others[stem] = sum(choice[field] != value for field, value in usual.items() if field in choice)
+    return sorted(others, key=lambda stem: others[stem])
 
 
 def explore_options(

@@ -90,10 +90,10 @@ def run(args: argparse.Namespace) -> None:
     print(csv_of(told.rows), end="")
     for line in told.facts.get("skipped", ()):
         options.say(f"left out: {line}")
-    if args.csv is not None:
-        args.csv.write_text(csv_of(told.rows), encoding="utf-8")
     if args.json is not None:
         write(args.json, told, races)
+    if args.csv is not None:
+        args.csv.write_text(csv_of(told.rows), encoding="utf-8")
     if target is not None:
         target.mkdir(parents=True)
         for name, content in made.items():

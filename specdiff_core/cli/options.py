@@ -151,13 +151,21 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
 
 
 def check_target(path: Path | None, name: str) -> None:
-    """Tell before the work what would fail after it.
+    """Make the folder of a file, and tell before the work what would fail after it.
 
     Raises:
         ConfigError: no file can be written there.
+        OSError: the same, in the system's words.
     """
-    if path is not None and (not path.name or path.is_dir()):
+    if path is None:
+        return
+    if not path.name or path.is_dir():
         raise ConfigError(f"--{name} {str(path)!r} is no file.", field=name, hint="Give a file name.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    existed = path.exists()
+    path.open("ab").close()
+    if not existed:
+        path.unlink()  # nothing is there if the work fails
 
 
 def say(message: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import shlex
 import tempfile
 import time
@@ -42,9 +43,9 @@ EVERY = 10
 """Steps between two replays."""
 FEWEST = 6
 """Texts with an interval: fewer all go one way by chance more often than a 95 % one may be wrong."""
-COPIES, FREE, BATCH_OF_TEXTS = 8, 192, 64
+COPIES, FREE, BATCH_OF_TEXTS = 8, 192, 32
 """Texts that the target writes to learn from, drawn at temperature 0.7: after each prompt, beside a greedy one, and
-from nothing at all, because few prompts are soon known by heart; so many at once that others need not wait long."""
+from nothing at all, because few prompts are soon known by heart; at most so many at once, that others wait for few."""
 
 
 class Align(OnPrompts, frozen=True, kw_only=True):
@@ -82,6 +83,8 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
         import torch
 
+        from specdiff_core.models.device import cpu_threads
+
         if self.drafter not in DRAFTERS:
             hint = f"Choose one of: {', '.join(DRAFTERS)}."
             raise ConfigError(f"The drafter {self.drafter!r} cannot be aligned here.", field="drafter", hint=hint)
@@ -93,16 +96,24 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         known = _Known(skipped, [prompt.id for prompt in learnt], [prompt.id for prompt in held_out])
         total = self.seconds + 2
         yield Step(1, total, "the target writes the texts to learn from", known.answer)
-        writer = _Writer(engine, self.seed)
-        text = writer.write([prompt.prompt for prompt in learnt], self.tokens, (0.0, *[0.7] * COPIES))
-        for _ in range(FREE // BATCH_OF_TEXTS):
+        writer, threads = _Writer(engine, self.seed), engine.quickest_threads()
+        text: list[Text] = []
+        together = BATCH_OF_TEXTS // (1 + COPIES)
+        parts = [learnt[first : first + together] for first in range(0, len(learnt), together)]
+        batches = [([prompt.prompt for prompt in part], (0.0, *[0.7] * COPIES)) for part in parts]
+        batches += [([""], (0.7,) * BATCH_OF_TEXTS)] * (FREE // BATCH_OF_TEXTS)
+        for begun, degrees in batches:
+            if stopped():
+                return
+            with cpu_threads(threads):
+                text += writer.write(begun, self.tokens, degrees)
             yield Step(1, total, f"the target writes: {len(text)} texts so far", known.answer)
-            text += writer.write([""], self.tokens, [0.7] * BATCH_OF_TEXTS)
-        replays = writer.write([prompt.prompt for prompt in held_out], self.tokens, (0.0,))
+        with cpu_threads(threads):
+            replays = writer.write([prompt.prompt for prompt in held_out], self.tokens, (0.0,))
         task, view = _task(self, engine, writer, text), engine.drafter(self.drafter).view  # type: ignore[attr-defined]
 
         def replay() -> list[list[int]]:
-            with torch.no_grad():
+            with torch.no_grad(), cpu_threads(threads):
                 return _replay(task, replays, view)
 
         def made() -> dict[str, bytes]:
@@ -110,7 +121,6 @@ class Align(OnPrompts, frozen=True, kw_only=True):
 
         known.replayed(0, 0.0, replay())
         yield Step(2, total, "τ before", known.answer)
-        threads = engine.quickest_threads()
         for seconds, doing in self._train(task, replay, known, stopped, threads):
             yield Step(2 + min(self.seconds - 1, int(seconds)), total, doing, known.answer, made)
             if stopped():
@@ -129,7 +139,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
     def _train(
         self, task: DraftTask, replay: Callable[[], list[list[int]]], known: _Known, stopped: Stopped, threads: int
     ) -> Iterator[tuple[float, str]]:
-        """Optimiser steps until the time is over; a loss that is not finite ends them, with its curve."""
+        """Optimiser steps until the time is over; a loss or gradient that is not finite ends them, with its curve."""
         import torch
 
         from specdiff_core.models.device import cpu_threads
@@ -148,12 +158,12 @@ class Align(OnPrompts, frozen=True, kw_only=True):
             with cpu_threads(threads):  # not while it rests: others decode then
                 loss = task.loss()
                 torch.autograd.backward(loss)
-                torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+                norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
                 for optimizer in optimizers:
                     optimizer.step()
                     optimizer.zero_grad(set_to_none=False)
             spent += time.monotonic() - began
-            known.learnt(step, spent, float(loss.detach()))
+            known.learnt(step, spent, float(loss.detach()) if norm.isfinite() else math.nan)
             if known.diverged:
                 break
             if step % EVERY == 0 or spent >= self.seconds:

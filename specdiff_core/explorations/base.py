@@ -6,9 +6,7 @@ the arguments from Python. Importing this package imports no torch.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 import re
 import time
@@ -125,7 +123,7 @@ def parse(kind: type[Exploration], values: Mapping[str, Any]) -> Exploration:
     """A record from untrusted values: of a list also its entries in one string, separated by commas.
 
     Raises:
-        ConfigError: a name is unknown, or a value out of range; the message says which.
+        ConfigError: a name is unknown, a value out of range, or no text; the message says which.
     """
     lists = {field["name"] for field in kind.form() if field["list"]}
     given = {
@@ -135,26 +133,38 @@ def parse(kind: type[Exploration], values: Mapping[str, Any]) -> Exploration:
         for name, value in values.items()
     }
     try:
-        return msgspec.convert(given, kind, strict=False)
+        what = msgspec.convert(given, kind, strict=False)
+        msgspec.json.encode(what)  # its answer will repeat it
     except msgspec.ValidationError as error:
         at = re.search(r" - at `\$\.(\w+)", str(error))
         title = next((field["title"] for field in kind.form() if at and field["name"] == at[1]), kind.title)
         words = str(error)[: at.start()] if at else str(error)
         hint = "Change that value."
         raise ConfigError(f"{title}: {words}.", field=at[1] if at else "explore", hint=hint) from error
+    except UnicodeEncodeError as error:  # half of a surrogate pair
+        words, hint = f"{kind.title}: a value holds characters that are not text.", "Type it again as plain text."
+        raise ConfigError(words, field="explore", hint=hint) from error
+    return what
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a text begins with that a spreadsheet would calculate."""
 
 
 def csv_of(rows: list[dict[str, Any]]) -> str:
-    """``rows`` as a CSV file; a list of numbers takes one cell, separated by spaces."""
-    written = io.StringIO()
-    writer = csv.DictWriter(written, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        cells = {
-            name: " ".join(map(str, value)) if isinstance(value, list | tuple) else value for name, value in row.items()
-        }
-        writer.writerow(cells)
-    return written.getvalue()
+    """``rows`` as a CSV file; a list of numbers takes one cell, separated by spaces. A text that a spreadsheet would
+    calculate has an apostrophe before it."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines: list[list[Any]] = [names, *([row.get(name) for name in names] for row in rows)]
+    return "".join(",".join(map(_cell, line)) + "\n" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    words = " ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+    if isinstance(value, str) and value.startswith(FORMULA):
+        words = f"'{words}"
+    quoted = words.replace('"', '""')
+    return f'"{quoted}"' if re.search(r'[",\r\n]', words) else words
 
 
 class OnPrompts(Exploration, frozen=True, kw_only=True):
@@ -235,7 +245,8 @@ class AtTemperature(OnPrompts, frozen=True, kw_only=True):
 def each_line(text: str, read: Callable[[str, int], T]) -> tuple[list[T], list[str]]:
     """What ``read`` makes of each line that is not empty and its number, from 1; and why it refuses the others."""
     found, skipped = [], []
-    for number, line in enumerate(text.splitlines(), start=1):
+    lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))  # JSON may hold other line separators
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:

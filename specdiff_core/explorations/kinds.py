@@ -54,7 +54,8 @@ class Kinds(AtTemperature, frozen=True, kw_only=True):
 
         def answer() -> Answer:
             rows = [_row(group, name, found) for (group, name), found in sorted(counts.items(), key=_order)]
-            facts = {"skipped": skipped, "examples": examples, **runs.facts()}
+            failed = [f"{find_method(self.method).label}: {why}" for why in runs.failed.values()]
+            facts = {"skipped": [*skipped, *failed], "examples": examples, **runs.facts()}
             return Answer(rows=rows, facts=facts, races=runs.races)
 
         for done, total, key in runs.fill():

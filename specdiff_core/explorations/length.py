@@ -76,7 +76,8 @@ class Length(AtTemperature, frozen=True, kw_only=True):
                 for name, found in parts.items()
                 for index, part in sorted(found.items())
             ]
-            facts = {"skipped": skipped, "labels": {"vanilla": "Vanilla", **labels}, "width": self.width}
+            failed = [f"{labels[name]}: {why}" for name, why in runs.failed.items()]
+            facts = {"skipped": [*skipped, *failed], "labels": {"vanilla": "Vanilla", **labels}, "width": self.width}
             return Answer(rows=rows, facts=facts | runs.facts(), races=runs.races)
 
         for done, total, name in runs.fill():

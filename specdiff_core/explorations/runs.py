@@ -50,7 +50,7 @@ class Runs:
         self._prompts, self._stopped = prompts, stopped
         self._vanilla: list[Event] = []  # its last run
         self._unheard: list[Event] = []  # the same, until somebody asked for it
-        self.events: list[Event] = []  # of the last run
+        self.events: list[Event] = []  # of the run of the key that :meth:`fill` told last; none where it failed
         self.metrics: dict[str, list[tuple[str, Metrics]]] = {}  # key -> (prompt id, its numbers)
         self.races: dict[str, bytes] = {}  # key -> its first run beside vanilla's
         self.failed: dict[str, str] = {}  # key -> why it could not be measured
@@ -70,16 +70,17 @@ class Runs:
             not count then.
 
         Raises:
-            SpecDiffError: vanilla fails, or everything else does.
+            SpecDiffError: vanilla fails, or everything else does, from the first prompt on.
         """
         keys = [key for key in self._settings if key != BASELINE.key]
         for turn, prompt in enumerate(self._prompts):
             for number, key in enumerate(keys):
                 for one in (BASELINE.key, key) if number % TOGETHER == 0 else (key,):
+                    self.events = []
                     if one not in self.failed and not self._run(turn, prompt, one):
                         return
                 yield turn * len(keys) + number + 1, len(keys) * len(self._prompts), key
-        if len(self.failed) == len(keys):
+        if not any(key in self.metrics for key in keys):
             raise SpecDiffError("Nothing could be measured. " + next(iter(self.failed.values())))
 
     def _run(self, turn: int, prompt: Prompt, key: str) -> bool:

@@ -68,7 +68,7 @@ class WhichGamma(AtTemperature, frozen=True, kw_only=True):
         prompts, skipped = self.prompts(engine)
         configs = {key: setting.config(self.base) for key, setting in settings.items()}
         runs = Runs(engine, self.base, configs, prompts, stopped)
-        flavours = [ALL, *dict.fromkeys(prompt.flavour for prompt in prompts)]
+        flavours = list(dict.fromkeys([ALL, *(prompt.flavour for prompt in prompts)]))
         drafted: dict[str, Counter[int]] = {flavour: Counter() for flavour in flavours}
 
         def answer() -> Answer:
@@ -87,8 +87,8 @@ class WhichGamma(AtTemperature, frozen=True, kw_only=True):
             if settings[key].auto and key not in runs.failed:
                 flavour = prompts[len(runs.metrics[key]) - 1].flavour
                 sizes = [len(event.ids) for event in runs.events if isinstance(event, DraftReady)]
-                drafted[flavour].update(sizes)
-                drafted[ALL].update(sizes)
+                for group in {flavour, ALL}:  # a visitor's kind of text may have that name
+                    drafted[group].update(sizes)
             yield Step(done, total, settings[key].name, answer)
 
 

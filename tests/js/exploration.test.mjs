@@ -121,6 +121,7 @@ test('tables', () => {
   const rows = [{ a: 1, b: [0.5, null] }, { a: 'x, "y"', c: null }];
   assert.deepEqual(columnsOf(rows), ['a', 'b', 'c']);
   assert.equal(csvOf(rows), 'a,b,c\n1,0.5 ,\n"x, ""y""",,\n');
+  assert.equal(csvOf([{ a: '=1+1', b: -1.5, c: 'x=1' }, { a: '\tx', b: '-x', c: '@' }]), `a,b,c\n'=1+1,-1.5,x=1\n'\tx,'-x,'@\n`); // a spreadsheet calculates none
 });
 
 test('words', () => {

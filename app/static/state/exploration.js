@@ -11,11 +11,12 @@ import { when } from './comparison.js';
 /** The names of a table's columns, in the order in which rows bring them. @param {Record<string, any>[]} rows @returns {string[]} */
 export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys(row)))];
 
-/** A table as a CSV file; a list takes one cell. @param {Record<string, any>[]} rows */
+/** A table as a CSV file; a list takes one cell, and a text that a spreadsheet would calculate has an apostrophe before it. @param {Record<string, any>[]} rows */
 export function csvOf(rows) {
   const columns = columnsOf(rows);
   const cell = (/** @type {any} */ value) => {
-    const words = value === null || value === undefined ? '' : Array.isArray(value) ? value.join(' ') : String(value);
+    const plain = value === null || value === undefined ? '' : Array.isArray(value) ? value.join(' ') : String(value);
+    const words = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${plain}` : plain;
     return /[",\n\r]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
   };
   return [columns, ...rows.map((row) => columns.map((name) => row[name]))].map((line) => line.map(cell).join(',')).join('\n') + '\n';
