@@ -92,7 +92,8 @@ def test_a_value_out_of_range_is_a_card_and_nothing_is_lost(browser: Any, addres
         page.fill("#explore-losslessness-runs", "1")
         page.click(".sd-exp-run")
         page.wait_for_selector(".sd-exp .sd-card:not([hidden])")
-        assert "runs" in page.inner_text(".sd-exp .sd-card")
+        assert "Runs of each rule: Expected" in page.inner_text(".sd-exp .sd-card")
+        assert page.locator("#explore-losslessness-runs.sd-invalid").is_visible()
         assert page.evaluate(f"{LIVE}.losslessness.choice.runs") == 300
         page.fill("#explore-losslessness-runs", "200")
         page.click(".sd-exp-run")

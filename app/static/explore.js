@@ -457,7 +457,7 @@ class Explore extends Job {
     }
     const name = message.explore;
     if (name && name !== this.name && this.follows) this.select(name);
-    const branch = message.result?.choice.given; // what follows on an opened run
+    const branch = name === 'side-by-side' && message.result?.choice.given; // what follows on an opened run
     if (branch && message.finished && message.races?.runs) this.goOn(message.result, message.races.runs);
     if (message.result && !branch) {
       this.answers.live[name] = message.result;
