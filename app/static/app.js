@@ -352,7 +352,7 @@ export class App extends Job {
   visible(state) {
     const view = state && state.window;
     if (!state || !view) return { view: null, phase: 'draft', older: '' };
-    if (!view.size && state.last) return { view: state.last, phase: 'commit', older: `the last with a draft; round ${view.round + 1} drafts nothing` };
+    if (!view.size && state.last) return { view: state.last, phase: 'commit', older: `${view.round + 1} drafts nothing` };
     const begun = view.passes.length || view.draft || view.scored;
     if (!begun && state.last && this.player.stop < 0) return { view: state.last, phase: 'commit', older: '' };
     return { view, phase: view.committed ? 'commit' : view.verified ? 'verify' : view.scored || view.draft ? 'score' : 'draft', older: '' };

@@ -155,8 +155,7 @@ export class ScoreView {
     if (first < 0) return `= The same ${over ? '' : 'first '}${length} tokens in both lanes.`;
     const header = this.lanes.drafted?.header;
     const drawn = header && Number(header.config.temperature) > 0 && header.config.rule !== 'match';
-    if (!drawn) return `≠ The texts part at token ${first + 1}.`;
-    return `≠ Another draw${header.lossless ? ' from the same distribution' : ''}: the texts part at token ${first + 1}.`;
+    return `≠ ${drawn ? 'Another draw: the' : 'The'} texts part at token ${first + 1}.`;
   }
 }
 

@@ -188,7 +188,7 @@ export class WindowView {
     const shown = tree ? linesShown(tree, most) : spaced(count, most);
     this.offer(shown.length, count, tree ? `branches${tree.branches.length ? ` of ${tree.branches.length} drafts` : ''}` : 'steps');
     this.build(view.size, shown, tree ? (tree.branches.length ? 'drafts' : 'tree') : view.copied ? 'copy' : view.unrecorded ? 'draft' : 'step');
-    text(this.round, `round ${view.round + 1} of ${lane.rounds.length}${older ? `, ${older}` : ''}`);
+    text(this.round, `round ${view.round + 1} of ${lane.rounds.length}${older ? ` (${older})` : ''}`);
     this.mark(view, phase);
     this.element.classList.toggle('sd-older', Boolean(older));
     this.anchor.textContent = cell(piece(lane, view.anchor));
