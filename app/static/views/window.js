@@ -369,7 +369,7 @@ export class WindowView {
       scroll.classList.toggle('sd-narrow', this.narrow);
     }
     if (!this.narrow) return;
-    const target = this.tests[Math.min(position, this.tests.length - 1)].element;
+    const target = this.tests[Math.max(0, Math.min(position, this.tests.length - 2))].element; // the last is always in view
     scroll.scrollLeft = Math.max(0, target.offsetLeft - scroll.clientWidth * 0.6);
   }
 }
