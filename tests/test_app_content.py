@@ -104,8 +104,11 @@ def test_contrast(text: str, ground: str, mode: int) -> None:
 
 
 def test_no_other_file_holds_a_colour_and_every_role_exists() -> None:
-    """Roles are the only way to a colour, and every method has one."""
+    """Roles are the only way to a colour, and every method has one of its own, with a mark of its own."""
     assert {method.colour for method in METHODS} <= set(palette.ROLES)
+    for theme in (0, 1):
+        assert len({palette.ROLES[method.colour][theme] for method in METHODS}) == len(METHODS)
+    assert len({method.mark for method in METHODS}) == len(METHODS)
     for path in (path for path in STATIC.rglob("*") if path.suffix in {".js", ".css"}):
         source = path.read_text(encoding="utf-8")
         assert not re.search(r"#(?:[0-9a-f]{6}|[0-9a-f]{3})\b", source, re.IGNORECASE), path.name

@@ -64,7 +64,9 @@ def test_first_paint(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
         player = page.locator("#live-player")
         lead = player.locator(".sd-lead-words").text_content()
-        assert "the target model writes the same 96 tokens in" in lead and "× as fast" in lead
+        assert "the target model checks them in one pass: the same 96 tokens in" in lead and "× as fast" in lead
+        tops = [page.locator(part).bounding_box()["y"] for part in ("#live-player .sd-lead-words", "#live-controls")]
+        assert tops == sorted(tops), "what it is about, before what it is made with"
         assert "Recording" in player.locator(".sd-chip").text_content()
         assert "2 January 2026" in player.locator(".sd-source-words").text_content()
         assert player.locator(".sd-stale").is_hidden(), "controls and stage agree"
@@ -74,8 +76,13 @@ def test_first_paint(browser: Any, address: str) -> None:
         assert "Predicted, not measured" in player.locator(".sd-predicted").text_content()
         stand(page, "Committed", 0)
         assert player.locator(".sd-steps .sd-row").count() == 4, "it shows denoising"
-        player.locator("[data-area=confidence]").scroll_into_view_if_needed()
-        page.wait_for_function("document.querySelectorAll('#live-player .sd-plot .main-svg').length >= 6")
+        player.locator("[data-area=tokens]").scroll_into_view_if_needed()
+        page.wait_for_selector("#live-player [data-figure=tokens] .main-svg")
+        assert player.locator(".sd-further .main-svg").count() == 0, "what is folded is not drawn"
+        player.locator(".sd-further summary").press("Enter")
+        for figure in ("acceptance", "confidence"):
+            player.locator(f"[data-figure={figure}]").scroll_into_view_if_needed()
+            page.wait_for_selector(f"#live-player [data-figure={figure}] .main-svg")
         page.click("#live-player .sd-source button.sd-link")
         words = page.text_content("dialog[open]")
         for fact in ("one after the other", "no device (test double)", "every denoising step", "fake 1", "prefill"):
@@ -113,19 +120,21 @@ def test_on_a_phone_the_stage_precedes_the_controls(browser: Any, address: str) 
 
 
 def test_the_window_is_never_blank(browser: Any, address: str) -> None:
-    """From the first round on there is always one: between two rounds, in a round without a draft, and at the end."""
+    """From the first round on there is always one: between two rounds, in a round without a draft, and at the end. What
+    stands below it never moves."""
     with visit(browser, address) as page:
         stops = page.evaluate(f"{LIVE}.player.stops.filter((stop) => stop.lane === 'drafted').length")
         seen = page.evaluate(f"""() => {{
-            const app = {LIVE}, empty = [];
+            const app = {LIVE}, empty = [], below = new Set();
             const first = app.player.stops.findIndex((stop) => stop.lane === 'drafted');
             for (let i = first; i < app.player.stops.length; i += 1) {{
                 app.player.stand(i); app.draw();
                 if (!document.querySelector('#live-player .sd-steps .sd-row')) empty.push(i);
+                below.add(document.querySelector('#live-player [data-area=tokens]').getBoundingClientRect().top);
             }}
-            return empty;
+            return [empty, below.size];
         }}""")
-        assert stops > 50 and not seen
+        assert stops > 50 and seen == [[], 1]
 
 
 def test_a_round_without_a_draft_shows_the_last_that_had_one(browser: Any, address: str, tmp_path: Path) -> None:
@@ -235,7 +244,7 @@ def test_every_round_has_a_bar(browser: Any, address: str) -> None:
 
 
 def test_many_steps_are_few_until_somebody_asks(browser: Any, address: str, tmp_path: Path) -> None:
-    """Eight of sixteen steps, the first and the last among them."""
+    """Sixteen steps share eight rows, the first and the last among them."""
     config = DecodeConfig(gamma=16, steps=16, max_new_tokens=40, seed=3)
     write_trace(tmp_path / "long.jsonl", {"drafted": list(FakeDecoder().decode("Once", config))})
     with visit(browser, address) as page:
@@ -244,7 +253,7 @@ def test_many_steps_are_few_until_somebody_asks(browser: Any, address: str, tmp_
         stand(page, "Committed", 0)
         rows, button = page.locator("#live-player .sd-steps .sd-row"), page.locator("#live-player .sd-lines")
         names = page.locator("#live-player .sd-steps .sd-label").all_text_contents()
-        assert rows.count() == 8 and (names[0], names[-1]) == ("step 1", "step 16")
+        assert rows.count() == 8 and (names[0], names[-1]) == ("step 1", "15–16")
         assert "all 16 steps" in button.text_content()
         button.click()
         assert rows.count() == 16

@@ -197,6 +197,13 @@ def test_recorded_answers_are_shown_whole(browser: Any, address: str, name: str)
 def test_a_cell_of_the_recorded_map_opens_its_race(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=window-map", size="1440x2200", until=THERE) as page:
         page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
+        titles = page.locator(".sd-plot .sd-axis-sym")
+        stops = [title.get_attribute("data-symbol") for title in titles.all() if title.get_attribute("tabindex")]
+        assert titles.count() > 4 and sorted(stops) == ["T", "γ"], "each symbol is one stop of the Tab key"
+        titles.last.hover()
+        assert page.inner_text("#sd-tip").startswith("γ: draft window")
+        page.locator(".sd-axis-sym[data-symbol=T][tabindex]").focus()
+        assert page.inner_text("#sd-tip").startswith("T: denoising steps")
         race = page.evaluate(f"{EXPLORE}.answer.rows.find((row) => row.speedup).race")
         page.evaluate(
             "(race) => document.querySelector('[data-figure=measured]')"

@@ -53,10 +53,11 @@ def link(method: Method) -> str:
 
 
 def formula(told: Formula) -> str:
-    """A formula as MathML, with its words where it is not read."""
-    words = element("math", alttext=told.words, aria_label=told.words, display="block")
-    opening = words[: words.index(">") + 1]
-    return re.sub(r"^<math[^>]*>", lambda found: opening, convert(told.latex, display="block"))
+    """A formula as MathML, with its words where it is not read. Its parts, a ``quad`` apart in LaTeX, stand
+    below each other where a screen is narrow."""
+    parts = (convert(part, display="block") for part in re.split(r"\\q?quad", told.latex))
+    inner = "".join(part[part.index(">") + 1 : -len("</math>")] for part in parts)
+    return element("math", inner, alttext=told.words, aria_label=told.words, display="block")
 
 
 def card(method: Method, pair: str) -> str:

@@ -286,9 +286,11 @@ export class App extends Job {
     const name = this.latest() ?? '';
     const [drafted, vanilla] = [this.lanes[name], this.baseline ? this.lanes[this.baseline] : null];
     const two = this.names.length <= 2;
+    const first = two ? name : this.names.find((one) => this.ends[one].place === 1 && one !== this.baseline);
+    const who = !first ? '' : !two ? `First of ${this.names.length}, ${this.named[first].label}` : first === 'drafted' ? 'A drafter' : this.named[first].label;
     const title = this.options.kind === 'race' && ['recording', 'measured', 'file'].includes(this.source) ? ` · ${this.trace.title}` : '';
     source.reset(this.source, this.lanes, this.trace.title, {
-      lead: two && drafted !== vanilla ? leadWords(drafted ?? null, vanilla ?? null, name === 'drafted' ? this.named[name].label : `With ${this.named[name].label}`, !this.disturbed(name).length) : '',
+      lead: first && first !== this.baseline ? leadWords(this.lanes[first] ?? null, vanilla ?? null, who, two, !this.disturbed(first).length) : '',
       own: two && drafted && drafted.header && this.options.kind === 'live' ? linkTo(drafted.header) : null,
       keepable: Boolean(this.file),
       note: `${title}${this.left ? ` · ${this.left} more lanes are not shown` : ''}`,
@@ -388,7 +390,7 @@ export class App extends Job {
   visible(state) {
     const view = state && state.window;
     if (!state || !view) return { view: null, phase: 'draft', older: '' };
-    if (!view.size && state.last) return { view: state.last, phase: 'commit', older: `the last with a draft; round ${view.round + 1} drafts nothing` };
+    if (!view.size && state.last) return { view: state.last, phase: 'commit', older: `${view.round + 1} drafts nothing` };
     const begun = view.passes.length || view.draft || view.scored;
     if (!begun && state.last && this.player.stop < 0) return { view: state.last, phase: 'commit', older: '' };
     return { view, phase: view.committed ? 'commit' : view.verified ? 'verify' : view.scored || view.draft ? 'score' : 'draft', older: '' };

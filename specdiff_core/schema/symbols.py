@@ -81,6 +81,7 @@ SYMBOLS = (
         r"the value of $\tau$ that $\alpha$ or the $\alpha_j$ lead one to expect",
         "tokens",
         "`Choice.tokens`",
+        "E[τ]",
     ),
     Symbol("NFE", "drafter passes (number of function evaluations)", "passes", "`Metrics.nfe`", "NFE"),
     Symbol(

@@ -56,6 +56,10 @@ export class FakeElement {
     if (name === 'hidden') this.hidden = true;
   }
 
+  removeAttribute(name) {
+    delete this.attributes[name];
+  }
+
   getAttribute(name) {
     return this.attributes[name] ?? null;
   }

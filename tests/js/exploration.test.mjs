@@ -183,6 +183,20 @@ test('the lines of a budget are named and marked as the page marks methods', () 
   assert.equal(VIEWS.budget.titleOf({}, 'dflash', METHODS), 'Block diffusion');
 });
 
+test('a method has its own colour and mark in every chart, whatever stands before it', () => {
+  const c = { target: 'grey', draft: 'blue', bonus: 'green' };
+  const panel = (view, key) => VIEWS[view].panels.find((one) => one.key === key).figure;
+  const known = { label: '', speedup: 2, low: 1, high: 3, cost: 1, tau: 2, seconds_per_round: 0.01, alpha: 0.5, gamma: 8, nodes: 0, drafts: 1, rounds: 9, context: 0 };
+  const rows = [{ ...known, method: 'eagle', drafter: 'eagle' }, { ...known, method: 'dflash', drafter: 'block' }];
+  const facts = { lengths: { dflash: [[1, 2]], eagle: [[1, 2]] }, curve: [[1, 0.1]], drafts: { block: [[1, 0.1]] }, labels: { dflash: '', eagle: '' }, width: 64 };
+  const looks = (view, key, wanted) => panel(view, key)({ answer: { rows, facts }, widget: { point: { cost: 1, tau: 1, speedup: 1 } }, methods: METHODS }, c).data.filter((one) => one.marker && wanted(one)).map(({ marker }) => [marker.color, marker.symbol]);
+  const both = [['green', 'cross'], ['blue', 'square']];
+  assert.deepEqual(looks('what-it-takes', 'plane', (one) => one.marker.symbol !== 'star'), both);
+  assert.deepEqual(looks('what-it-takes', 'lengths', () => true), both);
+  assert.deepEqual(looks('what-it-takes', 'passes', (one) => one.name.startsWith('block')), [['blue', 'square']]);
+  assert.deepEqual(looks('length', 'tau', () => true), both);
+});
+
 test('an alignment has a verdict only with an interval of its change', () => {
   const words = (facts) => VIEWS.align.notes({ rows: [{ step: 0, seconds: 0, tau: 2 }, { step: 10, seconds: 5, tau: 3 }], choice: { drafter: 'mdlm' }, facts: { learnt: ['a'], held_out: ['b'], ...facts } }).join(' ');
   for (const change of [undefined, null]) assert.match(words({ change }), /τ went from 2\.00 to 3\.00\. The weights/);

@@ -9,7 +9,7 @@ import { clockOf } from '../../app/static/state/metrics.js';
 
 useFakePage();
 const { WindowView } = await import('../../app/static/views/window.js');
-const { ScoreView } = await import('../../app/static/views/score.js');
+const { ScoreView, leadWords } = await import('../../app/static/views/score.js');
 const { VIEWS } = await import('../../app/static/views/explorations.js');
 
 /** A window view that has drawn the last round of some events. */
@@ -21,11 +21,11 @@ function drawn(events, view = new WindowView()) {
 const labels = (view) => view.labels.map((label) => label.textContent);
 const round = (steps) => [make.started(), ...Array.from({ length: steps }, (_, step) => make.step([1, 2], step ? [] : [0, 1], { step }))];
 
-test('of many denoising steps eight are drawn, evenly spaced from the first to the last, until all are asked for', () => {
+test('many denoising steps share eight rows, evenly from the first to the last, until all are asked for', () => {
   assert.deepEqual(labels(drawn(round(3))), ['step 1', 'step 2', 'step 3']);
   assert.ok(drawn(round(8)).more.hidden);
   const view = drawn(round(29));
-  assert.deepEqual(labels(view), [1, 5, 9, 13, 17, 21, 25, 29].map((step) => `step ${step}`));
+  assert.deepEqual(labels(view), ['step 1', '2–5', '6–9', '10–13', '14–17', '18–21', '22–25', '26–29']);
   assert.deepEqual([view.more.hidden, view.more.textContent, view.more.getAttribute('aria-expanded')], [false, 'Show all 29 steps', 'false']);
   view.more.click();
   assert.deepEqual([labels(view).length, view.more.textContent, view.more.getAttribute('aria-expanded')], [29, 'Show 8 of 29 steps', 'true']);
@@ -33,12 +33,16 @@ test('of many denoising steps eight are drawn, evenly spaced from the first to t
   assert.equal(labels(view).length, 8);
 });
 
-test('a step that is drawn shows its own cells, whichever are left out', () => {
+test('a row of several steps shows what each of them revealed, and none is left out', () => {
   const events = [make.started(), ...Array.from({ length: 16 }, (_, step) => make.step(Array.from({ length: 16 }, (_, i) => (i <= step ? i : null)), [step], { step }))];
   const view = drawn(events);
   const known = view.cells.map((row) => row.filter((cell) => !cell.classList.contains('sd-mask')).length);
-  assert.deepEqual(known, labels(view).map((words) => Number(words.replace('step ', ''))));
-  assert.deepEqual(view.cells.map((row) => row.findIndex((cell) => cell.classList.contains('sd-fresh')) + 1), known);
+  assert.deepEqual(known, labels(view).map((words) => Number(words.replace('step ', '').split('–').at(-1))));
+  assert.deepEqual(view.cells.map((row) => row.filter((cell) => cell.classList.contains('sd-fresh')).length), known.map((last, i) => last - (known[i - 1] ?? 0)));
+  assert.match(view.cells[1][1].getAttribute('title'), /position 2, step 2: revealed/);
+  const lane = buildLane(events);
+  view.draw({ view: stateAt(lane, 1 + 6).window, lane, sentence: '', phase: 'draft' }); // of its steps 6 and 7, only the first came
+  assert.deepEqual([labels(view)[3], view.cells[3].slice(4, 8).map((cell) => cell.className.split(' ')[1])], ['6–7', ['sd-kept', 'sd-fresh', 'sd-mask', 'sd-mask']]);
 });
 
 test('of many branches eight are drawn, the one on which the target walked among them', () => {
@@ -134,6 +138,17 @@ test('the headline is the measured speed-up', () => {
   assert.equal(view.speed.textContent, `${expected.toFixed(2)}×`);
   assert.match(view.predicted.textContent, /^Predicted, not measured/);
   assert.equal(view.busy.textContent, '');
+});
+
+test('the first sentence says what happens, with the measured number; without a clock that can be trusted, without it', () => {
+  const { drafted, vanilla } = lanes;
+  const speed = (vanilla.finished.seconds / drafted.finished.seconds).toFixed(2);
+  const same = drafted.ids.every((id, i) => id === vanilla.ids[i]) ? 'the same ' : '';
+  const told = `A drafter guesses up to 6 tokens ahead, and the target model checks them in one pass: ${same}40 tokens in ${drafted.rounds.length} passes instead of ${vanilla.rounds.length}`;
+  assert.equal(leadWords(drafted, vanilla, 'A drafter', true, true), `${told}, ${speed}× as fast.`);
+  assert.equal(leadWords(drafted, vanilla, 'First of 6, EAGLE', false, true), `First of 6, EAGLE: ${told.split(': ')[1].replace('passes', 'target passes')}, ${speed}× as fast.`);
+  assert.equal(leadWords(drafted, vanilla, 'A drafter', true, false), `${told}.`);
+  assert.equal(leadWords(without(drafted), vanilla, 'A drafter', true, true), '');
 });
 
 test('where threads had to wait, passes are counted instead, and nothing is predicted from the clock', () => {

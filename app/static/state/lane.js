@@ -117,7 +117,7 @@ export function buildLane(events) {
       case 'DraftReady':
         round.tree = event.parents.length ? { ...treeOf(event.parents), branches: event.branches } : null;
         round.drafted = round.tree ? round.tree.deepest : event.ids.length; // fewer than the window if the text ends in it
-        round.size = Math.max(round.size, round.drafted);
+        round.size = round.tree ? round.drafted : Math.max(round.size, round.drafted);
         round.copied = !event.nfe && event.ids.length > 0;
         round.unrecorded = event.nfe > 0 && event.ids.length > 0 && !round.steps && !round.tree;
         break;

@@ -2,7 +2,7 @@
 // reference to Plotly, because other components may replace the global one.
 // @ts-check
 
-import { gloss } from './glossary.js';
+import { gloss, glossAxis } from './glossary.js';
 import { h, text } from './dom.js';
 import { labelHeights } from '../state/race.js';
 import { piece } from '../state/detokenize.js';
@@ -112,7 +112,7 @@ export function confidenceFigure({ lane, view }, c) {
   const total = Math.max(view.steps, steps.length, 1);
   const x = Array.from({ length: view.size }, (_, i) => i + 1);
   const rows = Array.from({ length: total }, (_, s) => s);
-  const z = rows.map((s) => (steps[s] ? steps[s].confidence : x.map(() => null)));
+  const z = rows.map((s) => (steps[s] ? steps[s].confidence.slice(0, view.size) : x.map(() => null))); // a tree may be shallower than the window
   const words = rows.map((s) => x.map((_, i) => {
     const id = steps[s] ? steps[s].ids[i] : null;
     return id === null || id === undefined ? 'masked' : `“${cell(piece(lane, id))}”`;
@@ -121,6 +121,15 @@ export function confidenceFigure({ lane, view }, c) {
     colorscale: [[0, c.raised], [0.02, c['draft-tint']], [1, c.draft]], hovertemplate: 'position %{x}, step %{y}<br>%{text}<br>confidence %{z:.7~g}<extra></extra>',
     colorbar: { thickness: 8, len: 1, outlinewidth: 0, tickfont: { size: 10.5, color: c.muted }, tickvals: [0, 0.5, 1] } }];
   return { data, layout: layout(c, axis(c, 'position in the window', { dtick: view.size > 16 ? 4 : 1, showgrid: false, range: [0.5, view.size + 0.5] }), axis(c, 'denoising step', { autorange: 'reversed', dtick: total > 12 ? 4 : 1, showgrid: false })) };
+}
+
+/** The titles of a figure's axes say what their symbols mean. @param {HTMLElement} element that Plotly has drawn into */
+function titles(element) {
+  for (const title of element.querySelectorAll('.xtitle, .ytitle, .y2title')) {
+    const name = title.classList[0].replace('title', '').replace(/^[xy]/, '$&axis'); // y2title: yaxis2
+    const words = /** @type {any} */ (element).layout[name].title.text;
+    glossAxis(title, words.replace('<sub>', '_').replace(/<[^>]*>/g, '')); // as prose writes it
+  }
 }
 
 /** A panel with room for a figure: [the room, the panel]; `frame` may put something around the room. @param {string} title @param {string} hint @returns {[HTMLElement, HTMLElement]} */
@@ -230,7 +239,10 @@ export class Charts {
     }
     if (element.dataset.empty) element.textContent = '';
     delete element.dataset.empty;
+    const made = !element.classList.contains('js-plotly-plot');
     this.plotly.react(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
+    if (made) /** @type {any} */ (element).on('plotly_afterplot', () => titles(element)); // also in another size
+    titles(element);
     this.drawn(element);
   }
 }

@@ -76,7 +76,7 @@ function slices({ answer: { rows }, races }, c) {
 // What would it take?
 
 /** Methods and the sandbox by what a round brings and costs, with lines of equal speed-up. */
-function plane({ answer: { rows }, widget }, c) {
+function plane({ answer: { rows }, widget, methods }, c) {
   const known = rows.filter((row) => row.speedup);
   const here = widget.point;
   const most = [Math.max(3, here.cost, ...known.map((row) => row.cost)) * 1.08, Math.max(4, here.tau, ...known.map((row) => row.tau)) * 1.08];
@@ -85,31 +85,32 @@ function plane({ answer: { rows }, widget }, c) {
   const labels = [1, 1.5, 2, 3, 4, 6].filter((speed) => speed * 0.8 < most[1]).map((speed) => ({ x: Math.min(most[0], most[1] / speed), y: Math.min(most[1], most[0] * speed), text: `${speed}×`, showarrow: false, xanchor: 'right', yanchor: 'top', font: { size: 11, color: c.muted } }));
   const points = known.map((row, i) => ({
     type: 'scatter', mode: 'markers+text', x: [row.cost], y: [row.tau], text: [row.method], textposition: ['top center', 'bottom center', 'middle right'][i % 3], textfont: { size: 11, color: c.ink }, customdata: [[row.race, `${row.label}: ${times(row.speedup)}<br>${spread(row)}<br>${ratio(1000 * row.seconds_per_round, 1)} ms a round`]],
-    marker: { size: 10, symbol: MARKS[i % MARKS.length], color: c[`lane-${(i % 11) + 1}`] }, hovertemplate: '%{customdata[1]}<br>τ = %{y:.2f}, cost %{x:.2f}<extra>click: its race</extra>' }));
+    marker: { size: 10, symbol: methods[row.method].mark, color: c[methods[row.method].colour] }, hovertemplate: '%{customdata[1]}<br>τ = %{y:.2f}, cost %{x:.2f}<extra>click: its race</extra>' }));
   const star = { type: 'scatter', mode: 'markers+text', x: [here.cost], y: [here.tau], text: [`sandbox ${times(here.speedup)}`], textposition: 'top center', textfont: { size: 12, color: c.accent }, marker: { size: 16, symbol: 'star', color: c.accent, line: { color: c.card, width: 1 } }, hovertemplate: 'the sandbox: τ = %{y:.2f}, cost %{x:.2f}<extra></extra>' };
   const shape = layout(c, axis(c, 'cost of a round, in vanilla passes', { range: [0, most[0]] }), axis(c, 'τ, tokens per round', { range: [0, most[1]] }));
   return { data: [...lines, ...points, star], layout: { ...shape, annotations: labels } };
 }
 
-function passes({ answer: { facts }, widget }, c) {
+function passes({ answer: { facts, rows }, widget, methods }, c) {
+  const of = (drafter) => methods[rows.find((row) => row.drafter === drafter)?.method] ?? { colour: 'ink', mark: 'x' }; // that of a method which uses it
   const line = (name, curve, colour, dash, mark) => ({ type: 'scatter', mode: 'lines+markers', name, x: curve.map(([rows]) => rows), y: curve.map(([, seconds]) => 1000 * seconds), line: { color: colour, width: 1.8, dash }, marker: { symbol: mark, size: 7, color: colour }, hovertemplate: `${name}, %{x}: %{y:.2f} ms<extra></extra>` });
-  const data = [line('target, by rows', facts.curve, c.target, 'solid', 'circle'), ...Object.entries(facts.drafts).map(([name, curve], i) => line(`${name}, by γ`, curve, c[`lane-${i + 1}`], DASHES[i % DASHES.length], MARKS[(i + 1) % MARKS.length]))];
+  const data = [line('target, by rows', facts.curve, c.target, 'solid', 'circle'), ...Object.entries(facts.drafts).map(([name, curve], i) => line(`${name}, by γ`, curve, c[of(name).colour], DASHES[i % DASHES.length], of(name).mark))];
   if (widget.typed) data.push(line('typed', widget.typed, c.accent, 'longdash', 'star'));
   const shape = layout(c, axis(c, 'rows of the target’s pass, γ of a drafter’s'), axis(c, 'milliseconds of one pass', { rangemode: 'tozero' }));
   return { data, layout: { ...shape, showlegend: true, legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11 } }, margin: { ...shape.margin, t: 12 } } };
 }
 
 /** How far drafts survive, against what one α for all positions would give. */
-function lengths({ answer: { rows, facts } }, c) {
+function lengths({ answer: { rows, facts }, methods }, c) {
   const chosen = rows.filter((row) => facts.lengths[row.method] && row.alpha && row.gamma >= 4 && row.nodes === 0 && row.drafts === 1).sort((a, b) => b.gamma - a.gamma || b.tau - a.tau).slice(0, 3);
   if (!chosen.length) return 'Lines for windows of four tokens and more, as soon as they are measured.';
-  const data = chosen.flatMap((row, i) => {
+  const data = chosen.flatMap((row) => {
     const counts = facts.lengths[row.method];
     const all = counts.reduce((sum, [, count]) => sum + count, 0);
     const x = Array.from({ length: row.gamma + 1 }, (_, m) => m);
-    const colour = c[`lane-${i + 1}`];
+    const [colour, mark] = [c[methods[row.method].colour], methods[row.method].mark];
     return [
-      { type: 'scatter', mode: 'lines+markers', name: `${row.method}, measured`, x, y: x.map((m) => counts.filter(([kept]) => kept >= m).reduce((sum, [, count]) => sum + count, 0) / all), line: { color: colour, width: 2 }, marker: { symbol: MARKS[i], size: 7, color: colour }, hovertemplate: `${row.method}: %{y:.2f} of ${all} rounds kept %{x} or more<extra></extra>` },
+      { type: 'scatter', mode: 'lines+markers', name: `${row.method}, measured`, x, y: x.map((m) => counts.filter(([kept]) => kept >= m).reduce((sum, [, count]) => sum + count, 0) / all), line: { color: colour, width: 2 }, marker: { symbol: mark, size: 7, color: colour }, hovertemplate: `${row.method}: %{y:.2f} of ${all} rounds kept %{x} or more<extra></extra>` },
       { type: 'scatter', mode: 'lines', name: `α^m, α = ${ratio(row.alpha)}`, x, y: x.map((m) => row.alpha ** m), line: { color: colour, width: 1.4, dash: 'dot' }, hovertemplate: `one α for all: %{y:.2f}<extra></extra>` },
     ];
   });
@@ -158,13 +159,14 @@ function threeTokens({ widget }, c) {
 const PVALUE = 1e-6;
 const LEGEND = { showlegend: true, legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11.5 } } };
 
-/** Lines by a field of the rows, each with its dash and mark. */
-function linesBy(rows, c, field, x, y, words, colours = (name, i) => c[`lane-${(i % 11) + 1}`]) {
+/** Lines by a field of the rows, each with its dash and mark; one named as a method of `methods` looks as the method does. */
+function linesBy(rows, c, field, x, y, words, methods = {}) {
   return [...new Set(rows.map((row) => row[field]))].map((name, i) => {
     const own = rows.filter((row) => row[field] === name && row[y] !== null && row[y] !== undefined);
-    const colour = colours(name, i);
-    return { type: 'scatter', mode: 'lines+markers', name: String(name), x: own.map((row) => row[x]), y: own.map((row) => row[y]), customdata: own.map((row) => [row.race ?? null, words(row)]),
-      line: { color: colour, width: 1.8, dash: DASHES[i % DASHES.length] }, marker: { symbol: MARKS[i % MARKS.length], size: 7, color: colour }, hovertemplate: '%{customdata[1]}<extra></extra>' };
+    const { colour: role, mark, short } = methods[name] ?? { colour: `lane-${(i % 11) + 1}`, mark: MARKS[i % MARKS.length], short: String(name) };
+    const colour = c[role];
+    return { type: 'scatter', mode: 'lines+markers', name: short, x: own.map((row) => row[x]), y: own.map((row) => row[y]), customdata: own.map((row) => [row.race ?? null, words(row)]),
+      line: { color: colour, width: 1.8, dash: DASHES[i % DASHES.length] }, marker: { symbol: mark, size: 7, color: colour, line: { color: colour, width: mark.startsWith('line') ? 2 : 0 } }, hovertemplate: '%{customdata[1]}<extra></extra>' };
   });
 }
 const framed = (c, data, x, y) => {
@@ -220,9 +222,9 @@ function decided({ answer: { facts } }, c) {
 const TRAINED = 256; // tokens of the rows that the embedded block drafters were trained on
 const BLOCKS = ['dflash', 'ddtree', 'markov', 'markov_tree', 'auto'];
 
-const against = (key, title, form) => ({ answer: { rows, facts } }, c) => {
+const against = (key, title, form) => ({ answer: { rows, facts }, methods }, c) => {
   const known = rows.filter((row) => row[key] !== null && row[key] !== undefined && row.rounds >= 2).map((row) => ({ ...row, at: row.context + facts.width / 2 }));
-  const data = linesBy(known, c, 'method', 'at', key, (row) => `${facts.labels[row.method]}, ${row.context} to ${row.context + facts.width - 1} tokens: ${form(row[key])}<br>${row.rounds} rounds`, (name, i) => (name === 'vanilla' ? c.target : c[`lane-${(i % 11) + 1}`]));
+  const data = linesBy(known, c, 'method', 'at', key, (row) => `${facts.labels[row.method]}, ${row.context} to ${row.context + facts.width - 1} tokens: ${form(row[key])}<br>${row.rounds} rounds`, methods);
   return data.length ? framed(c, data, axis(c, 'tokens of text before the round'), axis(c, title, { rangemode: 'tozero' })) : 'Lines as soon as texts have grown.';
 };
 const inMilliseconds = (key, title) => (scene, c) => against(key, title, (value) => `${ratio(value)} ms`)({ ...scene, answer: { ...scene.answer, rows: scene.answer.rows.map((row) => ({ ...row, [key]: row[key] === null ? null : 1000 * row[key] })) } }, c);

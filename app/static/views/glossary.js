@@ -1,6 +1,6 @@
 // What each symbol means, where somebody points at it: one list for the whole page, the same as the table of
 // docs/theory.md (specdiff_core/schema/symbols.py). Every element with `data-symbol` says it on hover, on keyboard focus
-// and on a tap; `gloss` makes such elements of the symbols in a text.
+// and on a tap; `gloss` makes such elements of the symbols in a text, and `glossAxis` one of the title of an axis.
 // @ts-check
 
 import { attribute, h, text } from './dom.js';
@@ -22,7 +22,7 @@ let pointed = null;
 export function know(told) {
   if (!told || pattern) return;
   Object.assign(symbols, told);
-  const marked = Object.keys(told).filter((symbol) => told[symbol].prose);
+  const marked = Object.keys(told).filter((symbol) => told[symbol].prose).sort((a, b) => b.length - a.length).map((symbol) => symbol.replace(/[[\]]/g, '\\$&'));
   // Run B is a name: no tree of B nodes.
   pattern = new RegExp(`(?<![Rr]un )(?<![\\p{L}\\p{N}_’'.-])(${marked.join('|')})(?![\\p{L}\\p{N}_’']|-\\p{L}|\\.[\\p{L}\\p{N}])`, 'gu');
   tip = h('div', { class: 'sd sd-tip', role: 'tooltip', id: 'sd-tip', hidden: true });
@@ -86,9 +86,23 @@ export function gloss(root) {
   }
 }
 
+/** Let the title of an axis, which is text of an SVG, say what its symbols mean; on the way of the Tab key where nothing
+ *  else in its panel, or on the panels around it, says it. @param {Element} title @param {string} words */
+export function glossAxis(title, words) {
+  const found = parts(words).filter((_, i) => i % 2);
+  const others = [...(title.closest('.sd-cmp-charts, section')?.querySelectorAll('[data-symbol][tabindex="0"]') ?? [])].filter((one) => one !== title);
+  const said = new Set(others.flatMap((one) => one.getAttribute('data-symbol')?.split(' ') ?? []));
+  const first = found.some((symbol) => !said.has(symbol));
+  title.classList.toggle('sd-axis-sym', found.length > 0);
+  attribute(title, 'data-symbol', found.join(' ') || null);
+  attribute(title, 'tabindex', first ? '0' : null);
+  attribute(title, 'role', first ? 'img' : null);
+  attribute(title, 'aria-label', first ? words : null);
+}
+
 /** @param {Element | null} target */
 function show(target) {
-  const words = means(/** @type {HTMLElement | null} */ (target)?.dataset.symbol ?? '');
+  const words = (/** @type {HTMLElement | null} */ (target)?.dataset.symbol ?? '').split(' ').map(means).filter(Boolean).join('\n');
   if (!tip || !target || !words) return;
   hide();
   pointed = target;

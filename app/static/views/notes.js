@@ -39,7 +39,7 @@ export class SourceView {
 
   /** While the server measures, nothing on the stage is of the race before. */
   measuring() {
-    text(this.lead, '');
+    text(this.lead, 'A drafter guesses ahead, and the target model checks its guesses in one pass: how much sooner the text is there is being measured.');
     text(this.chip, '● Measuring');
     this.chip.dataset.kind = 'run';
     text(this.words, 'your run, on this clock; the numbers follow when all lanes are done');

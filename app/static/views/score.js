@@ -155,20 +155,21 @@ export class ScoreView {
     if (first < 0) return `= The same ${over ? '' : 'first '}${length} tokens in both lanes.`;
     const header = this.lanes.drafted?.header;
     const drawn = header && Number(header.config.temperature) > 0 && header.config.rule !== 'match';
-    if (!drawn) return `≠ The texts part at token ${first + 1}.`;
-    return `≠ Another draw${header.lossless ? ' from the same distribution' : ''}: the texts part at token ${first + 1}.`;
+    return `≠ ${drawn ? 'Another draw: the' : 'The'} texts part at token ${first + 1}.`;
   }
 }
 
 /**
  * What happened, in one sentence for people, with the measured number in it.
- * @param {Lane | null} drafted @param {Lane | null} vanilla @param {string} who drafts @param {boolean} trusted whether the clock is
+ * @param {Lane | null} drafted @param {Lane | null} vanilla @param {string} who drafts @param {boolean} how whether to say how that works @param {boolean} trusted whether the clock is
  */
-export function leadWords(drafted, vanilla, who, trusted) {
+export function leadWords(drafted, vanilla, who, how, trusted) {
   if (!drafted || !vanilla || !drafted.finished || !vanilla.finished || !vanilla.shown.length) return '';
   const same = firstDifference(drafted.ids, vanilla.ids) < 0;
   const speed = speedUp(pace(drafted), pace(vanilla));
-  const fast = trusted && speed !== null ? `: ${times(speed)} as fast` : '';
+  const fast = trusted && speed !== null ? `, ${times(speed)} as fast` : '';
   const equal = drafted.shown.length === vanilla.shown.length;
-  return `${who}, the target model writes ${equal && same ? 'the same ' : ''}${plural(drafted.shown.length, 'token')} in ${plural(drafted.rounds.length, 'pass')}${equal ? ` instead of ${vanilla.rounds.length}` : ''}${fast}.`;
+  const ahead = Math.max(0, ...drafted.rounds.map((round) => round.drafted));
+  const works = how ? ` guesses up to ${plural(ahead, 'token')} ahead, and the target model checks them in one pass` : '';
+  return `${who}${works}: ${equal && same ? 'the same ' : ''}${plural(drafted.shown.length, 'token')} in ${plural(drafted.rounds.length, how ? 'pass' : 'target pass')}${equal ? ` instead of ${vanilla.rounds.length}` : ''}${fast}.`;
 }

@@ -33,7 +33,8 @@ export function layOut({ root, card, status }, { kind, plotly, recordings, crowd
   const empty = h('p', { class: 'sd-panel sd-empty' }, words);
   lanes.element.append(legend());
   window.element.id = `${prefix}-panel`;
-  const areas = { hero: score.hero, lanes: lanes.element, bar: bar.element, window: window.element, numbers: score.numbers, tokens: tokensPanel, acceptance: acceptancePanel, confidence: confidencePanel };
+  const further = h('details', { class: 'sd-further' }, h('summary', {}, 'More of this run: acceptance by position, denoising confidence'), h('div', {}, acceptancePanel, confidencePanel));
+  const areas = { hero: score.hero, lanes: lanes.element, bar: bar.element, window: window.element, numbers: score.numbers, tokens: tokensPanel, further };
   for (const [area, element] of Object.entries(areas)) element.dataset.area = element.style.gridArea = area;
   const main = h('div', { class: 'sd-main' }, ...Object.values(areas));
   const tour = kind === 'live' ? new Tour(root, actions.show) : null;

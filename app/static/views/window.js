@@ -9,7 +9,7 @@ import { piece } from '../state/detokenize.js';
 import { cell, decisionWords, exact, milliseconds, short, testFigures, testWords } from '../state/format.js';
 /** @import { Test } from '../state/events.d.ts' */
 /** @import { Place } from '../state/inspect.js' */
-/** @import { Lane, Tree, Window } from '../state/lane.js' */
+/** @import { Lane, Round, Tree, Window } from '../state/lane.js' */
 
 /** @typedef {'draft' | 'score' | 'verify' | 'commit'} Phase */
 /** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell what a cell of the grid shows; `heat`: 0 to 5; `node` of a tree */
@@ -22,7 +22,7 @@ const PHASES = [
   ['verify', 'Verify', 'The acceptance tests, from left to right, and the target’s own token. Milliseconds on the decode clock.'],
   ['commit', 'Commit', 'Accepted tokens and the target’s own become part of the text; what came after the first refusal is forgotten.'],
 ];
-const MOST_ROWS = 8; // denoising steps or branches, until somebody asks for all
+const MOST_ROWS = 8; // of denoising steps or branches, until somebody asks for all
 const ACCEPT = 'One test per drafted token: bar, the probability to accept it; line, the draw u. Below the bar it passes.';
 const AGREE = 'One test per drafted token. At temperature 0 the target has one token at each position: the draft is kept while it is the same.';
 const EXTRA = 'The token that the target itself adds: a correction after a refusal, a bonus after a full window.';
@@ -51,9 +51,11 @@ export class WindowView {
     this.element = h('section', { class: 'sd-panel sd-window', 'aria-label': 'Draft window' },
       h('header', {}, h('h2', {}, 'Draft window'), this.round,
         h('ol', { class: 'sd-phases', 'aria-label': 'Phases of a round' }, ...Object.values(this.pills))),
-      this.rounds, this.scroll, this.more, this.inspector.element, h('div', { class: 'sd-foot' }, this.say, KEY()), this.note);
+      this.rounds, this.say, this.scroll, this.more, this.inspector.element, h('div', { class: 'sd-foot' }, this.note, KEY()));
     this.shape = '';
     this.tallest = 0; // pixels of the grid in this trace so far
+    /** @type {Lane | null} whose rounds have their room */
+    this.roomy = null;
     /** @type {string | null} */
     this.drawn = null;
     /** @type {Parameters<WindowView['draw']>[0] | null} */
@@ -61,7 +63,6 @@ export class WindowView {
     this.greedy = false;
     /** @type {boolean | null} */
     this.narrow = null;
-    this.scrolled = -1;
     /** @type {HTMLElement[][]} */
     this.cells = [];
     /** @type {HTMLElement[]} */
@@ -70,6 +71,8 @@ export class WindowView {
     this.tests = [];
     /** @type {string[]} */
     this.rows = [];
+    /** @type {number[]} the first step of each row */
+    this.froms = [];
     this.anchor = h('div', { class: 'sd-anchor', role: 'cell' });
     window.addEventListener('resize', () => { this.narrow = null; });
   }
@@ -189,7 +192,18 @@ export class WindowView {
   shrink() {
     this.drawn = null;
     this.tallest = 0;
-    this.table.style.minHeight = '';
+    this.table.style.setProperty('--tallest', '0px');
+    this.roomy = null;
+  }
+
+  /** Room for the largest round of a lane, so that nothing below the window moves while it plays. @param {Lane} lane */
+  reserve(lane) {
+    if (this.roomy === lane) return;
+    this.roomy = lane;
+    const rows = Math.max(0, ...lane.rounds.map(rowsOf));
+    this.table.style.setProperty('--rows', String(this.all ? 0 : Math.min(rows, MOST_ROWS)));
+    this.element.classList.toggle('sd-folds', rows > MOST_ROWS);
+    this.element.classList.toggle('sd-noted', lane.events.some((event) => event.kind === 'Decided' || (event.kind === 'Verified' && Boolean(event.fallback || event.scores.length || !event.lossless))));
   }
 
   /** Draw every row, or the few that matter again. */
@@ -205,7 +219,7 @@ export class WindowView {
     if (this.more.hidden) return;
     text(this.more, this.all ? `Show ${MOST_ROWS} of ${count} ${what}` : `Show all ${count} ${what}`);
     attribute(this.more, 'aria-expanded', String(this.all));
-    attribute(this.more, 'title', what === 'steps' ? `Drawn are ${shown} steps, evenly spaced from the first to the last.`
+    attribute(this.more, 'title', what === 'steps' ? `Drawn are ${shown} rows; each shows what all of its steps revealed.`
       : 'Drawn are the first branch, those on which the target walked, the draft that it chose, and the longest.');
   }
 
@@ -236,13 +250,13 @@ export class WindowView {
     }
     this.greedy = Boolean(lane.header && lane.header.config.temperature === 0);
     const { tree } = view;
-    const single = view.copied || view.unrecorded;
-    const count = tree ? tree.count : single ? 1 : Math.max(view.steps, view.passes.length);
+    const count = rowsOf(view);
     const most = this.all ? Infinity : MOST_ROWS;
+    this.reserve(lane);
     const shown = tree ? linesShown(tree, most) : spaced(count, most);
-    this.offer(shown.length, single ? 0 : count, tree ? `branches${tree.branches.length ? ` of ${tree.branches.length} drafts` : ''}` : 'steps');
+    this.offer(shown.length, count, tree ? `branches${tree.branches.length ? ` of ${tree.branches.length} drafts` : ''}` : 'steps');
     this.build(view.size, shown, tree ? (tree.branches.length ? 'drafts' : 'tree') : view.copied ? 'copy' : view.unrecorded ? 'draft' : 'step');
-    text(this.round, `round ${view.round + 1} of ${lane.rounds.length}${older ? `, ${older}` : ''}`);
+    text(this.round, `round ${view.round + 1} of ${lane.rounds.length}${older ? ` (${older})` : ''}`);
     this.mark(view, phase);
     this.element.classList.toggle('sd-older', Boolean(older));
     this.anchor.textContent = cell(piece(lane, view.anchor));
@@ -254,9 +268,8 @@ export class WindowView {
     this.mind(view);
     const ids = view.draft ? view.draft.ids : [];
     text(this.note, noteOf(view, ids.length ? piece(lane, ids[ids.length - 1]) : ''));
-    if (view.verified) this.reveal(view.verified.accepted);
-    else if (this.narrow && view.round !== this.scrolled) this.scroll.scrollLeft = 0;
-    this.scrolled = view.round;
+    const revealed = tree ? [] : view.passes.at(-1)?.revealed ?? [];
+    this.reveal(view.verified ? view.verified.accepted : revealed.length ? Math.min(...revealed) : 0);
   }
 
   /** Make the cells for γ columns, once per shape. @param {number} size @param {number[]} shown @param {string} kind */
@@ -270,12 +283,13 @@ export class WindowView {
     this.rows = [];
     this.narrow = null;
     this.tallest = Math.max(this.tallest, this.table.offsetHeight); // what stands below does not jump at a short round
-    this.table.style.minHeight = `${this.tallest}px`;
+    this.table.style.setProperty('--tallest', `${this.tallest}px`);
     this.table.textContent = '';
     if (!size) return;
     this.table.style.setProperty('--columns', String(size));
     const lines = kind === 'tree' || kind === 'drafts';
-    this.table.dataset.dense = lines ? '0' : shown.length > 16 ? '2' : shown.length > 8 ? '1' : '0'; // each node is pressed for itself
+    this.table.dataset.wide = String(size > 16);
+    this.table.dataset.dense = lines ? '0' : shown.length > 16 ? '2' : shown.length > MOST_ROWS ? '1' : '0'; // each node is pressed for itself
     this.scroll.classList.toggle('sd-tall', lines && shown.length > MOST_ROWS);
     this.anchor = h('div', { class: 'sd-anchor', role: 'cell' });
     const head = row('sd-head', h('div', { class: 'sd-label', role: 'columnheader' }, 'anchor'), this.anchor);
@@ -283,10 +297,12 @@ export class WindowView {
     head.append(h('div', { class: 'sd-col sd-outcome', role: 'columnheader', title: EXTRA }, 'extra'));
     this.table.append(head);
     const body = h('div', { class: 'sd-steps', role: 'rowgroup' });
+    this.froms = shown.map((_, place) => (shown[place - 1] ?? -1) + 1);
     shown.forEach((number, place) => {
+      const from = this.froms[place] + 1;
       const cells = Array.from({ length: size }, () => h('div', { class: 'sd-c', role: 'cell' }));
       this.cells.push(cells);
-      this.labels.push(label(kind === 'step' ? `step ${number + 1}` : place ? '' : kind));
+      this.labels.push(kind !== 'step' ? label(place ? '' : kind) : from > number ? label(`step ${number + 1}`) : label(`${from}–${number + 1}`, `steps ${from} to ${number + 1}`));
       body.append(row('', this.labels[place], blank(), ...cells, blank('sd-outcome')));
     });
     this.table.append(body);
@@ -294,14 +310,14 @@ export class WindowView {
     this.table.append(row('sd-tests', label(this.greedy ? 'agree?' : 'accept?', this.greedy ? AGREE : ACCEPT), blank(), ...this.tests.map((test) => test.element)));
   }
 
-  /** One row of cells; it changes only when what it shows has happened. @param {Window} view @param {Lane} lane @param {number} place @param {number} number of its step or line */
+  /** One row of cells; it changes only when what it shows has happened. @param {Window} view @param {Lane} lane @param {number} place @param {number} number of its line, or of its last step */
   row(view, lane, place, number) {
     const { draft, verified, tree, copied, unrecorded } = view;
-    const key = `${view.round}/${Boolean(tree || copied || unrecorded ? draft : view.passes[number])}/${Boolean(tree && verified)}/${number}`;
+    const key = `${view.round}/${tree || copied || unrecorded ? Boolean(draft) : Math.min(view.passes.length, number + 1)}/${Boolean(tree && verified)}/${number}`;
     if (this.rows[place] === key) return;
     this.rows[place] = key;
     if (tree) this.name(place, number, view);
-    const known = tree ? this.line(view, tree, lane, number) : copied || unrecorded ? this.copy(view, lane) : this.step(view, lane, number);
+    const known = tree ? this.line(view, tree, lane, number) : copied || unrecorded ? this.copy(view, lane) : this.step(view, lane, this.froms[place], number);
     this.cells[place].forEach((element, position) => {
       const { kind, words, title, heat = 0, node } = known(position);
       element.className = `sd-c ${kind}`;
@@ -312,11 +328,13 @@ export class WindowView {
     });
   }
 
-  /** A denoising step: what it says of each position. @param {Window} view @param {Lane} lane @param {number} step @returns {(position: number) => Cell} */
-  step(view, lane, step) {
-    const event = view.passes[step];
+  /** A few denoising steps in a row: what they say of each position. @param {Window} view @param {Lane} lane @param {number} from @param {number} to @returns {(position: number) => Cell} */
+  step(view, lane, from, to) {
+    const events = view.passes.slice(from, to + 1);
+    const last = events.at(-1);
     return (position) => {
-      if (!event) return { kind: 'sd-mask sd-later', words: '', title: 'still masked' };
+      if (!last) return { kind: 'sd-mask sd-later', words: '', title: 'still masked' };
+      const event = events.find(({ revealed }) => revealed.includes(position)) ?? last;
       const id = event.ids[position];
       const fresh = event.revealed.includes(position);
       const confidence = event.confidence[position];
@@ -327,7 +345,7 @@ export class WindowView {
         kind: id === null ? 'sd-mask' : fresh ? 'sd-fresh' : 'sd-kept',
         heat: fresh ? Math.max(1, Math.ceil(confidence * 5)) : 0,
         words: id === null ? '' : cell(piece(lane, id)),
-        title: `position ${position + 1}, step ${step + 1}: ${what}; confidence ${exact(confidence)}${best ? `; best: ${best}` : ''}`,
+        title: `position ${position + 1}, step ${event.step + 1}: ${what}; confidence ${exact(confidence)}${best ? `; best: ${best}` : ''}`,
       };
     };
   }
@@ -414,15 +432,21 @@ export class WindowView {
     return { kind: 'no', mark: '✕', title: `${JSON.stringify(word)} refused: ${testWords(test, greedy)}; the target ${greedy ? 'says' : 'writes'} ${JSON.stringify(extra)}`, ...told };
   }
 
-  /** Bring a rejection into view on a narrow screen. @param {number} accepted */
-  reveal(accepted) {
+  /** Where there is no room for all positions, bring the one that something happens at into view. @param {number} position */
+  reveal(position) {
     const { scroll } = this;
-    this.narrow ??= scroll.scrollWidth > scroll.clientWidth + 1; // measured once per shape: reading it costs a layout
+    if (this.narrow === null) {
+      this.narrow = scroll.scrollWidth > scroll.clientWidth + 1; // measured once per shape: reading it costs a layout
+      scroll.classList.toggle('sd-narrow', this.narrow);
+    }
     if (!this.narrow) return;
-    const target = this.tests[Math.min(accepted, this.tests.length - 1)].element;
+    const target = this.tests[Math.max(0, Math.min(position, this.tests.length - 2))].element; // the last is always in view
     scroll.scrollLeft = Math.max(0, target.offsetLeft - scroll.clientWidth * 0.6);
   }
 }
+
+/** How many rows a round has: its denoising steps, or the branches of its tree. @param {Round} round */
+const rowsOf = (round) => (round.tree ? round.tree.count : round.copied || round.unrecorded ? 1 : round.steps);
 
 /** At most `most` of the numbers 0 … count − 1, evenly spaced, the first and the last among them. @param {number} count @param {number} most */
 function spaced(count, most) {
@@ -444,9 +468,8 @@ function noteOf(view, last) {
   return view.verified.fallback ? `Note: ${view.verified.fallback}` : '';
 }
 
-const KEY = () => h('p', { class: 'sd-key' },
-  h('span', { class: 'sd-c sd-fresh', 'data-heat': '4', 'aria-hidden': 'true' }), 'revealed now, shade: confidence',
-  h('span', { class: 'sd-c sd-kept', 'aria-hidden': 'true' }), 'known', h('span', { class: 'sd-c sd-mask', 'aria-hidden': 'true' }), 'mask or cut');
+const KEY = () => h('p', { class: 'sd-key' }, ...[['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known'], ['sd-mask', 'mask or cut']].map(([kind, words]) =>
+  h('span', {}, h('span', { class: `sd-c ${kind}`, 'data-heat': '4', 'aria-hidden': 'true' }), words)));
 
 const row = (/** @type {string} */ kind, /** @type {HTMLElement[]} */ ...cells) => h('div', { class: `sd-row ${kind}`, role: 'row' }, ...cells);
 const label = (/** @type {string} */ words, title = '') => h('div', { class: 'sd-label', role: 'rowheader', title }, words);
