@@ -166,9 +166,13 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         assert (told["done"], told["total"]) == (4, 4)
         assert {row["method"] for row in told["rows"]} == {"vanilla", "dflash"}
         lines = "(place) => place.data.filter((line) => line.name).map(({ name, x, y }) => ({ name, x, y }))"
-        drawn = {line["name"]: line for line in page.locator("[data-figure=seconds]").evaluate(lines)}
         own = [row for row in told["rows"] if row["method"] == "dflash"]
-        assert drawn["DFlash"]["x"] == [row["budget"] for row in own]
+        page.wait_for_function(  # the recorded answer was drawn before
+            "(x) => String(document.querySelector('[data-figure=seconds]').data"
+            ".find(({ name }) => name === 'DFlash').x) === String(x)",
+            arg=[row["budget"] for row in own],
+        )
+        drawn = {line["name"]: line for line in page.locator("[data-figure=seconds]").evaluate(lines)}
         assert drawn["DFlash"]["y"] == [row["accuracy"] for row in own]
         notes = page.inner_text(".sd-exp-notes")
         assert "Right in one attempt: vanilla" in notes and "Nothing was given" in notes
