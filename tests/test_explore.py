@@ -26,6 +26,7 @@ from specdiff_core.bench.grid import BenchSetting
 from specdiff_core.bench.prompts import OWN_PROBLEMS
 from specdiff_core.cli import build_parser, main
 from specdiff_core.decoding import verify
+from specdiff_core.decoding.pieces import ids_in as events_ids
 from specdiff_core.drafters.base import Draft
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import (
@@ -158,6 +159,9 @@ def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
     for row in rows:
         lanes = read_trace(told.races[row["race"]]).lanes
         vanilla, drafted = fold(lanes["vanilla"]), fold(lanes["drafted"])
+        for run in lanes.values():
+            spelled = {one for event in run if isinstance(event, events.PiecesSeen) for one in event.pieces}
+            assert {one for event in run for one in events_ids(event)} <= spelled, "the player shows words, not ids"
         assert row["tau"] == drafted.tau
         assert row["alpha_at"] == drafted.alpha_at
         assert row["predicted_tau"] == expected_tau(drafted.alpha_at)

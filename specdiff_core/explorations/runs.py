@@ -11,8 +11,8 @@ from specdiff_core.bench.comparison import short_times
 from specdiff_core.bench.grid import BASELINE
 from specdiff_core.bench.prompts import Prompt
 from specdiff_core.bench.report import costs, interval
+from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.explorations.base import Asked, Stopped
-from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event, RunStarted
 from specdiff_core.schema.metrics import Metrics, fold
@@ -45,7 +45,7 @@ class Runs:
         *,
         threads: int = 0,
     ) -> None:
-        self._engine: Decoder = engine
+        self._engine = engine
         self._settings = {BASELINE.key: BASELINE.config(base), **settings}
         self._prompts, self._stopped = prompts, stopped
         self._vanilla: list[Event] = []  # its last run
@@ -103,11 +103,15 @@ class Runs:
         self.events = events
         self.metrics.setdefault(key, []).append((prompt.id, fold(events)))
         if key == BASELINE.key:
-            self._vanilla, self._unheard = [short_times(event) for event in events], events
+            self._vanilla, self._unheard = self._shown(events), events
         elif key not in self.races:
-            lanes = {"vanilla": self._vanilla, "drafted": [short_times(event) for event in events]}
+            lanes = {"vanilla": self._vanilla, "drafted": self._shown(events)}
             self.races[key] = gzip.compress(dump_trace(dict(lanes), title=f"{key}: {prompt.id}"), 9, mtime=0)
         return True
+
+    def _shown(self, events: Sequence[Event]) -> list[Event]:
+        """A run as a race shows it: its ids as text, its times short."""
+        return [short_times(event) for event in with_pieces(events, self._engine.pair.tokenizer)]
 
     def fresh_vanilla(self) -> list[Event]:
         """The last run of vanilla, once."""
