@@ -90,7 +90,7 @@ export function gloss(root) {
  *  else in its panel, or on the panels around it, says it. @param {Element} title @param {string} words */
 export function glossAxis(title, words) {
   const found = parts(words).filter((_, i) => i % 2);
-  const others = [...(title.closest('.sd-cmp-charts, section')?.querySelectorAll('[data-symbol][tabindex="0"]') ?? [])].filter((one) => one !== title);
+  const others = [...((title.closest('.sd-cmp-charts') ?? title.closest('section'))?.querySelectorAll('[data-symbol][tabindex="0"]') ?? [])].filter((one) => one !== title);
   const said = new Set(others.flatMap((one) => one.getAttribute('data-symbol')?.split(' ') ?? []));
   const first = found.some((symbol) => !said.has(symbol));
   title.classList.toggle('sd-axis-sym', found.length > 0);
