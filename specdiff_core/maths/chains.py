@@ -39,6 +39,7 @@ class Chain:
         sampling: defines q, over the candidates.
         banned: ids that are no candidates.
         ranked: whether the most probable texts are wanted, as for a tree; at temperature 0 they always are.
+        candidates: of each slot, where the most probable are wanted.
     """
 
     def __init__(
@@ -51,12 +52,13 @@ class Chain:
         sampling: Sampling,
         banned: Sequence[int] = (),
         ranked: bool = False,
+        candidates: int = RANKED,
     ) -> None:
         self._sampling, self._vocab = sampling, logits.shape[-1]
         self._greedy = sampling.temperature == 0
         if banned:
             logits = logits.index_fill(-1, torch.tensor(list(banned), device=logits.device), -torch.inf)
-        width = RANKED if ranked or self._greedy else SAMPLED
+        width = candidates if ranked or self._greedy else SAMPLED
         ids = logits.topk(min(width, self._vocab - len(banned)), -1).indices  # [g, k]
         for slot, token in enumerate(known):
             if token is not None:
