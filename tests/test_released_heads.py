@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from test_graphs import Rerun
 from test_loading import CPU, context, drain, save_tokenizer
 from test_released import change, randomly, save
 from torch import Tensor
@@ -22,7 +23,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Co
 from specdiff_core.engine import Engine
 from specdiff_core.loading import LoadedPair, load_pair
 from specdiff_core.models.target import Target
-from specdiff_core.schema.events import Finished
+from specdiff_core.schema.events import DraftReady, Finished
 from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
 from specdiff_core.schema.settings import DecodeConfig, Rule, Sampling
 
@@ -502,10 +503,10 @@ def test_q_is_what_plain_arithmetic_says(name: str, tmp_path: Path) -> None:
     assert not loaded.missing, loaded.missing
     drafter = loaded.drafters["released"]
     assert list(drafter.layers) == release.layers
-    run = Target(loaded.model, context=128).start(drafter.layers)
+    reads = Target(loaded.model, context=128).start(drafter.layers)
     session, seen = drafter.start(), 0
     for length in (12, len(PROMPT)):
-        session.observe(PROMPT[seen : length - 1], run.read(PROMPT[seen : length - 1]))
+        session.observe(PROMPT[seen : length - 1], reads.read(PROMPT[seen : length - 1]))
         seen = length - 1
         told = dataclasses.replace(context(PROMPT[:length], 5, 1), sampling=Sampling(temperature=1.0))
         draft, _ = drain(session.draft(told))
@@ -521,21 +522,38 @@ def test_q_is_what_plain_arithmetic_says(name: str, tmp_path: Path) -> None:
     assert float((draft.probs.log() - expected)[kept].abs().max()) <= 1e-4
 
 
-def text(loaded: LoadedPair, **settings: Any) -> tuple[int, ...]:
-    config = DecodeConfig(pair="tiny", max_new_tokens=14, ignore_eos=True, **settings)
-    return next(e.ids for e in Engine(loaded).decode("the cat sat on", config) if isinstance(e, Finished))
+GREEDY: dict[str, Any] = {"drafter": "released", "gamma": 4, "temperature": 0.0}
+
+
+def run(loaded: LoadedPair, **settings: Any) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """The text, and every draft."""
+    config = DecodeConfig(pair="tiny", max_new_tokens=10, ignore_eos=True, **settings)
+    events = list(Engine(loaded).decode("the cat sat on", config, detail=False))
+    drafts = [event.ids for event in events if isinstance(event, DraftReady)]
+    return next(event.ids for event in events if isinstance(event, Finished)), drafts
 
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_the_text_is_that_of_the_target(name: str, tmp_path: Path) -> None:
+    """By every rule."""
     pair, _, _ = released(name, tmp_path)
     loaded = load_pair(pair, CPU)
-    plain = text(loaded, drafter="none", temperature=0.0)
+    plain, _ = run(loaded, drafter="none", temperature=0.0)
     for rule in Rule:
-        assert text(loaded, drafter="released", gamma=4, temperature=0.0, rule=rule) == plain, rule
-    assert text(loaded, drafter="released", gamma=4, temperature=0.0, tree_nodes=8) == plain
-    noisy = {"temperature": 0.9, "seed": 5, "rule": Rule.MATCH}
-    assert text(loaded, drafter="released", gamma=4, **noisy) == text(loaded, drafter="none", **noisy)
+        assert run(loaded, **GREEDY, rule=rule)[0] == plain, rule
+    assert run(loaded, **GREEDY, tree_nodes=8)[0] == plain
+    noisy: dict[str, Any] = {"temperature": 0.9, "seed": 5, "rule": Rule.MATCH}
+    assert run(loaded, drafter="released", gamma=4, **noisy)[0] == run(loaded, drafter="none", **noisy)[0]
+
+
+@pytest.mark.parametrize("name", ["DFlash, z-lab, Qwen3", "DSpark, speculators", "DFlash 2, z-lab", "EAGLE-3"])
+def test_recorded_passes_draft_the_same(name: str, tmp_path: Path) -> None:
+    """As on a GPU."""
+    pair, _, _ = released(name, tmp_path)
+    recorded = Rerun()
+    replaying = load_pair(pair, dataclasses.replace(CPU, graphs=recorded))
+    assert run(replaying, **GREEDY) == run(load_pair(pair, CPU), **GREEDY)
+    assert recorded.replayed > 10 and not recorded.failed
 
 
 @pytest.mark.parametrize("window", [None, 6])
@@ -563,7 +581,8 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
     save(tmp_path / "drafter", tensors, values, shards=3)
     spec = DrafterSpec(name="released", label="", module="block_diffusion", source=str(tmp_path / "drafter"))
     pair = PairSpec(name="tiny", label="Tiny", target=str(tmp_path / "target"), context=128, drafters=(spec, NONE))
-    drafter = load_pair(pair, CPU).drafters["released"]
+    loaded = load_pair(pair, CPU)
+    drafter = loaded.drafters["released"]
     asked: list[tuple[list[int], Tensor]] = []  # by transformers' loop: the text so far, logits of the slots
 
     def note(module: Any, args: Any, given: dict[str, Any], out: Any) -> None:
@@ -577,10 +596,10 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
     found: list[Tensor] = []
     plain = drafter.denoise
     drafter.denoise = lambda *args: (found.append(plain(*args)[1]), plain(*args))[1]
-    run, session, seen = Target(load_pair(pair, CPU).model, context=128).start(drafter.layers), drafter.start(), 0
+    reads, session, seen = Target(loaded.model, context=128).start(drafter.layers), drafter.start(), 0
     for places, expected in asked:
         anchor = places[-10]
-        session.observe(ids[seen:anchor], run.read(ids[seen:anchor]))
+        session.observe(ids[seen:anchor], reads.read(ids[seen:anchor]))
         seen = anchor
         drain(session.draft(context(ids[: anchor + 1], 9, 1)))
         assert float((found[-1] - expected).abs().max()) <= 1e-4

@@ -105,10 +105,10 @@ def _layout(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     if "speculators_model_type" in values:
         return _speculators(values)
     nested = values.get("dflash_config")
-    if nested is None and "target_layer_ids" in values:  # DeepSpec: all drafters are trained as DSpark's
+    if nested is None and "DSpark" in str(values.get("architectures")):  # DeepSpec, also of plain DFlash
         return values, values | {"anchor_predicts": True}
     own = as_config(values, _Nested, "config.json").dflash_config
-    if own.get("projector_type", "dflash") not in ("dflash", "dspark"):
+    if (own.get("projector_type") or "dflash") not in ("dflash", "dspark"):
         raise _unknown(f"its head is of the kind {own['projector_type']!r}")
     if own.get("attention_sink_bias") or not values.get("is_neox_style", True):
         raise _unknown("its attention has sinks, or rotates neighbouring numbers")

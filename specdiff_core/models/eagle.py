@@ -215,10 +215,12 @@ class _Eagle3(msgspec.Struct):
     norm_before_residual: bool | None = None
     norm_before_fc: bool = False
     fc_norm: bool = False
-    norm_output: bool | None = None
+    norm_output: bool | None = None  # speculators: of what is handed on; SpecForge: of what the output head reads
     eagle_aux_hidden_state_layer_ids: list[Id] | None = None  # the embedding is 0
     target_layer_ids: list[Id] | None = None  # DeepSpec: the first layer is 0
     eagle_config: _Nested | None = None
+    speculators_model_type: str | None = None
+    transformer_layer_config: dict[str, Any] | None = None  # speculators: Llama's fields
 
     @property
     def read(self) -> tuple[int, ...] | None:
@@ -255,21 +257,19 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
     from transformers import LlamaConfig, Qwen3Config
 
     told = as_config(values, _Eagle3, folder / "config.json")
-    base: dict[str, Any] = values
+    base, layout = told.transformer_layer_config or values, told.speculators_model_type
+    kind, count = base.get("model_type", "llama"), base.get("num_hidden_layers", 1)
     why = ""
-    if "speculators_model_type" in values:
-        base = values.get("transformer_layer_config") or {}
-        if values["speculators_model_type"] != "eagle3":
-            why = f"its speculators_model_type is {values['speculators_model_type']!r}"
-        elif told.norm_before_residual is None:
-            why = "it does not say norm_before_residual, and heads of both kinds were released"
-    kind = base.get("model_type", "llama")
-    if told.fc_norm or told.norm_before_fc or ("speculators_model_type" in values and told.norm_output):
+    if layout not in (None, "eagle3"):
+        why = f"its speculators_model_type is {layout!r}"
+    elif layout and told.norm_before_residual is None:
+        why = "it does not say norm_before_residual, and heads of both kinds were released"
+    elif told.fc_norm or told.norm_before_fc or told.norm_output is bool(layout):
         why = "it has the norms of EAGLE 3.1 (fc_norm, norm_before_fc or norm_output)"
     elif kind not in ("llama", "qwen3"):
         why = f"its layer is of the family {kind!r}"
-    elif base.get("num_hidden_layers", 1) != 1:
-        why = f"it has {base['num_hidden_layers']} layers"
+    elif count != 1:
+        why = f"it has {count} layers"
     elif told.read is not None and min(told.read) < 0:
         why = "it reads the target's embedding"
     if why:
