@@ -28,7 +28,7 @@ class AutoregressiveSession:
 
     Args:
         reader: reads it as a target is read; what it suppresses is never drafted.
-        words: ids of the target; those beyond the reader's own are never drafted.
+        words: ids of the target, where the reader may have more or fewer; those that it lacks are never drafted.
         unread: ids that mean something else to the reader, or nothing.
         instead: what the reader is shown in their place.
     """
@@ -37,7 +37,7 @@ class AutoregressiveSession:
         self, reader: Target, words: int | None = None, unread: Collection[int] = (), instead: int = 0
     ) -> None:
         self._run, self._forbidden = reader.start(), (*reader.suppress, *unread)
-        self._words, self._unread_ids, self._instead = words or reader.vocab_size, frozenset(unread), instead
+        self._words, self._unread_ids, self._instead = words, frozenset(unread), instead
         self._unread: list[int] = []  # committed tokens that are not in the cache
         self._ahead: list[int] = []  # tokens in the cache that nobody has committed yet: the anchor, then drafted ones
 
@@ -58,8 +58,8 @@ class AutoregressiveSession:
             unread, self._unread = self._unread, []
             shown = [self._instead if token in self._unread_ids else token for token in (*unread, self._ahead[-1])]
             logits = self._run.score(shown, last=1).logits[:, : self._words]
-            missing = self._words - logits.shape[-1]
-            return F.pad(logits, (0, missing), value=-torch.inf) if missing else logits
+            missing = (self._words or 0) - logits.shape[-1]
+            return F.pad(logits, (0, missing), value=-torch.inf) if missing > 0 else logits
 
         return (yield from draft_in_order(predict, context, gamma, self._forbidden))
 

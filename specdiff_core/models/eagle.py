@@ -186,7 +186,7 @@ class Eagle3Head(EagleHead):
         return self
 
     def read(self, features: Tensor) -> Tensor:
-        found: Tensor = (self._join or self.fc)(features.to(self.dtype))
+        found: Tensor = (self._join or self.fc)(features.to(self.device, self.dtype))
         return found
 
     def forward(
