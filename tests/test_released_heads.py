@@ -522,6 +522,31 @@ def test_q_is_what_plain_arithmetic_says(name: str, tmp_path: Path) -> None:
     assert float((draft.probs.log() - expected)[kept].abs().max()) <= 1e-4
 
 
+def test_a_confidence_head_says_how_far_a_draft_goes(tmp_path: Path) -> None:
+    """DSpark's: it is asked before each token, about the slot's state and the token before it."""
+    pair, target, _ = released("DSpark, DeepSpec", tmp_path)
+    loaded = load_pair(pair, CPU)
+    drafter = loaded.drafters["released"]
+    session, asked = drafter.start(), []
+    session.observe(PROMPT[:-1], Target(loaded.model, context=128).start(drafter.layers).read(PROMPT[:-1]))
+
+    def note(confidences: Any) -> int:
+        asked.append(tuple(confidences))
+        return len(confidences) if len(confidences) < 4 else 3
+
+    told = dataclasses.replace(context(PROMPT, 5, 1), sampling=Sampling(temperature=1.0), stop_criterion=note)
+    draft, _ = drain(session.draft(told))
+    assert len(draft.ids) == 3 and [len(row) for row in asked] == [1, 2, 3, 4]
+    w, (embedding, _) = doubled(load_file(tmp_path / "drafter" / "model.safetensors")), tables(target)
+    features = features_of(target, PROMPT[:-1])
+    known = torch.cat([features[i] for i in LAYERS], -1)
+    states = block_states(w, known, embedding[[PROMPT[-1], *[275] * 4]], lambda *_: True)
+    before = w["markov_head.markov_w1.weight"][[PROMPT[-1], *draft.ids.tolist()]]
+    beside = torch.cat([states[:4], before], -1)
+    expected = (beside @ w["confidence_head.proj.weight"][0] + w["confidence_head.proj.bias"]).sigmoid()
+    torch.testing.assert_close(torch.tensor(asked[-1]).double(), expected, atol=1e-5, rtol=1e-4)
+
+
 GREEDY: dict[str, Any] = {"drafter": "released", "gamma": 4, "temperature": 0.0}
 
 

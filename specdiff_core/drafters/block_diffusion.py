@@ -120,10 +120,13 @@ class BlockSession:
             return logits
 
         follow = None if successors is None else lambda before, found: successors(states, before, found)
-        most = {} if successors is None else {"candidates": successors.candidates}
+        heads: dict[str, Any] = {} if successors is None else {"candidates": successors.candidates}
+        confidence, pairs = drafter.network.confidence_head, drafter.network.markov_head
+        if confidence is not None and pairs is not None:
+            heads["sure"] = lambda before: confidence(states, pairs.markov_w1(before))
         cut = dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma))
         mask_id, forbidden = drafter.mask_id, drafter.forbidden
-        return (yield from denoise(predict, cut, mask_id=mask_id, forbidden=forbidden, follow=follow, **most))
+        return (yield from denoise(predict, cut, mask_id=mask_id, forbidden=forbidden, follow=follow, **heads))
 
     @torch.inference_mode()
     def _absorb(self, block: int) -> None:

@@ -24,14 +24,14 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from specdiff_core.models.files import read_drafted, read_tensors, write_folder
 from specdiff_core.models.folders import AGAIN, Id, Size, as_config, described, read_config, shown
 from specdiff_core.models.kernels import Product, Separate
-from specdiff_core.models.markov import MarkovHead, PairBias, Selector
+from specdiff_core.models.markov import Confidence, MarkovHead, PairBias, Selector
 from specdiff_core.models.network import Attend, Heads, Layer, Reach, Rope, Shape, at, attend, near, rotary_table
 from specdiff_core.schema.errors import WeightsError
 
 COPIES = ("embed_tokens.weight", "lm_head.weight")
 """Of the target, stored beside some drafters that were trained with them frozen; never used, but compared."""
-UNUSED = ("confidence_head.proj.weight", "confidence_head.proj.bias")
-"""DSpark's guess of how many tokens will be accepted; here the length of a draft is chosen from q."""
+CONFIDENCE = ("confidence_head.proj.weight", "confidence_head.proj.bias")
+"""Left out of some releases whose config.json has them."""
 FAR = 2**30
 
 
@@ -49,6 +49,8 @@ class _Special(msgspec.Struct):
     markov_width: Annotated[int, msgspec.Meta(ge=0, le=2**20)] = 0
     markov_rank: Annotated[int, msgspec.Meta(ge=0, le=2**20)] = 0
     markov_head_type: str = "vanilla"
+    enable_confidence_head: bool = False
+    confidence_head_with_markov: bool = False
     conv_kernel_size: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
     conv_group_size: Size = 16
     selector_rank: Annotated[int, msgspec.Meta(ge=0, le=2**20)] = 0
@@ -240,6 +242,8 @@ class DFlashDraftModel(nn.Module):
         gate = shape.width if config.markov_head_type == "gated" else 0
         self.markov = MarkovHead(shape.width, config.markov_width) if config.markov_width else None
         self.markov_head = PairBias(vocab, rank, gate=gate) if rank else None
+        paired = rank if config.confidence_head_with_markov else 0
+        self.confidence_head = Confidence(shape.width, paired) if config.enable_confidence_head and rank else None
         self.candidate_selector = Selector(vocab, shape.width, most, config.selector_top_k) if most else None
         self.copies = {}
         self.reaches: list[Reach | None] = config.reaches
@@ -368,7 +372,9 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
     expected = model.state_dict() | dict(zip(COPIES, (table, table[:size]), strict=True)) | maps
     if model.markov_head is not None:
         expected[rows] = expected[rows][:size]
-    stored = read_tensors(folder, expected, optional=(*COPIES, *maps), ignored=UNUSED, tables=tuple(maps))
+    stored = read_tensors(folder, expected, optional=(*COPIES, *maps, *CONFIDENCE), tables=tuple(maps))
+    if CONFIDENCE[0] not in stored:
+        model.confidence_head = None
     ids = read_drafted(stored, known, folder)
     if ids is None and size != known:
         raise WeightsError(f"{shown(folder)} says {size:,} of {known:,} words, but holds no d2t.", hint=AGAIN)

@@ -91,6 +91,22 @@ class PairBias(nn.Module):
         return _scores(said, candidates, self.markov_w2.weight)
 
 
+class Confidence(nn.Module):
+    """DSpark's guess of whether a slot's token will be accepted, from its state and, with a ``rank``, W₁[before]."""
+
+    def __init__(self, width: int, rank: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(width + rank, 1)
+        self._paired = rank > 0
+
+    @torch.inference_mode()
+    def forward(self, states: Tensor, said: Tensor) -> Tensor:
+        """``states [n, W]`` of slots, and ``said [n, m, r]``, W₁ of the tokens before them -> ``[n, m]``."""
+        beside = states[:, None].expand(-1, said.shape[1], -1)
+        found: Tensor = self.proj(torch.cat([beside, said], -1) if self._paired else beside)
+        return found[..., 0].float().sigmoid()
+
+
 class Selector(nn.Module):
     """DFlash 2's head, as released: of a slot's ``best`` words, how well each follows the one before it,
     Σ (P[before] ∘ A·h)·S[behind]."""
