@@ -40,7 +40,7 @@ class Chain:
         banned: ids that are no candidates.
         ranked: whether the most probable texts are wanted, as for a tree; at temperature 0 they always are.
         candidates: of each slot, where the most probable are wanted.
-        sure: how confident the drafter is of a slot, given each token that may stand before it, ``[g, m]`` -> ``[g, m]``,
+        sure: how confident the drafter is of a slot, given each token ``[g, m]`` that may stand before it: ``[g, m]``,
             where it was trained to know; by default its largest probability.
     """
 
@@ -81,8 +81,8 @@ class Chain:
 
         Args:
             first: absolute position of slot 0.
-            stop_criterion: ends the draft before a slot that is not worth verifying; it sees how confident the drafter is
-                of every slot so far, so it depends on distributions and never on the value of a token yet to be drawn.
+            stop_criterion: ends the draft before a slot that is not worth verifying; it sees how confident the drafter
+                is of every slot so far, so it depends on distributions and never on the value of a token yet to be drawn.
 
         Returns:
             ids ``[n]`` on the CPU; the q that each was drawn from, ``[n, V]`` float64; the confidence, ``[n, V]``.
