@@ -4,10 +4,12 @@ et al. 2302.01318). It is read as a target is, by the same session.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
@@ -16,15 +18,26 @@ from specdiff_core.models.causal import load_causal
 from specdiff_core.models.device import Placement
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.target import Target
+from specdiff_core.models.vocabularies import strangers_of
 from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
 class AutoregressiveSession:
-    """One run. Its cache holds committed tokens and, between a draft and what is observed of it, that draft."""
+    """One run. Its cache holds committed tokens and, between a draft and what is observed of it, that draft.
 
-    def __init__(self, reader: Target) -> None:
-        self._run, self._forbidden = reader.start(), reader.suppress
+    Args:
+        reader: reads it as a target is read; what it suppresses is never drafted.
+        words: ids of the target, where the reader may have more or fewer; those that it lacks are never drafted.
+        unread: ids that mean something else to the reader, or nothing.
+        instead: what the reader is shown in their place.
+    """
+
+    def __init__(
+        self, reader: Target, words: int | None = None, unread: Collection[int] = (), instead: int = 0
+    ) -> None:
+        self._run, self._forbidden = reader.start(), (*reader.suppress, *unread)
+        self._words, self._unread_ids, self._instead = words, frozenset(unread), instead
         self._unread: list[int] = []  # committed tokens that are not in the cache
         self._ahead: list[int] = []  # tokens in the cache that nobody has committed yet: the anchor, then drafted ones
 
@@ -43,7 +56,10 @@ class AutoregressiveSession:
         def predict(token: int | None) -> Tensor:
             self._ahead.append(context.ids[-1] if token is None else token)
             unread, self._unread = self._unread, []
-            return self._run.score([*unread, self._ahead[-1]], last=1).logits
+            shown = [self._instead if token in self._unread_ids else token for token in (*unread, self._ahead[-1])]
+            logits = self._run.score(shown, last=1).logits[:, : self._words]
+            missing = (self._words or 0) - logits.shape[-1]
+            return F.pad(logits, (0, missing), value=-torch.inf) if missing > 0 else logits
 
         return (yield from draft_in_order(predict, context, gamma, self._forbidden))
 
@@ -53,12 +69,15 @@ class AutoregressiveDrafter:
     """Shared weights of a small causal model with the target's ids."""
 
     name: str
-    reader: Target  # reads it as a target is read; what it suppresses is never drafted
+    reader: Target  # this and the following: of a session
+    words: int | None = None
+    unread: Collection[int] = ()
+    instead: int = 0
     layers: tuple[int, ...] = ()
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
-        return AutoregressiveSession(self.reader)
+        return AutoregressiveSession(self.reader, self.words, self.unread, self.instead)
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> AutoregressiveDrafter:
@@ -67,16 +86,21 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     Raises:
         WeightsError: its files are missing, damaged, or do not fit their config.
         PairUnavailable: the repository cannot be reached.
-        TokenizerMismatch: it has other ids than the target.
+        TokenizerMismatch: it has other ids than the target. Where both bring a tokenizer, the sizes of their tables may
+            differ, and single ids: those are never drafted.
     """
+    words = int(target.config.vocab_size)
+    strange = strangers_of(spec, pair, words)
     folder = resolve(spec.source, spec.revision)
     context = spec.context or pair.context
     role = f"drafter {spec.name!r}"
     model, _ = load_causal(folder, placement.dtype, context=context, device=placement.device, role=role)
-    if int(model.config.vocab_size) != int(target.config.vocab_size):
+    if strange is None and int(model.config.vocab_size) != words:
         raise TokenizerMismatch(
-            f"The drafter {spec.name!r} has {model.config.vocab_size} ids, the target {target.config.vocab_size}.",
+            f"The drafter {spec.name!r} has {model.config.vocab_size} ids, the target {words}.",
             hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
         )
     reader = Target(model, context=context, suppress=pair.suppress, graphs=placement.graphs)
-    return AutoregressiveDrafter(spec.name, reader)
+    ends = model.config.eos_token_id
+    end = ends[0] if isinstance(ends, list) else ends
+    return AutoregressiveDrafter(spec.name, reader, words=words, unread=strange or (), instead=end or 0)

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.models.folders import AGAIN, shown
+from specdiff_core.models.folders import AGAIN, resolve, shown
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 LEAST_SHARED = 0.95
 """Share of the target's ids that must mean the same to a drafter."""
@@ -56,6 +57,25 @@ def strangers(target: Mapping[int, str], drafter: Mapping[int, str], size: int) 
             hint="Drafter and target must share one tokenizer; choose another drafter for this target.",
         )
     return tuple(found)
+
+
+def strangers_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...] | None:
+    """The ids below ``size`` of a pair's target that a drafter's tokenizer does not know as such; None where it brings
+    none to compare. Weights are not asked for.
+
+    Raises:
+        WeightsError: a file is damaged.
+        PairUnavailable: the repository cannot be reached.
+        TokenizerMismatch: they are too many for one to draft for the other.
+    """
+    theirs = names_of(resolve(spec.source, spec.revision, weights=False))
+    if not theirs:
+        return None
+    source, revision = (pair.tokenizer, pair.tokenizer_revision) if pair.tokenizer else (pair.target, "")
+    if source == pair.target:
+        revision = pair.revision
+    ours = names_of(resolve(source, revision, weights=False))
+    return strangers(ours, theirs, size) if ours else None
 
 
 def _read(path: Path) -> dict[str, Any]:
