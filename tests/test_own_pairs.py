@@ -82,6 +82,11 @@ def test_the_drafters_config_says_what_it_is(target: str, tmp_path: Path) -> Non
     block = EMBEDDED.drafter("block")
     spec = brought(EMBEDDED.target, block.source).drafters[0]
     assert (spec.name, spec.module, spec.window) == ("block", "block_diffusion", block.window)
+    chained = EMBEDDED.drafter("block_markov")
+    spec = brought(EMBEDDED.target, chained.source).drafters[0]
+    assert (spec.name, spec.chained, spec.window) == ("block_markov", True, chained.window)
+    assert kind_of({"speculators_model_type": "dspark"})[0] == "block"
+    assert kind_of({"speculators_model_type": "eagle3"})[0] == "eagle"
     assert kind_of({"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"})[0] == "eagle"
     assert kind_of({"model_type": "bert"}) == ("", None)
 

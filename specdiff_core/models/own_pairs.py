@@ -130,7 +130,6 @@ def _drafter(own: OwnPair, context: int) -> DrafterSpec:
         raise _doubt(own, why, "shift", "Say the shift: 0, or 1 as in DiffuGPT, DiffuLLaMA and Dream.")
     if kind == "denoise" and own.mask_id is None and values.get("mask_token_id") is None and "n_blocks" not in values:
         raise _doubt(own, "its config.json names no mask_token_id", "mask_id", "Say the id of its mask.")
-    block = values.get("block_size")
     shared: dict[str, Any] = {"label": f"{_called(own.drafter)} (your own)", "source": own.drafter}
     shared["revision"] = own.drafter_revision
     match kind:
@@ -146,8 +145,14 @@ def _drafter(own: OwnPair, context: int) -> DrafterSpec:
                 **shared,
             )
         case "block":
+            nested = values.get("dflash_config")
+            told = {**values, **(nested if isinstance(nested, dict) else {})}
+            heads = ("markov_width", "markov_rank", "selector_rank")
+            chained = any(told.get(name) for name in heads) or told.get("projector_type") == "dspark"
+            block = values.get("block_size", told.get("block_size"))
             window = int(block) - 1 if isinstance(block, int) and block > 1 else None
-            return DrafterSpec(name="block", module="block_diffusion", window=window, **shared)
+            name = "block_markov" if chained else "block"
+            return DrafterSpec(name=name, module="block_diffusion", window=window, chained=chained, **shared)
         case "eagle":
             return DrafterSpec(name="eagle", module="eagle", drafting="sequential", trees=True, **shared)
     return DrafterSpec(name="autoregressive", module="autoregressive", drafting="sequential", **shared)
@@ -158,9 +163,10 @@ def kind_of(values: dict[str, Any]) -> tuple[str, int | None]:
     tells."""
     kind = str(values.get("model_type", "")).lower()
     classes = " ".join(map(str, values.get("architectures") or ())).lower()
-    if "dflash_config" in values:
+    layout = values.get("speculators_model_type")
+    if "dflash_config" in values or "dspark" in classes or layout in ("dflash", "dflash2", "dspark"):
         return "block", None
-    if "eagle" in classes or kind == "eagle":
+    if "eagle" in classes or kind == "eagle" or layout == "eagle3":
         return "eagle", None
     if kind == "mdlm" or {"n_blocks", "cond_dim"} <= values.keys():
         return "denoise", 0
