@@ -82,7 +82,6 @@ def pair(tmp_path: Path) -> PairSpec:
         tokenizer=str(tmp_path / "gpt2"),
         revision="",
         context=64,
-        memory_bytes=1_000_000,
         drafters=(drafter, NONE),
     )
 

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 
 from app.run.gpu import is_lent
-from specdiff_core.models.availability import availability
-from specdiff_core.schema.decoder import Decoder
-from specdiff_core.schema.errors import PairUnavailable
+from specdiff_core.models.availability import Here, availability
+from specdiff_core.schema.decoder import Brings, Decoder
+from specdiff_core.schema.errors import PairUnavailable, Stopped
 from specdiff_core.schema.pairs import PAIRS, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -42,9 +42,11 @@ class Engines:
         self._preparing = False
 
     def __call__(self, pair: str, drafter: str, progress: Progress) -> Decoder:
-        """The engine of ``pair``, with ``drafter`` warmed up.
+        """The engine of ``pair``, with ``drafter`` warmed up. Once all who wait have gone, which their ``progress``
+        says by raising :class:`Stopped`, loading ends.
 
         Raises:
+            Stopped: it has.
             SpecDiffError: the pair, a weight file or the memory is missing; the message says which.
         """
         find_pair(pair).drafter(drafter)
@@ -55,7 +57,8 @@ class Engines:
             with self._lock:
                 return self._ready(pair, drafter)
         finally:
-            self._listeners.remove(progress)
+            if progress in self._listeners:
+                self._listeners.remove(progress)
 
     def prepare(self, pair: str = "embedded", drafter: str = "block") -> None:
         """Load and warm up in the background, once, so that the first run need not wait; returns at once.
@@ -86,6 +89,8 @@ class Engines:
             if pair not in self._loaded:
                 self._loaded[pair] = self._load(pair, self._tell)
             engine = self._loaded[pair]
+            if not find_pair(pair).offline and isinstance(engine, Brings):
+                engine.bring(drafter, self._tell)
             if (pair, drafter) not in self._warm:
                 self._tell("Warming up: first passes are slower, so they are not measured")
                 config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
@@ -99,11 +104,16 @@ class Engines:
     def _tell(self, message: str) -> None:
         self._message = message
         for listener in tuple(self._listeners):
-            listener(message)
+            try:
+                listener(message)
+            except Stopped:
+                self._listeners.remove(listener)
+                if not self._listeners:
+                    raise
 
 
 def load_engine(pair: str, progress: Progress) -> Decoder:
-    """Load all of ``pair`` into this process; ``progress`` hears what is under way.
+    """Load ``pair`` into this process, but for drafters of the hub; ``progress`` hears what is under way.
 
     Raises:
         SpecDiffError: a file, the memory or the pair itself is missing.
@@ -119,5 +129,6 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
 
 def unavailable() -> dict[str, str]:
     """Pair name -> why it cannot be used here. May take seconds where the hub does not answer."""
-    answers = {name: availability(spec) for name, spec in PAIRS.items()}
+    here = Here()
+    answers = {name: availability(spec, here) for name, spec in PAIRS.items()}
     return {name: reason for name, (usable, reason) in answers.items() if not usable}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,7 +22,7 @@ from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.graphs import Graphs, Passes
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
-from specdiff_core.models.vocabularies import names_of, strangers
+from specdiff_core.models.vocabularies import compare
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -98,8 +97,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         TokenizerMismatch: without its mask token it has other ids than the target.
     """
     vocab_size = int(target.config.vocab_size)
-    folder = resolve(spec.source, spec.revision, weights=False)
-    strange = _strangers(spec, pair, folder, vocab_size)
+    strange = compare(spec, pair, vocab_size)
     folder = resolve(spec.source, spec.revision)
     if (shift := released_shift(folder)) not in (None, spec.logit_shift):
         raise WeightsError(
@@ -135,15 +133,3 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         strangers=strange or (),
         graphs=placement.graphs,
     )
-
-
-def _strangers(spec: DrafterSpec, pair: PairSpec, folder: Path, size: int) -> tuple[int, ...] | None:
-    """The target's ids that the drafter's tokenizer does not know as such; None where it brings none to compare."""
-    theirs = names_of(folder)
-    if not theirs:
-        return None
-    source, revision = (pair.tokenizer, pair.tokenizer_revision) if pair.tokenizer else (pair.target, "")
-    if source == pair.target:
-        revision = pair.revision
-    ours = names_of(resolve(source, revision, weights=False))
-    return strangers(ours, theirs, size) if ours else None

@@ -4,7 +4,7 @@ module. Knows folders and files, no pair and no role.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,7 +69,7 @@ def load_causal(
     *,
     context: int,
     device: torch.device | None = None,
-    device_map: str | None = None,
+    spread: Mapping[int | str, int] | None = None,
     role: str = "target",
 ) -> tuple[Decoder | PreTrainedModel, str]:
     """The model in ``folder``, frozen: safetensors only, never remote code; no tensor may be missing or resized.
@@ -77,7 +77,8 @@ def load_causal(
     Args:
         context: positions that it will be asked for.
         device: where it shall be; by default the CPU.
-        device_map: accelerate's plan for a model that is too large for ``device``: transformers' module follows it.
+        spread: of each device (and ``"cpu"``) the bytes that accelerate may use, where ``device`` is too small:
+            transformers' module is then spread over them.
         role: what errors call it.
 
     Returns:
@@ -89,10 +90,10 @@ def load_causal(
     config = config_of(folder, role)
     tensor_names(folder)  # every file is there and whole
     with described(folder, role):
-        why = unsupported(config, context) or ("it is spread over several devices" if device_map else "")
+        why = unsupported(config, context) or ("it is spread over several devices" if spread else "")
     if not why:
         return load_network(folder, config, dtype, context=context, device=device, role=role), ""
-    model = load_stock(folder, dtype, device=device, device_map=device_map, role=role)
+    model = load_stock(folder, dtype, device=device, spread=spread, role=role)
     if wrong := unusable(model, context):
         raise WeightsError(f"The {role} in {shown(folder)} cannot be decoded here: {wrong}.", hint=OTHER)
     return model, why
@@ -148,7 +149,7 @@ def load_stock(
     dtype: torch.dtype,
     *,
     device: torch.device | None = None,
-    device_map: str | None = None,
+    spread: Mapping[int | str, int] | None = None,
     role: str = "target",
 ) -> PreTrainedModel:
     """The model in ``folder`` in transformers' own module, frozen; see :func:`load_causal`.
@@ -166,7 +167,8 @@ def load_stock(
         model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]  # overloaded in transformers
             folder,
             dtype=dtype,
-            device_map=device_map,
+            device_map="auto" if spread else None,
+            max_memory=dict(spread) if spread else None,
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
@@ -176,7 +178,7 @@ def load_stock(
         if names := sorted(str(name) for name in report.get(kind) or ()):
             what = f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}."
             raise WeightsError(what, hint=AGAIN)
-    if device is not None and device_map is None:
+    if device is not None and not spread:
         model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
     model.train(False).requires_grad_(False)
     for name, tensor in model.named_parameters():

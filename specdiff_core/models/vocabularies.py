@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.models.folders import AGAIN, shown
+from specdiff_core.models.folders import AGAIN, resolve, shown
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 LEAST_SHARED = 0.95
 """Share of the target's ids that must mean the same to a drafter."""
@@ -56,6 +57,25 @@ def strangers(target: Mapping[int, str], drafter: Mapping[int, str], size: int) 
             hint="Drafter and target must share one tokenizer; choose another drafter for this target.",
         )
     return tuple(found)
+
+
+def compare(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...] | None:
+    """The target's ids below ``size`` that the drafter's tokenizer does not know as such; None where it brings none to
+    compare. Config and tokenizer are fetched for this, no weights.
+
+    Raises:
+        TokenizerMismatch: they are too many.
+        WeightsError: a tokenizer file is damaged.
+        PairUnavailable: a repository cannot be had.
+    """
+    theirs = names_of(resolve(spec.source, spec.revision, weights=False))
+    if not theirs:
+        return None
+    source, revision = (pair.tokenizer, pair.tokenizer_revision) if pair.tokenizer else (pair.target, "")
+    if source == pair.target:
+        revision = pair.revision
+    ours = names_of(resolve(source, revision, weights=False))
+    return strangers(ours, theirs, size) if ours else None
 
 
 def _read(path: Path) -> dict[str, Any]:
