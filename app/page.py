@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -291,11 +292,17 @@ def missing_pairs(look: Callable[[], dict[str, str]] = unavailable) -> dict[str,
 
 
 def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
-    """Which pairs can be chosen here, and a line with the reason for each that cannot. What is ``chosen`` stays: a pair
-    that is loaded leaves too little memory for itself."""
+    """Which pairs can be chosen here, and a line for each family of those that cannot, with the reason. What is
+    ``chosen`` stays: a pair that is loaded leaves too little memory for itself."""
     missing = {name: reason for name, reason in missing_pairs(look).items() if name != chosen}
-    lines = [
-        element("p", element("b", text=PAIRS[name].label), element("small", text=f" Not available here: {reason}"))
-        for name, reason in missing.items()
-    ]
+    lines = []
+    for _, family in groupby((PAIRS[name] for name in missing), key=lambda pair: pair.group):
+        pairs = list(family)
+        reasons = list(dict.fromkeys(missing[pair.name] for pair in pairs))
+        more = " Its larger sizes need more." if len(reasons) > 1 else ""
+        label = pairs[0].label
+        if len(pairs) > 1:
+            label = f"{label.rpartition(' · ')[0]} · {', '.join(pair.size for pair in pairs)}"
+        words = element("small", text=f" Not available here: {reasons[0]}{more}")
+        lines.append(element("p", element("b", text=label), words))
     return gr.update(choices=controls.pair_choices(missing)), element("div", *lines, class_="sd-pairs") if lines else ""

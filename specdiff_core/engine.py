@@ -24,8 +24,8 @@ from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.drafters.base import Drafter, Rehearses
 from specdiff_core.loading import LoadedPair, load_pair
+from specdiff_core.models.availability import loaded
 from specdiff_core.models.device import choose_placement, cpu_threads, device_name
-from specdiff_core.models.folders import is_local
 from specdiff_core.models.target import Target
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import (
@@ -94,8 +94,7 @@ class Engine:
             SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
         """
         spec = find_pair(pair)
-        if drafters is None:
-            drafters = [one.name for one in spec.drafters if not one.source or is_local(one.source)]
+        drafters = loaded(spec) if drafters is None else drafters
         placement = choose_placement(device, dtype, record=record)
         return cls(load_pair(spec, placement, drafters=drafters, progress=progress), progress)
 

@@ -227,12 +227,11 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
         OutOfMemory: it fits nowhere; the message says what would.
     """
     machine = find_machine(placement.device.type, placement.dtype_name)
-    words = refusal(spec, machine, drafters, count=counted)
-    if not words:
-        return None
-    need = needed(spec, machine, drafters, count=counted)
-    if machine.device != "cuda" or need.total > machine.free + machine.beside:
+    if words := refusal(spec, machine, drafters, count=counted):
         raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {words}", hint="Or close other programs.")
+    need = needed(spec, machine, drafters, count=counted)
+    if need.total <= machine.free:
+        return None
     mine = placement.device.index or 0
     devices: dict[int | str, int] = {i: torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())}
     devices[mine] -= need.total - need.weights

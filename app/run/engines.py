@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 from app.run.gpu import is_lent
-from specdiff_core.models.availability import Here, availability
+from specdiff_core.models.availability import ABSENT, Here, availability
 from specdiff_core.schema.decoder import Brings, Decoder
 from specdiff_core.schema.errors import PairUnavailable, Stopped
 from specdiff_core.schema.pairs import PAIRS, find_pair
@@ -120,7 +120,11 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
     """
     usable, reason = availability(find_pair(pair))
     if not usable:  # told at once: the hub's own client tries for half a minute, while everybody waits
-        raise PairUnavailable(reason, hint="Choose another pair; the embedded one needs no network.")
+        away = reason.startswith(ABSENT)
+        fetch = (
+            f"`python -m specdiff_core pairs --fetch {pair}` fetches them where there is a network. " if away else ""
+        )
+        raise PairUnavailable(reason, hint=f"{fetch}Or choose another pair; the embedded one needs no network.")
     progress("Starting the numerical library")
     from specdiff_core.engine import Engine
 

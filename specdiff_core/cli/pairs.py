@@ -56,7 +56,7 @@ def table(rows: list[dict[str, Any]], here: Here) -> None:
     """A line for each pair, then the drafters of each family, then what stands in the way."""
     machine = here.machine
     print(f"On this machine: {machine.device}, {machine.dtype}, {machine.free / 1e9:.1f} GB of memory free.\n")
-    lines = [("PAIR", "TARGET", "PARAMETERS", "TO FETCH", "MEMORY", "LICENCE", "HERE")]
+    lines = [("PAIR", "TARGET", "PARAMETERS", "TO FETCH", "MEMORY + DRAFTER", "LICENCE", "HERE")]
     notes: dict[str, str] = {}
     for row in rows:
         model, reason = row["target"], row["reason"]
@@ -64,7 +64,7 @@ def table(rows: list[dict[str, Any]], here: Here) -> None:
         size = f"{model['parameters'] / 1e9:.1f} B" if "parameters" in model else ""
         fetched = f"{model['to_fetch'] / 1e9:.1f} GB" if model["to_fetch"] else "nothing"
         terms = ", ".join(_terms(model)) or "in its card"
-        taken = f"{row['memory']['needed'] / 1e9:.1f} GB" + (", too large" if row["memory"]["too_large"] else "")
+        taken = _taken(row["memory"])
         lines.append((row["name"], model["source"], size, fetched, taken, terms, mark))
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     for line in lines:
@@ -84,28 +84,23 @@ def show(pair: PairSpec, row: dict[str, Any]) -> None:
     """One pair with its drafters."""
     print(f"{pair.name}: {pair.label}, {row['target']['source']}, at most {pair.context:,} tokens")
     print(f"    {'available' if row['available'] else 'not available: ' + row['reason']}")
-    taken = row["memory"]
-    print(
-        f"    {taken['needed'] / 1e9:.1f} GB of memory in {taken['dtype']} with its smallest drafter. {taken['too_large']}"
-    )
+    print(f"    {row['memory']['too_large'] or _taken(row['memory']) + ' of memory'}")
     for drafter in pair.drafters:
         gone = "" if drafter_is_here(drafter) else " (its weights are not here)"
         print(f"    --drafter {drafter.name:14} {drafter.about}{_notes(drafter)}{gone}")
 
 
 def memory(pair: PairSpec, machine: Machine) -> dict[str, Any]:
-    """Bytes that a pair needs with its smallest drafter, and with each other one on top; and why that is too much."""
-    from specdiff_core.models.availability import least
+    """Bytes that a pair needs as it is loaded, what each drafter of the hub adds, and why the first is too much."""
+    from specdiff_core.models.availability import loaded
     from specdiff_core.models.memory import needed, refusal
 
-    few = least(pair, machine)
+    first, every = loaded(pair), needed(pair, machine).drafters
     return {
-        "device": machine.device,
-        "dtype": machine.dtype,
+        "needed": needed(pair, machine, first).total,
+        "drafters": {name: size for name, size in every.items() if name not in first},
         "free": machine.free,
-        "needed": needed(pair, machine, few).total,
-        "drafters": needed(pair, machine).drafters,
-        "too_large": refusal(pair, machine, few),
+        "too_large": refusal(pair, machine, first),
     }
 
 
@@ -185,6 +180,12 @@ def _notes(drafter: DrafterSpec) -> str:
     model = _model(drafter.source, drafter.revision, drafter.published)
     size = f"{model['to_fetch'] / 1e9:.1f} GB" if model["to_fetch"] else "here"
     return f" [{', '.join([size, *_terms(model)])}]"
+
+
+def _taken(memory: dict[str, Any]) -> str:
+    """``1.2 GB + 0.7``: as loaded, and the smallest drafter that is loaded later."""
+    more = f" + {min(memory['drafters'].values()) / 1e9:.1f}" if memory["drafters"] else ""
+    return f"{memory['needed'] / 1e9:.1f} GB{more}{', too large' if memory['too_large'] else ''}"
 
 
 def _terms(model: dict[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from specdiff_core.models import hub
 from specdiff_core.models.folders import is_local, read_config, resolve, weight_files
-from specdiff_core.models.memory import Machine, find_machine, needed, refusal
+from specdiff_core.models.memory import Machine, find_machine, refusal
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.pairs import PairSpec
 
@@ -31,8 +31,8 @@ class Here:
 def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
     """Whether a pair can be used here, and if not, why: ``(True, "")`` or ``(False, reason)``. Cheap; never raises.
 
-    Local files must exist; target and a drafter of the hub must be cached at their revisions or the hub be reachable;
-    both must fit into memory. Other drafters that are missing do not count (see ``LoadedPair.missing``).
+    Local files must exist; a target of the hub must be cached at its revision or the hub be reachable; it must fit into
+    memory. A drafter that is missing or too large does not count: it says so when it is chosen.
     """
     from huggingface_hub import is_offline_mode
 
@@ -44,12 +44,12 @@ def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
             weight_files(folder)
         if spec.tokenizer and is_local(spec.tokenizer):
             resolve(spec.tokenizer)
-        if not _is_here(spec):
+        if not is_local(spec.target) and not _is_cached(spec.target, spec.revision):
             if is_offline_mode():
                 return False, f"{ABSENT} the hub is switched off (offline mode)."
             if not here.hub_answers:
                 return False, f"{ABSENT} the model hub cannot be reached."
-        if full := refusal(spec, here.machine, least(spec, here.machine)):
+        if full := refusal(spec, here.machine, loaded(spec)):
             return False, full
     except SpecDiffError as error:
         return False, error.message
@@ -58,17 +58,9 @@ def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
     return True, ""
 
 
-def least(spec: PairSpec, machine: Machine) -> list[str]:
-    """The drafters without which a pair is of no use: its smallest; all of one that ships with the project, which is
-    loaded as a whole."""
-    held = needed(spec, machine).drafters
-    return list(held) if spec.offline else sorted(held, key=held.__getitem__)[:1]
-
-
-def _is_here(spec: PairSpec) -> bool:
-    """Whether a target is here, and a drafter with weights for it, if there is one."""
-    found = [is_local(source) or _is_cached(source, revision) for source, revision in spec.sources]
-    return found[0] and (is_local(spec.target) or len(found) == 1 or any(found[1:]))
+def loaded(spec: PairSpec) -> list[str]:
+    """The drafters that are loaded with a pair, before anybody asks for one: those that ship with the project."""
+    return [drafter.name for drafter in spec.drafters if not drafter.source or is_local(drafter.source)]
 
 
 def _is_cached(repo: str, revision: str) -> bool:

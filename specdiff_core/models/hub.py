@@ -108,6 +108,7 @@ class _Download:
     def run(self, tell: Tell) -> Path:
         """Download what is missing; told twice a second at most."""
         total = self._missing_bytes()
+        self._bars.clear()
         threading.Thread(target=self._work, name=f"fetch {self._repo}", daemon=True).start()
         began = time.monotonic()
         try:
@@ -127,7 +128,7 @@ class _Download:
         if is_offline_mode():
             return 0
         try:
-            files = self._ask(dry_run=True)
+            files = self._ask(dry_run=True, tqdm_class=self._bar())
         except OSError:  # the download meets the reason itself, or finds all files here
             return 0
         total = sum(file.file_size or 0 for file in files if file.will_download)
@@ -182,15 +183,19 @@ class _Download:
         bars = tuple(self._bars)
         done = int(max((bar.n for bar in bars if bar.unit == "B"), default=0))
         files = next((bar for bar in bars if bar.unit != "B"), None)
-        parts = [f"{_size(done)} of {_size(total)}" if total else _size(done)]
+        parts = [f"{_size(done, total).split()[0]} of {_size(total)}" if total else _size(done)]
         if files is not None:
             parts.append(f"{int(files.n)} of {int(files.total or 0)} files")
         parts.append(f"{done / 1e6 / max(seconds, 1e-3):.1f} MB/s")
         return f"Downloading {self._repo}: {', '.join(parts)}"
 
 
-def _size(count: int) -> str:
-    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+def _size(count: int, scale: int | None = None) -> str:
+    """Bytes in the unit that suits ``scale``, by default themselves."""
+    for unit, name, places in ((1e9, "GB", 2), (1e6, "MB", 0)):
+        if (scale or count) >= unit:
+            return f"{count / unit:.{places}f} {name}"
+    return f"{count / 1e3:.0f} kB"
 
 
 @contextlib.contextmanager

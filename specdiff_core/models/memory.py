@@ -62,6 +62,10 @@ class Need:
     def total(self) -> int:
         return self.target + sum(self.drafters.values()) + self.runtime
 
+    def fits_spread(self, machine: Machine) -> bool:
+        """Whether it fits where accelerate spreads the target's weights over all that there is."""
+        return self.total - self.weights <= machine.free and self.total <= machine.free + machine.beside
+
 
 def find_machine(device: str = "auto", dtype: str = "auto") -> Machine:
     """Where models go: what ``models/device.py`` would choose, with what is free there."""
@@ -114,9 +118,10 @@ def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = No
 
 
 def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str], *, count: Count = _unknown) -> str:
-    """Why ``pair`` with ``drafters`` does not fit, with what would; empty where it fits."""
+    """Why ``pair`` with ``drafters`` does not fit, with what would; empty where it fits, if need be spread over several
+    devices and main memory."""
     need = needed(pair, machine, drafters, count=count)
-    if need.total <= machine.free:
+    if need.total <= machine.free or need.fits_spread(machine):
         return ""
     found = [f"It needs about {_size(need.total)} of memory in {machine.dtype}; {_size(machine.free)} are free."]
     fewer = sorted(need.drafters, key=need.drafters.__getitem__)
@@ -124,15 +129,15 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str], *, count:
         fewer.pop()
     halved = Machine(device=machine.device, dtype="bf16", free=machine.free)
     others = [other for other in PAIRS.values() if other.group == pair.group and other.name != pair.name]
-    smaller = [other for other in others if needed(other, machine, drafters).total <= machine.free]
+    sizes = {other.name: needed(other, machine, drafters).total for other in others}
+    smaller = [other for other in others if sizes[other.name] <= machine.free]
     if len(drafters) > 1 and fewer:
         found.append(f"With fewer drafters it fits: {', '.join(fewer)}.")
     if machine.dtype == "fp32" and needed(pair, halved, drafters).total <= machine.free:
         found.append("In bf16 it fits (--dtype bf16).")
-    if need.total <= machine.free + machine.beside:
-        found.append("Spread over other devices and main memory it fits, slowly.")
     if smaller:
-        found.append(f"The size {smaller[-1].size} fits (--pair {smaller[-1].name}).")
+        best = max(smaller, key=lambda other: sizes[other.name])
+        found.append(f"The size {best.size} fits (--pair {best.name}).")
     return " ".join(found)
 
 
