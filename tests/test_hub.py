@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -230,8 +231,8 @@ def test_a_commit_that_is_gone_a_full_disk_and_no_network(
 ) -> None:
     with pytest.raises(PairUnavailable, match="no longer has the commit"):
         load_pair(pair_of(revision="0" * 40), CPU)
-    monkeypatch.setattr("shutil.disk_usage", lambda path: os.terminal_size((0, 0)) and type("", (), {"free": 10})())
-    with pytest.raises(PairUnavailable, match="too full for lab/gpt2: .* are to come, 0 kB are free") as refused:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=10))
+    with pytest.raises(PairUnavailable, match=r"too full for lab/gpt2: .* are to come, 0 kB are free") as refused:
         load_pair(pair_of(), CPU)
     assert "HF_HOME" in refused.value.hint
     monkeypatch.undo()
