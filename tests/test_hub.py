@@ -29,8 +29,9 @@ from specdiff_core.models import hub, memory
 from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.memory import Machine, needed, refusal, size_of
 from specdiff_core.schema import published
-from specdiff_core.schema.errors import OutOfMemory, PairUnavailable, Stopped
+from specdiff_core.schema.errors import ConfigError, OutOfMemory, PairUnavailable, Stopped
 from specdiff_core.schema.events import Finished, RunStarted
+from specdiff_core.schema.methods import race_lanes
 from specdiff_core.schema.pairs import NONE, PAIRS, DrafterSpec, PairSpec
 from specdiff_core.schema.published import Model
 from specdiff_core.schema.settings import DecodeConfig
@@ -433,6 +434,14 @@ def test_what_would_fit_is_said() -> None:
     words = refusal(PAIRS["qwen2.5-diffucoder"], some, ["diffucoder", "dream", "autoregressive"])
     assert "With fewer drafters it fits: autoregressive." in words
     assert size_of("nobody/nothing") is None and needed(PAIRS["embedded"], large).total < 6e8 + 2e8
+
+
+def test_a_published_pair_plays_the_methods_with_its_own_drafters() -> None:
+    for pair, drafter in (("gpt2-mdlm:xl", "mdlm"), ("qwen2.5-diffucoder:14b", "diffucoder"), ("embedded", "mdlm")):
+        lanes = race_lanes(DecodeConfig(pair=pair, drafter="none"), ["specdiff"])
+        assert lanes["specdiff"].drafter == drafter and lanes["vanilla"].drafter == "none"
+    with pytest.raises(ConfigError, match="no drafter for specdiff"):
+        race_lanes(DecodeConfig(pair="qwen3-dflash", drafter="none"), ["specdiff"])
 
 
 def test_declarations_of_published_denoisers() -> None:

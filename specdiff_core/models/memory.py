@@ -26,7 +26,8 @@ from specdiff_core.schema.published import Model
 from specdiff_core.schema.settings import SETTINGS
 
 RUNTIME = {"cpu": 350_000_000, "cuda": 600_000_000}
-"""Bytes that torch and transformers take before any model is there."""
+"""Bytes that are taken before any model is there: by torch and transformers as measured on a CPU; by a CUDA device as
+assumed."""
 WIDTHS = {"fp32": 4, "bf16": 2}
 """Bytes of a number."""
 Count = Callable[[Path, dict[str, Any]], int | None]

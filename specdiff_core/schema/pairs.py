@@ -49,6 +49,7 @@ class DrafterSpec:
     trees: bool = False  # grows draft trees although it does not denoise
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
     mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None  # of a denoiser whose files name none, or a word for it
+    plays: str = ""  # the drafter of methods that it stands for, in a pair without one of that name
     published: Model | None = None  # what is known of ``source`` before it is here
     about: str = ""
 
@@ -127,6 +128,11 @@ class PairSpec:
         """What it is loaded from: folders, or repositories of the hub with their revisions; target and drafters."""
         drafters = ((drafter.source, drafter.revision) for drafter in self.drafters if drafter.source)
         return ((self.target, self.revision), *drafters)
+
+    def playing(self, part: str) -> DrafterSpec | None:
+        """The drafter that methods call ``part``, by its name or because it stands for it; None if there is none."""
+        named = [spec for spec in self.drafters if spec.name == part]
+        return next(iter([*named, *(spec for spec in self.drafters if spec.plays == part)]), None)
 
     def drafter(self, name: str) -> DrafterSpec:
         """Find a drafter by name.
@@ -359,6 +365,7 @@ LLAMA2 = family(
         DrafterSpec.of(
             hub.DIFFULLAMA,
             name="diffullama",
+            plays="mdlm",
             label="DiffuLLaMA 7B",
             module="masked_diffusion",
             context=2048,
@@ -374,6 +381,7 @@ LLAMA2 = family(
 _DIFFUCODER = DrafterSpec.of(
     hub.DIFFUCODER,
     name="diffucoder",
+    plays="mdlm",
     label="DiffuCoder 7B",
     module="masked_diffusion",
     context=2048,
