@@ -16,6 +16,7 @@ import pytest
 from app_fakes import FakeDecoder, frames, unpack
 
 from app.content.error_cards import card
+from app.run import engines as app_engines
 from app.run import session, worker
 from app.run.engines import Engines
 from app.tabs import live, race
@@ -444,7 +445,7 @@ def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it() -> None:
     assert loads == ["embedded"] and not late
 
 
-def test_stop_while_a_pair_loads_ends_the_race_and_the_load() -> None:
+def test_stop_while_a_pair_loads_ends_the_race_and_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless somebody else waits for it too."""
     loads: list[str] = []
 
@@ -473,14 +474,14 @@ def test_stop_while_a_pair_loads_ends_the_race_and_the_load() -> None:
     def gone(message: str) -> None:
         raise Stopped
 
+    monkeypatch.setattr(app_engines, "GLANCE", 0.01)
     waiting, engines, heard = threading.Event(), Engines(listen), []
-    others = [threading.Thread(target=engines, args=("embedded", "block", tell)) for tell in (heard.append, gone)]
-    for other in others:
-        other.start()
-        time.sleep(0.05)  # the first loads, the second waits
+    loading = threading.Thread(target=engines, args=("embedded", "block", heard.append))
+    loading.start()
+    with pytest.raises(Stopped):
+        engines("embedded", "block", gone)
     waiting.set()
-    for other in others:
-        other.join(10)
+    loading.join(10)
     assert heard[:3] == ["Downloading"] * 3
 
 

@@ -83,18 +83,18 @@ class Hub:
         repo, kind, at, name = found.groups() if found else ("", None, None, None)
         if repo in self.refused or not (self.root / repo).is_dir():
             status, code = self.refused.get(repo, (404, "RepoNotFound"))
-            return self.send(request, b"{}", status, {"X-Error-Code": code, "X-Error-Message": code})
+            return self.send(request, b"{}", status, {"X-Error-Code": code, "X-Error-Message": code}, body=body)
         here = self.commit(repo)
         if at is not None and re.fullmatch("[0-9a-f]{40}", at) and at != here:
-            return self.send(request, b"{}", 404, {"X-Error-Code": "RevisionNotFound"})
+            return self.send(request, b"{}", 404, {"X-Error-Code": "RevisionNotFound"}, body=body)
         if kind == "tree":
             files = [
                 {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": tag(file)}
                 for file in self.files(repo)
             ]
-            return self.send(request, json.dumps(files).encode())
+            return self.send(request, json.dumps(files).encode(), body=body)
         if kind != "resolve":
-            return self.send(request, json.dumps({"id": repo, "sha": here, "siblings": []}).encode())
+            return self.send(request, json.dumps({"id": repo, "sha": here, "siblings": []}).encode(), body=body)
         file = self.root / repo / str(name)
         headers = {"X-Repo-Commit": here, "ETag": f'"{tag(file)}"', "Accept-Ranges": "bytes"}
         return self.send(request, file.read_bytes(), 200, headers, body=body, slow=file.suffix == ".safetensors")

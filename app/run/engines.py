@@ -22,6 +22,8 @@ Progress = Callable[[str], None]
 
 Loader = Callable[[str, Progress], Decoder]
 Factory = Callable[[str, str, Progress], Decoder]
+GLANCE = 0.5
+"""Seconds after which those who wait for another's load are told again how far it is, and may have gone."""
 
 
 class Engines:
@@ -54,8 +56,12 @@ class Engines:
         try:
             if message := self._message:
                 progress(message)
-            with self._lock:
+            while not self._lock.acquire(timeout=GLANCE):
+                progress(self._message or "Waiting for what is being loaded")
+            try:
                 return self._ready(pair, drafter)
+            finally:
+                self._lock.release()
         finally:
             if progress in self._listeners:
                 self._listeners.remove(progress)
