@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
+import os
 import shutil
 import threading
 import time
@@ -17,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
+
+logger = logging.getLogger("specdiff.hub")
 
 PINS = "specdiff-pins.json"
 """Beside the hub's cached repositories: the commits of those that this project does not pin, as first fetched."""
@@ -114,8 +118,10 @@ class _Download:
         try:
             while not self._over.wait(PERIOD):
                 tell(self._words(total, time.monotonic() - began))
-        finally:
+        except BaseException:
             self._stopped.set()
+            _abort_xet()
+            raise
         if self._error is not None:
             raise self._error
         assert self._folder is not None, "it has ended without an error"
@@ -123,13 +129,13 @@ class _Download:
 
     def _missing_bytes(self) -> int:
         """Bytes that are to come; 0 where nobody knows. Refused where the disk cannot hold them."""
-        from huggingface_hub import is_offline_mode
+        from huggingface_hub import errors, is_offline_mode
 
         if is_offline_mode():
             return 0
         try:
             files = self._ask(dry_run=True, tqdm_class=self._bar())
-        except OSError:  # the download meets the reason itself, or finds all files here
+        except (OSError, errors.HTTPError):  # type: ignore[attr-defined]  # the download meets it too, or has all files
             return 0
         total = sum(file.file_size or 0 for file in files if file.will_download)
         free = shutil.disk_usage(next(path for path in (cache(), *cache().parents) if path.exists())).free
@@ -188,6 +194,15 @@ class _Download:
             parts.append(f"{int(files.n)} of {int(files.total or 0)} files")
         parts.append(f"{done / 1e6 / max(seconds, 1e-3):.1f} MB/s")
         return f"Downloading {self._repo}: {', '.join(parts)}"
+
+
+def _abort_xet() -> None:
+    """End what the hub's second protocol has under way, which hears of no exception; its client offers no other way."""
+    with contextlib.suppress(ImportError):
+        from huggingface_hub.utils import _xet
+
+        abort: Any = _xet.abort_xet_session  # untyped
+        abort()
 
 
 def _size(count: int, scale: int | None = None) -> str:
@@ -251,6 +266,9 @@ def _pins() -> dict[str, str]:
 def _remember(repo: str, found: str) -> None:
     """Keep the commit that was fetched, so that nobody's later upload changes what is loaded."""
     path = cache() / PINS
-    beside = path.with_suffix(f".{threading.get_ident()}.tmp")
-    beside.write_text(json.dumps({**_pins(), repo: found}, indent=2) + "\n", encoding="utf-8")
-    beside.replace(path)
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        beside.write_text(json.dumps({**_pins(), repo: found}, indent=2) + "\n", encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:  # a cache that nobody may write to does not change either
+        logger.warning("%s is at %s; that could not be kept in %s: %s", repo, found, path.name, error)
