@@ -42,6 +42,7 @@ def bugs(file: str, *found: tuple[str, str, str, str | tuple[str, ...]]) -> list
     ]
 
 
+HEADS = "tests/test_released_heads.py::test_q_is_what_plain_arithmetic_says"
 LAW = "tests/test_law.py::test_the_text_follows_the_targets_law"
 GRAPHS = "tests/test_graphs.py"
 RECORDED = "tests/test_law.py::test_the_q_that_is_tested_is_the_q_that_was_drawn_from"
@@ -617,7 +618,7 @@ MUTANTS = [
     ),
     *bugs(
         "specdiff_core/drafters/block_diffusion.py",
-        ("states-of-the-slot-before", "attend)[0, 1:]", "attend)[0, :-1]", DRAFTS),
+        ("states-of-the-slot-before", "attend)[0, self.lead :]", "attend)[0, :-1]", DRAFTS),
         (
             "block-one-position-early",
             "return drafter.denoise(ids, slice(first, end), read)",
@@ -642,6 +643,55 @@ MUTANTS = [
             "self._run.rollback(len(self._ahead), range(len(self._ahead)))",
             "tests/test_drafters.py::test_what_was_refused_is_rolled_back",
         ),
+        (
+            "words-without-a-counterpart-are-drafted",
+            "reader.start(), (*reader.suppress, *unread)",
+            "reader.start(), reader.suppress",
+            "tests/test_released.py::test_words_that_a_small_model_does_not_know_are_never_drafted_nor_shown",
+        ),
+        (
+            "words-without-a-counterpart-are-read",
+            "[self._instead if token in self._unread_ids else token for token in",
+            "[token for token in",
+            "tests/test_released.py::test_words_that_a_small_model_does_not_know_are_never_drafted_nor_shown",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/models/dflash.py",
+        ("the-anchors-slot-says-nothing", "return 0 if self.config.anchor_predicts else 1", "return 1", HEADS),
+        (
+            "sliding-layers-read-what-is-behind",
+            "ends = sliding if causal is None else causal",
+            "ends = bool(causal)",
+            HEADS,
+        ),
+        ("a-window-one-wider", "return (window - 1, ", "return (window, ", HEADS),
+        (
+            "layers-counted-with-the-embedding",
+            "[index - 1 for index in told.aux_hidden_state_layer_ids]",
+            "told.aux_hidden_state_layer_ids",
+            HEADS,
+        ),
+        (
+            "a-convolution-of-what-comes",
+            "F.pad(states, (0, 0, tap, 0))[:, :rows]",
+            "F.pad(states, (0, 0, 0, tap))[:, -rows:]",
+            HEADS,
+        ),
+    ),
+    *bugs(
+        "specdiff_core/models/eagle.py",
+        (
+            "a-residual-that-is-normed",
+            "self.forward(normed if self._normed else features,",
+            "self.forward(normed,",
+            HEADS,
+        ),
+        ("features-one-layer-late", "(1, depth // 2 - 1, depth - 4)", "(2, depth // 2, depth - 3)", HEADS),
+    ),
+    *bugs(
+        "specdiff_core/models/files.py",
+        ("own-ids-for-the-targets", "torch.arange(len(behind)) + behind.long()", "torch.arange(len(behind))", HEADS),
     ),
     *bugs(
         "specdiff_core/drafters/eagle.py",

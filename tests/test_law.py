@@ -129,7 +129,7 @@ class Oracle:
 
     def __init__(self, size: int, rows: Callable[[Text, int], Tensor]) -> None:
         self.config = SimpleNamespace(vocab_size=size, model_length=64, mask_id=MASK)
-        self.backbone = SimpleNamespace(vocab_embed=SimpleNamespace(embedding=torch.zeros(0)))
+        self.device = torch.device("cpu")
         self._rows = rows
 
     def __call__(self, ids: Tensor, *, first: int = 0, padding: Tensor | None = None) -> Tensor:

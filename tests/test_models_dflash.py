@@ -102,12 +102,13 @@ def released(tmp_path: Path) -> Path:
     return folder
 
 
-def plain_forward(features: Tensor, block: Tensor) -> Tensor:
+def plain_forward(features: Tensor, block: Tensor, causal: bool = True) -> Tensor:
     """DFlash written down once more, token by token and head by head, in float64 and without any cache.
 
     Args:
         features: ``[n, 3·W]`` at positions 0 .. n−1.
         block: ``[b, W]`` embeddings at positions n .. n+b−1.
+        causal: whether the layer that slides reads no slot behind a slot.
     """
     w = {name: tensor.double() for name, tensor in released_tensors().items()}
 
@@ -134,7 +135,8 @@ def plain_forward(features: Tensor, block: Tensor) -> Tensor:
         after = []
         for slot, (h, state) in enumerate(zip(hidden, normed, strict=True)):
             position = start + slot
-            seen = [j for j in range(len(keys)) if i == 1 or abs(j - position) < 7]  # layer 0 slides
+            ends = position if causal else len(keys)
+            seen = [j for j in range(len(keys)) if i == 1 or (abs(j - position) < 7 and j <= ends)]  # layer 0 slides
             q = (p["self_attn.q_proj.weight"] @ state).view(HEADS, HEAD_DIM)
             mixed = []
             for head in range(HEADS):
@@ -152,7 +154,9 @@ def plain_forward(features: Tensor, block: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("context", [1, 4, 12])  # within and beyond the sliding window of 7
 @pytest.mark.parametrize("prepared", [False, True])  # q, k and v as three products or as one
-def test_forward_is_the_published_network(released: Path, context: int, prepared: bool) -> None:
+@pytest.mark.parametrize("causal", [None, False])  # a release that says nothing of it is causal where it slides
+def test_forward_is_the_published_network(released: Path, context: int, prepared: bool, causal: bool | None) -> None:
+    (released / "config.json").write_text(json.dumps(RELEASED | {"is_causal": causal}))
     model = from_folder(released)
     if prepared:
         model.prepare()
@@ -160,7 +164,7 @@ def test_forward_is_the_published_network(released: Path, context: int, prepared
     features = torch.randn(context, FEATURES * WIDTH, generator=generator)
     block = torch.randn(5, WIDTH, generator=generator)
     out = model(noise_embeds=block[None], context_hidden_states=features[None]).last_hidden_state[0]
-    torch.testing.assert_close(out.double(), plain_forward(features, block), atol=2e-4, rtol=2e-4)
+    torch.testing.assert_close(out.double(), plain_forward(features, block, causal is None), atol=2e-4, rtol=2e-4)
 
 
 @pytest.mark.parametrize("biased", [False, True])

@@ -21,7 +21,7 @@ from specdiff_core.models.vocabularies import names_of, strangers
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.events import Finished
 from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
-from specdiff_core.schema.settings import DecodeConfig, Rule
+from specdiff_core.schema.settings import DecodeConfig, Rule, Sampling
 
 IDS = 280
 LLAMA: dict[str, Any] = {
@@ -218,3 +218,68 @@ def test_ids_without_a_counterpart(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("[1]")
     with pytest.raises(WeightsError, match=r"tokenizer\.json is damaged"):
         names_of(tmp_path)
+
+
+def small_pair(folder: Path, rows: int, words: dict[str, int] | None = None) -> tuple[PairSpec, Any]:
+    """A target of GPT-2's format with IDS ids, of which its tokenizer names 270, and a small Qwen2 with ``rows`` and a
+    tokenizer of its own."""
+    save_tokenizer(folder / "target")
+    save_target(folder / "target", IDS)
+    model = randomly(Qwen2ForCausalLM(Qwen2Config(vocab_size=rows, **LLAMA)))
+    save(folder / "drafter", dict(model.state_dict()), model.config.to_dict())
+    known = {name: i for i, name in names_of(folder / "target").items()}
+    (folder / "drafter" / "vocab.json").write_text(json.dumps(known if words is None else {**known, **words}))
+    spec = DrafterSpec(
+        name="small", label="", module="autoregressive", source=str(folder / "drafter"), drafting="sequential"
+    )
+    return PairSpec(name="tiny", label="", target=str(folder / "target"), context=64, drafters=(spec, NONE)), model
+
+
+@pytest.mark.parametrize("rows", [272, IDS, 300])  # fewer than the target's, as many, more
+def test_a_small_model_of_the_same_words_may_have_another_table(rows: int, tmp_path: Path) -> None:
+    """Qwen2.5-0.5B drafts for 7B so: 151,936 rows and 152,064, of which 151,665 have names."""
+    pair, stock = small_pair(tmp_path, rows)
+    loaded = load_pair(pair, CPU)
+    assert not loaded.missing
+    known = [5, 9, 7, 11]
+    session = loaded.drafters["small"].start()
+    session.observe(known[:-1], None)
+    told = dataclasses.replace(context(known, 4, 1), sampling=Sampling(temperature=1.0))
+    draft, _ = drain(session.draft(told))
+    draft.check(4, IDS)
+    named = len(names_of(tmp_path / "target"))
+    assert float(draft.probs[:, named:].sum()) == 0 and bool((draft.probs[:, :named] > 0).all())
+    with torch.no_grad():
+        text = torch.tensor([[*known, *draft.ids.tolist()]])
+        expected = stock(input_ids=text).logits[0, 3:7, :named].double().softmax(-1)
+    torch.testing.assert_close(draft.probs[:, :named], expected, atol=1e-5, rtol=1e-4)
+    engine, texts = Engine(loaded), set()
+    for drafter, rule in (("none", Rule.RATIO), ("small", Rule.RATIO), ("small", Rule.MATCH)):
+        config = DecodeConfig(pair="tiny", drafter=drafter, gamma=4, rule=rule, max_new_tokens=12, ignore_eos=True)
+        texts.add(next(e.ids for e in engine.decode("the cat", config) if isinstance(e, Finished)))
+    assert len(texts) == 1
+
+
+def test_words_that_a_small_model_does_not_know_are_never_drafted_nor_shown(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    save_tokenizer(target)
+    name = names_of(target)[200]
+    pair, stock = small_pair(tmp_path, IDS, {name: 279, "another": 200})
+    session = load_pair(pair, CPU).drafters["small"].start()
+    session.observe([5, 200, 7], None)
+    told = dataclasses.replace(context([5, 200, 7, 11], 1, 1), sampling=Sampling(temperature=1.0))
+    draft, _ = drain(session.draft(told))
+    assert float(draft.probs[:, 200].sum()) == 0
+    with torch.no_grad():
+        logits = stock(input_ids=torch.tensor([[5, 0, 7, 11]])).logits[0, -1].double()  # 0: the end of a text
+    logits[[200, *range(len(names_of(target)), IDS)]] = -torch.inf
+    torch.testing.assert_close(draft.probs[0], logits.softmax(-1), atol=1e-5, rtol=1e-4)
+
+
+def test_a_small_model_of_other_words_is_refused(tmp_path: Path) -> None:
+    pair, _ = small_pair(tmp_path, 272)
+    (tmp_path / "drafter" / "vocab.json").unlink()
+    assert "has 272 ids, the target 280" in load_pair(pair, CPU).missing["small"]
+    words = {name: 271 - i for i, name in names_of(tmp_path / "target").items()}
+    (tmp_path / "drafter" / "vocab.json").write_text(json.dumps(words))
+    assert "mean something else to the drafter" in load_pair(pair, CPU).missing["small"]

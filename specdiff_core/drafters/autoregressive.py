@@ -4,7 +4,7 @@ et al. 2302.01318). It is read as a target is, by the same session.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,61 +17,27 @@ from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.models.causal import load_causal
 from specdiff_core.models.device import Placement
 from specdiff_core.models.folders import resolve
-from specdiff_core.models.target import Scores, Target, TargetSession
-from specdiff_core.models.vocabularies import compare
+from specdiff_core.models.target import Target
+from specdiff_core.models.vocabularies import strangers_of
 from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
-class Translated:
-    """A small model of another vocabulary, read as one that has the target's: ids that mean something else to it, or
-    nothing, it never drafts, and it reads its end of text for them.
+class AutoregressiveSession:
+    """One run. Its cache holds committed tokens and, between a draft and what is observed of it, that draft.
 
     Args:
-        reader: of that model.
-        vocab_size: V of the target.
-        strangers: ids that mean something else.
+        reader: reads it as a target is read; what it suppresses is never drafted.
+        words: ids of the target, where the reader may have more or fewer; those that it lacks are never drafted.
+        unread: ids that mean something else to the reader, or nothing.
+        instead: what the reader is shown in their place.
     """
 
-    def __init__(self, reader: Target, vocab_size: int, strangers: Sequence[int]) -> None:
-        self.reader, self.model, self.vocab_size = reader, reader.model, vocab_size
-        missing = range(reader.vocab_size, vocab_size)
-        self.suppress = tuple(sorted({*reader.suppress, *strangers, *missing}))
-        end = self.model.config.eos_token_id
-        self._end = int((end[0] if isinstance(end, list) else end) or 0)
-        self._unread = frozenset((*strangers, *missing))
-
-    def start(self) -> TranslatedRun:
-        """A run with an empty cache."""
-        return TranslatedRun(self, self.reader.start())
-
-    def readable(self, ids: Sequence[int]) -> list[int]:
-        """``ids`` of the target as the model can read them."""
-        return [self._end if token in self._unread else token for token in ids]
-
-
-class TranslatedRun:
-    """What an autoregressive draft asks of a target's session."""
-
-    def __init__(self, words: Translated, run: TargetSession) -> None:
-        self._words, self._run, self.rollback = words, run, run.rollback
-
-    @property
-    def room(self) -> int:
-        return self._run.room
-
-    def score(self, ids: Sequence[int], *, last: int) -> Scores:
-        """As :meth:`~specdiff_core.models.target.TargetSession.score`, with logits over the target's ids."""
-        logits, _ = self._run.score(self._words.readable(ids), last=last)
-        missing = self._words.vocab_size - logits.shape[-1]  # a negative number cuts
-        return Scores(F.pad(logits, (0, missing), value=-torch.inf), None)
-
-
-class AutoregressiveSession:
-    """One run. Its cache holds committed tokens and, between a draft and what is observed of it, that draft."""
-
-    def __init__(self, reader: Target | Translated) -> None:
-        self._run, self._forbidden = reader.start(), reader.suppress
+    def __init__(
+        self, reader: Target, words: int | None = None, unread: Collection[int] = (), instead: int = 0
+    ) -> None:
+        self._run, self._forbidden = reader.start(), (*reader.suppress, *unread)
+        self._words, self._unread_ids, self._instead = words, frozenset(unread), instead
         self._unread: list[int] = []  # committed tokens that are not in the cache
         self._ahead: list[int] = []  # tokens in the cache that nobody has committed yet: the anchor, then drafted ones
 
@@ -90,7 +56,10 @@ class AutoregressiveSession:
         def predict(token: int | None) -> Tensor:
             self._ahead.append(context.ids[-1] if token is None else token)
             unread, self._unread = self._unread, []
-            return self._run.score([*unread, self._ahead[-1]], last=1).logits
+            shown = [self._instead if token in self._unread_ids else token for token in (*unread, self._ahead[-1])]
+            logits = self._run.score(shown, last=1).logits[:, : self._words]
+            missing = (self._words or 0) - logits.shape[-1]
+            return F.pad(logits, (0, missing), value=-torch.inf) if missing > 0 else logits
 
         return (yield from draft_in_order(predict, context, gamma, self._forbidden))
 
@@ -100,12 +69,15 @@ class AutoregressiveDrafter:
     """Shared weights of a small causal model with the target's ids."""
 
     name: str
-    reader: Target | Translated  # reads it as a target is read; what it suppresses is never drafted
+    reader: Target  # this and the following: of a session
+    words: int | None = None
+    unread: Collection[int] = ()
+    instead: int = 0
     layers: tuple[int, ...] = ()
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
-        return AutoregressiveSession(self.reader)
+        return AutoregressiveSession(self.reader, self.words, self.unread, self.instead)
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> AutoregressiveDrafter:
@@ -114,19 +86,21 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     Raises:
         WeightsError: its files are missing, damaged, or do not fit their config.
         PairUnavailable: the repository cannot be reached.
-        TokenizerMismatch: it has other ids than the target.
+        TokenizerMismatch: it has other ids than the target. Where both bring a tokenizer, the sizes of their tables may
+            differ, and single ids: those are never drafted.
     """
-    vocab_size = int(target.config.vocab_size)
-    strange = compare(spec, pair, vocab_size)
+    words = int(target.config.vocab_size)
+    strange = strangers_of(spec, pair, words)
     folder = resolve(spec.source, spec.revision)
     context = spec.context or pair.context
     role = f"drafter {spec.name!r}"
     model, _ = load_causal(folder, placement.dtype, context=context, device=placement.device, role=role)
-    reader = Target(model, context=context, suppress=pair.suppress, graphs=placement.graphs)
-    if strange is None and reader.vocab_size != vocab_size:
+    if strange is None and int(model.config.vocab_size) != words:
         raise TokenizerMismatch(
-            f"The drafter {spec.name!r} has {reader.vocab_size} ids, the target {vocab_size}.",
+            f"The drafter {spec.name!r} has {model.config.vocab_size} ids, the target {words}.",
             hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
         )
-    same = not strange and reader.vocab_size == vocab_size
-    return AutoregressiveDrafter(spec.name, reader if same else Translated(reader, vocab_size, strange or ()))
+    reader = Target(model, context=context, suppress=pair.suppress, graphs=placement.graphs)
+    ends = model.config.eos_token_id
+    end = ends[0] if isinstance(ends, list) else ends
+    return AutoregressiveDrafter(spec.name, reader, words=words, unread=strange or (), instead=end or 0)

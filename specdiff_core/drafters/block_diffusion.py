@@ -1,5 +1,5 @@
-"""The target-conditioned block drafter (DFlash, arXiv 2602.06036): denoises a block while it reads the target's hidden
-states, whose keys and values it keeps.
+"""The target-conditioned block drafter (DFlash, arXiv 2602.06036; DSpark, 2607.05147; DFlash 2): denoises a block while
+it reads the target's hidden states, whose keys and values it keeps.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.cache import FixedReading, Pool
 from specdiff_core.models.causal import Vocabulary, vocabulary
 from specdiff_core.models.device import Placement, on_device
-from specdiff_core.models.dflash import DFlashDraftModel, from_folder
+from specdiff_core.models.dflash import COPIES, DFlashDraftModel, from_folder
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.graphs import Graphs
-from specdiff_core.models.markov import Successors
+from specdiff_core.models.markov import PairBias, Selector, Successors
 from specdiff_core.models.network import Attend, at, attend, near
 from specdiff_core.schema.errors import DraftContractError, PairUnavailable
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
@@ -44,17 +44,33 @@ class BlockDrafter:
         network, words = self.network, self.words
         self.layers: tuple[int, ...] = tuple(network.config.target_layer_ids)
         self.mask_id = int(network.config.mask_token_id)
-        self.window = int(network.config.block_size) - 1  # the anchor takes one slot
-        self.successors = None if network.markov is None else Successors(network.markov, words.embedding, words.rows)
-        room = self.context + self.window + 1  # a block may stand beyond what will be read of it
+        self.lead = network.lead  # slots that predict nothing
+        self.window = int(network.config.block_size) - self.lead
+        self.successors: Successors | PairBias | Selector | None = network.markov_head or network.candidate_selector
+        if network.markov is not None:
+            self.successors = Successors(network.markov, words.embedding, words.rows)
+        self.unsaid = None if network.said is None else ~network.said.to(network.device)
+        room = self.context + self.window + self.lead  # a block may stand beyond what will be read of it
         self.pool = Pool(network, room, self.graphs)
         self.rope = network.rope(torch.arange(room, device=network.device)[None])
 
     def denoise(self, ids: Tensor, places: slice | Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
-        """A pass over a block ``ids [1 + g]``, anchor and slots: the slots' states ``[g, W]`` and logits ``[g, V]``."""
+        """A pass over a block ``ids [lead + g]``, the anchor first: states ``[g, W]`` and logits ``[g, V]`` of what its
+        slots predict."""
+        config = self.network.config
         embeddings = F.embedding(ids, self.words.embedding)[None]
-        states = self.network.denoise(embeddings, at(self.rope, places), attend)[0, 1:]
-        return states, self.words.head(states)
+        if config.input_embedding_scale != 1:
+            embeddings = embeddings * config.input_embedding_scale
+        states = self.network.denoise(embeddings, at(self.rope, places), attend)[0, self.lead :]
+        logits = self.words.head(states)
+        if config.output_multiplier != 1:
+            logits = logits * config.output_multiplier
+        if cap := config.final_logit_softcapping:
+            logits = cap * torch.tanh(logits / cap)
+        if self.unsaid is not None:
+            logits = logits.masked_fill(self.unsaid, -torch.inf)
+        selector = self.network.candidate_selector
+        return states, logits if selector is None else selector.cut(logits)
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
@@ -93,19 +109,24 @@ class BlockSession:
                 f"The block drafter has seen {self._observed} tokens before an anchor at {len(context.ids) - 1}."
             )
         gamma = min(context.gamma, drafter.window)
-        self._absorb(gamma + 1)
+        self._absorb(gamma + drafter.lead)
         successors, states = drafter.successors, drafter.words.embedding  # of the last pass, [g, W]
 
         @torch.inference_mode()
         def predict(window: Tensor) -> Tensor:
             nonlocal states
-            states, logits = self._pass(on_device([context.ids[-1], *window.tolist()], drafter.network.device))
+            block = [context.ids[-1], *window.tolist()][: len(window) + drafter.lead]
+            states, logits = self._pass(on_device(block, drafter.network.device))
             return logits
 
         follow = None if successors is None else lambda before, found: successors(states, before, found)
+        heads: dict[str, Any] = {} if successors is None else {"candidates": successors.candidates}
+        confidence, pairs = drafter.network.confidence_head, drafter.network.markov_head
+        if confidence is not None and pairs is not None:
+            heads["sure"] = lambda before: confidence(states, pairs.markov_w1(before))
         cut = dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma))
         mask_id, forbidden = drafter.mask_id, drafter.forbidden
-        return (yield from denoise(predict, cut, mask_id=mask_id, forbidden=forbidden, follow=follow))
+        return (yield from denoise(predict, cut, mask_id=mask_id, forbidden=forbidden, follow=follow, **heads))
 
     @torch.inference_mode()
     def _absorb(self, block: int) -> None:
@@ -124,14 +145,14 @@ class BlockSession:
         cache.length = self._observed
 
     def _pass(self, ids: Tensor) -> tuple[Tensor, ...]:
-        """One pass over a block ``ids [1 + g]``, which reads [features; block], in both directions."""
+        """One pass over a block ``ids``, which reads [features; block], in both directions unless a layer is causal."""
         drafter, cache = self._drafter, self._cache
-        windows, first, end = drafter.network.windows, cache.length, cache.length + len(ids)
+        reaches, first, end = drafter.network.reaches, cache.length, cache.length + len(ids)
         if cache.passes is not None:
 
             def work(ids: Tensor, first: Tensor) -> tuple[Tensor, ...]:
                 everything = ids.new_ones(len(ids), len(ids), dtype=torch.bool)
-                reading = FixedReading(cache, first, everything, windows)
+                reading = FixedReading(cache, first, everything, reaches)
                 return drafter.denoise(ids, first + torch.arange(len(ids), device=ids.device), reading)
 
             return cache.passes(len(ids), work, ids, on_device(first, ids.device))
@@ -141,8 +162,8 @@ class BlockSession:
         def read(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             slots[2 * layer].copy_(k)
             slots[2 * layer + 1].copy_(v)
-            window = windows[layer]
-            mask = None if window is None else near(places[first:], places, window)
+            reach = reaches[layer]
+            mask = None if reach is None else near(places[first:], places, reach)
             return attend(q, held[2 * layer], held[2 * layer + 1], mask)
 
         return drafter.denoise(ids, slice(first, end), read)
@@ -156,17 +177,39 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         PairUnavailable: it was made for another target.
     """
     network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device).prepare()
-    config, theirs = network.config, target.config
     words = vocabulary(target)
-    if (
-        config.hidden_size != words.embedding.shape[1]
-        or getattr(config, "num_target_layers", theirs.num_hidden_layers) != theirs.num_hidden_layers
-        or max(config.target_layer_ids) >= theirs.num_hidden_layers
-        or config.mask_token_id >= words.embedding.shape[0]
-    ):
+    if wrong := _misfit(network, words, target.config, spec):
         raise PairUnavailable(
-            f"The drafter {spec.name!r} was made for another target than {pair.label}.",
-            hint="Its width, its feature layers and its mask id must exist in the target.",
+            f"The drafter {spec.name!r} was made for another target than {pair.label}: {wrong}.",
+            hint="Its width, its feature layers, its words and its mask id must be those of the target.",
         )
+    network.copies.clear()
     forbidden, graphs = pair.suppress, placement.graphs
     return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=forbidden, graphs=graphs)
+
+
+def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: DrafterSpec) -> str:
+    """Why a network cannot draft for a target with the config ``theirs``; empty where it can."""
+    config, (size, width) = network.config, words.embedding.shape
+    layers = int(theirs.num_hidden_layers)
+    made_for, last = getattr(config, "num_target_layers", layers), max(config.target_layer_ids)
+    if config.hidden_size != width:
+        return f"it reads states of width {config.hidden_size}, the target's have {width}"
+    if made_for != layers or last >= layers:
+        return f"it reads layer {last} of {made_for} layers, the target has {layers}"
+    if spec.mask_id not in (None, config.mask_token_id):
+        return f"its mask_token_id is {config.mask_token_id}, the pair declares {spec.mask_id}"
+    if config.mask_token_id >= size:
+        return f"its mask id is {config.mask_token_id}, the target's table has {size} rows"
+    own_words = network.said is not None or network.markov_head or network.candidate_selector
+    if own_words and config.vocab_size != size:
+        return f"it knows {config.vocab_size} words, the target {size}"
+    for name, table in zip(COPIES, (words.embedding, words.rows), strict=True):
+        stored = network.copies.get(name)
+        if stored is None:
+            continue
+        if name == COPIES[1] and network.said is not None:
+            table = table[network.said.to(table.device)]
+        if stored.shape != table.shape or not torch.equal(stored.to(table), table):
+            return f"the {name} stored with it is not the target's"
+    return ""

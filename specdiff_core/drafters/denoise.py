@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
+from specdiff_core.maths import chains
 from specdiff_core.maths.chains import Chain, Follow
 from specdiff_core.maths.distributions import confidence_probs, lazy_confidence, to_probs
 from specdiff_core.maths.trees import best_first, independent, merge, most_probable
@@ -30,6 +31,8 @@ def denoise(
     mask_id: int,
     forbidden: Sequence[int] = (),
     follow: Follow | None = None,
+    candidates: int = chains.RANKED,
+    sure: Callable[[Tensor], Tensor] | None = None,
 ) -> Generator[DenoiseState, None, Draft]:
     """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with fixed counts per step). With T = 1
     the context's stop criterion may end the window early. Where the context asks for a tree (DDTree) or for several
@@ -43,6 +46,7 @@ def denoise(
         follow: for a denoiser whose tokens depend on the one before them (``maths/chains.py``). What a step reveals
             side by side from the left is then drawn in order; other reveals, and those that look at drawn values, take
             the marginals.
+        candidates, sure: for such a denoiser (``maths/chains.py``).
 
     Yields:
         the window after each step.
@@ -53,7 +57,10 @@ def denoise(
     size = context.gamma
     ids = torch.full((size,), mask_id, dtype=torch.long)
     never = tuple(dict.fromkeys((mask_id, *forbidden)))
-    chain_of = None if follow is None else partial(Chain, follow, anchor=context.ids[-1], sampling=context.sampling)
+    chain_of = None
+    if follow is not None:
+        anchor, sampling = context.ids[-1], context.sampling
+        chain_of = partial(Chain, follow, anchor=anchor, sampling=sampling, candidates=candidates, sure=sure)
     if context.tree_nodes or context.num_drafts > 1:
         logits = predict(ids)
         banned = tuple(token for token in never if token < logits.shape[-1])

@@ -1,5 +1,5 @@
-"""Drafts with one layer over the target's features (EAGLE, arXiv 2401.15077), or grows a tree with it (EAGLE-2,
-2406.16858).
+"""Drafts with one layer over the target's features (EAGLE, arXiv 2401.15077; EAGLE-3, 2503.01840), or grows a tree with
+it (EAGLE-2, 2406.16858).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class EagleSession:
         self._ahead = 0  # entries in the cache that are drafted
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Forget what was drafted; keep the features ``[n, W]`` of committed tokens until the next draft.
+        """Forget what was drafted; keep the features ``[n, F]`` of committed tokens until the next draft.
 
         Raises:
             DraftContractError: there is not exactly one row of features for each id.
@@ -72,7 +72,7 @@ class EagleSession:
 
     def _first(self, context: Context) -> tuple[Tensor, Tensor]:
         """The pass over the committed entries: each feature beside the token that came after it, the anchor last."""
-        features = torch.cat(self._features)
+        features = self._drafter.read(torch.cat(self._features))
         tokens = context.ids[self._observed - len(features) + 1 : self._observed + 1]
         self._features.clear()
         return _last(self._run.score(tokens, features=features, last=1))
@@ -130,7 +130,13 @@ class EagleDrafter:
 
     name: str
     reader: Target  # of a frozen :class:`EagleHead`, or what stands for one; what it suppresses is never drafted
-    layers: tuple[int, ...]  # the target's last one, whose output the head reads
+    layers: tuple[int, ...]  # of the target, whose outputs the head reads: the last one, or several of EAGLE-3
+
+    @torch.inference_mode()
+    def read(self, features: Tensor) -> Tensor:
+        """The target's ``features [n, F]`` as the head's layer reads them, ``[n, W]``."""
+        head = self.reader.model
+        return head.read(features) if isinstance(head, EagleHead) else features
 
     def start(self) -> DraftSession:
         """A session with an empty cache."""
@@ -159,12 +165,22 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         PairUnavailable: it was made for another target, or cannot be reached.
     """
     head: EagleHead = load_eagle(resolve(spec.source, spec.revision), placement.dtype).to(placement.device)
-    theirs = target.config
-    if (head.config.hidden_size, head.config.vocab_size) != (theirs.hidden_size, theirs.vocab_size):
+    theirs, words = target.config, vocabulary(target)
+    layers, width = head.layers_of(int(theirs.num_hidden_layers)), int(theirs.hidden_size)
+    wrong = ""
+    if head.config.vocab_size != theirs.vocab_size:
+        wrong = f"it knows {head.config.vocab_size} words, the target {theirs.vocab_size}"
+    elif head.features != len(layers) * width:
+        wrong = f"it reads {head.features} numbers at a token, the target has {len(layers)} × {width}"
+    elif not head.own_words and head.shape.width != width:
+        wrong = f"its width is {head.shape.width}, the target's {width}, and it has no embedding of its own"
+    elif not 0 <= min(layers) <= max(layers) < theirs.num_hidden_layers:
+        wrong = f"it reads the layers {list(layers)}, the target has {theirs.num_hidden_layers}"
+    if wrong:
         raise PairUnavailable(
-            f"The drafter {spec.name!r} was made for another target than {pair.label}.",
-            hint="Its width and its vocabulary must be the target's.",
+            f"The drafter {spec.name!r} was made for another target than {pair.label}: {wrong}.",
+            hint="Its width, its vocabulary and its feature layers must be the target's.",
         )
-    head.freeze(vocabulary(target), context=pair.context)
+    head.freeze(words, context=pair.context)
     reader = Target(head, context=pair.context, suppress=pair.suppress, graphs=placement.graphs)
-    return EagleDrafter(spec.name, reader, layers=(theirs.num_hidden_layers - 1,))
+    return EagleDrafter(spec.name, reader, layers=layers)

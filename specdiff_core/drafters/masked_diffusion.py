@@ -22,7 +22,7 @@ from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.graphs import Graphs, Passes
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
-from specdiff_core.models.vocabularies import compare
+from specdiff_core.models.vocabularies import strangers_of
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -97,7 +97,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         TokenizerMismatch: without its mask token it has other ids than the target.
     """
     vocab_size = int(target.config.vocab_size)
-    strange = compare(spec, pair, vocab_size)
+    strange = strangers_of(spec, pair, vocab_size)
     folder = resolve(spec.source, spec.revision)
     if (shift := released_shift(folder)) not in (None, spec.logit_shift):
         raise WeightsError(

@@ -8,7 +8,7 @@ distribution over these candidates, given the token before; outside them it is z
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -39,6 +39,9 @@ class Chain:
         sampling: defines q, over the candidates.
         banned: ids that are no candidates.
         ranked: whether the most probable texts are wanted, as for a tree; at temperature 0 they always are.
+        candidates: of each slot, where the most probable are wanted.
+        sure: how confident the drafter is of a slot, given each token ``[g, m]`` that may stand before it: ``[g, m]``,
+            where it was trained to know; by default its largest probability.
     """
 
     def __init__(
@@ -51,18 +54,20 @@ class Chain:
         sampling: Sampling,
         banned: Sequence[int] = (),
         ranked: bool = False,
+        candidates: int = RANKED,
+        sure: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self._sampling, self._vocab = sampling, logits.shape[-1]
         self._greedy = sampling.temperature == 0
         if banned:
             logits = logits.index_fill(-1, torch.tensor(list(banned), device=logits.device), -torch.inf)
-        width = RANKED if ranked or self._greedy else SAMPLED
+        width = candidates if ranked or self._greedy else SAMPLED
         ids = logits.topk(min(width, self._vocab - len(banned)), -1).indices  # [g, k]
         for slot, token in enumerate(known):
             if token is not None:
                 ids[slot] = token
         before = torch.cat([ids.new_full((1, ids.shape[1]), anchor), ids[:-1]])
-        self._ids = ids
+        self._ids, self._sure = ids, None if sure is None else partial(sure, before)
         self._table = logits.gather(-1, ids)[:, None] + follow(before, ids)  # [g, k before, k]
 
     def draw(
@@ -76,8 +81,8 @@ class Chain:
 
         Args:
             first: absolute position of slot 0.
-            stop_criterion: ends the draft before a slot that is not worth verifying; it sees the largest confidence of
-                every slot so far, so it depends on distributions and never on the value of a token yet to be drawn.
+            stop_criterion: ends the draft before a slot that is not worth verifying; it sees how confident the drafter
+                is of every slot so far: that depends on distributions, never on the value of a token yet to be drawn.
 
         Returns:
             ids ``[n]`` on the CPU; the q that each was drawn from, ``[n, V]`` float64; the confidence, ``[n, V]``.
@@ -85,7 +90,7 @@ class Chain:
         dists = self._dists
         here, ids_here = to_host(dists, self._ids)  # tables of k by k: small, and asked slot by slot
         likeliest = here.argmax(-1).tolist() if self._greedy else []
-        highest = [] if stop_criterion is None else self._confidence.amax(-1).tolist()
+        highest = [] if stop_criterion is None else self._highest().tolist()
         chosen: list[int] = []
         places: list[int] = []  # of each token among its slot's candidates
         confidences: list[float] = []
@@ -118,6 +123,10 @@ class Chain:
     @cached_property
     def _confidence(self) -> Tensor:
         return confidence_probs(self._table, self._sampling) if self._greedy else self._dists
+
+    def _highest(self) -> Tensor:
+        """Of every slot, given each candidate of the slot before it: ``[g, k]``."""
+        return self._confidence.amax(-1) if self._sure is None else self._sure()
 
     def _wide(self, ids: Tensor, rows: Tensor) -> Tensor:
         """``rows [n, k]`` of the candidates ``ids [n, k]`` as ``[n, V]``."""

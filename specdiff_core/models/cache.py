@@ -16,7 +16,7 @@ from torch import Tensor
 
 from specdiff_core.maths.trees import visible
 from specdiff_core.models.graphs import WIDTHS, Graphs, Passes, fitting
-from specdiff_core.models.network import Shape, attend, near
+from specdiff_core.models.network import Reach, Shape, attend, near
 
 ROOM = 128
 """Positions of the smallest buffer; a full one is replaced by one twice as long."""
@@ -163,12 +163,12 @@ class FixedReading:
         first: ``[]`` how many positions are cached before the rows.
         seen: ``[n, m]`` bool: which of the last m positions, the n rows' own among them, each row reads; it reads all
             before those.
-        windows: of each layer, how near a position must be to be read; by default no layer asks.
+        reaches: of each layer, how near a position must be to be read; by default no layer asks.
     """
 
-    def __init__(self, cache: KeyValues, first: Tensor, seen: Tensor, windows: Sequence[int | None] = ()) -> None:
+    def __init__(self, cache: KeyValues, first: Tensor, seen: Tensor, reaches: Sequence[Reach | None] = ()) -> None:
         rows, known = seen.shape
-        self._held, self._windows = cache.views(0, cache.room), windows
+        self._held, self._reaches = cache.views(0, cache.room), reaches
         self._slots = first + torch.arange(rows, device=seen.device)
         self._columns = torch.arange(cache.room, device=seen.device)
         behind = self._columns - (first + rows - known)  # [room]
@@ -180,8 +180,8 @@ class FixedReading:
         keys, values, mask = self._held[2 * layer], self._held[2 * layer + 1], self._mask
         keys.index_copy_(2, self._slots, k)
         values.index_copy_(2, self._slots, v)
-        if self._windows and (window := self._windows[layer]) is not None:
-            mask = mask.masked_fill(~near(self._slots, self._columns, window), -torch.inf)
+        if self._reaches and (reach := self._reaches[layer]) is not None:
+            mask = mask.masked_fill(~near(self._slots, self._columns, reach), -torch.inf)
         return attend(q, keys, values, mask)
 
 

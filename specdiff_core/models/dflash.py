@@ -1,8 +1,10 @@
-"""The DFlash network (arXiv 2602.06036): Qwen3-style layers denoise a block, reading a target's hidden states.
+"""The DFlash network (arXiv 2602.06036): Qwen3-style layers denoise a block, reading a target's hidden states; with
+DSpark's Markov head (2607.05147) or DFlash 2's convolutions and selector.
 
-Its files have the released names: ``config.json`` with Qwen3's fields, ``block_size`` (anchor included),
-``num_target_layers`` and ``dflash_config``. Its forward pass is the one that transformers' own DFlash candidate
-generator calls. Embedding and output head are the target's.
+Its files have the released names, in any of three layouts: z-lab's, whose ``config.json`` has Qwen3's fields,
+``block_size``, ``num_target_layers`` and ``dflash_config``; DeepSpec's, in which all of these lie flat; and that of
+vLLM's speculators. Its forward pass is the one that transformers' own DFlash candidate generator calls. Embedding and
+output head are the target's.
 """
 
 from __future__ import annotations
@@ -14,65 +16,215 @@ from typing import Annotated, Any
 
 import msgspec
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import Qwen3Config  # transformers >= 4.51 brought Qwen3
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from specdiff_core.models.files import read_tensors, write_folder
-from specdiff_core.models.folders import Id, Size, as_config, described, read_config
+from specdiff_core.models.files import read_drafted, read_tensors, write_folder
+from specdiff_core.models.folders import AGAIN, Id, Size, as_config, described, read_config, shown
 from specdiff_core.models.kernels import Product, Separate
-from specdiff_core.models.markov import MarkovHead
-from specdiff_core.models.network import Attend, Heads, Layer, Rope, Shape, at, attend, near, rotary_table
+from specdiff_core.models.markov import Confidence, MarkovHead, PairBias, Selector
+from specdiff_core.models.network import Attend, Heads, Layer, Reach, Rope, Shape, at, attend, near, rotary_table
+from specdiff_core.schema.errors import WeightsError
+
+COPIES = ("embed_tokens.weight", "lm_head.weight")
+"""Of the target, stored beside some drafters that were trained with them frozen; never used, but compared."""
+CONFIDENCE = ("confidence_head.proj.weight", "confidence_head.proj.bias")
+"""Left out of some releases whose config.json has them."""
+FAR = 2**30
 
 
 class _Special(msgspec.Struct):
-    """The part of a released ``config.json`` under ``dflash_config``; ``markov_width`` is this project's own."""
+    """What a release says besides Qwen3's fields, by the names of z-lab's ``dflash_config``; ``markov_width`` is this
+    project's own."""
 
     mask_token_id: Id
     target_layer_ids: Annotated[list[Id], msgspec.Meta(min_length=1)]
+    block_size: Annotated[int, msgspec.Meta(ge=2, le=2**16)] = 16
+    anchor_predicts: bool = False  # the slot of the anchor predicts too, so that slot i predicts token i + 1
+    causal: bool | None = None  # None: layers with a sliding window are, others read the whole block
+    use_swa: bool = False
+    swa_window_size: Size | None = None
     markov_width: Annotated[int, msgspec.Meta(ge=0, le=2**20)] = 0
+    markov_rank: Annotated[int, msgspec.Meta(ge=0, le=2**20)] = 0
+    markov_head_type: str = "vanilla"
+    enable_confidence_head: bool = False
+    confidence_head_with_markov: bool = False
+    conv_kernel_size: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
+    conv_group_size: Size = 16
+    selector_rank: Annotated[int, msgspec.Meta(ge=0, le=2**20)] = 0
+    selector_top_k: Size = 16
+    input_embedding_scale: float = 1.0
+    output_multiplier: float = 1.0
+    final_logit_softcapping: float | None = None
+    draft_vocab_size: Size | None = None  # where it says a part of the target's words only
 
 
 class _Released(msgspec.Struct):
-    """What is checked of a released ``config.json``; Qwen3's other fields are its own business."""
+    """What is checked of Qwen3's fields; the others are its own business."""
 
-    dflash_config: _Special
     hidden_size: Size
     intermediate_size: Size
     num_hidden_layers: Size
     num_attention_heads: Size
-    block_size: Annotated[int, msgspec.Meta(ge=2, le=2**16)] = 16  # an anchor and at least one mask
+    vocab_size: Size
     head_dim: Size | None = None
     num_key_value_heads: Size | None = None
     sliding_window: Size | None = None
 
 
 def read_released(values: dict[str, Any]) -> Qwen3Config:
-    """A released ``config.json`` -> Qwen3 config with ``block_size``, ``mask_token_id``, ``target_layer_ids`` and
-    ``markov_width`` on top.
+    """A released ``config.json`` -> Qwen3 config with the fields of :class:`_Special` and ``reaches`` on top.
 
     Raises:
-        WeightsError: a field of its own is missing or impossible.
+        WeightsError: a field of its own is missing or impossible, or stands for something that is not built here.
     """
-    known = as_config(values, _Released, "config.json")
-    config = Qwen3Config(**values)
-    config.layer_types = list(config.layer_types or ["full_attention"] * config.num_hidden_layers)
-    if "sliding_attention" in config.layer_types:
-        config.sliding_window = known.sliding_window  # Qwen3Config drops it unless use_sliding_window is set
-    config.block_size = known.block_size
-    for name, value in msgspec.structs.asdict(known.dflash_config).items():
+    base, own = _layout(values)
+    special, known = as_config(own, _Special, "config.json"), as_config(base, _Released, "config.json")
+    config = Qwen3Config(**{name: value for name, value in base.items() if name != "model_type"})
+    kinds = list(config.layer_types or ["full_attention"] * config.num_hidden_layers)
+    if special.use_swa and "sliding_attention" not in kinds:
+        kinds = ["sliding_attention"] * len(kinds)
+    config.layer_types = kinds
+    window = special.swa_window_size or known.sliding_window
+    if "sliding_attention" in kinds:
+        if window is None:
+            raise _unknown("its layers slide, but it names no sliding_window")
+        config.sliding_window = window  # Qwen3Config drops it unless use_sliding_window is set
+    if special.markov_head_type not in ("vanilla", "gated"):
+        raise _unknown(f"its Markov head is of the kind {special.markov_head_type!r}: here are 'vanilla' and 'gated'")
+    if special.conv_kernel_size and known.hidden_size % special.conv_group_size:
+        raise _unknown(f"groups of {special.conv_group_size} do not divide a width of {known.hidden_size}")
+    for name, value in msgspec.structs.asdict(special).items():
         setattr(config, name, value)
+    config.reaches = [_reach(kind == "sliding_attention", window or FAR, special.causal) for kind in kinds]
     return config
+
+
+def _layout(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Qwen3's fields, and those of :class:`_Special`, of a ``config.json`` in any layout."""
+    if "speculators_model_type" in values:
+        return _speculators(values)
+    nested = values.get("dflash_config")
+    if nested is None and "DSpark" in str(values.get("architectures")):  # DeepSpec, also of plain DFlash
+        return values, values | {"anchor_predicts": True}
+    own = as_config(values, _Nested, "config.json").dflash_config
+    if (own.get("projector_type") or "dflash") not in ("dflash", "dspark"):
+        raise _unknown(f"its head is of the kind {own['projector_type']!r}")
+    if own.get("attention_sink_bias") or not values.get("is_neox_style", True):
+        raise _unknown("its attention has sinks, or rotates neighbouring numbers")
+    own = own | {"block_size": values.get("block_size", own.get("block_size", 16))}
+    if own.pop("shift_label", False) or own.get("projector_type") == "dspark":
+        own["anchor_predicts"] = True
+    if (causal := values.get("is_causal", own.get("causal"))) is not None:
+        own["causal"] = causal
+    return values, own
+
+
+def _speculators(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same of the layout of speculators, which counts the embedding as layer 0."""
+    kind, told = values["speculators_model_type"], as_config(values, _Speculators, "config.json")
+    if kind not in ("dflash", "dflash2", "dspark"):
+        raise _unknown(f"its speculators_model_type is {kind!r}")
+    if kind == "dspark" and told.sample_from_anchor is None:
+        raise _unknown("it does not say sample_from_anchor, and DSpark drafters of both kinds were released")
+    if not all(told.aux_hidden_state_layer_ids):
+        raise _unknown("it reads the target's embedding (aux_hidden_state_layer_ids counts it as 0)")
+    own = {
+        **values,
+        "target_layer_ids": [index - 1 for index in told.aux_hidden_state_layer_ids],
+        "anchor_predicts": bool(told.sample_from_anchor),
+    }
+    both_ways = kind == "dflash2" if told.sliding_window_non_causal is None else told.sliding_window_non_causal
+    if both_ways:
+        own["causal"] = False
+    return told.transformer_layer_config, own
+
+
+class _Nested(msgspec.Struct):
+    dflash_config: dict[str, Any]
+
+
+class _Speculators(msgspec.Struct):
+    transformer_layer_config: dict[str, Any]
+    aux_hidden_state_layer_ids: Annotated[list[Id], msgspec.Meta(min_length=1)]
+    sample_from_anchor: bool | None = None
+    sliding_window_non_causal: bool | None = None
+
+
+def _unknown(why: str) -> WeightsError:
+    return WeightsError(
+        f"This config.json of a block drafter cannot be followed: {why}.", hint="Choose another drafter."
+    )
+
+
+def _reach(sliding: bool, window: int, causal: bool | None) -> Reach | None:
+    """How far a layer reads; None: everything."""
+    ends = sliding if causal is None else causal
+    if not sliding:
+        return (FAR, 0) if ends else None
+    return (window - 1, 0 if ends else window - 1)
+
+
+class Convolution(nn.Module):
+    """Mixes each slot with those just before it in its block (DFlash 2): before a sublayer and behind it, with kernels
+    of each channel, to which the slot's state before the sublayer adds something for each group of channels.
+
+    Args:
+        taps: slots that are mixed, its own among them.
+        group: channels of a group.
+    """
+
+    def __init__(self, width: int, taps: int, group: int) -> None:
+        super().__init__()
+        self.taps, self.group = taps, group
+        self.base_kernel = nn.Parameter(torch.zeros(2, taps, width))
+        self.kernel_projection = nn.Linear(width, 2 * taps * (width // group), bias=False)
+
+    def kernels(self, states: Tensor) -> Sequence[Tensor]:
+        """``states [B, n, W]`` -> the kernels before and behind, ``[B, n, taps, W]`` each."""
+        shape = (*states.shape[:-1], 2, self.taps, -1)
+        own: Tensor = self.kernel_projection(states).view(shape).repeat_interleave(self.group, -1)
+        return (self.base_kernel + own).unbind(-3)
+
+
+def convolve(states: Tensor, kernel: Tensor) -> Tensor:
+    """``states [B, n, W]``, each mixed by its ``kernel [B, n, taps, W]``; before the first slot there is nothing."""
+    rows = states.shape[1]
+    shifted = [F.pad(states, (0, 0, tap, 0))[:, :rows] for tap in range(kernel.shape[-2])]
+    return (torch.stack(shifted, -2) * kernel).sum(-2)
+
+
+class ConvolvedLayer(Layer):
+    """A layer of DFlash 2."""
+
+    def __init__(self, shape: Shape, index: int, *, taps: int, group: int) -> None:
+        super().__init__(shape, index)
+        self.attention_conv = Convolution(shape.width, taps, group)
+        self.mlp_conv = Convolution(shape.width, taps, group)
+
+    def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend, read: Tensor | None = None) -> Tensor:
+        """``hidden [B, n, W]`` of a block -> ``[B, n, W]``."""
+        first_norm, heads, out, second_norm, wide, middle, narrow = self.parts()
+        states = first_norm(hidden)
+        before, behind = self.attention_conv.kernels(states)
+        hidden = hidden + convolve(out(self.mix(heads, convolve(states, before), rope, attend)), behind)
+        states = second_norm(hidden)
+        before, behind = self.mlp_conv.kernels(states)
+        return hidden + convolve(narrow(middle(wide(convolve(states, before)))), behind)
 
 
 class DFlashDraftModel(nn.Module):
     """A target-conditioned block denoiser, without embedding and head: it uses the target's.
 
     Args:
-        released: the contents of ``config.json``; with a ``markov_width``, a token depends on the one before it.
+        released: the contents of ``config.json``; with a head of its own, a token depends on the one before it.
     """
 
     layers: Sequence[Layer]
+    said: Tensor | None = None  # [V] bool: which of the target's words it can say; None: all
+    copies: dict[str, Tensor]  # of the target's tables, as they were stored beside it
 
     def __init__(self, released: dict[str, Any]) -> None:
         super().__init__()
@@ -81,12 +233,20 @@ class DFlashDraftModel(nn.Module):
         self.shape = shape = Shape.of(config)
         self.fc = nn.Linear(len(config.target_layer_ids) * shape.width, shape.width, bias=False)
         self.hidden_norm = shape.norm()
-        layers = (Layer(shape, index) for index in range(shape.layers))
+        taps = config.conv_kernel_size
+        make = partial(ConvolvedLayer, taps=taps, group=config.conv_group_size) if taps else Layer
+        layers = (make(shape, index) for index in range(shape.layers))
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # a list of modules, typed as what it holds
         self.norm = shape.norm()
+        vocab, rank, most = int(config.vocab_size), config.markov_rank, config.selector_rank
+        gate = shape.width if config.markov_head_type == "gated" else 0
         self.markov = MarkovHead(shape.width, config.markov_width) if config.markov_width else None
-        kinds = config.layer_types or []
-        self.windows = [config.sliding_window if kind == "sliding_attention" else None for kind in kinds]
+        self.markov_head = PairBias(vocab, rank, gate=gate) if rank else None
+        paired = rank if config.confidence_head_with_markov else 0
+        self.confidence_head = Confidence(shape.width, paired) if config.enable_confidence_head and rank else None
+        self.candidate_selector = Selector(vocab, shape.width, most, config.selector_top_k) if most else None
+        self.copies = {}
+        self.reaches: list[Reach | None] = config.reaches
         rotary_table(config, torch.zeros(1, 1), torch.float32)  # odd positions are refused now, not in a run
         self._read: Product | None = None  # fc
         self._context: Heads | None = None  # k and v of all layers
@@ -98,6 +258,11 @@ class DFlashDraftModel(nn.Module):
                 nn.init.normal_(parameter, std=self.config.initializer_range, generator=generator)
         if self.markov is not None:
             self.markov.initialize(generator, std=self.config.initializer_range)
+
+    @property
+    def lead(self) -> int:
+        """Slots of a block that predict nothing: that of the anchor, or none."""
+        return 0 if self.config.anchor_predicts else 1
 
     @property
     def device(self) -> torch.device:
@@ -178,8 +343,8 @@ class DFlashDraftModel(nn.Module):
                 k, v = past_key_values.update(k, v, index)
             # Counted from the end: a sliding cache may have cut the front.
             keys = places[-1] + torch.arange(1 - k.shape[2], 1, device=k.device)
-            window = self.windows[index]
-            mask = None if window is None else near(places, keys, window)
+            reach = self.reaches[index]
+            mask = None if reach is None else near(places, keys, reach)
             if attention_mask is not None and not bool(attention_mask.all()):
                 readable = attention_mask[:, None, None, -k.shape[2] :].bool()
                 mask = readable if mask is None else readable & mask
@@ -193,13 +358,32 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
     """Load a released or embedded drafter: ``config.json`` and one or more safetensors files, frozen, on the CPU.
 
     Raises:
-        WeightsError: a file is missing or damaged, or the tensors do not fit the config.
+        WeightsError: a file is missing or damaged, or the tensors do not fit the config, or stand for something that is
+            not built here; the message names it.
     """
     folder = Path(folder)
     values = read_config(folder)
     with described(folder, "DFlash drafter"):
         model = DFlashDraftModel(values)
-    model.load_state_dict(read_tensors(folder, model.state_dict()))
+    config, known = model.config, int(model.config.vocab_size)
+    size = config.draft_vocab_size or known
+    table, rows = torch.empty(known, config.hidden_size, device="meta"), "markov_head.markov_w2.weight"
+    maps = {"d2t": torch.empty(size, device="meta"), "t2d": torch.empty(known, device="meta")}
+    expected = model.state_dict() | dict(zip(COPIES, (table, table[:size]), strict=True)) | maps
+    if model.markov_head is not None:
+        expected[rows] = expected[rows][:size]
+    stored = read_tensors(folder, expected, optional=(*COPIES, *maps, *CONFIDENCE), tables=tuple(maps))
+    if CONFIDENCE[0] not in stored:
+        model.confidence_head = None
+    ids = read_drafted(stored, known, folder)
+    if ids is None and size != known:
+        raise WeightsError(f"{shown(folder)} says {size:,} of {known:,} words, but holds no d2t.", hint=AGAIN)
+    model.copies = {name: stored.pop(name) for name in COPIES if name in stored}
+    if ids is not None:
+        model.said = torch.zeros(known, dtype=torch.bool).index_fill(0, ids, True)
+        if rows in stored:
+            stored[rows] = stored[rows].new_zeros(known, config.markov_rank).index_copy(0, ids, stored[rows])
+    model.load_state_dict(stored)
     return model.to(dtype).eval().requires_grad_(False)
 
 

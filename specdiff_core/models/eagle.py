@@ -1,28 +1,32 @@
 """EAGLE's head (arXiv 2401.15077; the same weights serve EAGLE-2, 2406.16858): one decoder layer that continues the
-target's features. Its files have the released names and shapes.
+target's features; and EAGLE-3's (2503.01840), which reads the outputs of several layers and has an output head
+of its own. Their files have the released names and shapes.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdiff_core.models.causal import Vocabulary
-from specdiff_core.models.files import read_tensors, tensor_names, write_folder
-from specdiff_core.models.folders import described, read_config
+from specdiff_core.models.files import read_drafted, read_tensors, tensor_names, write_folder
+from specdiff_core.models.folders import Id, Size, as_config, described, read_config, shown
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import Attend, Layer, Rope, Shape, at, causal, rotary_table
+from specdiff_core.schema.errors import WeightsError
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig
 
 UNUSED = ("embed_tokens.weight",)
-"""Released with the head, although it is the target's own table."""
+"""Released with the head of EAGLE, although it is the target's own table."""
 
 
 class EagleHead(nn.Module):
@@ -31,6 +35,7 @@ class EagleHead(nn.Module):
     Args:
         config: of a Llama with one layer, as wide as the target.
         bias: whether fc has one; released heads do.
+        qkv_bias: whether q, k and v have one, where ``config`` does not say it: those for Qwen2 do.
     """
 
     layers: Sequence[Layer]
@@ -39,10 +44,12 @@ class EagleHead(nn.Module):
     _words: Vocabulary
     _rope: Rope
 
-    def __init__(self, config: LlamaConfig, *, bias: bool = False) -> None:
+    def __init__(self, config: LlamaConfig, *, bias: bool = False, qkv_bias: bool | None = None) -> None:
         super().__init__()
         self.config = config
         self.shape = shape = Shape.of(config)
+        if qkv_bias is not None:
+            self.shape = shape = dataclasses.replace(shape, qkv_bias=qkv_bias)
         self.fc = nn.Linear(2 * shape.width, shape.width, bias=bias)
         self.layers = nn.ModuleList([Layer(shape, 0, first_norm=False)])  # type: ignore[assignment]  # as in Decoder
         self._join: Product | None = None  # fc
@@ -56,6 +63,24 @@ class EagleHead(nn.Module):
         self._join = Product.of([self.fc])
         self.layers[0].freeze()
         return self
+
+    @property
+    def features(self) -> int:
+        """Width of what it reads of the target at a token."""
+        return self.shape.width
+
+    @property
+    def own_words(self) -> bool:
+        """Whether it brings an embedding and an output head, and may have a width of its own."""
+        return False
+
+    def layers_of(self, depth: int) -> tuple[int, ...]:
+        """The layers of a target of ``depth`` layers that it reads."""
+        return (depth - 1,)
+
+    def read(self, features: Tensor) -> Tensor:
+        """The target's ``features [n, F]`` -> what the layer reads, ``[n, W]``."""
+        return features
 
     def forward(
         self, embeddings: Tensor, features: Tensor, rope: Rope | None = None, attend: Attend = causal
@@ -87,20 +112,183 @@ class EagleHead(nn.Module):
         return self._words.head(states), [hidden] * len(layers)
 
 
+class JoinedLayer(Layer):
+    """EAGLE-3's layer: its attention reads a token's embedding beside a feature, each normed by itself; with
+    ``normed_residual`` the normed feature is also what the layer adds to."""
+
+    def __init__(self, shape: Shape, *, normed_residual: bool) -> None:
+        super().__init__(shape, 0, inputs=2 * shape.width)
+        self.hidden_norm = shape.norm()
+        self._normed = normed_residual
+
+    def join(self, embeddings: Tensor, features: Tensor, rope: Rope | None, attend: Attend) -> Tensor:
+        """``[B, n, W]`` each -> ``[B, n, W]``."""
+        normed = self.hidden_norm(features)
+        read = torch.cat([self.input_layernorm(embeddings), normed], -1)
+        return self.forward(normed if self._normed else features, rope, attend, read)
+
+
+class Eagle3Head(EagleHead):
+    """fc of what several layers of the target say (low, middle and high), one layer over that and the embedding, a norm
+    and an output head.
+
+    Args:
+        config: of a Llama or Qwen3 with one layer.
+        told: what ``config.json`` says besides.
+        own: names that its files hold.
+    """
+
+    said: Tensor | None = None  # ids [n] of the target's words that it can say, ascending; None: all
+
+    def __init__(self, config: LlamaConfig, told: _Eagle3, own: set[str]) -> None:
+        nn.Module.__init__(self)
+        self.config = config
+        biased = any(name.endswith("q_proj.bias") for name in own)
+        self.shape = shape = dataclasses.replace(Shape.of(config), layers=1, qkv_bias=biased)
+        vocab = int(config.vocab_size)
+        count = 3 if told.read is None else len(told.read)
+        self.fc = nn.Linear(count * (told.target_hidden_size or shape.width), shape.width, bias="fc.bias" in own)
+        self.layers = nn.ModuleList([JoinedLayer(shape, normed_residual=bool(told.norm_before_residual))])  # type: ignore[assignment]
+        self.norm = shape.norm()
+        self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in own else None
+        words = told.draft_vocab_size or vocab
+        self.lm_head = nn.Linear(shape.width, words, bias=False) if "lm_head.weight" in own else None
+        self.read_layers = told.read
+        self._join: Product | None = None  # fc
+
+    @property
+    def features(self) -> int:
+        return self.fc.in_features
+
+    @property
+    def own_words(self) -> bool:
+        return self.embed_tokens is not None and self.lm_head is not None
+
+    def layers_of(self, depth: int) -> tuple[int, ...]:
+        """Those that were read in training; where ``config.json`` names none, what enters layers 2, L/2 and L − 3."""
+        return self.read_layers or (1, depth // 2 - 1, depth - 4)
+
+    def freeze(self, words: Vocabulary, *, context: int) -> Eagle3Head:
+        super().freeze(words, context=context)
+        size = int(self.config.vocab_size)
+        head, said = words.head, None if self.said is None else self.said.to(self.device)
+        if self.lm_head is not None:
+            head = Product(self.lm_head.weight)
+
+        def speak(states: Tensor) -> Tensor:
+            logits = head(self.norm(states))
+            if said is None:
+                return logits
+            return logits.new_full((*logits.shape[:-1], size), -torch.inf).index_copy(-1, said, logits)
+
+        own = words.embedding if self.embed_tokens is None else self.embed_tokens.weight
+        self._words = Vocabulary(own, words.rows, speak)
+        return self
+
+    def read(self, features: Tensor) -> Tensor:
+        found: Tensor = (self._join or self.fc)(features.to(self.device, self.dtype))
+        return found
+
+    def forward(
+        self, embeddings: Tensor, features: Tensor, rope: Rope | None = None, attend: Attend = causal
+    ) -> Tensor:
+        """As of EAGLE, with features that :meth:`read` returned."""
+        if rope is None:
+            everywhere = torch.arange(embeddings.shape[1], device=embeddings.device)[None]
+            rope = rotary_table(self.config, everywhere, embeddings.dtype)
+        layer: Any = self.layers[0]
+        found: Tensor = layer.join(embeddings, features.to(embeddings), rope, attend)
+        return found
+
+
+class _Nested(msgspec.Struct):
+    """``eagle_config``, as ModelOpt writes it; its layers are counted from 0, without the embedding."""
+
+    eagle_aux_hidden_state_layer_ids: list[Id] | None = None
+
+
+class _Eagle3(msgspec.Struct):
+    """What is read of an EAGLE-3 ``config.json`` besides Llama's fields."""
+
+    draft_vocab_size: Size | None = None
+    target_hidden_size: Size | None = None
+    norm_before_residual: bool | None = None
+    norm_before_fc: bool = False
+    fc_norm: bool = False
+    norm_output: bool | None = None  # speculators: of what is handed on; SpecForge: of what the output head reads
+    eagle_aux_hidden_state_layer_ids: list[Id] | None = None  # the embedding is 0
+    target_layer_ids: list[Id] | None = None  # DeepSpec: the first layer is 0
+    eagle_config: _Nested | None = None
+    speculators_model_type: str | None = None
+    transformer_layer_config: dict[str, Any] | None = None  # speculators: Llama's fields
+
+    @property
+    def read(self) -> tuple[int, ...] | None:
+        """The target's layers, the first of which is 0; None where nothing is said."""
+        if self.eagle_aux_hidden_state_layer_ids:
+            return tuple(index - 1 for index in self.eagle_aux_hidden_state_layer_ids)
+        nested = self.eagle_config.eagle_aux_hidden_state_layer_ids if self.eagle_config else None
+        return tuple(self.target_layer_ids or nested or ()) or None
+
+
 def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
-    """The head in ``folder``, frozen, on the CPU.
+    """The head in ``folder``, frozen, on the CPU: of EAGLE-3 where its files hold a ``hidden_norm``.
 
     Raises:
-        WeightsError: a file is missing, damaged, or does not fit ``config.json``; the message names it.
+        WeightsError: a file is missing, damaged, or does not fit ``config.json``; the message names it. Or the head has
+            parts that are not built here.
     """
     from transformers import LlamaConfig
 
-    values = read_config(folder)
+    values, names = read_config(folder), tensor_names(folder)
+    if any(name.endswith("hidden_norm.weight") for name in names):
+        return _load_eagle3(folder, values, names, dtype)
     with described(folder, "EAGLE head"), torch.device("meta"):
         config = LlamaConfig(**{**values, "num_hidden_layers": 1})
-        head = EagleHead(config, bias="fc.bias" in tensor_names(folder))
+        biased = "layers.0.self_attn.q_proj.bias" in names
+        head = EagleHead(config, bias="fc.bias" in names, qkv_bias=biased)
     stored = read_tensors(folder, head.state_dict(), ignored=UNUSED)
     head.load_state_dict({name: tensor.to(dtype) for name, tensor in stored.items()}, assign=True)
+    return head.eval().requires_grad_(False)
+
+
+def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: torch.dtype) -> EagleHead:
+    """The same of EAGLE-3, in the layout of its authors, of SpecForge, ModelOpt, DeepSpec or speculators."""
+    from transformers import LlamaConfig, Qwen3Config
+
+    told = as_config(values, _Eagle3, folder / "config.json")
+    base, layout = told.transformer_layer_config or values, told.speculators_model_type
+    kind, count = base.get("model_type", "llama"), base.get("num_hidden_layers", 1)
+    why = ""
+    if layout not in (None, "eagle3"):
+        why = f"its speculators_model_type is {layout!r}"
+    elif layout and told.norm_before_residual is None:
+        why = "it does not say norm_before_residual, and heads of both kinds were released"
+    elif told.fc_norm or told.norm_before_fc or told.norm_output is bool(layout):
+        why = "it has the norms of EAGLE 3.1 (fc_norm, norm_before_fc or norm_output)"
+    elif kind not in ("llama", "qwen3"):
+        why = f"its layer is of the family {kind!r}"
+    elif count != 1:
+        why = f"it has {count} layers"
+    elif told.read is not None and min(told.read) < 0:
+        why = "it reads the target's embedding"
+    if why:
+        raise WeightsError(f"The EAGLE-3 head in {shown(folder)} is not built here: {why}.", hint="Choose another one.")
+    with described(folder, "EAGLE-3 head"), torch.device("meta"):
+        config: Any = (Qwen3Config if kind == "qwen3" else LlamaConfig)(**base)
+        head = Eagle3Head(config, told, names)
+    size, words = int(config.vocab_size), told.draft_vocab_size or int(config.vocab_size)
+    middle = "midlayer." if any(name.startswith("midlayer.") for name in names) else "layers.0."
+    files = {name.replace("layers.0.", middle): tensor for name, tensor in head.state_dict().items()}
+    maps = {"d2t": torch.empty(words, device="meta"), "t2d": torch.empty(size, device="meta")}
+    stored = read_tensors(folder, files | maps, optional=tuple(maps), tables=tuple(maps))
+    said = read_drafted(stored, size, folder)
+    if words != size and (said is None or head.lm_head is None):
+        missing = "d2t" if said is None else "lm_head.weight"
+        what = f"The EAGLE-3 head in {shown(folder)} says {words:,} of {size:,} words, but its files hold no {missing}."
+        raise WeightsError(what, hint="Choose another one.")
+    head.load_state_dict({n.replace(middle, "layers.0."): t.to(dtype) for n, t in stored.items()}, assign=True)
+    head.said = said
     return head.eval().requires_grad_(False)
 
 

@@ -31,6 +31,7 @@ def read_tensors(
     *,
     optional: Collection[str] = (),
     ignored: Collection[str] = (),
+    tables: Collection[str] = (),
     device: torch.device | None = None,
 ) -> dict[str, Tensor]:
     """The tensors of a folder, by name; their names and shapes must be a network's own.
@@ -39,6 +40,7 @@ def read_tensors(
         expected: the network's tensors, for their shapes.
         optional: those of them that may be missing.
         ignored: names that the network does not have, left out where a file holds them.
+        tables: those that hold whole numbers, or yes and no.
         device: a CUDA device, onto which they are read without a stop in main memory; else they are on the CPU.
 
     Raises:
@@ -63,11 +65,29 @@ def read_tensors(
                 f"{name} in {file} has shape {tuple(tensor.shape)}, config.json says {tuple(expected[name].shape)}.",
                 hint="config.json and the weights do not belong together; " + AGAIN[0].lower() + AGAIN[1:],
             )
-        if tensor.dtype not in FLOATS:
+        if (tensor.dtype not in FLOATS) != (name in tables):
             kind = str(tensor.dtype).removeprefix("torch.")
             raise WeightsError(f"{name} in {file} is stored as {kind}.", hint="Choose weights in fp32, fp16 or bf16.")
         check_finite(file, name, tensor)
     return found
+
+
+def read_drafted(stored: dict[str, Tensor], size: int, folder: Path) -> Tensor | None:
+    """Take ``d2t`` and ``t2d`` out of what was ``stored``: the target's ids ``[n]``, ascending, of the words that a
+    drafter with a smaller vocabulary can say; ``d2t`` holds how far each lies behind its own id. None: all ``size``.
+
+    Raises:
+        WeightsError: they are no ids of the target, or do not agree.
+    """
+    behind, said = stored.pop("d2t", None), stored.pop("t2d", None)
+    if behind is None or len(behind) == size:
+        return None
+    ids = torch.arange(len(behind)) + behind.long()
+    wrong = bool((ids.diff() <= 0).any()) or not 0 <= int(ids[0]) <= int(ids[-1]) < size
+    if wrong or (said is not None and said.bool().nonzero()[:, 0].tolist() != ids.tolist()):
+        what = f"d2t and t2d in {shown(folder)} do not say which of the target's {size:,} words it can say."
+        raise WeightsError(what, hint=AGAIN)
+    return ids
 
 
 def check_finite(place: str | Path, name: str, tensor: Tensor) -> None:

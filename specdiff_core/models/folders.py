@@ -133,8 +133,8 @@ def weight_files(folder: Path) -> list[Path]:
     for path in paths:
         if not path.is_file():
             pickled = next(folder.glob("*.bin"), None)
-            hint = (
-                AGAIN if pickled is None else f"{pickled.name} can run code and is never opened: only safetensors are."
-            )
+            hint = AGAIN
+            if pickled is not None:
+                hint = f"{pickled.name} can run code and is never opened; convert it (docs/extending.md)."
             raise WeightsError(f"The weight file {shown(path)} is missing.", hint=hint)
     return paths

@@ -4,6 +4,8 @@ A denoiser fills a window from independent marginals, so neighbours that are lik
 chain adds to the hidden state of a slot what the token before it says; the head that reads both is the target's own, as
 for the marginals. The Markov head of DSpark (arXiv 2607.05147) adds a low-rank bias to the logits instead. Each slot is
 normalised by itself, so q is a true conditional.
+
+The heads of released drafters are here as well: DSpark's (:class:`PairBias`), and DFlash 2's (:class:`Selector`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from specdiff_core.maths.chains import RANKED, SAMPLED
 
 
 class MarkovHead(nn.Module):
@@ -44,6 +48,8 @@ class Successors:
         embedding, rows: ``[V, W]`` of the vocabulary's embedding and of its output head.
     """
 
+    candidates = RANKED
+
     @torch.inference_mode()
     def __init__(self, markov: MarkovHead, embedding: Tensor, rows: Tensor) -> None:
         self._state = markov.state
@@ -55,4 +61,75 @@ class Successors:
         """``states [n, W]`` of slots, the ids ``before [n, m]`` them and ``candidates [n, k]`` for them ->
         ``[n, m, k]``."""
         said = F.silu(self._state(states)[:, None] + F.embedding(before, self._said))
-        return said @ F.embedding(candidates, self._heard).transpose(1, 2)
+        return _scores(said, candidates, self._heard)
+
+
+class PairBias(nn.Module):
+    """DSpark's Markov head, as released: what a token adds to the logit of the one behind it, W₁[before]·W₂[behind].
+
+    Args:
+        vocab: words V.
+        rank: of the product.
+        gate: width of the states of slots, which weigh W₁[before] number by number; 0: they have no say.
+    """
+
+    candidates = SAMPLED  # released drafters look at all words
+
+    def __init__(self, vocab: int, rank: int, *, gate: int = 0) -> None:
+        super().__init__()
+        self.markov_w1 = nn.Embedding(vocab, rank)
+        self.markov_w2 = nn.Linear(rank, vocab, bias=False)
+        self.gate_proj = nn.Linear(gate + rank, rank) if gate else None
+
+    @torch.inference_mode()
+    def forward(self, states: Tensor, before: Tensor, candidates: Tensor) -> Tensor:
+        """As :meth:`Successors.__call__`."""
+        said = self.markov_w1(before)
+        if self.gate_proj is not None:
+            beside = states[:, None].expand(-1, before.shape[1], -1)
+            said = self.gate_proj(torch.cat([beside, said], -1)).sigmoid() * said
+        return _scores(said, candidates, self.markov_w2.weight)
+
+
+class Confidence(nn.Module):
+    """DSpark's guess of whether a slot's token will be accepted, from its state and, with a ``rank``, W₁[before]."""
+
+    def __init__(self, width: int, rank: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(width + rank, 1)
+        self._paired = rank > 0
+
+    @torch.inference_mode()
+    def forward(self, states: Tensor, said: Tensor) -> Tensor:
+        """``states [n, W]`` of slots, and ``said [n, m, r]``, W₁ of the tokens before them -> ``[n, m]``."""
+        beside = states[:, None].expand(-1, said.shape[1], -1)
+        found: Tensor = self.proj(torch.cat([beside, said], -1) if self._paired else beside)
+        return found[..., 0].float().sigmoid()
+
+
+class Selector(nn.Module):
+    """DFlash 2's head, as released: of a slot's ``best`` words, how well each follows the one before it,
+    Σ (P[before] ∘ A·h)·S[behind]."""
+
+    def __init__(self, vocab: int, width: int, rank: int, best: int) -> None:
+        super().__init__()
+        self.candidates = best
+        self.predecessor_codebook = nn.Parameter(torch.zeros(vocab, rank))
+        self.successor_codebook = nn.Parameter(torch.zeros(vocab, rank))
+        self.hidden_projection = nn.Linear(width, rank, bias=False)
+
+    @torch.inference_mode()
+    def forward(self, states: Tensor, before: Tensor, candidates: Tensor) -> Tensor:
+        """As :meth:`Successors.__call__`."""
+        said = F.embedding(before, self.predecessor_codebook) * self.hidden_projection(states)[:, None]
+        return _scores(said, candidates, self.successor_codebook)
+
+    def cut(self, logits: Tensor) -> Tensor:
+        """``logits [g, V]`` without all but the best words of each slot."""
+        kept = logits.topk(min(self.candidates, logits.shape[-1]), -1)
+        return torch.full_like(logits, -torch.inf).scatter_(-1, kept.indices, kept.values)
+
+
+def _scores(said: Tensor, candidates: Tensor, heard: Tensor) -> Tensor:
+    """``said [n, m, r]`` of tokens before, ``candidates [n, k]``, ``heard [V, r]`` -> ``[n, m, k]``."""
+    return said @ F.embedding(candidates, heard).transpose(1, 2)

@@ -26,6 +26,8 @@ Rope = tuple[Tensor, Tensor]
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q ``[B, H, n, D]``, k and v ``[B, Hkv, n, D]`` of the rows themselves) -> what they read,
 ``[B, H, n, D]``."""
+Reach = tuple[int, int]
+"""How many positions before its own a query reads, and how many behind it."""
 WHOLE = 32_768
 """Numbers that torch never splits between threads (its grain size)."""
 Multiply = Product | Separate
@@ -137,9 +139,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tenso
     return mixed if groups == 1 else mixed.reshape(q.shape[0], -1, rows, q.shape[3])
 
 
-def near(queries: Tensor, keys: Tensor, window: int) -> Tensor:
-    """Which positions ``keys [m]`` a sliding layer reads at ``queries [n]``, ``[n, m]``: |query − key| < window."""
-    return (queries[:, None] - keys[None, :]).abs() < window
+def near(queries: Tensor, keys: Tensor, reach: Reach) -> Tensor:
+    """Which positions ``keys [m]`` a layer of limited reach reads at ``queries [n]``, ``[n, m]``."""
+    back, ahead = reach
+    away = keys[None, :] - queries[:, None]
+    return (away >= -back) & (away <= ahead)
 
 
 def _trained(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -163,13 +167,13 @@ class Attention(nn.Module):
     q_norm: RMSNorm | None
     k_norm: RMSNorm | None
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, *, inputs: int = 0) -> None:
         super().__init__()
         self.head_dim, self.epsilon = shape.head_dim, shape.epsilon
-        own, shared = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-        self.q_proj = nn.Linear(shape.width, own, bias=shape.qkv_bias)
-        self.k_proj = nn.Linear(shape.width, shared, bias=shape.qkv_bias)
-        self.v_proj = nn.Linear(shape.width, shared, bias=shape.qkv_bias)
+        own, shared, wide = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, inputs or shape.width
+        self.q_proj = nn.Linear(wide, own, bias=shape.qkv_bias)
+        self.k_proj = nn.Linear(wide, shared, bias=shape.qkv_bias)
+        self.v_proj = nn.Linear(wide, shared, bias=shape.qkv_bias)
         self.o_proj = nn.Linear(own, shape.width, bias=shape.out_bias)
         self.q_norm = RMSNorm(self.head_dim, eps=shape.epsilon) if shape.head_norms else None
         self.k_norm = RMSNorm(self.head_dim, eps=shape.epsilon) if shape.head_norms else None
@@ -238,12 +242,13 @@ _Parts = tuple[nn.Module, Heads, Multiply, nn.Module, Multiply, Callable[[Tensor
 
 
 class Layer(nn.Module):
-    """Pre-norm attention and MLP; without ``first_norm`` the attention reads states as they are, as EAGLE's does."""
+    """Pre-norm attention and MLP; without ``first_norm`` the attention reads states as they are, as EAGLE's does.
+    ``inputs`` is the width of what it reads, where that is not its own."""
 
-    def __init__(self, shape: Shape, index: int, *, first_norm: bool = True) -> None:
+    def __init__(self, shape: Shape, index: int, *, first_norm: bool = True, inputs: int = 0) -> None:
         super().__init__()
         self.index = index
-        self.self_attn = Attention(shape)
+        self.self_attn = Attention(shape, inputs=inputs)
         self.mlp = MLP(shape)
         self.input_layernorm = shape.norm() if first_norm else nn.Identity()
         self.post_attention_layernorm = shape.norm()
@@ -259,14 +264,22 @@ class Layer(nn.Module):
         wide, narrow = together(mlp.entrance()), together([mlp.down_proj])
         return self.input_layernorm, heads, out, self.post_attention_layernorm, wide, mlp.middle, narrow
 
-    def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend) -> Tensor:
-        """``hidden [B, n, W]`` -> ``[B, n, W]``."""
-        first_norm, heads, out, second_norm, wide, middle, narrow = self._frozen or self._parts(Separate)
-        both, v = heads(first_norm(hidden), rope)
-        own = both.shape[1] - v.shape[1]  # heads of q; as many of k as of v
-        mixed = attend(self.index, both[:, :own], both[:, own:], v).transpose(1, 2).flatten(2)
+    def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend, read: Tensor | None = None) -> Tensor:
+        """``hidden [B, n, W]`` -> ``[B, n, W]``; ``read [B, n, inputs]``: what the attention reads instead of it."""
+        first_norm, heads, out, second_norm, wide, middle, narrow = self.parts()
+        mixed = self.mix(heads, first_norm(hidden) if read is None else read, rope, attend)
         hidden = out(mixed, hidden)
         return narrow(middle(wide(second_norm(hidden))), hidden)
+
+    def parts(self) -> _Parts:
+        """What it does, in its order: first norm, heads, their way out, second norm, and the MLP's three steps."""
+        return self._frozen or self._parts(Separate)
+
+    def mix(self, heads: Heads, states: Tensor, rope: Rope | None, attend: Attend) -> Tensor:
+        """What the heads read for ``states [B, n, W]``, side by side."""
+        both, v = heads(states, rope)
+        own = both.shape[1] - v.shape[1]  # heads of q; as many of k as of v
+        return attend(self.index, both[:, :own], both[:, own:], v).transpose(1, 2).flatten(2)
 
 
 class Decoder(nn.Module):

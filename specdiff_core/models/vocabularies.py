@@ -59,14 +59,14 @@ def strangers(target: Mapping[int, str], drafter: Mapping[int, str], size: int) 
     return tuple(found)
 
 
-def compare(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...] | None:
-    """The target's ids below ``size`` that the drafter's tokenizer does not know as such; None where it brings none to
-    compare. Config and tokenizer are fetched for this, no weights.
+def strangers_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...] | None:
+    """The ids below ``size`` of a pair's target that a drafter's tokenizer does not know as such; None where it brings
+    none to compare. Weights are not asked for.
 
     Raises:
-        TokenizerMismatch: they are too many.
-        WeightsError: a tokenizer file is damaged.
-        PairUnavailable: a repository cannot be had.
+        WeightsError: a file is damaged.
+        PairUnavailable: the repository cannot be reached.
+        TokenizerMismatch: they are too many for one to draft for the other.
     """
     theirs = names_of(resolve(spec.source, spec.revision, weights=False))
     if not theirs:

@@ -1,0 +1,741 @@
+"""Drafters that read their target, in the exact layouts of their releases: tiny checkpoints on the public path, each
+held against plain float64 arithmetic, written down here from the public descriptions, on features of
+transformers' target.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from test_graphs import Rerun
+from test_loading import CPU, context, drain, save_tokenizer
+from test_released import change, randomly, save
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+
+from specdiff_core.engine import Engine
+from specdiff_core.loading import LoadedPair, load_pair
+from specdiff_core.models.target import Target
+from specdiff_core.schema.events import DraftReady, Finished
+from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.settings import DecodeConfig, Rule, Sampling
+
+IDS, WIDTH, INNER, HEADS, GROUPS, SIZE, DEPTH, THETA, EPSILON = 280, 32, 48, 4, 2, 16, 9, 500.0, 1e-6
+LAYERS = [1, 2, 4, 5, 6]
+SHAPE: dict[str, Any] = {
+    "hidden_size": WIDTH, "intermediate_size": INNER, "num_attention_heads": HEADS, "num_key_value_heads": GROUPS,
+    "head_dim": SIZE, "vocab_size": IDS, "rms_norm_eps": EPSILON, "max_position_embeddings": 128, "hidden_act": "silu",
+    "attention_bias": False, "tie_word_embeddings": False, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+Tensors = dict[str, Tensor]
+PROMPT = [7, 3, 200, 41, 5, 9, 17, 101, 33, 250, 8, 19, 64, 2, 77, 90, 11, 130, 45, 6]
+
+
+def llama() -> PreTrainedModel:
+    """Of the shape of Llama 3.1, with its scaled rotary positions."""
+    rope = {"rope_type": "llama3", "rope_theta": 500_000.0, "factor": 8.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 64}  # fmt: skip
+    return LlamaForCausalLM(LlamaConfig(**SHAPE, num_hidden_layers=DEPTH, rope_parameters=rope))
+
+
+def qwen() -> PreTrainedModel:
+    return Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_hidden_layers=DEPTH))
+
+
+# What the drafters compute, in float64, without caches.
+
+
+def rms(x: Tensor, weight: Tensor) -> Tensor:
+    return x / (x.square().mean(-1, keepdim=True) + EPSILON).sqrt() * weight
+
+
+def turned(x: Tensor, places: Tensor) -> Tensor:
+    """Rotary positions of ``x [n, heads, D]``."""
+    half = SIZE // 2
+    angles = (places[:, None] * THETA ** (-torch.arange(half, dtype=torch.float64) / half))[:, None]
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
+
+
+def attention(w: Tensors, asks: Tensor, read: Tensor, at: Tensor, of: Tensor, seen: Tensor) -> Tensor:
+    """``asks [n, ·]`` at ``at [n]`` read ``read [m, ·]`` at ``of [m]`` where ``seen [n, m]``."""
+
+    def heads(kind: str, states: Tensor, places: Tensor) -> Tensor:
+        found = states @ w[f"self_attn.{kind}_proj.weight"].T + w.get(f"self_attn.{kind}_proj.bias", torch.zeros(1))
+        found = found.view(len(states), -1, SIZE)
+        if (norm := w.get(f"self_attn.{kind}_norm.weight")) is not None:
+            found = rms(found, norm)
+        return found if kind == "v" else turned(found, places)
+
+    q, k, v = heads("q", asks, at), heads("k", read, of), heads("v", read, of)
+    k, v = (part.repeat_interleave(HEADS // GROUPS, 1) for part in (k, v))
+    scores = torch.einsum("nhd,mhd->hnm", q, k) / SIZE**0.5
+    mixed = torch.einsum("hnm,mhd->nhd", scores.masked_fill(~seen, -torch.inf).softmax(-1), v)
+    return mixed.flatten(1) @ w["self_attn.o_proj.weight"].T
+
+
+def swiglu(w: Tensors, x: Tensor) -> Tensor:
+    gate = x @ w["mlp.gate_proj.weight"].T
+    return (gate * gate.sigmoid() * (x @ w["mlp.up_proj.weight"].T)) @ w["mlp.down_proj.weight"].T
+
+
+def convolved(states: Tensor, w: Tensors, name: str, by: Tensor, side: int) -> Tensor:
+    """DFlash 2's two-tap convolution of ``states``, whose kernel depends on the states ``by``."""
+    base, projection = w[name + ".base_kernel"], w[name + ".kernel_projection.weight"]
+    taps, groups = base.shape[1], len(projection) // 2 // base.shape[1]
+    own = (by @ projection.T).view(len(by), 2, taps, groups)
+    out = torch.zeros_like(states)
+    for slot in range(len(states)):
+        for tap in range(min(taps, slot + 1)):
+            kernel = base[side, tap] + own[slot, side, tap].repeat_interleave(WIDTH // groups)
+            out[slot] += kernel * states[slot - tap]
+    return out
+
+
+def part(w: Tensors, prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): tensor for name, tensor in w.items() if name.startswith(prefix)}
+
+
+def block_states(w: Tensors, features: Tensor, block: Tensor, reach: Callable[[int, int, int], bool]) -> Tensor:
+    """A block ``[b, W]`` behind ``features [n, F]``; ``reach(layer, query, key)`` says who reads whom."""
+    context = rms(features @ w["fc.weight"].T, w["hidden_norm.weight"])
+    known, size = len(context), len(block)
+    places, hidden = torch.arange(known + size), block
+    for i in range(len({name.split(".")[1] for name in w if name.startswith("layers.")})):
+        p = part(w, f"layers.{i}.")
+        seen = torch.tensor([[reach(i, q, k) for k in range(known + size)] for q in range(known, known + size)])
+        normed = rms(hidden, p["input_layernorm.weight"])
+        states = convolved(normed, p, "attention_conv", normed, 0) if "attention_conv.base_kernel" in p else normed
+        found = attention(p, states, torch.cat([context, states]), places[known:], places, seen)
+        hidden = hidden + (convolved(found, p, "attention_conv", normed, 1) if states is not normed else found)
+        normed = rms(hidden, p["post_attention_layernorm.weight"])
+        states = convolved(normed, p, "mlp_conv", normed, 0) if "mlp_conv.base_kernel" in p else normed
+        found = swiglu(p, states)
+        hidden = hidden + (convolved(found, p, "mlp_conv", normed, 1) if states is not normed else found)
+    return rms(hidden, w["norm.weight"])
+
+
+@dataclasses.dataclass(kw_only=True)
+class Release:
+    """A checkpoint on disk, and what it must say."""
+
+    spec: dict[str, Any]
+    layers: list[int]
+    logits: Callable[[Tensors, list[int], list[int]], Tensor]  # (features, text, drafted) -> [γ, V]
+    can_say: int = IDS  # words of which any may be drafted
+    marginals: bool = True  # whether q has all of them; else the best of a slot
+
+
+def matrices(**shapes: tuple[int, ...]) -> Tensors:
+    generator = torch.Generator().manual_seed(len(shapes))
+    drawn = {name: 0.2 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    return {name: 1 + tensor if "norm" in name else tensor for name, tensor in drawn.items()}
+
+
+def told(layers: int, kind: str = "qwen3", **own: Any) -> dict[str, Any]:
+    """A ``config.json``."""
+    return {**SHAPE, "model_type": kind, "num_hidden_layers": layers, "rope_theta": THETA, **own}
+
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def layer(prefix: str, *, inputs: int = WIDTH, head_norms: bool = False, without: str = "") -> Shapes:
+    """Names and shapes of a layer."""
+    own, shared = HEADS * SIZE, GROUPS * SIZE
+    shapes: dict[str, tuple[int, ...]] = {
+        "self_attn.q_proj.weight": (own, inputs), "self_attn.k_proj.weight": (shared, inputs),
+        "self_attn.v_proj.weight": (shared, inputs), "self_attn.o_proj.weight": (WIDTH, own),
+        "mlp.gate_proj.weight": (INNER, WIDTH), "mlp.up_proj.weight": (INNER, WIDTH),
+        "mlp.down_proj.weight": (WIDTH, INNER), "input_layernorm.weight": (WIDTH,),
+        "post_attention_layernorm.weight": (WIDTH,),
+    }  # fmt: skip
+    if head_norms:
+        shapes |= {"self_attn.q_norm.weight": (SIZE,), "self_attn.k_norm.weight": (SIZE,)}
+    return {prefix + name: shape for name, shape in shapes.items() if name != without}
+
+
+def block_tensors(count: int, **more: tuple[int, ...]) -> Tensors:
+    shapes: dict[str, tuple[int, ...]] = {"fc.weight": (WIDTH, len(LAYERS) * WIDTH)}
+    shapes |= {"norm.weight": (WIDTH,), "hidden_norm.weight": (WIDTH,), **more}
+    for i in range(count):
+        shapes |= layer(f"layers.{i}.", head_norms=True)
+    return matrices(**shapes)
+
+
+def doubled(tensors: Tensors) -> Tensors:
+    return {name: tensor.double() for name, tensor in tensors.items()}
+
+
+def tables(target: PreTrainedModel) -> tuple[Tensor, Tensor]:
+    return target.get_input_embeddings().weight.detach().double(), target.lm_head.weight.detach().double()
+
+
+def block_release(
+    target: PreTrainedModel,
+    tensors: Tensors,
+    *,
+    mask: int,
+    lead: int,
+    reach: Callable[[int, int, int], bool] = lambda *_: True,
+    chain: Callable[[Tensors, Tensor, Tensor, int], Tensor] | None = None,
+    speak: Callable[[Tensor], Tensor] = lambda logits: logits,
+    **more: Any,
+) -> Release:
+    """A block drafter: ``chain(w, state, marginal, before)`` -> logits behind the token ``before``."""
+    w, (embedding, head) = doubled(tensors), tables(target)
+
+    def logits(features: dict[int, Tensor], text: list[int], drafted: list[int]) -> Tensor:
+        known = torch.cat([features[i] for i in LAYERS], -1)[: len(text) - 1]
+        block = [text[-1], *[mask] * (len(drafted) - 1 + lead)]
+        states = block_states(w, known, embedding[block], reach)[lead:]
+        said = speak(states @ head.T)
+        if chain is None:
+            return said
+        before = [text[-1], *drafted]
+        return torch.stack([chain(w, states[i], said[i], before[i]) for i in range(len(drafted))])
+
+    return Release(spec={"module": "block_diffusion"}, layers=LAYERS, logits=logits, **more)
+
+
+def zlab(folder: Path, target: PreTrainedModel) -> Release:
+    """DFlash as z-lab releases it for Qwen3, with four sliding layers of five, which are causal unless it is said."""
+    tensors, kinds = block_tensors(5), [*["sliding_attention"] * 4, "full_attention"]
+    values = told(
+        5, architectures=["DFlashDraftModel"], layer_types=kinds, sliding_window=6, use_sliding_window=True,
+        num_target_layers=DEPTH, block_size=16, auto_map={"AutoModel": "dflash.DFlashDraftModel"},
+        dflash_config={"mask_token_id": 275, "target_layer_ids": LAYERS},
+    )  # fmt: skip
+    save(folder, tensors, values, shards=2)
+    return block_release(target, tensors, mask=275, lead=1, reach=lambda i, q, k: i == 4 or q - 6 < k <= q)
+
+
+def zlab_llama(folder: Path, target: PreTrainedModel) -> Release:
+    """… and for Llama 3.1, in blocks of ten."""
+    tensors = block_tensors(2)
+    special = {"mask_token_id": 276, "target_layer_ids": LAYERS}
+    save(folder, tensors, told(2, num_target_layers=DEPTH, block_size=10, dflash_config=special))
+    return block_release(target, tensors, mask=276, lead=1)
+
+
+def deepspec(folder: Path, target: PreTrainedModel, *, rank: int = 0) -> Release:
+    """DeepSpec's layout, of DFlash (no rank) and DSpark: every slot predicts, and the target's tables are copied."""
+    more = {"markov_head.markov_w1.weight": (IDS, rank), "markov_head.markov_w2.weight": (IDS, rank),
+            "confidence_head.proj.weight": (1, WIDTH + rank), "confidence_head.proj.bias": (1,)}  # fmt: skip
+    tensors = block_tensors(2, **(more if rank else {}))
+    copies = {"embed_tokens.weight": target.get_input_embeddings().weight, "lm_head.weight": target.lm_head.weight}
+    values = told(
+        2, architectures=["Qwen3DSparkModel"], num_target_layers=DEPTH, mask_token_id=275, target_layer_ids=LAYERS,
+        layer_types=["full_attention"] * 2, num_anchors=512, enable_confidence_head=bool(rank), block_size=7,
+        confidence_head_with_markov=True, markov_rank=rank, markov_head_type="vanilla",
+    )  # fmt: skip
+    save(folder, tensors | {name: table.detach() for name, table in copies.items()}, values)
+    chain = pair_bias if rank else None
+    return block_release(target, tensors, mask=275, lead=0, chain=chain, marginals=not rank)
+
+
+def pair_bias(w: Tensors, state: Tensor, marginal: Tensor, before: int) -> Tensor:
+    said = w["markov_head.markov_w1.weight"][before]
+    if (gate := w.get("markov_head.gate_proj.weight")) is not None:
+        said = said * (gate @ torch.cat([state, said]) + w["markov_head.gate_proj.bias"]).sigmoid()
+    return marginal + w["markov_head.markov_w2.weight"] @ said
+
+
+def specforge(folder: Path, target: PreTrainedModel) -> Release:
+    """DSpark in SpecForge's layout, which is z-lab's, with a gate."""
+    rank = 6
+    tensors = block_tensors(2, **{
+        "markov_head.markov_w1.weight": (IDS, rank), "markov_head.markov_w2.weight": (IDS, rank),
+        "markov_head.gate_proj.weight": (rank, WIDTH + rank), "markov_head.gate_proj.bias": (rank,),
+    })  # fmt: skip
+    special = {"attention_mode": "gqa", "mask_token_id": 275, "target_layer_ids": LAYERS, "projector_type": "dspark",
+               "markov_rank": rank, "markov_head_type": "gated", "enable_confidence_head": False}  # fmt: skip
+    save(folder, tensors, told(2, num_target_layers=DEPTH, block_size=7, rope_scaling=None, dflash_config=special))
+    return block_release(target, tensors, mask=275, lead=0, chain=pair_bias, marginals=False)
+
+
+def speculators(folder: Path, target: PreTrainedModel) -> Release:
+    """DSpark in the layout of speculators, for a part of the target's words."""
+    said, rank = torch.arange(0, 240, 3), 6
+    tensors = block_tensors(2, **{
+        "markov_head.markov_w1.weight": (IDS, rank), "markov_head.markov_w2.weight": (len(said), rank),
+    })  # fmt: skip
+    maps = {"d2t": said - torch.arange(len(said)), "t2d": torch.zeros(IDS, dtype=torch.bool).index_fill(0, said, True)}
+    copies = {"embed_tokens.weight": target.get_input_embeddings().weight.detach(),
+              "lm_head.weight": target.lm_head.weight.detach()[said]}  # fmt: skip
+    values = speculators_config("dspark", sample_from_anchor=True, markov_rank=rank, draft_vocab_size=len(said))
+    save(folder, tensors | copies | maps, values)
+    whole = torch.zeros(IDS, rank, dtype=torch.float64)
+    whole[said] = tensors["markov_head.markov_w2.weight"].double()
+    tensors = tensors | {"markov_head.markov_w2.weight": whole}
+    unsaid = torch.ones(IDS, dtype=torch.bool).index_fill(0, said, False)
+    speak = lambda logits: logits.masked_fill(unsaid, -torch.inf)  # noqa: E731
+    return block_release(
+        target, tensors, mask=275, lead=0, chain=pair_bias, speak=speak, marginals=False, can_say=len(said)
+    )
+
+
+def speculators_config(kind: str, layers: int = 2, **own: Any) -> dict[str, Any]:
+    return {"speculators_model_type": kind, "transformer_layer_config": told(layers), "block_size": 7,
+            "mask_token_id": 275, "aux_hidden_state_layer_ids": [i + 1 for i in LAYERS], "draft_vocab_size": IDS,
+            "speculators_config": {"algorithm": kind, "verifier": {"name_or_path": "tiny"}}, **own}  # fmt: skip
+
+
+def selected(best: int) -> Callable[[Tensors, Tensor, Tensor, int], Tensor]:
+    def chain(w: Tensors, state: Tensor, marginal: Tensor, before: int) -> Tensor:
+        name = "candidate_selector."
+        said = w[name + "predecessor_codebook"][before] * (w[name + "hidden_projection.weight"] @ state)
+        kept = torch.full_like(marginal, -torch.inf)
+        ids = marginal.topk(best).indices
+        kept[ids] = marginal[ids] + w[name + "successor_codebook"][ids] @ said
+        return kept
+
+    return chain
+
+
+def dflash2_tensors(count: int, rank: int = 8) -> Tensors:
+    more: dict[str, tuple[int, ...]] = {
+        "candidate_selector.predecessor_codebook": (IDS, rank), "candidate_selector.successor_codebook": (IDS, rank),
+        "candidate_selector.hidden_projection.weight": (rank, WIDTH),
+    }  # fmt: skip
+    for i in range(count):
+        for name in ("attention_conv", "mlp_conv"):
+            more[f"layers.{i}.{name}.base_kernel"] = (2, 2, WIDTH)
+            more[f"layers.{i}.{name}.kernel_projection.weight"] = (2 * 2 * (WIDTH // 16), WIDTH)
+    tensors = block_tensors(count, **more)
+    for name in tensors:
+        if name.endswith("base_kernel"):
+            tensors[name][:, 0] += 1.0  # mostly the slot itself
+    return tensors
+
+
+def dflash2(folder: Path, target: PreTrainedModel) -> Release:
+    """DFlash 2 as z-lab releases it: sliding layers that read both ways, logits scaled and capped."""
+    tensors = dflash2_tensors(2)
+    special = {"block_size": 8, "conv_group_size": 16, "conv_kernel_size": 2, "final_logit_softcapping": 5.0,
+               "mask_token_id": 275, "output_multiplier": 0.4, "selector_rank": 8, "selector_top_k": 16,
+               "target_layer_ids": LAYERS}  # fmt: skip
+    values = told(
+        2, architectures=["DFlash2DraftModel"], is_causal=False, num_target_layers=DEPTH, dflash_config=special
+    )
+    kinds = {"layer_types": ["sliding_attention"] * 2, "sliding_window": 9, "use_sliding_window": True}
+    save(folder, tensors, values | kinds)
+    return block_release(
+        target, tensors, mask=275, lead=1, chain=selected(16), can_say=16, marginals=False,
+        reach=lambda _, q, k: abs(q - k) < 9, speak=lambda logits: 5 * (logits * 0.4 / 5).tanh(),
+    )  # fmt: skip
+
+
+def dflash2_speculators(folder: Path, target: PreTrainedModel) -> Release:
+    tensors = dflash2_tensors(1)
+    own = {"conv_kernel_size": 2, "conv_group_size": 16, "selector_rank": 8, "selector_top_k": 12}
+    save(folder, tensors, speculators_config("dflash2", layers=1, sample_from_anchor=False, **own))
+    return block_release(target, tensors, mask=275, lead=1, chain=selected(12), can_say=12, marginals=False)
+
+
+def continued(
+    step: Callable[[Tensor, Tensor], Tensor],
+    speak: Callable[[Tensor], Tensor],
+    first: Callable[..., Tensor],
+    embedding: Tensor,
+) -> Callable[[dict[int, Tensor], list[int], list[int]], Tensor]:
+    """EAGLE's way: whole passes over (embedding of the next token, feature), the last output as the next feature."""
+
+    def logits(features: dict[int, Tensor], text: list[int], drafted: list[int]) -> Tensor:
+        states, rows = first(features)[: len(text) - 1], []
+        for i in range(len(drafted)):
+            found = step(embedding[[*text[1:], *drafted[:i]]], states)
+            rows.append(speak(found[-1]))
+            states = torch.cat([states, found[-1:]])
+        return torch.stack(rows)
+
+    return logits
+
+
+def causally(w: Tensors, read: Tensor, residual: Tensor) -> Tensor:
+    places = torch.arange(len(read))
+    hidden = residual + attention(w, read, read, places, places, places[:, None] >= places[None, :])
+    return hidden + swiglu(w, rms(hidden, w["post_attention_layernorm.weight"]))
+
+
+EAGLE = {"module": "eagle", "drafting": "sequential", "trees": True}
+
+
+def eagle(folder: Path, target: PreTrainedModel) -> Release:
+    """EAGLE as its authors release it (for Qwen2 with biases in the attention)."""
+    shapes = layer("layers.0.", without="input_layernorm.weight")
+    shapes |= {"fc.weight": (WIDTH, 2 * WIDTH), "fc.bias": (WIDTH,), "layers.0.self_attn.q_proj.bias": (HEADS * SIZE,)}
+    shapes |= {f"layers.0.self_attn.{kind}_proj.bias": (GROUPS * SIZE,) for kind in "kv"}
+    tensors = matrices(**shapes)
+    values = told(1, "llama", architectures=["LlamaForCausalLM"], qkv_bias=True)
+    del values["attention_bias"]
+    save(folder, tensors | {"embed_tokens.weight": target.get_input_embeddings().weight.detach()}, values)
+    w, (embedding, head) = doubled(tensors), tables(target)
+
+    def step(said: Tensor, states: Tensor) -> Tensor:
+        joined = torch.cat([said, states], -1) @ w["fc.weight"].T + w["fc.bias"]
+        return causally(part(w, "layers.0."), joined, joined)
+
+    logits = continued(step, lambda state: head @ state, lambda features: features[DEPTH - 1], embedding)
+    return Release(spec=EAGLE, layers=[DEPTH - 1], logits=logits)
+
+
+def eagle3(
+    folder: Path,
+    target: PreTrainedModel,
+    *,
+    layers: list[int],
+    prefix: str,
+    values: dict[str, Any],
+    said: Tensor | None,
+    head_norms: bool = False,
+    own_words: bool = False,
+    normed_residual: bool = False,
+) -> Release:
+    words = IDS if said is None else len(said)
+    shapes = layer(prefix, inputs=2 * WIDTH, head_norms=head_norms) | {prefix + "hidden_norm.weight": (WIDTH,)}
+    shapes |= {"fc.weight": (WIDTH, len(layers) * WIDTH), "norm.weight": (WIDTH,), "lm_head.weight": (words, WIDTH)}
+    if own_words:
+        shapes["embed_tokens.weight"] = (IDS, WIDTH)
+    tensors, maps = matrices(**shapes), {}
+    if said is not None:
+        known = torch.zeros(IDS, dtype=torch.bool).index_fill(0, said, True)
+        maps = {"d2t": said - torch.arange(words), "t2d": known}
+    save(folder, tensors | maps, values)
+    w, (embedding, _) = doubled(tensors), tables(target)
+    mid = part(w, prefix)
+
+    def step(text: Tensor, states: Tensor) -> Tensor:
+        normed = rms(states, mid["hidden_norm.weight"])
+        read = torch.cat([rms(text, mid["input_layernorm.weight"]), normed], -1)
+        return causally(mid, read, normed if normed_residual else states)
+
+    def speak(state: Tensor) -> Tensor:
+        found = w["lm_head.weight"] @ rms(state, w["norm.weight"])
+        return found if said is None else torch.full((IDS,), -torch.inf, dtype=found.dtype).index_copy(0, said, found)
+
+    def first(features: dict[int, Tensor]) -> Tensor:
+        return torch.cat([features[i] for i in layers], -1) @ w["fc.weight"].T
+
+    logits = continued(step, speak, first, w.get("embed_tokens.weight", embedding))
+    return Release(spec=EAGLE, layers=layers, logits=logits, can_say=words)
+
+
+def eagle3_authors(folder: Path, target: PreTrainedModel) -> Release:
+    """As its authors release it: 32,000 of the words (here 100), layers that nobody names."""
+    values = told(1, "llama", architectures=["LlamaForCausalLMEagle3"], draft_vocab_size=100)
+    said = torch.arange(5, 205, 2)
+    return eagle3(folder, target, layers=[1, 3, 5], prefix="midlayer.", values=values, said=said)
+
+
+def eagle3_modelopt(folder: Path, target: PreTrainedModel) -> Release:
+    nested = {"eagle_aux_hidden_state_layer_ids": [0, 4, 7], "use_aux_hidden_state": True}
+    values = told(1, "llama", draft_vocab_size=IDS, eagle_config=nested)
+    return eagle3(folder, target, layers=[0, 4, 7], prefix="midlayer.", values=values, said=None)
+
+
+def eagle3_speculators(folder: Path, target: PreTrainedModel) -> Release:
+    values = {"speculators_model_type": "eagle3", "transformer_layer_config": told(1, "llama"), "draft_vocab_size": 90,
+              "norm_before_residual": True, "eagle_aux_hidden_state_layer_ids": [3, 5, 8]}  # fmt: skip
+    return eagle3(
+        folder, target, layers=[2, 4, 7], prefix="layers.0.", values=values, said=torch.arange(0, 270, 3),
+        own_words=True, normed_residual=True,
+    )  # fmt: skip
+
+
+def eagle3_deepspec(folder: Path, target: PreTrainedModel) -> Release:
+    """Five layers, a layer of Qwen3's kind, all words."""
+    values = told(1, architectures=["Qwen3Eagle3Model"], target_layer_ids=LAYERS, ttt_length=7, step_loss_decay=0.8)
+    return eagle3(
+        folder, target, layers=LAYERS, prefix="layers.0.", values=values, said=None, head_norms=True, own_words=True
+    )
+
+
+RELEASES: dict[str, tuple[Callable[[], PreTrainedModel], Callable[[Path, PreTrainedModel], Release]]] = {
+    "DFlash, z-lab, Qwen3": (qwen, zlab),
+    "DFlash, z-lab, Llama 3.1": (llama, zlab_llama),
+    "DFlash, DeepSpec": (qwen, deepspec),
+    "DSpark, DeepSpec": (qwen, lambda folder, target: deepspec(folder, target, rank=6)),
+    "DSpark, SpecForge": (qwen, specforge),
+    "DSpark, speculators": (qwen, speculators),
+    "DFlash 2, z-lab": (qwen, dflash2),
+    "DFlash 2, speculators": (qwen, dflash2_speculators),
+    "EAGLE": (llama, eagle),
+    "EAGLE-3": (llama, eagle3_authors),
+    "EAGLE-3, ModelOpt": (llama, eagle3_modelopt),
+    "EAGLE-3, speculators": (llama, eagle3_speculators),
+    "EAGLE-3, DeepSpec": (qwen, eagle3_deepspec),
+}
+
+
+def released(name: str, folder: Path, **declared: Any) -> tuple[PairSpec, PreTrainedModel, Release]:
+    make, write = RELEASES[name]
+    torch.manual_seed(1)
+    target = randomly(make())
+    target.save_pretrained(folder / "target")
+    save_tokenizer(folder / "target")
+    release = write(folder / "drafter", target)
+    values = {**release.spec, **declared}
+    spec = DrafterSpec(name="released", label="", source=str(folder / "drafter"), **values)
+    pair = PairSpec(name="tiny", label="Tiny", target=str(folder / "target"), context=128, drafters=(spec, NONE))
+    return pair, target, release
+
+
+def features_of(target: PreTrainedModel, ids: list[int]) -> dict[int, Tensor]:
+    """What transformers' own module, in float64, says behind each layer."""
+    with torch.no_grad():
+        states = target.double()(torch.tensor([ids]), output_hidden_states=True).hidden_states
+    return {i: states[i + 1][0] for i in range(DEPTH)}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_q_is_what_plain_arithmetic_says(name: str, tmp_path: Path) -> None:
+    """In a second round, so that keys and values of the first are kept."""
+    pair, target, release = released(name, tmp_path)
+    loaded = load_pair(pair, CPU)
+    assert not loaded.missing, loaded.missing
+    drafter = loaded.drafters["released"]
+    assert list(drafter.layers) == release.layers
+    reads = Target(loaded.model, context=128).start(drafter.layers)
+    session, seen = drafter.start(), 0
+    for length in (12, len(PROMPT)):
+        session.observe(PROMPT[seen : length - 1], reads.read(PROMPT[seen : length - 1]))
+        seen = length - 1
+        told = dataclasses.replace(context(PROMPT[:length], 5, 1), sampling=Sampling(temperature=1.0))
+        draft, _ = drain(session.draft(told))
+    draft.check(5, IDS)
+    assert draft.probs is not None and len(draft.ids) == 5 and all(draft.exact_q)
+    features = features_of(target, PROMPT[:-1])
+    expected = release.logits(features, PROMPT, draft.ids.tolist())
+    kept = draft.probs > 0
+    most = release.can_say if release.marginals else min(64, release.can_say)
+    assert all(most - 1 <= count <= most for count in kept.sum(-1).tolist()), "all but the mask"
+    assert not bool(torch.isinf(expected[kept]).any())
+    expected = expected.masked_fill(~kept, -torch.inf).log_softmax(-1)
+    assert float((draft.probs.log() - expected)[kept].abs().max()) <= 1e-4
+
+
+def test_a_confidence_head_says_how_far_a_draft_goes(tmp_path: Path) -> None:
+    """DSpark's: it is asked before each token, about the slot's state and the token before it."""
+    pair, target, _ = released("DSpark, DeepSpec", tmp_path)
+    loaded = load_pair(pair, CPU)
+    drafter = loaded.drafters["released"]
+    session, asked = drafter.start(), []
+    session.observe(PROMPT[:-1], Target(loaded.model, context=128).start(drafter.layers).read(PROMPT[:-1]))
+
+    def note(confidences: Any) -> int:
+        asked.append(tuple(confidences))
+        return len(confidences) if len(confidences) < 4 else 3
+
+    told = dataclasses.replace(context(PROMPT, 5, 1), sampling=Sampling(temperature=1.0), stop_criterion=note)
+    draft, _ = drain(session.draft(told))
+    assert len(draft.ids) == 3 and [len(row) for row in asked] == [1, 2, 3, 4]
+    w, (embedding, _) = doubled(load_file(tmp_path / "drafter" / "model.safetensors")), tables(target)
+    features = features_of(target, PROMPT[:-1])
+    known = torch.cat([features[i] for i in LAYERS], -1)
+    states = block_states(w, known, embedding[[PROMPT[-1], *[275] * 4]], lambda *_: True)
+    before = w["markov_head.markov_w1.weight"][[PROMPT[-1], *draft.ids.tolist()]]
+    beside = torch.cat([states[:4], before], -1)
+    expected = (beside @ w["confidence_head.proj.weight"][0] + w["confidence_head.proj.bias"]).sigmoid()
+    torch.testing.assert_close(torch.tensor(asked[-1]).double(), expected, atol=1e-5, rtol=1e-4)
+
+
+GREEDY: dict[str, Any] = {"drafter": "released", "gamma": 4, "temperature": 0.0}
+
+
+def run(loaded: LoadedPair, **settings: Any) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """The text, and every draft."""
+    config = DecodeConfig(pair="tiny", max_new_tokens=10, ignore_eos=True, **settings)
+    events = list(Engine(loaded).decode("the cat sat on", config, detail=False))
+    drafts = [event.ids for event in events if isinstance(event, DraftReady)]
+    return next(event.ids for event in events if isinstance(event, Finished)), drafts
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_the_text_is_that_of_the_target(name: str, tmp_path: Path) -> None:
+    """By every rule."""
+    pair, _, _ = released(name, tmp_path)
+    loaded = load_pair(pair, CPU)
+    plain, _ = run(loaded, drafter="none", temperature=0.0)
+    for rule in Rule:
+        assert run(loaded, **GREEDY, rule=rule)[0] == plain, rule
+    assert run(loaded, **GREEDY, tree_nodes=8)[0] == plain
+    noisy: dict[str, Any] = {"temperature": 0.9, "seed": 5, "rule": Rule.MATCH}
+    assert run(loaded, drafter="released", gamma=4, **noisy)[0] == run(loaded, drafter="none", **noisy)[0]
+
+
+@pytest.mark.parametrize("name", ["DFlash, z-lab, Qwen3", "DSpark, speculators", "DFlash 2, z-lab", "EAGLE-3"])
+def test_recorded_passes_draft_the_same(name: str, tmp_path: Path) -> None:
+    """As on a GPU."""
+    pair, _, _ = released(name, tmp_path)
+    recorded = Rerun()
+    replaying = load_pair(pair, dataclasses.replace(CPU, graphs=recorded))
+    assert run(replaying, **GREEDY) == run(load_pair(pair, CPU), **GREEDY)
+    assert recorded.replayed > 10 and not recorded.failed
+
+
+@pytest.mark.parametrize("window", [None, 6])
+def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path) -> None:
+    """Its own DFlash network, under z-lab's names, in its own DFlash loop. Of a sliding window it counts the edge in,
+    which FlashAttention, vLLM and z-lab's code do not: so for the same keys its number is one less."""
+    assistant = pytest.importorskip("transformers.models.muse_glimmer_assistant")
+    kinds = ["sliding_attention" if window else "full_attention", "full_attention"]
+    sizes = {name: SHAPE[name] for name in SHAPE if name.startswith(("hidden", "inter", "num", "head", "rms"))}
+    config = assistant.MuseGlimmerAssistantConfig(
+        **sizes, num_hidden_layers=2, block_size=10, mask_token_id=275, target_layer_ids=LAYERS, layer_types=kinds,
+        sliding_window=(window or 65) - 1, rope_parameters={"rope_theta": THETA, "rope_type": "default"},
+    )  # fmt: skip
+    network = randomly(assistant.MuseGlimmerAssistantModel(config))
+    torch.manual_seed(1)
+    target = randomly(llama())
+    target.save_pretrained(tmp_path / "target")
+    save_tokenizer(tmp_path / "target")
+    renamed = {"encoder.fc.weight": "fc.weight", "encoder.output_norm_enc.weight": "hidden_norm.weight"}
+    values = told(
+        2, layer_types=kinds, block_size=10, sliding_window=window, use_sliding_window=bool(window), is_causal=False,
+        num_target_layers=DEPTH, dflash_config={"mask_token_id": 275, "target_layer_ids": LAYERS},
+    )  # fmt: skip
+    tensors = {renamed.get(name, name): tensor for name, tensor in network.state_dict().items()}
+    save(tmp_path / "drafter", tensors, values, shards=3)
+    spec = DrafterSpec(name="released", label="", module="block_diffusion", source=str(tmp_path / "drafter"))
+    pair = PairSpec(name="tiny", label="Tiny", target=str(tmp_path / "target"), context=128, drafters=(spec, NONE))
+    loaded = load_pair(pair, CPU)
+    drafter = loaded.drafters["released"]
+    asked: list[tuple[list[int], Tensor]] = []  # by transformers' loop: the text so far, logits of the slots
+
+    def note(module: Any, args: Any, given: dict[str, Any], out: Any) -> None:
+        asked.append((given["position_ids"][0].tolist(), target.lm_head(out.last_hidden_state[0, 1:])))
+
+    network.register_forward_hook(note, with_kwargs=True)
+    plainly = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": None}
+    prompt = torch.tensor([PROMPT])
+    ids = target.generate(prompt, assistant_model=network, speculation_type="dflash", **plainly)[0].tolist()
+    assert ids == target.generate(prompt, **plainly)[0].tolist()
+    found: list[Tensor] = []
+    plain = drafter.denoise
+    drafter.denoise = lambda *args: (found.append(plain(*args)[1]), plain(*args))[1]
+    reads, session, seen = Target(loaded.model, context=128).start(drafter.layers), drafter.start(), 0
+    for places, expected in asked:
+        anchor = places[-10]
+        session.observe(ids[seen:anchor], reads.read(ids[seen:anchor]))
+        seen = anchor
+        drain(session.draft(context(ids[: anchor + 1], 9, 1)))
+        assert float((found[-1] - expected).abs().max()) <= 1e-4
+    assert len(asked) > 5 and len(asked) == len(found)
+
+
+def why_missing(pair: PairSpec) -> str:
+    return load_pair(pair, CPU).missing.get("released", "")
+
+
+def test_what_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """Block drafters, by every field and file."""
+    pair, _, _ = released("DSpark, DeepSpec", tmp_path)
+    folder = tmp_path / "drafter"
+    config, file = (folder / "config.json").read_text(), folder / "model.safetensors"
+    whole = load_file(file)
+
+    def reason(**declared: Any) -> str:
+        drafters = (dataclasses.replace(pair.drafters[0], **declared), NONE)
+        found = why_missing(dataclasses.replace(pair, drafters=drafters))
+        (folder / "config.json").write_text(config)
+        return found
+
+    assert reason() == ""
+    change(folder, target_layer_ids=[1, 2, 4, 5, 9])
+    assert "it reads layer 9 of 9 layers, the target has 9" in reason()
+    change(folder, target_layer_ids=[1, 2, 4])
+    assert "fc.weight" in reason()
+    change(folder, num_target_layers=12)
+    assert "layer 6 of 12 layers, the target has 9" in reason()
+    assert "its mask_token_id is 275, the pair declares 81" in reason(mask_id=81)
+    change(folder, mask_token_id=400)
+    assert "its mask id is 400, the target's table has 280 rows" in reason()
+    change(folder, mask_token_id=None)
+    assert "mask_token_id" in reason()
+    change(folder, markov_head_type="rnn")
+    assert "its Markov head is of the kind 'rnn'" in reason()
+    change(folder, hidden_size=64)
+    assert "shape" in reason()
+    save_file({**whole, "lm_head.weight": whole["lm_head.weight"] + 1}, file)
+    assert "the lm_head.weight stored with it is not the target's" in reason()
+    save_file({name: tensor for name, tensor in whole.items() if name != "markov_head.markov_w1.weight"}, file)
+    assert "first markov_head.markov_w1.weight" in reason()
+    save_file({**whole, "gru.weight_ih_l0": torch.zeros(3)}, file)
+    assert "unknown tensor gru.weight_ih_l0" in reason()
+    save_file(whole, file)
+    file.write_bytes(file.read_bytes()[:-9])
+    assert "truncated or damaged" in reason()
+    file.unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"a pickle")
+    assert "can run code and is never opened" in reason()
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"speculators_model_type": "peagle"}, "speculators_model_type is 'peagle'"),
+        ({"sample_from_anchor": None}, "does not say sample_from_anchor"),
+        ({"aux_hidden_state_layer_ids": [0, 3]}, "reads the target's embedding"),
+        ({"draft_vocab_size": 79}, "shape"),
+    ],
+)
+def test_layouts_of_speculators_that_leave_a_doubt_are_refused(told: dict[str, Any], why: str, tmp_path: Path) -> None:
+    pair, _, _ = released("DSpark, speculators", tmp_path)
+    change(tmp_path / "drafter", **told)
+    assert why in why_missing(pair)
+
+
+def test_layouts_of_zlab_that_are_not_built_here_are_refused(tmp_path: Path) -> None:
+    pair, _, _ = released("DFlash, z-lab, Qwen3", tmp_path)
+    told = json.loads((tmp_path / "drafter" / "config.json").read_text())
+    for more, why in (({"projector_type": "domino"}, "'domino'"), ({"attention_sink_bias": True}, "has sinks")):
+        change(tmp_path / "drafter", dflash_config={**told["dflash_config"], **more})
+        assert why in why_missing(pair)
+    change(tmp_path / "drafter", dflash_config=told["dflash_config"], sliding_window=None)
+    assert "names no sliding_window" in why_missing(pair)
+
+
+def test_eagle_heads_that_do_not_fit_are_refused_with_the_reason(tmp_path: Path) -> None:
+    pair, _, _ = released("EAGLE-3", tmp_path)
+    folder = tmp_path / "drafter"
+    config, file = (folder / "config.json").read_text(), folder / "model.safetensors"
+    whole = load_file(file)
+
+    def reason() -> str:
+        found = why_missing(pair)
+        (folder / "config.json").write_text(config)
+        save_file(whole, file)
+        return found
+
+    assert reason() == ""
+    change(folder, vocab_size=IDS + 1)
+    assert "t2d" in reason()
+    change(folder, eagle_aux_hidden_state_layer_ids=[2, 5, 10])
+    assert "it reads the layers [1, 4, 9], the target has 9" in reason()
+    change(folder, eagle_aux_hidden_state_layer_ids=[2, 5])
+    assert "fc.weight" in reason()
+    change(folder, fc_norm=True)
+    assert "norms of EAGLE 3.1" in reason()
+    change(folder, num_hidden_layers=2)
+    assert "it has 2 layers" in reason()
+    change(folder, model_type="llama4_text")
+    assert "of the family 'llama4_text'" in reason()
+    save_file({name: tensor for name, tensor in whole.items() if name != "d2t"}, file)
+    assert "says 100 of 280 words, but its files hold no d2t" in reason()
+    save_file({**whole, "d2t": whole["d2t"] + 200}, file)
+    assert "do not say which of the target's 280 words" in reason()
+    save_file({**whole, "t2d": ~whole["t2d"]}, file)
+    assert "do not say which of the target's 280 words" in reason()
+    save_file({**whole, "d2t": whole["d2t"].float()}, file)
+    assert "d2t" in reason()
+    file.unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"a pickle")
+    assert "can run code and is never opened" in reason()
