@@ -393,7 +393,9 @@ MODELS = {name: found for name, found in vars(published).items() if isinstance(f
 
 
 def test_declared_sizes_are_those_of_the_configs() -> None:
-    assert {*CONFIGS, *DFLASH, *LISTED, "MDLM_OWT"} == set(MODELS)
+    untold = {name for name, model in MODELS.items() if not model.parameters}
+    assert untold == {"QWEN3_4B_DFLASH2", "QWEN3_4B_EAGLE3", "QWEN3_8B_EAGLE3"}
+    assert {*CONFIGS, *DFLASH, *LISTED, *untold, "MDLM_OWT"} == set(MODELS)
     for name, config in CONFIGS.items():
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(config)

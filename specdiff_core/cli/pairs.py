@@ -98,7 +98,7 @@ def memory(pair: PairSpec, machine: Machine) -> dict[str, Any]:
     first, every = loaded(pair), needed(pair, machine).drafters
     return {
         "needed": needed(pair, machine, first).total,
-        "drafters": {name: size for name, size in every.items() if name not in first},
+        "drafters": {one.name: every[one.name] for one in pair.drafters if one.name in every and _is_told(one, first)},
         "free": machine.free,
         "too_large": refusal(pair, machine, first),
     }
@@ -169,7 +169,7 @@ def _model(source: str, revision: str, published: Model | None) -> dict[str, Any
         "parameters": known.parameters,
         "licence": known.licence,
         "gated": known.gated,
-        "to_fetch": 0 if here else known.parameters * known.stored,
+        "to_fetch": 0 if here else known.parameters * known.stored or None,  # None: nobody tells
     }
 
 
@@ -178,8 +178,14 @@ def _notes(drafter: DrafterSpec) -> str:
     if drafter.published is None:
         return ""
     model = _model(drafter.source, drafter.revision, drafter.published)
-    size = f"{model['to_fetch'] / 1e9:.1f} GB" if model["to_fetch"] else "here"
+    left = model["to_fetch"]
+    size = "size not told" if left is None else f"{left / 1e9:.1f} GB" if left else "here"
     return f" [{', '.join([size, *_terms(model)])}]"
+
+
+def _is_told(drafter: DrafterSpec, first: list[str]) -> bool:
+    """Whether anybody says how large a drafter is that is loaded later."""
+    return drafter.name not in first and bool(drafter.published and drafter.published.parameters)
 
 
 def _taken(memory: dict[str, Any]) -> str:

@@ -305,6 +305,28 @@ def _dspark(model: Model) -> DrafterSpec:
     )
 
 
+def _eagle3(model: Model) -> DrafterSpec:
+    return DrafterSpec.of(
+        model,
+        name="eagle",
+        label="One layer over the target's features (EAGLE-3)",
+        module="eagle",
+        drafting="sequential",
+        trees=True,
+        about="Continues hidden states of several target layers, one token per pass; with a tree, as EAGLE-2.",
+    )
+
+
+_DFLASH2 = DrafterSpec.of(
+    hub.QWEN3_4B_DFLASH2,
+    name="block_2",
+    label="Block diffusion with a path selector (DFlash 2)",
+    module="block_diffusion",
+    window=7,
+    chained=True,
+    about="A block denoiser that chooses each token of its block given the one before it.",
+)
+
 LONG = 8192
 """Tokens that a run over a target of 32k positions and more may hold: recorded passes read room for all of them."""
 
@@ -417,19 +439,28 @@ QWEN25 = family(
 
 QWEN3 = family(
     "qwen3-dflash",
-    "Qwen3 + DFlash, DSpark",
+    "Qwen3 + DFlash, DSpark, EAGLE-3",
     (
         Step(
             size="4b",
             target=hub.QWEN3_4B,
             context=LONG,
-            drafters=(_dflash(hub.QWEN3_4B_DFLASH, 16), _dspark(hub.QWEN3_4B_DSPARK)),
+            drafters=(
+                _dflash(hub.QWEN3_4B_DFLASH, 16),
+                _dspark(hub.QWEN3_4B_DSPARK),
+                _DFLASH2,
+                _eagle3(hub.QWEN3_4B_EAGLE3),
+            ),
         ),
         Step(
             size="8b",
             target=hub.QWEN3_8B,
             context=LONG,
-            drafters=(_dflash(hub.QWEN3_8B_DFLASH, 16), _dspark(hub.QWEN3_8B_DSPARK)),
+            drafters=(
+                _dflash(hub.QWEN3_8B_DFLASH, 16),
+                _dspark(hub.QWEN3_8B_DSPARK),
+                _eagle3(hub.QWEN3_8B_EAGLE3),
+            ),
         ),
     ),
     (_small(hub.QWEN3_HALF, "Qwen3 0.6B"),),

@@ -16,7 +16,7 @@ class Model:
 
     repo: str
     revision: str = ""  # a commit; empty: nobody names one, so the first fetch decides, and is remembered
-    parameters: int
+    parameters: int = 0  # 0: no public source tells
     stored: int = 2  # bytes of each in the files
     cache: int = 0  # keys and values, as numbers, that one token of the text costs
     vocabulary: int = 0  # rows of the output head; 0: it has none of its own
@@ -265,6 +265,17 @@ QWEN3_4B_DSPARK = Model(  # sizes of the DSpark drafters as public listings of t
     revision="3457dff1417cb84927f6098a5fcb7cee85c934b7",
     parameters=1_395_000_000,
     cache=2 * 5 * 8 * 128,
+)
+QWEN3_4B_DFLASH2 = Model(
+    repo="mgoin/Qwen3-4B-speculator.dflash2",
+    revision="e3e7a18e4f541fa3841c2fb0666a7759079ab6fd",
+    cache=2 * 5 * 8 * 128,
+)
+QWEN3_4B_EAGLE3 = Model(
+    repo="deepseek-ai/eagle3_qwen3_4b_ttt7", revision="b0b90fd15d052217c226be5e46d468d8d129e0cd", cache=2 * 8 * 128
+)
+QWEN3_8B_EAGLE3 = Model(
+    repo="deepseek-ai/eagle3_qwen3_8b_ttt7", revision="f6485ba8d21e11942958617dbe7e71b467f38f38", cache=2 * 8 * 128
 )
 QWEN3_8B_DSPARK = Model(
     repo="deepseek-ai/dspark_qwen3_8b_block7",
