@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -304,12 +305,21 @@ def missing_pairs(look: Callable[[], dict[str, str]] = unavailable) -> dict[str,
 
 
 def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
-    """Which pairs can be chosen here, and a line with the reason for each that cannot. What is ``chosen`` stays: a pair
-    that is loaded leaves too little memory for itself."""
+    """Which pairs can be chosen here, and a line for each reason why others cannot, with their families and sizes. What
+    is ``chosen`` stays: a pair that is loaded leaves too little memory for itself."""
     missing = {name: reason for name, reason in missing_pairs(look).items() if name != chosen}
+    told: dict[str, list[str]] = {}
+    for _, family in groupby((PAIRS[name] for name in missing), key=lambda pair: pair.group):
+        pairs = list(family)
+        reasons = dict.fromkeys(missing[pair.name] for pair in pairs)
+        label = pairs[0].label
+        if len(pairs) > 1:
+            label = f"{label.rpartition(' · ')[0]} · {', '.join(pair.size for pair in pairs)}"
+        more = " Its larger sizes need more." if len(reasons) > 1 else ""
+        told.setdefault(f"{next(iter(reasons))}{more}", []).append(label)
     lines = [
-        element("p", element("b", text=PAIRS[name].label), element("small", text=f" Not available here: {reason}"))
-        for name, reason in missing.items()
+        element("p", element("b", text="; ".join(labels)), element("small", text=f" Not available here: {reason}"))
+        for reason, labels in told.items()
     ]
     return gr.update(choices=controls.pair_choices(missing, chosen)), element(
         "div", *lines, class_="sd-pairs"

@@ -25,6 +25,7 @@ from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.drafters.base import Drafter, Rehearses
 from specdiff_core.loading import LoadedPair, load_pair
+from specdiff_core.models.availability import loaded
 from specdiff_core.models.device import choose_placement, cpu_threads, device_name
 from specdiff_core.models.own_pairs import OWN, bring
 from specdiff_core.models.target import Target
@@ -61,10 +62,12 @@ class Engine:
 
     Args:
         pair: target, tokenizer and drafters.
+        progress: hears of drafters that are loaded later.
     """
 
-    def __init__(self, pair: LoadedPair) -> None:
+    def __init__(self, pair: LoadedPair, progress: Callable[[str], None] | None = None) -> None:
         self.pair = pair
+        self._tell = progress or logger.info
         graphs = pair.placement.graphs
         self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress, graphs=graphs)
         self._stock: dict[str, PreTrainedModel] = {}
@@ -80,12 +83,13 @@ class Engine:
         progress: Callable[[str], None] | None = None,
         record: bool = True,
     ) -> Engine:
-        """An engine with the target of ``pair`` and some of its drafters, by default all.
+        """An engine with the target of ``pair`` and some of its drafters.
 
         Args:
             pair: one of ``PAIRS``, or the name of one's own (:func:`~specdiff_core.models.own_pairs.bring`).
             device: auto, cpu or cuda.
             dtype: auto, fp32 or bf16; auto is fp32 on a CPU.
+            drafters: by default all that ship with the project; those of the hub are fetched when a run asks for them.
             progress: hears what is being loaded.
             record: see :func:`~specdiff_core.models.device.choose_placement`.
 
@@ -93,9 +97,9 @@ class Engine:
             SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
         """
         spec = bring(pair) if pair.startswith(OWN) else find_pair(pair)
-        return cls(
-            load_pair(spec, choose_placement(device, dtype, record=record), drafters=drafters, progress=progress)
-        )
+        drafters = loaded(spec) if drafters is None else drafters
+        placement = choose_placement(device, dtype, record=record)
+        return cls(load_pair(spec, placement, drafters=drafters, progress=progress), progress)
 
     def stock(self, role: str = "target") -> PreTrainedModel:
         """The weights of ``"target"``, or of a small drafter of its kind, in transformers' own module, which referees
@@ -141,15 +145,27 @@ class Engine:
         Raises:
             ConfigError: the pair has none of that name, or its weights are missing; the message holds the reason.
         """
+        if name not in self.pair.missing:
+            self.bring(name, self._tell)
         spec = self.pair.spec.drafter(name)
         if spec.name not in self.pair.drafters:
-            reason = self.pair.missing.get(spec.name, "it was not loaded")
             raise ConfigError(
-                f"The drafter {spec.name!r} is not available: {reason}",
+                f"The drafter {spec.name!r} is not available: {self.pair.missing[spec.name]}",
                 field="drafter",
                 hint="Or choose another drafter.",
             )
         return self.pair.drafters[spec.name]
+
+    def bring(self, drafter: str, progress: Callable[[str], None]) -> None:
+        """Load a drafter of this pair unless it is there; if it cannot be, :meth:`drafter` says why. What ``progress``
+        raises ends a download.
+
+        Raises:
+            ConfigError: the pair has none of that name.
+        """
+        spec = self.pair.spec.drafter(drafter)
+        if spec.name not in self.pair.drafters:
+            self.pair.add(spec, progress)
 
     def decode(
         self,

@@ -15,9 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specdiff_core.models.causal import load_causal, load_stock
+from specdiff_core.models import hub
+from specdiff_core.models.causal import config_of, load_causal, load_stock
+from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.folders import AGAIN, is_local, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
+from specdiff_core.models.mdlm import Mdlm, MdlmConfig
+from specdiff_core.models.memory import find_machine, needed, refusal
 from specdiff_core.models.network import Decoder
 from specdiff_core.models.parallel import ranks
 from specdiff_core.schema.errors import (
@@ -77,6 +81,33 @@ class LoadedPair:
         stock: PreTrainedModel = model
         return stock
 
+    def add(self, drafter: DrafterSpec, tell: Callable[[str], None]) -> None:
+        """Load a drafter of the pair; where it cannot be, its reason is in ``missing``.
+
+        Raises:
+            Stopped: ``tell`` says that nobody waits any more.
+            SpecDiffError: its files are damaged in a way that its own code tells.
+        """
+        tell(f"Loading the drafter: {drafter.label}")
+        self.missing.pop(drafter.name, None)
+        try:
+            with hub.telling(tell), _memory_errors(self.spec, self.placement, [drafter.name]):
+                if drafter.source:
+                    resolve(drafter.source, drafter.revision, weights=False)
+                    _check_room(self.spec, self.placement, drafter)
+                self.drafters[drafter.name] = _load_drafter(drafter, self.placement, self.model, self.spec)
+        except (PairUnavailable, TokenizerMismatch) as error:
+            self.missing[drafter.name] = str(error)
+        except Exception as error:  # whatever is wrong with one drafter, target and other drafters still work
+            if isinstance(error, SpecDiffError) or is_memory(error):
+                raise
+            logger.warning("the drafter %s of %s was not loaded", drafter.name, self.spec.name, exc_info=error)
+            self.missing[drafter.name] = (
+                f"{drafter.module} cannot be loaded: {type(error).__name__}: {error}"
+                if drafter.is_foreign
+                else f"{drafter.source}: its files do not make a model ({type(error).__name__})."
+            )
+
     def name_of(self, role: str) -> str:
         """Where ``"target"`` or a drafter comes from, as traces record it: repository@revision, or pair/folder."""
         if role == "target":
@@ -88,7 +119,10 @@ class LoadedPair:
 def _name(source: str, revision: str) -> str:
     if is_local(source):
         return shown(source)
-    return f"{source}@{revision}" if revision else source
+    if revision:
+        return f"{source}@{revision}"
+    found = hub.commit(source, "")
+    return f"{source}@{found} (not pinned by this project: as first fetched here)" if found else source
 
 
 def load_pair(
@@ -112,49 +146,37 @@ def load_pair(
     """
     tell = progress or (lambda message: None)
     wanted = [spec.drafter(name) for name in drafters] if drafters is not None else list(spec.drafters)
-    with _memory_errors(spec):
+    names = [drafter.name for drafter in wanted]
+    with hub.telling(tell), _memory_errors(spec, placement, names):
         tell("Looking for the target's files")
-        folder = resolve(spec.target, spec.revision)
+        folder = resolve(spec.target, spec.revision, weights=False)
         tell("Loading the tokenizer")
         same = not spec.tokenizer or spec.tokenizer == spec.target
-        tokenizer = _load_tokenizer(folder if same else resolve(spec.tokenizer, spec.tokenizer_revision))
+        tokenizer = _load_tokenizer(folder if same else resolve(spec.tokenizer, spec.tokenizer_revision, weights=False))
+        spread = _fit(spec, placement, names)
+        folder = resolve(spec.target, spec.revision)
         tell("Loading the target")
         model, why_stock = load_causal(
             folder,
             placement.dtype,
             context=spec.context,
             device=placement.device,
-            device_map=_device_map(spec, placement),
+            spread=spread,
             split=ranks() > 1,
         )
         _check_tokenizer(tokenizer, model, spec)
-        loaded: dict[str, Drafter] = {}
-        missing: dict[str, str] = {}
-        for drafter in wanted:
-            tell(f"Loading the drafter: {drafter.label}")
-            try:
-                loaded[drafter.name] = _load_drafter(drafter, placement, model, spec)
-            except (PairUnavailable, TokenizerMismatch) as error:
-                missing[drafter.name] = str(error)
-            except Exception as error:  # whatever is wrong with one drafter, target and other drafters still work
-                if isinstance(error, SpecDiffError) or is_memory(error):
-                    raise
-                logger.warning("the drafter %s of %s was not loaded", drafter.name, spec.name, exc_info=error)
-                missing[drafter.name] = (
-                    f"{drafter.module} cannot be loaded: {type(error).__name__}: {error}"
-                    if drafter.is_foreign
-                    else f"{drafter.source}: its files do not make a model ({type(error).__name__})."
-                )
-    return LoadedPair(
+    pair = LoadedPair(
         spec=spec,
         placement=placement,
         model=model,
         tokenizer=tokenizer,
-        drafters=loaded,
-        missing=missing,
+        drafters={},
         ends=_ends(folder, tokenizer, model),
         stock_reason=why_stock,
     )
+    for drafter in wanted:
+        pair.add(drafter, tell)
+    return pair
 
 
 def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple[int, ...]:
@@ -193,12 +215,57 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairS
     raise TokenizerMismatch(what, hint="Target and tokenizer folders do not belong together; restore both.")
 
 
-def _device_map(spec: PairSpec, placement: Placement) -> str | None:
-    """accelerate's plan, which spreads a target over what there is, where a CUDA device is too small for it."""
-    if placement.device.type != "cuda" or ranks() > 1:
+def counted(folder: Path, values: dict[str, Any]) -> int | None:
+    """Parameters of the network that the ``config.json`` of a folder describes, made on the meta device; a head that is
+    tied to the embedding counts once. None where no network of that kind is known."""
+    from transformers import AutoModelForCausalLM
+
+    try:
+        with torch.device("meta"):
+            network: Any
+            if "cond_dim" in values:
+                network = Mdlm(MdlmConfig.from_json(values, folder))
+            elif "dflash_config" in values:
+                network = DFlashDraftModel(values)
+            else:
+                build: Any = AutoModelForCausalLM.from_config  # untyped
+                network = build(config_of(folder, "model"), trust_remote_code=False)
+    except Exception:  # loading says what is wrong with it
         return None
-    free, _ = torch.cuda.mem_get_info(placement.device)
-    return "auto" if spec.memory_bytes > free else None
+    return sum(int(parameter.numel()) for parameter in network.parameters())
+
+
+def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[int | str, int] | None:
+    """None where the pair fits on its device; else what accelerate may use of each device, with room left on the first
+    for what must be there.
+
+    Raises:
+        OutOfMemory: it fits nowhere; the message says what would.
+    """
+    if ranks() > 1:  # each process holds a part, and says itself what is too much
+        return None
+    machine = find_machine(placement.device.type, placement.dtype_name)
+    if words := refusal(spec, machine, drafters, count=counted):
+        raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {words}", hint="Or close other programs.")
+    need = needed(spec, machine, drafters, count=counted)
+    if need.total <= machine.free:
+        return None
+    mine = placement.device.index or 0
+    devices: dict[int | str, int] = {i: torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())}
+    devices[mine] -= need.total - need.weights
+    return {**devices, "cpu": machine.beside - sum(free for i, free in devices.items() if i != mine)}
+
+
+def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> None:
+    """Raise a PairUnavailable if a drafter, whose weights are not fetched yet, does not fit beside what is loaded."""
+    machine = find_machine(placement.device.type, placement.dtype_name)
+    need = needed(spec, machine, [drafter.name], count=counted).drafters[drafter.name]
+    if need > machine.free:
+        raise PairUnavailable(
+            f"The drafter {drafter.name!r} needs about {need / 1e9:.1f} GB of memory in {machine.dtype}; "
+            f"{machine.free / 1e9:.1f} GB are free.",
+            hint="Choose a smaller target or drafter.",
+        )
 
 
 def _load_drafter(spec: DrafterSpec, placement: Placement, target: Any, pair: PairSpec) -> Drafter:
@@ -211,14 +278,15 @@ def _load_drafter(spec: DrafterSpec, placement: Placement, target: Any, pair: Pa
 
 
 @contextmanager
-def _memory_errors(spec: PairSpec) -> Iterator[None]:
+def _memory_errors(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> Iterator[None]:
     """Translate every way in which torch says that memory is exhausted."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_memory(error):
             raise
+        total = needed(spec, find_machine(placement.device.type, placement.dtype_name), drafters).total
         raise OutOfMemory(
-            f"The pair {spec.name!r} does not fit into memory; it needs about {spec.memory_bytes / 1e9:.1f} GB.",
+            f"The pair {spec.name!r} does not fit into memory; it needs about {total / 1e9:.1f} GB.",
             hint="Close other programs, or choose the embedded pair.",
         ) from error

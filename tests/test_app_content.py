@@ -145,7 +145,7 @@ def test_the_learn_tab_shows_the_methods_of_the_pair_and_no_others() -> None:
     assert re.findall(r'id="method-(\w+)"', page) == [method.name for method in METHODS]
     assert page.count('rel="noreferrer"') == page.count("https://")
     fewer = method_cards.section("gpt2-mdlm")
-    assert re.findall(r'id="method-(\w+)"', fewer) == ["vanilla", "prompt_lookup", "specdiff"]
+    assert re.findall(r'id="method-(\w+)"', fewer) == ["vanilla", "autoregressive", "prompt_lookup", "specdiff"]
 
 
 def tell(folder: Path, *runs: Training) -> DrafterSpec:

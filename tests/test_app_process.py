@@ -16,7 +16,8 @@ from app.content.error_cards import card
 from app.run import process
 from app.run.engines import Engines
 from app.run.process import Remote, RemoteTraceback, engines_elsewhere
-from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.decoder import Brings
+from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
 from specdiff_core.schema.events import Committed, Event, Finished
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -39,8 +40,22 @@ def load(pair: str, progress: Callable[[str], None]) -> Any:
         return Deadly()
     if pair == "who":
         progress(str(os.getpid()))
+    while pair == "endless":
+        progress("Downloading")
+        time.sleep(0.005)
+    if pair == "hub":
+        return Bringing()
     errors = {"broken": RuntimeError("a bug"), "odd": Odd(1, 2), "io": OSError("disk")}
     return FakeDecoder(pace=0.02 if pair == "slow" else 0.0, fail=errors.get(pair))
+
+
+class Bringing(FakeDecoder):
+    """Loads drafters when they are asked for."""
+
+    def bring(self, drafter: str, progress: Callable[[str], None]) -> None:
+        if drafter == "absent":
+            raise SpecDiffError("No such drafter.")
+        progress(f"Loading {drafter}")
 
 
 class Deadly:
@@ -72,6 +87,36 @@ def test_events_arrive_whole_and_in_order(remote: Remote) -> None:
     assert heard == ["Loading plain"]
     for config in (CONFIG, DecodeConfig(drafter="none", max_new_tokens=9)):
         assert list(far.decode("Once", config)) == list(FakeDecoder().decode("Once", config))
+
+
+def test_stop_ends_a_load_and_nobody_else_pays(remote: Remote) -> None:
+    """What the listener raises ends the load over there; its process lives on, with all that it holds."""
+    before: list[str] = []
+    remote.load("who", before.append)
+    heard: list[str] = []
+
+    def tell(message: str) -> None:
+        heard.append(message)
+        if len(heard) == 3:
+            raise Stopped
+
+    began = time.monotonic()
+    with pytest.raises(Stopped):
+        remote.load("endless", tell)
+    assert time.monotonic() - began < 1.0 and heard == ["Loading endless", "Downloading", "Downloading"]
+    after: list[str] = []
+    remote.load("who", after.append)
+    assert after == before, "the same process"
+
+
+def test_a_drafter_is_loaded_when_it_is_asked_for(remote: Remote) -> None:
+    far, heard = decoder(remote, "hub"), []
+    assert isinstance(far, Brings)
+    far.bring("mdlm", heard.append)
+    assert heard == ["Loading mdlm"]
+    with pytest.raises(SpecDiffError, match="No such drafter"):
+        far.bring("absent", heard.append)
+    assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
 
 
 def test_stop_ends_a_decode_and_the_next_one_is_whole(remote: Remote) -> None:

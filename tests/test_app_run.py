@@ -16,10 +16,11 @@ import pytest
 from app_fakes import FakeDecoder, frames, unpack
 
 from app.content.error_cards import card
+from app.run import engines as app_engines
 from app.run import session, worker
 from app.run.engines import Engines
 from app.tabs import live, race
-from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, WeightsError
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, Stopped, WeightsError
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, RunStarted, Verified
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig
@@ -442,6 +443,46 @@ def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it() -> None:
     late: list[str] = []
     assert loader("embedded", "block", late.append) is loader("embedded", "block", late.append)
     assert loads == ["embedded"] and not late
+
+
+def test_stop_while_a_pair_loads_ends_the_race_and_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless somebody else waits for it too."""
+    loads: list[str] = []
+
+    def load(pair: str, tell: Any) -> FakeDecoder:
+        loads.append(pair)
+        while True:
+            tell("Downloading owner/name: 3 of 9 GB")
+            time.sleep(0.005)
+
+    stops = session.Stops()
+    streamed = session.stream(Engines(load), "Once", SETTINGS, live.plan, stops=stops, name="visitor")
+    told = []
+    for frame in streamed:
+        told.append(json.loads(frame))
+        if "Downloading" in str(told[-1].get("message")):
+            stops.stop("visitor", patience=0)
+    assert told[-1]["phase"] == "stopped" and told[-1]["finished"] and "card" not in told[-1]
+    assert loads == ["embedded"]
+
+    def listen(pair: str, tell: Any) -> FakeDecoder:
+        waiting.wait(10)
+        for _ in range(3):
+            tell("Downloading")
+        return FakeDecoder()
+
+    def gone(message: str) -> None:
+        raise Stopped
+
+    monkeypatch.setattr(app_engines, "GLANCE", 0.01)
+    waiting, engines, heard = threading.Event(), Engines(listen), []
+    loading = threading.Thread(target=engines, args=("embedded", "block", heard.append))
+    loading.start()
+    with pytest.raises(Stopped):
+        engines("embedded", "block", gone)
+    waiting.set()
+    loading.join(10)
+    assert heard[:3] == ["Downloading"] * 3
 
 
 def test_opening_files(tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ def test_lanes_are_those_that_the_pair_and_transformers_have() -> None:
     usual = hf.usual_settings(EMBEDDED)
     assert usual == ["autoregressive/4/4", "prompt_lookup/9/1", "block/9/1"]
     assert listed(usual, BASE)[0] == BASELINE
-    assert hf.usual_settings(GPT2_MDLM) == ["prompt_lookup/9/1"]
+    assert hf.usual_settings(GPT2_MDLM) == ["autoregressive/4/4", "prompt_lookup/9/1"]
     lanes, _ = lanes_of(EMBEDDED, listed(["autoregressive/4/4", "autoregressive/6/6", "mdlm/4/1"], BASE))
     names = [lane.name for lane in lanes]
     assert len(set(names)) == len(names) == 2 + 4 + 3 + 1  # transformers' defaults once, none for mdlm

@@ -16,8 +16,10 @@ import pytest
 from specdiff_core import cli
 from specdiff_core.cli import options
 from specdiff_core.cli.output import LEGEND, marked_text, plain, table
+from specdiff_core.models.memory import Machine
 from specdiff_core.schema.errors import ContextOverflow, SpecDiffError
 from specdiff_core.schema.events import Committed, Failed, Finished, PiecesSeen
+from specdiff_core.schema.pairs import PairSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
 from specdiff_core.schema.summary import race_summary
 from specdiff_core.schema.trace import read_trace, write_trace
@@ -326,13 +328,31 @@ def test_pairs_are_listed_with_their_reasons(
 ) -> None:
     from specdiff_core.models import availability as here
 
-    monkeypatch.setattr(here, "availability", lambda spec: (spec.offline, "" if spec.offline else "no network here"))
+    def fake(spec: PairSpec, asked: Any = None) -> tuple[bool, str]:
+        return spec.offline, "" if spec.offline else "no network here"
+
+    machine = Machine(device="cpu", dtype="fp32", free=9 * 10**9)
+    monkeypatch.setattr(here, "find_machine", lambda: machine)
+    monkeypatch.setattr(here, "availability", fake)
     status, out, _ = run(capsys, "pairs", "--json")
     assert status == 0
     found = {pair["name"]: pair for pair in json.loads(out.splitlines()[-1])["pairs"]}
     assert found["embedded"]["available"] is True
     assert found["gpt2-mdlm"]["reason"] == "no network here"
-    assert "not available: no network here" in out
+    assert out.count("not available: no network here") == 1 and out.count("no [1]") == len(found) - 1
+    assert not found["gpt2-mdlm:xl"]["memory"]["too_large"] and found["gpt2-mdlm:xl"]["family"] == "gpt2-mdlm"
+    wrong = found["gpt2-mdlm:neo-2.7b"]["memory"]["too_large"]
+    assert "12.3 GB of memory in fp32; 9.0 GB are free" in wrong and "In bf16 it fits" in wrong
+    assert "The size xl fits (--pair gpt2-mdlm:xl)" in wrong
+    llama = found["llama2-diffullama:7b"]
+    assert llama["target"]["gated"] and llama["target"]["to_fetch"] == 13_476_831_232
+    assert llama["models"]["diffullama"]["mask_id"] == 811 and not llama["models"]["diffullama"]["pinned"]
+    lines = {line.split()[0]: line for line in out.splitlines() if line.startswith(("gpt2", "llama2"))}
+    assert "6.2 GB" in lines["gpt2-mdlm:xl"] and "mit" in lines["gpt2-mdlm:xl"]
+    assert "31.6 GB + 4.6, too large" in lines["llama2-diffullama:7b"] and "gated" in lines["llama2-diffullama:7b"]
+    status, out, _ = run(capsys, "pairs", "gpt2-mdlm:medium")
+    assert status == 0 and "--drafter diffugpt_m" in out and "commit not pinned" in out
+    assert run(capsys, "pairs", "nothing")[0] == 2
 
 
 def test_a_closed_pipe_is_quiet() -> None:

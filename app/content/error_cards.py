@@ -17,6 +17,7 @@ TITLES = {
     "config": "This setting does not work",
     "prompt": "The prompt needs a change",
     "pair": "This model pair is not available here",
+    "stopped": "Stopped",
     "weights": "A model file is missing or damaged",
     "tokenizer": "Drafter and target do not fit together",
     "draft": "The drafter broke its contract",

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable
 
 from app.run.gpu import is_lent
-from specdiff_core.models.availability import availability
+from specdiff_core.models.availability import ABSENT, Here, availability
 from specdiff_core.models.own_pairs import OWN, bring
-from specdiff_core.schema.decoder import Decoder
-from specdiff_core.schema.errors import PairUnavailable
+from specdiff_core.schema.decoder import Brings, Decoder
+from specdiff_core.schema.errors import PairUnavailable, Stopped
 from specdiff_core.schema.pairs import PAIRS, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -23,6 +23,8 @@ Progress = Callable[[str], None]
 
 Loader = Callable[[str, Progress], Decoder]
 Factory = Callable[[str, str, Progress], Decoder]
+GLANCE = 0.5
+"""Seconds after which those who wait for another's load are told again how far it is, and may have gone."""
 
 
 class Engines:
@@ -43,9 +45,11 @@ class Engines:
         self._preparing = False
 
     def __call__(self, pair: str, drafter: str, progress: Progress) -> Decoder:
-        """The engine of ``pair``, with ``drafter`` warmed up.
+        """The engine of ``pair``, with ``drafter`` warmed up. Once all who wait have gone, which their ``progress``
+        says by raising :class:`Stopped`, loading ends.
 
         Raises:
+            Stopped: it has.
             SpecDiffError: the pair, a weight file or the memory is missing; the message says which.
         """
         find_pair(pair).drafter(drafter)
@@ -53,10 +57,15 @@ class Engines:
         try:
             if message := self._message:
                 progress(message)
-            with self._lock:
+            while not self._lock.acquire(timeout=GLANCE):
+                progress(self._message or "Waiting for what is being loaded")
+            try:
                 return self._ready(pair, drafter)
+            finally:
+                self._lock.release()
         finally:
-            self._listeners.remove(progress)
+            if progress in self._listeners:
+                self._listeners.remove(progress)
 
     def loading(self) -> str:
         """What a run would have to wait for, in words; empty once a pair is here."""
@@ -91,6 +100,8 @@ class Engines:
             if pair not in self._loaded:
                 self._loaded[pair] = self._load(pair, self._tell)
             engine = self._loaded[pair]
+            if not find_pair(pair).offline and isinstance(engine, Brings):
+                engine.bring(drafter, self._tell)
             if (pair, drafter) not in self._warm:
                 self._tell("Warming up: first passes are slower, so they are not measured")
                 config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
@@ -104,18 +115,27 @@ class Engines:
     def _tell(self, message: str) -> None:
         self._message = message
         for listener in tuple(self._listeners):
-            listener(message)
+            try:
+                listener(message)
+            except Stopped:
+                self._listeners.remove(listener)
+                if not self._listeners:
+                    raise
 
 
 def load_engine(pair: str, progress: Progress) -> Decoder:
-    """Load all of ``pair`` into this process; ``progress`` hears what is under way.
+    """Load ``pair`` into this process, but for drafters of the hub; ``progress`` hears what is under way.
 
     Raises:
         SpecDiffError: a file, the memory or the pair itself is missing.
     """
     usable, reason = availability(bring(pair) if pair.startswith(OWN) else find_pair(pair))
     if not usable:  # told at once: the hub's own client tries for half a minute, while everybody waits
-        raise PairUnavailable(reason, hint="Choose another pair; the embedded one needs no network.")
+        away = reason.startswith(ABSENT)
+        fetch = (
+            f"`python -m specdiff_core pairs --fetch {pair}` fetches them where there is a network. " if away else ""
+        )
+        raise PairUnavailable(reason, hint=f"{fetch}Or choose another pair; the embedded one needs no network.")
     progress("Starting the numerical library")
     from specdiff_core.engine import Engine
 
@@ -124,5 +144,6 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
 
 def unavailable() -> dict[str, str]:
     """Pair name -> why it cannot be used here. May take seconds where the hub does not answer."""
-    answers = {name: availability(spec) for name, spec in PAIRS.items()}
+    here = Here()
+    answers = {name: availability(spec, here) for name, spec in PAIRS.items()}
     return {name: reason for name, (usable, reason) in answers.items() if not usable}

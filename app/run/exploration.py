@@ -24,7 +24,7 @@ from app.run.turns import TURNS, Turns
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, Exploring, Told, parse
 from specdiff_core.schema.decoder import Decoder, Stop
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError, Stopped
 from specdiff_core.schema.methods import METHODS
 
 GRACE = 20.0
@@ -74,12 +74,16 @@ class ExploreJob:
                 self.began = self.began or time.monotonic()
                 self.told = told
                 self._rest()
+        except Stopped:
+            pass
         except Exception as error:  # every failure becomes a card (content/error_cards.py), in the thread that shows it
             self.error = error
         finally:
             self.done.set()
 
     def _hear(self, message: str) -> None:
+        if self.stop.is_set():
+            raise Stopped
         self.message = message
 
     def _rest(self) -> None:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from specdiff_core.models.memory import Machine, needed
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import SETTINGS
@@ -43,7 +44,8 @@ def seconds_of(values: Mapping[str, Any], lanes: int = 2) -> int:
     """
     try:
         tokens = SETTINGS["max_new_tokens"].read(values.get("max_new_tokens", SETTINGS["max_new_tokens"].default))
-        weights = find_pair(str(values.get("pair", SETTINGS["pair"].default))).memory_bytes
+        pair = find_pair(str(values.get("pair", SETTINGS["pair"].default)))
+        weights = needed(pair, Machine(device="cuda", dtype="bf16", free=0)).weights
     except ConfigError:
         tokens, weights = SETTINGS["max_new_tokens"].default, 0
     return min(LONGEST, math.ceil(BEGIN + lanes * tokens * (PASS + weights / BANDWIDTH)))

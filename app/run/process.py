@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from app.run.engines import Engines, Loader, Progress, load_engine
 from specdiff_core.explorations.base import Exploration, Exploring, Told
-from specdiff_core.schema.decoder import Decoder, Stop
-from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.decoder import Brings, Decoder, Stop
+from specdiff_core.schema.errors import SpecDiffError, Stopped
 from specdiff_core.schema.events import Event, RunStarted
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -49,10 +49,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What the server asks for: a loaded pair, or (with a prompt) the events of one decode."""
+    """What the server asks for: a loaded pair, another drafter of it, or (with a prompt) the events of one decode."""
 
     pair: str
     prompt: str = ""
+    drafter: str = ""
     config: DecodeConfig | None = None
     options: dict[str, Any] = field(default_factory=dict)  # of Decoder.decode, but for the stop event
 
@@ -118,9 +119,14 @@ class Remote:
     def load(self, pair: str, progress: Progress) -> Decoder:
         """Load ``pair`` over there: a :class:`~app.run.engines.Loader`."""
         pipe = self._pipe if self.alive() else self._start()
-        for message in self._ask(Call(pair), pipe):
-            progress(message)
+        self.follow(Call(pair), pipe, progress)
         return RemoteDecoder(self, pipe, pair)
+
+    def follow(self, call: Call, pipe: Pipe, progress: Progress) -> None:
+        """Hear how far a load over there is; what ``progress`` raises ends it."""
+        with contextlib.closing(self._ask(call, pipe)) as messages:
+            for message in messages:
+                progress(message)
 
     def explore(self, part: Slice, pipe: Pipe, stop: Stop) -> Told:
         """What is known after one more part of an exploration; ``stop`` makes it the last."""
@@ -140,7 +146,7 @@ class Remote:
         theirs.close()  # so that its death ends our reading
         return self._pipe
 
-    def _ask(self, call: Call | Slice, pipe: Pipe, stop: Stop | None = None) -> Iterator[Any]:
+    def _ask(self, call: Call | Slice, pipe: Pipe, stop: Stop | None = None) -> Generator[Any, None, None]:
         """Send ``call`` through ``pipe`` and yield what comes back.
 
         Raises:
@@ -199,7 +205,12 @@ class RemoteDecoder:
 
     def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
         """Yield the events of one decode."""
-        return self._remote.decode(Call(self._pair, prompt, config, options), self._pipe, stop)
+        call = Call(self._pair, prompt, config=config, options=options)
+        return self._remote.decode(call, self._pipe, stop)
+
+    def bring(self, drafter: str, progress: Progress) -> None:
+        """Load a drafter over there: a :class:`~specdiff_core.schema.decoder.Brings`."""
+        self._remote.follow(Call(self._pair, drafter=drafter), self._pipe, progress)
 
     def explore(self, what: Exploration, stop: Stop) -> Iterator[Told]:
         """An exploration, part by part; while nobody asks for the next one, others may decode."""
@@ -266,10 +277,17 @@ class _Served:
         """Messages while a pair loads, what a part of an exploration found, or the events of a decode, in parcels."""
         if isinstance(call, Slice):
             self._connection.send(self._explore(call))
+        elif call.drafter:
+            cast(Brings, self._loaded[call.pair]).bring(call.drafter, self._tell)
         elif call.config is None:
-            self._loaded[call.pair] = self._load(call.pair, self._connection.send)
+            self._loaded[call.pair] = self._load(call.pair, self._tell)
         else:
             self._decode(call, call.config)
+
+    def _tell(self, message: str) -> None:
+        if self._stop.is_set():
+            raise Stopped
+        self._connection.send(message)
 
     def _explore(self, part: Slice) -> Told:
         if part.what is not None:

@@ -11,6 +11,7 @@ from app.content.error_cards import Card, card
 from app.run.engines import Factory
 from app.run.turns import TURNS
 from specdiff_core.schema.decoder import Decoder
+from specdiff_core.schema.errors import Stopped
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, PiecesSeen, RunStarted
 from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.settings import DecodeConfig
@@ -80,6 +81,8 @@ class RaceJob:
                     break
                 try:
                     self._decode(lane, self.plan[lane])
+                except Stopped:
+                    break
                 except Exception as error:
                     if not any(self.lanes.values()):  # the pair or the prompt is to blame
                         raise
@@ -100,6 +103,8 @@ class RaceJob:
             self.lane = lane
             try:
                 self._engine(settings)
+            except Stopped:
+                return []
             except Exception as error:
                 failures[lane] = error
         drafted = [lane for lane in self.plan if lane != BASELINE]
@@ -110,7 +115,12 @@ class RaceJob:
         return [lane for lane in self.plan if lane not in failures]
 
     def _engine(self, settings: DecodeConfig) -> Decoder:
-        return self._factory(settings.pair, settings.drafter, lambda message: self.news.append(("", message)))
+        return self._factory(settings.pair, settings.drafter, self._hear)
+
+    def _hear(self, message: str) -> None:
+        if self.stop.is_set():
+            raise Stopped
+        self.news.append(("", message))
 
     def _decode(self, lane: str, settings: DecodeConfig) -> None:
         """Decode one lane, with its own warm-up off the clock."""

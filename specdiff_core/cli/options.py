@@ -10,6 +10,7 @@ import argparse
 import atexit
 import os
 import sys
+import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -168,7 +169,20 @@ def check_target(path: Path | None, name: str) -> None:
         path.unlink()  # nothing is there if the work fails
 
 
+PATIENCE = 10.0
+"""Seconds between two lines about one download where they cannot be written over each other."""
+_download = {"told": -PATIENCE, "open": 0.0}
+
+
 def say(message: str) -> None:
-    """One line for people, beside the results: on stderr."""
-    if sys.stderr is not None:  # closed by whoever started us
-        sys.stderr.write(message + "\n")
+    """One line for people, beside the results: on stderr. A terminal shows how far a download is in one line."""
+    err, passing, now = sys.stderr, message.startswith("Downloading "), time.monotonic()
+    if err is None:  # closed by whoever started us
+        return
+    if err.isatty():
+        err.write(("\r\x1b[K" if _download["open"] else "") + message + ("" if passing else "\n"))
+        err.flush()
+        _download["open"] = float(passing)
+    elif not passing or now - _download["told"] >= PATIENCE:
+        err.write(message + "\n")
+        _download["told"] = now if passing else -PATIENCE

@@ -1,43 +1,201 @@
-"""``pairs``: the model pairs, and why one cannot be used here."""
+"""``pairs``: the model pairs, what would be fetched for each, and why one cannot be used here; and their files."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specdiff_core.cli import options
-from specdiff_core.schema.pairs import PAIRS, DrafterSpec
+from specdiff_core.models.hub import LIKE
+from specdiff_core.schema.pairs import PAIRS, DrafterSpec, PairSpec, find_pair
+from specdiff_core.schema.published import Model
+
+if TYPE_CHECKING:
+    from specdiff_core.models.availability import Here
+    from specdiff_core.models.memory import Machine
 
 
 def add_command(commands: Any) -> None:
     """Add ``pairs`` to a parser's subcommands."""
-    parser = options.add_parser(commands, "pairs", run, "List the model pairs, and why one cannot be used here.")
+    about = "List the model pairs: size, licence, what would be fetched, and why one cannot be used here."
+    parser = options.add_parser(commands, "pairs", run, about)
+    parser.add_argument("name", metavar="NAME", nargs="?", help="tell more of this pair [default: a table of all]")
+    parser.add_argument("--fetch", metavar="NAME", help="download the files of this pair, for use without a network")
+    parser.add_argument("--drafters", metavar="A,B", help="with --fetch: only these drafters [default all]")
     options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """``pairs``: the registry, and what can be used here."""
-    from specdiff_core.models.availability import availability
+    """``pairs``: the registry, and what can be used here.
 
-    rows = []
-    for pair in PAIRS.values():
-        available, reason = availability(pair)
-        here = {drafter.name: drafter_is_here(drafter) for drafter in pair.drafters}
-        rows.append(
-            {"name": pair.name, "label": pair.label, "available": available, "reason": reason, "drafters": here}
-        )
-        print(f"{pair.name}: {pair.label}")
-        print(f"    {'available' if available else 'not available: ' + reason}")
-        for drafter in pair.drafters:
-            gone = "" if here[drafter.name] else " (its weights are not here)"
-            print(f"    --drafter {drafter.name:14} {drafter.about}{gone}")
+    Raises:
+        SpecDiffError: there is no such pair, or what shall be fetched cannot be had; the message says why.
+    """
+    if args.fetch is not None:
+        fetch(find_pair(args.fetch), args.drafters)
+        return
+    from specdiff_core.models.availability import Here, availability
+
+    here, rows = Here(), []
+    for pair in [find_pair(args.name)] if args.name else PAIRS.values():
+        available, reason = availability(pair, here)
+        row = {"name": pair.name, "label": pair.label, "available": available, "reason": reason}
+        rows.append({**row, "memory": memory(pair, here.machine), **told(pair)})
+    if args.name:
+        show(find_pair(args.name), rows[0])
+    else:
+        table(rows, here)
     if args.json:
         print(json.dumps({"pairs": rows}, ensure_ascii=False))
+
+
+def table(rows: list[dict[str, Any]], here: Here) -> None:
+    """A line for each pair, then the drafters of each family, then what stands in the way."""
+    machine = here.machine
+    print(f"On this machine: {machine.device}, {machine.dtype}, {machine.free / 1e9:.1f} GB of memory free.\n")
+    lines = [("PAIR", "TARGET", "PARAMETERS", "TO FETCH", "MEMORY + DRAFTER", "LICENCE", "HERE")]
+    notes: dict[str, str] = {}
+    for row in rows:
+        model, reason = row["target"], row["reason"]
+        mark = "yes" if row["available"] else notes.setdefault(reason, f"no [{len(notes) + 1}]")
+        size = f"{model['parameters'] / 1e9:.1f} B" if "parameters" in model else ""
+        fetched = f"{model['to_fetch'] / 1e9:.1f} GB" if model["to_fetch"] else "nothing"
+        terms = ", ".join(_terms(model)) or "in its card"
+        taken = _taken(row["memory"])
+        lines.append((row["name"], model["source"], size, fetched, taken, terms, mark))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print("\nDrafters, with what each fetches:")
+    for group, family in groupby(PAIRS.values(), key=lambda pair: pair.group):
+        found = {one.name: one for pair in family for one in pair.drafters if one.name != "none"}
+        print(f"  {group}: {', '.join(one.name + _notes(one) for one in found.values())}")
+    if notes:
+        print()
+    for reason, mark in notes.items():
+        print(f"{mark[3:]} not available: {reason}")
+    print(f"\n`{LIKE.replace(' --fetch', '')}` tells more of one; `{LIKE}` downloads it.")
+
+
+def show(pair: PairSpec, row: dict[str, Any]) -> None:
+    """One pair with its drafters."""
+    print(f"{pair.name}: {pair.label}, {row['target']['source']}, at most {pair.context:,} tokens")
+    print(f"    {'available' if row['available'] else 'not available: ' + row['reason']}")
+    print(f"    {row['memory']['too_large'] or _taken(row['memory']) + ' of memory'}")
+    for drafter in pair.drafters:
+        gone = "" if drafter_is_here(drafter) else " (its weights are not here)"
+        print(f"    --drafter {drafter.name:14} {drafter.about}{_notes(drafter)}{gone}")
+
+
+def memory(pair: PairSpec, machine: Machine) -> dict[str, Any]:
+    """Bytes that a pair needs as it is loaded, what each drafter of the hub adds, and why the first is too much."""
+    from specdiff_core.models.availability import loaded
+    from specdiff_core.models.memory import needed, refusal
+
+    first, every = loaded(pair), needed(pair, machine).drafters
+    return {
+        "needed": needed(pair, machine, first).total,
+        "drafters": {one.name: every[one.name] for one in pair.drafters if one.name in every and _is_told(one, first)},
+        "free": machine.free,
+        "too_large": refusal(pair, machine, first),
+    }
+
+
+def told(pair: PairSpec) -> dict[str, Any]:
+    """What is known of a pair, for programs. Bytes are those that are still to be fetched."""
+    return {
+        "family": pair.group,
+        "size": pair.size,
+        "context": pair.context,
+        "chat": pair.chat,
+        "target": _model(pair.target, pair.revision, pair.published),
+        "drafters": {one.name: drafter_is_here(one) for one in pair.drafters},
+        "models": {
+            one.name: {
+                **_model(one.source, one.revision, one.published),
+                "logit_shift": one.logit_shift,
+                "mask_id": one.mask_id,
+            }
+            for one in pair.drafters
+            if one.source
+        },
+    }
+
+
+def fetch(pair: PairSpec, names: str | None) -> None:
+    """Download target and drafters of ``pair``, and say where they are.
+
+    Raises:
+        SpecDiffError: there is no such drafter, or a repository cannot be had.
+    """
+    from specdiff_core.models import hub
+    from specdiff_core.models.folders import is_local, resolve
+
+    chosen = [pair.drafter(name.strip()) for name in names.split(",")] if names else list(pair.drafters)
+    sources = dict([(pair.target, pair.revision), *((one.source, one.revision) for one in chosen if one.source)])
+    if pair.tokenizer:
+        sources.setdefault(pair.tokenizer, pair.tokenizer_revision)
+    with hub.telling(options.say):
+        for source, revision in sources.items():
+            folder = resolve(source, revision)
+            at = "" if is_local(source) else f" at {folder.name}"
+            print(
+                f"{source}{at}: {sum(file.stat().st_size for file in folder.rglob('*.safetensors')) / 1e9:.2f} GB here"
+            )
 
 
 def drafter_is_here(drafter: DrafterSpec) -> bool:
     """Whether a drafter that ships with the project has its files; hub drafters are judged with their pair."""
     folder = Path(drafter.source)
     return not drafter.source or not folder.is_absolute() or (folder / "config.json").is_file()
+
+
+def _model(source: str, revision: str, published: Model | None) -> dict[str, Any]:
+    """A repository (or folder) for programs; ``pinned``: whether this project names its commit."""
+    from specdiff_core.models import hub
+    from specdiff_core.models.folders import is_local, shown
+
+    if is_local(source):
+        return {"source": shown(source), "to_fetch": 0}
+    known = published or Model(repo=source, parameters=0)
+    here = hub.is_cached(source, revision)
+    return {
+        "source": source,
+        "revision": hub.commit(source, revision),
+        "pinned": bool(revision),
+        "parameters": known.parameters,
+        "licence": known.licence,
+        "gated": known.gated,
+        "to_fetch": 0 if here else known.parameters * known.stored or None,  # None: nobody tells
+    }
+
+
+def _notes(drafter: DrafterSpec) -> str:
+    """What a person should know before a drafter of the hub is fetched: size, licence, access, and the commit."""
+    if drafter.published is None:
+        return ""
+    model = _model(drafter.source, drafter.revision, drafter.published)
+    left = model["to_fetch"]
+    size = "size not told" if left is None else f"{left / 1e9:.1f} GB" if left else "here"
+    return f" [{', '.join([size, *_terms(model)])}]"
+
+
+def _is_told(drafter: DrafterSpec, first: list[str]) -> bool:
+    """Whether anybody says how large a drafter is that is loaded later."""
+    return drafter.name not in first and bool(drafter.published and drafter.published.parameters)
+
+
+def _taken(memory: dict[str, Any]) -> str:
+    """``1.2 GB + 0.7``: as loaded, and the smallest drafter that is loaded later."""
+    more = f" + {min(memory['drafters'].values()) / 1e9:.1f}" if memory["drafters"] else ""
+    return f"{memory['needed'] / 1e9:.1f} GB{more}{', too large' if memory['too_large'] else ''}"
+
+
+def _terms(model: dict[str, Any]) -> list[str]:
+    licence = [model["licence"]] if model.get("licence") else []
+    gated = ["gated"] if model.get("gated") else []
+    loose = [] if model.get("pinned", True) else ["commit not pinned"]
+    return [*licence, *gated, *loose]

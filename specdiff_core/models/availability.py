@@ -3,40 +3,54 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
+from functools import cached_property
 
-from specdiff_core.models.folders import INDEX, WEIGHTS, is_local, read_config, resolve, weight_files
+from specdiff_core.models import hub
+from specdiff_core.models.folders import is_local, read_config, resolve, weight_files
+from specdiff_core.models.memory import Machine, find_machine, refusal
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.pairs import PairSpec
 
 PATIENCE = 2.0  # seconds to wait for the hub before calling it unreachable
+ABSENT = "Its files are not in the local cache, and"
 
 
-def availability(spec: PairSpec) -> tuple[bool, str]:
+class Here:
+    """What is here, asked once for any number of pairs: the machine, and whether the hub answers."""
+
+    @cached_property
+    def machine(self) -> Machine:
+        return find_machine()
+
+    @cached_property
+    def hub_answers(self) -> bool:
+        return _hub_answers()
+
+
+def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
     """Whether a pair can be used here, and if not, why: ``(True, "")`` or ``(False, reason)``. Cheap; never raises.
 
-    Local files must exist; a hub repository must be cached at its revision or the hub be reachable; memory must do.
-    A missing local drafter does not count (see ``LoadedPair.missing``).
+    Local files must exist; a target of the hub must be cached at its revision or the hub be reachable; it must fit into
+    memory. A drafter that is missing or too large does not count: it says so when it is chosen.
     """
     from huggingface_hub import is_offline_mode
 
+    here = here or Here()
     try:
-        sources = [(spec.target, spec.revision), *((d.source, d.revision) for d in spec.drafters if d.source)]
         if is_local(spec.target):
             folder = resolve(spec.target)
             read_config(folder)
             weight_files(folder)
         if spec.tokenizer and is_local(spec.tokenizer):
             resolve(spec.tokenizer)
-        absent = [repo for repo, revision in sources if not is_local(repo) and not _is_cached(repo, revision)]
-        if absent and is_offline_mode():
-            return False, f"Not in the local cache: {', '.join(absent)}; and the hub is switched off (offline mode)."
-        if absent and not _hub_answers():
-            return False, f"Not in the local cache: {', '.join(absent)}; and the model hub cannot be reached."
-        free = _free_memory()
-        if free < spec.memory_bytes:
-            return False, f"It needs about {spec.memory_bytes / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB are free."
+        if not is_local(spec.target) and not _is_cached(spec.target, spec.revision):
+            if is_offline_mode():
+                return False, f"{ABSENT} the hub is switched off (offline mode)."
+            if not here.hub_answers:
+                return False, f"{ABSENT} the model hub cannot be reached."
+        if full := refusal(spec, here.machine, loaded(spec)):
+            return False, full
     except SpecDiffError as error:
         return False, error.message
     except (OSError, ValueError, RuntimeError, ImportError) as error:
@@ -44,13 +58,13 @@ def availability(spec: PairSpec) -> tuple[bool, str]:
     return True, ""
 
 
+def loaded(spec: PairSpec) -> list[str]:
+    """The drafters that are loaded with a pair, before anybody asks for one: those that ship with the project."""
+    return [drafter.name for drafter in spec.drafters if not drafter.source or is_local(drafter.source)]
+
+
 def _is_cached(repo: str, revision: str) -> bool:
-    from huggingface_hub import try_to_load_from_cache
-
-    def has(name: str) -> bool:
-        return isinstance(try_to_load_from_cache(repo, name, revision=revision or None), str)
-
-    return has("config.json") and (has(WEIGHTS) or has(INDEX))
+    return hub.is_cached(repo, revision)
 
 
 def _hub_answers() -> bool:
@@ -67,13 +81,3 @@ def _hub_answers() -> bool:
     # A thread, since resolving a name obeys no timeout.
     threading.Thread(target=ask, daemon=True, name="hub-check").start()
     return answered.wait(PATIENCE)
-
-
-def _free_memory() -> int:
-    """Bytes free where models would go: the CUDA device if this process has one, else main memory."""
-    torch = sys.modules.get("torch")  # a process that has not imported it shall not begin to because of this
-    if torch is not None and torch.cuda.is_available():
-        return int(torch.cuda.mem_get_info()[0])
-    import psutil  # comes with accelerate
-
-    return int(psutil.virtual_memory().available)

@@ -4,7 +4,7 @@ module. Knows folders and files, no pair and no role.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -70,7 +70,7 @@ def load_causal(
     *,
     context: int,
     device: torch.device | None = None,
-    device_map: str | None = None,
+    spread: Mapping[int | str, int] | None = None,
     split: bool = False,
     role: str = "target",
 ) -> tuple[Decoder | PreTrainedModel, str]:
@@ -79,7 +79,8 @@ def load_causal(
     Args:
         context: positions that it will be asked for.
         device: where it shall be; by default the CPU.
-        device_map: accelerate's plan for a model that is too large for ``device``: transformers' module follows it.
+        spread: of each device (and ``"cpu"``) the bytes that accelerate may use, where ``device`` is too small:
+            transformers' module is then spread over them.
         split: over the processes that ``torchrun`` started (``models/parallel.py``), each of which calls this.
         role: what errors call it.
 
@@ -94,11 +95,11 @@ def load_causal(
         words = f"The {role} in {shown(folder)} was adapted to read in both directions."
         raise WeightsError(words, hint="It denoises: declare it as such.")
     with described(folder, role):
-        spread = "it is spread over several devices" if device_map else ""
-        why = unsupported(config, context) or spread or ("it is split over several processes" if split else "")
+        apart = "it is spread over several devices" if spread else ""
+        why = unsupported(config, context) or apart or ("it is split over several processes" if split else "")
     if not why:
         return load_network(folder, config, dtype, context=context, device=device, role=role), ""
-    model = load_stock(folder, dtype, device=device, device_map=device_map, split=split, role=role)
+    model = load_stock(folder, dtype, device=device, spread=spread, split=split, role=role)
     if wrong := unusable(model, context):
         raise WeightsError(f"The {role} in {shown(folder)} cannot be decoded here: {wrong}.", hint=OTHER)
     return model, why
@@ -139,7 +140,7 @@ def load_network(
         if why := unsupported(config, context):
             raise WeightsError(f"The {role} in {shown(folder)} cannot be run here: {why}.", hint=OTHER)
         network = Decoder(config, context=context)
-    tensors = _read(folder, network)
+    tensors = _read(folder, network, device)
     for name, stored in tensors.items():
         tensors[name] = stored.to(device, dtype)
         if torch.finfo(dtype).max < torch.finfo(stored.dtype).max:  # what is stored was found finite when it was read
@@ -154,7 +155,7 @@ def load_stock(
     dtype: torch.dtype,
     *,
     device: torch.device | None = None,
-    device_map: str | None = None,
+    spread: Mapping[int | str, int] | None = None,
     split: bool = False,
     role: str = "target",
 ) -> PreTrainedModel:
@@ -175,7 +176,8 @@ def load_stock(
         model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]  # overloaded in transformers
             folder,
             dtype=dtype,
-            device_map=device_map,
+            device_map="auto" if spread else None,
+            max_memory=dict(spread) if spread else None,
             **options,
             use_safetensors=True,
             trust_remote_code=False,
@@ -186,7 +188,7 @@ def load_stock(
         if names := sorted(str(name) for name in report.get(kind) or ()):
             what = f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}."
             raise WeightsError(what, hint=AGAIN)
-    if device is not None and device_map is None and not split:
+    if device is not None and not spread and not split:
         model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
     model.train(False).requires_grad_(False)
     for name, tensor in model.named_parameters():
@@ -222,7 +224,7 @@ class _Stored(NamedTuple):
     turned: bool = False  # inputs first, as in GPT-2
 
 
-def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
+def _read(folder: Path, network: Decoder, device: torch.device | None) -> dict[str, Tensor]:
     """Tensors of a network, which has none yet, by its own names."""
     own = network.state_dict()
     tied, gpt2, count = network.config.tie_word_embeddings, network.shape.gpt2, len(network.layers)
@@ -245,6 +247,7 @@ def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
         expected,
         optional=("lm_head.weight",) if tied else (),
         ignored={prefix + name.format(index) for name in buffers for index in range(count)},
+        device=device,
     )
     tensors: dict[str, Tensor] = {}
     for name in list(found):

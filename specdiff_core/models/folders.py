@@ -13,7 +13,8 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsError, is_memory
+from specdiff_core.models import hub
+from specdiff_core.schema.errors import SpecDiffError, WeightsError, is_memory
 
 C = TypeVar("C", bound=msgspec.Struct)
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
@@ -41,31 +42,22 @@ def is_local(source: str | Path) -> bool:
 
 
 def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> Path:
-    """The folder that holds ``source``: itself, or the hub snapshot at ``revision`` (downloaded if need be).
+    """The folder that holds ``source``: itself, or the hub snapshot at ``revision`` (downloaded if need be, of which
+    whoever called :func:`~specdiff_core.models.hub.telling` hears).
 
     Args:
         weights: False: only config and tokenizer, of a few megabytes, are asked for.
 
     Raises:
         WeightsError: a local folder does not exist.
-        PairUnavailable: the hub repository is neither cached nor reachable.
+        PairUnavailable: the hub repository is neither cached nor to be had; the message says why.
     """
-    if is_local(source):
-        folder = Path(source)
-        if not folder.is_dir():
-            raise WeightsError(f"The model folder {shown(folder)} does not exist.", hint=AGAIN)
-        return folder
-    import httpx  # what the hub client speaks through
-    from huggingface_hub import snapshot_download
-
-    files = ["*.json", "merges.txt", *(["*.safetensors"] if weights else ())]
-    try:
-        return Path(snapshot_download(str(source), revision=revision or None, allow_patterns=files))
-    except (httpx.HTTPError, OSError, ValueError) as error:  # the hub's own errors are among these
-        raise PairUnavailable(
-            f"{source} is not in the local cache and could not be downloaded.",
-            hint="Check the network connection, or choose the embedded pair, which needs none.",
-        ) from error
+    if not is_local(source):
+        return hub.fetch(str(source), revision, weights=weights)
+    folder = Path(source)
+    if not folder.is_dir():
+        raise WeightsError(f"The model folder {shown(folder)} does not exist.", hint=AGAIN)
+    return folder
 
 
 RELEASED = "Restore the config.json that was saved with this model."

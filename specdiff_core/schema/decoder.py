@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Event, RunStarted
@@ -41,6 +41,18 @@ class Decoder(Protocol):
             warm_up: after RunStarted the first tokens are decoded off the clock, once, and again until so many seconds
                 have passed; None: not at all.
             threads: CPU threads of this decode; None leaves them as they are, 0 lets a short probe choose.
+        """
+
+
+@runtime_checkable
+class Brings(Protocol):
+    """A decoder that loads drafters when they are asked for."""
+
+    def bring(self, drafter: str, progress: Callable[[str], None]) -> None:
+        """Load ``drafter`` unless it is there. What ``progress`` raises ends a download.
+
+        Raises:
+            SpecDiffError: it cannot be loaded, or there is none of that name.
         """
 
 

@@ -50,6 +50,18 @@ class TokenizerMismatch(SpecDiffError):
     code = "tokenizer"
 
 
+class Stopped(SpecDiffError):
+    """Whoever waited for a pair to be loaded has gone."""
+
+    code = "stopped"
+
+    def __init__(self) -> None:
+        super().__init__("Loading was stopped.", hint="Run again: files that have arrived whole stay here.")
+
+    def __reduce__(self) -> tuple[type[Stopped], tuple[()]]:
+        return Stopped, ()
+
+
 class DraftContractError(SpecDiffError):
     """A drafter broke its contract: wrong shapes, ids out of range, or a q that cannot have drawn its tokens."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.pairs import PAIRS, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
 
@@ -60,8 +60,12 @@ class Method:
         return self.does, self.costs, self.wins
 
     def config(self, base: DecodeConfig) -> DecodeConfig:
-        """``base`` with this method's settings; what it leaves open is plain: one window, one draft."""
-        return DecodeConfig.parse({**base.to_dict(), **PLAIN, **self.settings})
+        """``base`` with this method's settings and its pair's drafter for it; what it leaves open is plain: one window,
+        one draft."""
+        pair = PAIRS.get(base.pair)
+        plays = pair.playing(self.drafter) if pair else None
+        own = {"drafter": plays.name} if plays else {}
+        return DecodeConfig.parse({**base.to_dict(), **PLAIN, **self.settings, **own})
 
 
 PLAIN: dict[str, Any] = {
@@ -429,8 +433,8 @@ def methods_of(pair: str) -> tuple[Method, ...]:
     Raises:
         ConfigError: there is no such pair.
     """
-    names = {spec.name for spec in find_pair(pair).drafters}
-    return tuple(method for method in METHODS if method.drafter in names)
+    spec = find_pair(pair)
+    return tuple(method for method in METHODS if spec.playing(method.drafter) is not None)
 
 
 def two_lanes(config: DecodeConfig) -> dict[str, DecodeConfig]:

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from specdiff_core.schema import published as hub
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.published import Model
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
@@ -47,7 +49,14 @@ class DrafterSpec:
     trees: bool = False  # grows draft trees although it does not denoise
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
     mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None  # of a denoiser whose files name none, or a word for it
+    plays: str = ""  # the drafter of methods that it stands for, in a pair without one of that name
+    published: Model | None = None  # what is known of ``source`` before it is here
     about: str = ""
+
+    @classmethod
+    def of(cls, model: Model, **fields: Any) -> DrafterSpec:
+        """A drafter whose weights are published as ``model``."""
+        return cls(source=model.repo, revision=model.revision, published=model, **fields)
 
     def fit(self, gamma: int) -> int:
         """γ, or the window that it was trained for where that is shorter."""
@@ -103,8 +112,27 @@ class PairSpec:
     prepend_end: bool = False  # prompts begin with the end-of-text id, as documents did in training
     suppress: tuple[int, ...] = ()  # ids the target must never say (the mask token)
     context: int = 1024
-    memory_bytes: int = 0  # needed to load, all models together
+    chat: bool = False  # the target's tokenizer brings a chat template
+    family: str = ""  # pairs of one family differ in their target's size; the first is called as the family
+    size: str = ""  # which of them this is
+    published: Model | None = None  # what is known of ``target`` before it is here
     drafters: tuple[DrafterSpec, ...] = field(default=())
+
+    @property
+    def group(self) -> str:
+        """The family, or the pair alone."""
+        return self.family or self.name
+
+    @property
+    def sources(self) -> tuple[tuple[str, str], ...]:
+        """What it is loaded from: folders, or repositories of the hub with their revisions; target and drafters."""
+        drafters = ((drafter.source, drafter.revision) for drafter in self.drafters if drafter.source)
+        return ((self.target, self.revision), *drafters)
+
+    def playing(self, part: str) -> DrafterSpec | None:
+        """The drafter that methods call ``part``, by its name or because it stands for it; None if there is none."""
+        named = [spec for spec in self.drafters if spec.name == part]
+        return next(iter([*named, *(spec for spec in self.drafters if spec.plays == part)]), None)
 
     def drafter(self, name: str) -> DrafterSpec:
         """Find a drafter by name.
@@ -146,7 +174,6 @@ EMBEDDED = PairSpec(
     prepend_end=True,
     suppress=(1,),
     context=512,
-    memory_bytes=450_000_000,
     drafters=(
         DrafterSpec(
             name="block",
@@ -203,30 +230,252 @@ EMBEDDED = PairSpec(
     ),
 )
 
-GPT2_MDLM = PairSpec(
-    name="gpt2-mdlm",
-    label="GPT-2 + MDLM (SpecDiff's own pair, downloads 1.2 GB)",
-    target="openai-community/gpt2",
-    revision="607a30d783dfa663caf39e06633721c8d4cfcd7e",
-    tokenizer="openai-community/gpt2",
-    context=1024,
-    memory_bytes=2_500_000_000,
-    drafters=(
-        DrafterSpec(
+AUTOREGRESSIVE = "A small model of the target's own family drafts one token per pass."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One size of a family: its target, and the drafters that were made for it alone."""
+
+    size: str
+    target: Model
+    context: int
+    drafters: tuple[DrafterSpec, ...] = ()
+
+
+def family(
+    name: str, label: str, steps: Sequence[Step], drafters: Sequence[DrafterSpec] = (), *, chat: bool = False
+) -> tuple[PairSpec, ...]:
+    """Published targets of one tokenizer, from the smallest to the largest, and the drafters that share their ids: a
+    pair for each size, called ``name:size``, the first ``name`` alone. A target does not draft for itself."""
+    return tuple(
+        PairSpec(
+            name=name if step is steps[0] else f"{name}:{step.size}",
+            label=f"{label} · {step.size}",
+            target=step.target.repo,
+            revision=step.target.revision,
+            context=step.context,
+            chat=chat,
+            family=name,
+            size=step.size,
+            published=step.target,
+            drafters=(
+                *(one for one in (*step.drafters, *drafters) if one.source != step.target.repo),
+                PROMPT_LOOKUP,
+                NONE,
+            ),
+        )
+        for step in steps
+    )
+
+
+def _small(model: Model, label: str) -> DrafterSpec:
+    """A small causal model that drafts."""
+    return DrafterSpec.of(
+        model,
+        name="autoregressive",
+        label=f"{label}, autoregressive",
+        module="autoregressive",
+        drafting="sequential",
+        about=AUTOREGRESSIVE,
+    )
+
+
+def _dflash(model: Model, block: int) -> DrafterSpec:
+    """A DFlash drafter; a block holds the anchor too."""
+    return DrafterSpec.of(
+        model,
+        name="block",
+        label="Block diffusion, target-conditioned (DFlash)",
+        module="block_diffusion",
+        window=block - 1,
+        about=f"Denoises a block of {block} after the anchor, reading hidden states of the target.",
+    )
+
+
+def _dspark(model: Model) -> DrafterSpec:
+    return DrafterSpec.of(
+        model,
+        name="block_markov",
+        label="Block diffusion with a Markov head (DSpark)",
+        module="block_diffusion",
+        window=7,
+        chained=True,
+        about="A block denoiser whose tokens are drawn one after the other, each given the one before it.",
+    )
+
+
+def _eagle3(model: Model) -> DrafterSpec:
+    return DrafterSpec.of(
+        model,
+        name="eagle",
+        label="One layer over the target's features (EAGLE-3)",
+        module="eagle",
+        drafting="sequential",
+        trees=True,
+        about="Continues hidden states of several target layers, one token per pass; with a tree, as EAGLE-2.",
+    )
+
+
+_DFLASH2 = DrafterSpec.of(
+    hub.QWEN3_4B_DFLASH2,
+    name="block_2",
+    label="Block diffusion with a path selector (DFlash 2)",
+    module="block_diffusion",
+    window=7,
+    chained=True,
+    about="A block denoiser that chooses each token of its block given the one before it.",
+)
+
+LONG = 8192
+"""Tokens that a run over a target of 32k positions and more may hold: recorded passes read room for all of them."""
+
+GPT2 = family(
+    "gpt2-mdlm",
+    "GPT-2 + MDLM, DiffuGPT",
+    (
+        Step(size="small", target=hub.GPT2, context=1024),
+        Step(size="medium", target=hub.GPT2_MEDIUM, context=1024),
+        Step(size="large", target=hub.GPT2_LARGE, context=1024),
+        Step(size="xl", target=hub.GPT2_XL, context=1024),
+        Step(size="neo-2.7b", target=hub.GPT_NEO, context=2048),
+    ),
+    (
+        DrafterSpec.of(
+            hub.MDLM_OWT,
             name="mdlm",
-            label="MDLM on OpenWebText (kuleshov-group/mdlm-owt)",
+            label="MDLM on OpenWebText",
             module="masked_diffusion",
-            source="kuleshov-group/mdlm-owt",
-            revision="d0958fa851335ece6c15260ce0025f030673c0fb",
             context=1024,
             about="The masked diffusion model of the founding paper, 170 M parameters.",
         ),
-        PROMPT_LOOKUP,
-        NONE,
+        DrafterSpec.of(
+            hub.DIFFUGPT_S,
+            name="diffugpt_s",
+            label="DiffuGPT small",
+            module="masked_diffusion",
+            context=1024,
+            logit_shift=1,
+            mask_id=10541,
+            about="GPT-2 adapted to read both ways; a rare word of the vocabulary is its mask.",
+        ),
+        DrafterSpec.of(
+            hub.DIFFUGPT_M,
+            name="diffugpt_m",
+            label="DiffuGPT medium",
+            module="masked_diffusion",
+            context=1024,
+            logit_shift=1,
+            mask_id=50257,
+            about="GPT-2 medium adapted to read both ways; its mask has a row of its own.",
+        ),
+        _small(hub.DISTILGPT2, "DistilGPT-2"),
     ),
 )
+GPT2_MDLM = GPT2[0]
 
-PAIRS: dict[str, PairSpec] = {pair.name: pair for pair in (EMBEDDED, GPT2_MDLM)}
+LLAMA2 = family(
+    "llama2-diffullama",
+    "Llama 2 chat + DiffuLLaMA",
+    (
+        Step(size="1.1b", target=hub.TINYLLAMA, context=2048),
+        Step(size="7b", target=hub.LLAMA2_7B, context=4096),
+        Step(size="13b", target=hub.LLAMA2_13B, context=4096),
+        Step(size="70b", target=hub.LLAMA2_70B, context=4096),
+    ),
+    (
+        DrafterSpec.of(
+            hub.DIFFULLAMA,
+            name="diffullama",
+            plays="mdlm",
+            label="DiffuLLaMA 7B",
+            module="masked_diffusion",
+            context=2048,
+            logit_shift=1,
+            mask_id=811,
+            about="Llama 2 7B adapted to read both ways; a rare word of the vocabulary is its mask.",
+        ),
+        _small(hub.TINYLLAMA, "TinyLlama 1.1B"),
+    ),
+    chat=True,
+)
+
+_DIFFUCODER = DrafterSpec.of(
+    hub.DIFFUCODER,
+    name="diffucoder",
+    plays="mdlm",
+    label="DiffuCoder 7B",
+    module="masked_diffusion",
+    context=2048,
+    logit_shift=1,
+    mask_id=151666,
+    about="Masked diffusion for code, adapted from Qwen2.5-Coder: SpecDiff-2's drafter.",
+)
+_DREAM = DrafterSpec.of(
+    hub.DREAM,
+    name="dream",
+    label="Dream 7B",
+    module="masked_diffusion",
+    context=2048,
+    logit_shift=1,
+    mask_id=151666,
+    about="Masked diffusion adapted from Qwen2.5.",
+)
+QWEN25 = family(
+    "qwen2.5-diffucoder",
+    "Qwen2.5 Instruct + DiffuCoder, Dream",
+    (
+        Step(size="7b", target=hub.QWEN25_7B, context=LONG),
+        Step(size="14b", target=hub.QWEN25_14B, context=LONG),
+        Step(size="32b", target=hub.QWEN25_32B, context=LONG),
+        Step(size="72b", target=hub.QWEN25_72B, context=LONG),
+        Step(size="coder-7b", target=hub.QWEN25_CODER_7B, context=LONG),
+        Step(size="coder-14b", target=hub.QWEN25_CODER_14B, context=LONG),
+        Step(size="coder-32b", target=hub.QWEN25_CODER_32B, context=LONG),
+    ),
+    (_DIFFUCODER, _DREAM, _small(hub.QWEN25_HALF, "Qwen2.5 0.5B")),
+    chat=True,
+)
+
+QWEN3 = family(
+    "qwen3-dflash",
+    "Qwen3 + DFlash, DSpark, EAGLE-3",
+    (
+        Step(
+            size="4b",
+            target=hub.QWEN3_4B,
+            context=LONG,
+            drafters=(
+                _dflash(hub.QWEN3_4B_DFLASH, 16),
+                _dspark(hub.QWEN3_4B_DSPARK),
+                _DFLASH2,
+                _eagle3(hub.QWEN3_4B_EAGLE3),
+            ),
+        ),
+        Step(
+            size="8b",
+            target=hub.QWEN3_8B,
+            context=LONG,
+            drafters=(
+                _dflash(hub.QWEN3_8B_DFLASH, 16),
+                _dspark(hub.QWEN3_8B_DSPARK),
+                _eagle3(hub.QWEN3_8B_EAGLE3),
+            ),
+        ),
+    ),
+    (_small(hub.QWEN3_HALF, "Qwen3 0.6B"),),
+    chat=True,
+)
+
+LLAMA31 = family(
+    "llama3.1-dflash",
+    "Llama 3.1 Instruct + DFlash",
+    (Step(size="8b", target=hub.LLAMA31_8B, context=LONG, drafters=(_dflash(hub.LLAMA31_8B_DFLASH, 10),)),),
+    (_small(hub.LLAMA32_1B, "Llama 3.2 1B"),),
+    chat=True,
+)
+
+PAIRS: dict[str, PairSpec] = {pair.name: pair for pair in (EMBEDDED, *GPT2, *LLAMA2, *QWEN25, *QWEN3, *LLAMA31)}
 
 
 OWN_PAIRS: dict[str, PairSpec] = {}

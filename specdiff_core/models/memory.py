@@ -1,0 +1,209 @@
+"""How much memory a pair takes, before its weights are fetched. It needs no torch.
+
+What is counted: the parameters of target and drafters, their keys and values over the whole context, and one float32
+row of logits for each position that is read at once. Not counted: what passes allocate in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specdiff_core.models.folders import is_local, read_config, weight_files
+from specdiff_core.models.hub import cached_folder
+from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.pairs import PAIRS, PairSpec
+from specdiff_core.schema.published import Model
+from specdiff_core.schema.settings import SETTINGS
+
+RUNTIME = {"cpu": 350_000_000, "cuda": 600_000_000}
+"""Bytes that are taken before any model is there: by torch and transformers as measured on a CPU; by a CUDA device as
+assumed."""
+WIDTHS = {"fp32": 4, "bf16": 2}
+"""Bytes of a number."""
+Count = Callable[[Path, dict[str, Any]], int | None]
+"""Parameters of the network that the config.json of a folder describes, for those who can make one; None: of no known
+kind."""
+
+
+def _unknown(folder: Path, values: dict[str, Any]) -> int | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Where a pair would be loaded, and how precisely."""
+
+    device: str  # "cpu" or "cuda"
+    dtype: str  # "fp32" or "bf16"
+    free: int  # bytes, of the device
+    beside: int = 0  # bytes that accelerate could use besides: other devices, main memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Bytes that a pair takes on a machine."""
+
+    target: int
+    drafters: dict[str, int]
+    runtime: int
+
+    weights: int  # of the target, of its bytes
+
+    @property
+    def total(self) -> int:
+        return self.target + sum(self.drafters.values()) + self.runtime
+
+    def fits_spread(self, machine: Machine) -> bool:
+        """Whether it fits where accelerate spreads the target's weights over all that there is."""
+        return self.total - self.weights <= machine.free and self.total <= machine.free + machine.beside
+
+
+def find_machine(device: str = "auto", dtype: str = "auto") -> Machine:
+    """Where models go: what ``models/device.py`` would choose, with what is free there."""
+    import psutil  # comes with accelerate
+
+    memory = int(psutil.virtual_memory().available)
+    found = [] if device == "cpu" else _cuda()
+    if not found:
+        return Machine(device="cpu", dtype="fp32" if dtype == "auto" else dtype, free=memory)
+    (free, bf16), *others = found
+    if dtype == "auto":
+        dtype = "bf16" if bf16 else "fp32"
+    return Machine(device="cuda", dtype=dtype, free=free, beside=memory + sum(other for other, _ in others))
+
+
+def _cuda() -> list[tuple[int, bool]]:
+    """Of each CUDA device its free bytes, and whether it computes bf16. A process that has not imported torch shall not
+    begin to because of this: it asks the driver's own program."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        return [(int(torch.cuda.mem_get_info(i)[0]), torch.cuda.get_device_capability(i)[0] >= 8) for i in range(count)]
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    query = [program, "--query-gpu=memory.free,compute_cap", "--format=csv,noheader,nounits"]
+    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+        told = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True).stdout
+        rows = [line.split(",") for line in told.splitlines() if line.strip()]
+        return [(int(free) * 2**20, float(capability) >= 8) for free, capability in rows]
+    return []
+
+
+def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = None, *, count: Count = _unknown) -> Need:
+    """What ``pair`` takes with ``drafters`` (all by default). What nobody knows counts as nothing."""
+    names = None if drafters is None else set(drafters)
+    wanted = [one for one in pair.drafters if one.source and (names is None or one.name in names)]
+    target = size_of(pair.target, pair.revision, pair.published, count)
+    return Need(
+        target=_bytes(target, pair.context, machine),
+        weights=target.parameters * WIDTHS[machine.dtype] if target else 0,
+        drafters={  # who reads the text anew at every step keeps nothing of it
+            one.name: _bytes(
+                size_of(one.source, one.revision, one.published, count), 0 if one.context else pair.context, machine
+            )
+            for one in wanted
+        },
+        runtime=RUNTIME[machine.device],
+    )
+
+
+def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str], *, count: Count = _unknown) -> str:
+    """Why ``pair`` with ``drafters`` does not fit, with what would; empty where it fits, if need be spread over several
+    devices and main memory."""
+    need = needed(pair, machine, drafters, count=count)
+    if need.total <= machine.free or need.fits_spread(machine):
+        return ""
+    found = [f"It needs about {_size(need.total)} of memory in {machine.dtype}; {_size(machine.free)} are free."]
+    fewer = sorted(need.drafters, key=need.drafters.__getitem__)
+    while fewer and needed(pair, machine, fewer).total > machine.free:
+        fewer.pop()
+    halved = Machine(device=machine.device, dtype="bf16", free=machine.free)
+    others = [other for other in PAIRS.values() if other.group == pair.group and other.name != pair.name]
+    sizes = {other.name: needed(other, machine, drafters).total for other in others}
+    smaller = [other for other in others if sizes[other.name] <= machine.free]
+    if len(drafters) > 1 and fewer:
+        found.append(f"With fewer drafters it fits: {', '.join(fewer)}.")
+    if machine.dtype == "fp32" and needed(pair, halved, drafters).total <= machine.free:
+        found.append("In bf16 it fits (--dtype bf16).")
+    if smaller:
+        best = max(smaller, key=lambda other: sizes[other.name])
+        found.append(f"The size {best.size} fits (--pair {best.name}).")
+    return " ".join(found)
+
+
+def size_of(source: str, revision: str = "", published: Model | None = None, count: Count = _unknown) -> Model | None:
+    """What a model takes, from what is here of it: its weights, else the network that its config.json describes, else
+    what is published of it. None where nothing is known."""
+    folder = Path(source) if is_local(source) else cached_folder(source, revision)
+    if folder is None or not (folder / "config.json").is_file():
+        return published
+    try:
+        values = read_config(folder)
+        parameters = _stored(folder)
+        if parameters is None:
+            parameters = count(folder, values)
+        if parameters is None:
+            return published
+        vocabulary, width = _number(values, "vocab_size"), _number(values, "hidden_size", "n_embd")
+        tied = values.get("tie_word_embeddings", values.get("model_type") == "gpt2")
+        return Model(
+            repo=source,
+            parameters=parameters,
+            cache=cache_of(values),
+            vocabulary=vocabulary,
+            tied=width if tied else 0,
+        )
+    except SpecDiffError:  # damaged: loading says how
+        return published
+
+
+def cache_of(values: dict[str, Any]) -> int:
+    """Numbers that the keys and values of one token take, by a config.json."""
+    layers = _number(values, "num_hidden_layers", "n_layer", "num_layers")
+    heads = _number(values, "num_attention_heads", "n_head", "num_heads")
+    width = _number(values, "hidden_size", "n_embd")
+    size = _number(values, "head_dim") or (width // heads if heads else 0)
+    return 2 * layers * (_number(values, "num_key_value_heads") or heads) * size
+
+
+def _stored(folder: Path) -> int | None:
+    """Numbers in a folder's weight files, by their headers; None where they are not (all) here."""
+    count = 0
+    try:
+        for path in weight_files(folder):
+            with path.open("rb") as file:
+                (length,) = struct.unpack("<Q", file.read(8))
+                header = json.loads(file.read(min(length, 2**27)))
+            count += sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+    except (SpecDiffError, OSError, ValueError, KeyError, TypeError, struct.error):
+        return None
+    return count
+
+
+def _bytes(model: Model | None, context: int, machine: Machine) -> int:
+    if model is None:
+        return 0
+    rows = int(SETTINGS["gamma"].high or 0) + 1
+    packed = model.tied * model.vocabulary if machine.device == "cpu" else 0
+    numbers = model.parameters + packed + model.cache * context
+    return numbers * WIDTHS[machine.dtype] + 4 * rows * model.vocabulary
+
+
+def _number(values: dict[str, Any], *names: str) -> int:
+    found = next((values[name] for name in names if isinstance(values.get(name), int)), 0)
+    return int(found)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"

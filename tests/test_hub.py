@@ -1,0 +1,449 @@
+"""Everything before weights are in memory, against a hub on loopback: what is fetched, told, refused and remembered."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import http.server
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from test_cli import ROOT
+from test_loading import CPU, context, drain, save_drafter, save_target, save_tokenizer
+from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoConfig, LlamaConfig, Qwen2Config, Qwen3Config
+
+from specdiff_core import loading
+from specdiff_core.engine import Engine
+from specdiff_core.loading import counted, load_pair
+from specdiff_core.models import hub, memory
+from specdiff_core.models.dflash import DFlashDraftModel
+from specdiff_core.models.memory import Machine, needed, refusal, size_of
+from specdiff_core.schema import published
+from specdiff_core.schema.errors import ConfigError, OutOfMemory, PairUnavailable, Stopped
+from specdiff_core.schema.events import Finished, RunStarted
+from specdiff_core.schema.methods import race_lanes
+from specdiff_core.schema.pairs import NONE, PAIRS, DrafterSpec, PairSpec
+from specdiff_core.schema.published import Model
+from specdiff_core.schema.settings import DecodeConfig
+
+
+class Hub:
+    """Serves the folders below ``root`` as repositories ``owner/name``, each at one commit."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.asked = root, []  # type: ignore[var-annotated]
+        self.refused: dict[str, tuple[int, str]] = {}  # repository -> status and the hub's own code
+        self.slow = threading.Event()  # weights come to a halt in their middle
+        self.released = threading.Event()
+        hub = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args: Any) -> None:
+                """Quiet."""
+
+            def do_HEAD(self) -> None:
+                hub.answer(self, body=False)
+
+            def do_GET(self) -> None:
+                hub.answer(self, body=True)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def commit(self, repo: str) -> str:
+        found = hashlib.sha1(repo.encode())
+        for file in self.files(repo):
+            found.update(file.read_bytes())
+        return found.hexdigest()
+
+    def files(self, repo: str) -> list[Path]:
+        return sorted(path for path in (self.root / repo).iterdir() if path.is_file())
+
+    def weights_asked(self) -> list[str]:
+        return [path for verb, path in self.asked if verb == "GET" and path.endswith(".safetensors")]
+
+    def answer(self, request: Any, *, body: bool) -> None:
+        path = request.path.partition("?")[0]
+        self.asked.append((request.command, path))
+        found = re.match(r"(?:/api/models)?/([^/]+/[^/]+)(?:/(revision|tree|resolve)/([^/]+))?(?:/(.+))?$", path)
+        repo, kind, at, name = found.groups() if found else ("", None, None, None)
+        if repo in self.refused or not (self.root / repo).is_dir():
+            status, code = self.refused.get(repo, (404, "RepoNotFound"))
+            return self.send(request, b"{}", status, {"X-Error-Code": code, "X-Error-Message": code}, body=body)
+        here = self.commit(repo)
+        if at is not None and re.fullmatch("[0-9a-f]{40}", at) and at != here:
+            return self.send(request, b"{}", 404, {"X-Error-Code": "RevisionNotFound"}, body=body)
+        if kind == "tree":
+            files = [
+                {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": tag(file)}
+                for file in self.files(repo)
+            ]
+            return self.send(request, json.dumps(files).encode(), body=body)
+        if kind != "resolve":
+            return self.send(request, json.dumps({"id": repo, "sha": here, "siblings": []}).encode(), body=body)
+        file = self.root / repo / str(name)
+        headers = {"X-Repo-Commit": here, "ETag": f'"{tag(file)}"', "Accept-Ranges": "bytes"}
+        return self.send(request, file.read_bytes(), 200, headers, body=body, slow=file.suffix == ".safetensors")
+
+    def send(
+        self,
+        request: Any,
+        content: bytes,
+        status: int = 200,
+        headers: dict[str, str] | None = None,
+        *,
+        body: bool = True,
+        slow: bool = False,
+    ) -> None:
+        request.send_response(status)
+        for name, value in {**(headers or {}), "Content-Length": str(len(content))}.items():
+            request.send_header(name, value)
+        request.end_headers()
+        if not body:
+            return
+        try:
+            half = len(content) // 2 if slow and self.slow.is_set() else len(content)
+            request.wfile.write(content[:half])
+            if half < len(content):
+                request.wfile.flush()
+                self.released.wait(20)
+                request.wfile.write(content[half:])
+        except OSError:
+            request.close_connection = True
+
+
+def tag(file: Path) -> str:
+    return hashlib.sha1(file.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with a pair in the released formats, and an empty cache."""
+    from huggingface_hub import constants
+
+    root = tmp_path / "hub"
+    size = save_tokenizer(root / "lab" / "gpt2")
+    save_target(root / "lab" / "gpt2", size)
+    save_drafter(root / "lab" / "mdlm", size + 1)
+    hub = Hub(root)
+    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+    )
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 4096)
+    yield hub
+    hub.released.set()
+    hub.server.shutdown()
+    hub.server.server_close()
+
+
+def pair_of(*drafters: DrafterSpec, revision: str = "") -> PairSpec:
+    mdlm = DrafterSpec(name="mdlm", label="", module="masked_diffusion", source="lab/mdlm", context=32)
+    found = (*(drafters or (mdlm,)), NONE)
+    return PairSpec(name="tiny", label="Tiny", target="lab/gpt2", revision=revision, context=64, drafters=found)
+
+
+def test_a_pair_is_fetched_once_and_stays_at_its_commit(served: Hub, tmp_path: Path) -> None:
+    told: list[str] = []
+    loaded = load_pair(pair_of(), CPU, progress=told.append)
+    assert set(loaded.drafters) == {"mdlm", "none"} and not loaded.missing
+    first = served.commit("lab/gpt2")
+    assert loaded.name_of("target") == f"lab/gpt2@{first} (not pinned by this project: as first fetched here)"
+    assert json.loads((tmp_path / "cache" / hub.PINS).read_text()) == {
+        "lab/gpt2": first,
+        "lab/mdlm": served.commit("lab/mdlm"),
+    }
+    run = Engine(loaded).decode("the cat", DecodeConfig(pair="tiny", drafter="mdlm", max_new_tokens=2))
+    header = next(event for event in run if isinstance(event, RunStarted))
+    assert first in header.models["target"] and "not pinned" in header.models["drafter"]
+    assert len(served.weights_asked()) == 2
+    served.asked.clear()
+    (served.root / "lab" / "gpt2" / "README.json").write_text("{}")  # somebody uploads, and main moves on
+    assert served.commit("lab/gpt2") != first
+    assert first in load_pair(pair_of(), CPU).name_of("target"), "what was fetched first is what is loaded"
+    assert not served.weights_asked()
+    pinned = load_pair(pair_of(revision=first), CPU)
+    assert pinned.name_of("target") == f"lab/gpt2@{first}"
+
+
+def test_a_download_tells_files_bytes_and_speed_and_can_be_stopped(
+    served: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(hub, "PERIOD", 0.02)
+    served.slow.set()
+    told: list[str] = []
+
+    def tell(message: str) -> None:
+        told.append(message)
+        if "4 of 5 files" in message and ": 0 of" not in message:  # half of the weights are still to come
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        load_pair(pair_of(), CPU, progress=tell)
+    assert re.fullmatch(r"Downloading lab/gpt2: [1-9]\d* of [1-9]\d* kB, \d+ of \d+ files, \d+\.\d MB/s", told[-1])
+    served.slow.clear()
+    served.released.set()
+    whole = [path.name for path in (tmp_path / "cache").rglob("snapshots/*/*")]
+    assert "tokenizer.json" in whole and "model.safetensors" not in whole
+    served.asked.clear()
+    assert not load_pair(pair_of(), CPU).missing, "another run goes on"
+    assert ("GET", f"/lab/gpt2/resolve/{served.commit('lab/gpt2')}/tokenizer.json") not in served.asked
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words", "hint"),
+    [
+        (403, "GatedRepo", "lab/gpt2 is gated", "/lab/gpt2, then run `hf auth login`, or set HF_TOKEN"),
+        (404, "RepoNotFound", "knows no repository lab/gpt2", "HF_TOKEN"),
+        (503, "", "could not be downloaded|out of reach", "pairs --fetch"),
+    ],
+)
+def test_a_repository_that_the_hub_does_not_give(
+    served: Hub, status: int, code: str, words: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # the hub's client waits before it tries again
+    served.refused["lab/gpt2"] = (status, code)
+    with pytest.raises(PairUnavailable, match=words) as refused:
+        load_pair(pair_of(), CPU)
+    assert hint in refused.value.hint
+    served.refused = {"lab/mdlm": served.refused["lab/gpt2"]}
+    loaded = load_pair(pair_of(), CPU)
+    assert set(loaded.drafters) == {"none"} and re.search(words.replace("gpt2", "mdlm"), loaded.missing["mdlm"])
+
+
+def test_a_commit_that_is_gone_a_full_disk_and_no_network(
+    served: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(PairUnavailable, match="no longer has the commit"):
+        load_pair(pair_of(revision="0" * 40), CPU)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=10))
+    with pytest.raises(PairUnavailable, match=r"too full for lab/gpt2: .* are to come, 0 kB are free") as refused:
+        load_pair(pair_of(), CPU)
+    assert "HF_HOME" in refused.value.hint
+    monkeypatch.undo()
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "other"))
+    with pytest.raises(PairUnavailable, match=r"the hub is switched off here \(HF_HUB_OFFLINE\)") as refused:
+        load_pair(pair_of(), CPU)
+    assert "pairs --fetch NAME" in refused.value.hint
+
+
+def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(
+    served: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = pair_of()
+    machine = Machine(device="cpu", dtype="fp32", free=10**12)
+    monkeypatch.setattr(loading, "find_machine", lambda device, dtype: machine)
+    hub.fetch("lab/gpt2", weights=False)
+    from specdiff_core.models.folders import read_config
+
+    folder = hub.cached_folder("lab/gpt2", "")
+    assert folder is not None
+    config = read_config(folder)
+    parameters = sum(p.numel() for p in AutoModelForCausalLM.from_config(GPT2Config(**config)).parameters())
+    need = needed(pair, machine, ["none"], count=counted)
+    numbers = parameters + 16 * 270 + 2 * 2 * 16 * 64  # a packed copy of the tied head, keys and values
+    rows = need.target - 4 * numbers
+    assert need.weights == 4 * parameters and 0 < rows <= 4 * 270 * 65, "and a few rows of logits"
+    machine = Machine(device="cpu", dtype="fp32", free=need.total - 1)
+    with pytest.raises(OutOfMemory, match=r"The pair 'tiny' was not loaded\. It needs about .* In bf16 it fits"):
+        load_pair(pair, CPU, drafters=["none"])
+    assert not served.weights_asked()
+    machine = Machine(device="cpu", dtype="fp32", free=need.total)
+    loaded = load_pair(pair, CPU, drafters=["none"])
+    assert len(served.weights_asked()) == 1
+    machine = Machine(device="cpu", dtype="fp32", free=100)
+    loaded.add(pair.drafter("mdlm"), lambda message: None)
+    assert "drafter 'mdlm' needs about" in loaded.missing["mdlm"] and len(served.weights_asked()) == 1
+
+
+def test_a_drafter_of_the_hub_is_fetched_when_a_run_asks_for_it(served: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PAIRS, "tiny", pair_of())
+    told: list[str] = []
+    engine = Engine.load("tiny", device="cpu", progress=told.append)
+    assert set(engine.pair.drafters) == {"none"} and len(served.weights_asked()) == 1
+    config = DecodeConfig(pair="tiny", drafter="mdlm", gamma=4, max_new_tokens=8, ignore_eos=True)
+    drafted = [event.ids for event in engine.decode("the cat", config) if isinstance(event, Finished)]
+    alone = dataclasses.replace(config, drafter="none")
+    assert drafted == [event.ids for event in engine.decode("the cat", alone) if isinstance(event, Finished)]
+    assert len(served.weights_asked()) == 2 and any(message.startswith("Loading the drafter") for message in told)
+
+
+def small_model(folder: Path, words: dict[str, int], table: int) -> None:
+    """An autoregressive drafter of another repository: its own vocabulary, and a table of its own size."""
+    save_target(folder, table)
+    (folder / "vocab.json").write_text(json.dumps(words))
+
+
+def test_tokenizers_are_compared_before_weights_are_fetched(served: Hub) -> None:
+    from specdiff_core.models.vocabularies import names_of
+
+    words = {name: i for i, name in names_of(served.root / "lab" / "gpt2").items()}
+    names = {i: name for name, i in words.items()}
+    swapped = words | {names[40]: 41, names[41]: 40}
+    small_model(served.root / "lab" / "small", swapped, len(words) + 10)
+    small_model(served.root / "lab" / "other", {name: (i + 1) % len(words) for name, i in words.items()}, len(words))
+    specs = [
+        DrafterSpec(name=name, label="", module="autoregressive", source=f"lab/{name}", drafting="sequential")
+        for name in ("small", "other")
+    ]
+    loaded = load_pair(pair_of(*specs), CPU)
+    assert "mean something else to the drafter" in loaded.missing["other"]
+    assert not any("other" in path for path in served.weights_asked())
+    session = loaded.drafters["small"].start()
+    session.observe([5, 40], None)
+    draft, _ = drain(session.draft(context([5, 40, 7], 6, 1)))
+    draft.check(6, len(words))
+    assert draft.probs is not None and float(draft.probs[:, [40, 41]].max()) == 0.0
+    torch.testing.assert_close(draft.probs.sum(-1), torch.ones(6, dtype=torch.float64))
+
+
+def test_the_command_fetches_a_pair(served: Hub, tmp_path: Path) -> None:
+    """``pairs --fetch`` needs no torch, says what it does, and ends with a sentence where it cannot."""
+    code = (
+        "import sys; from specdiff_core.schema import pairs; from specdiff_core import cli\n"
+        "from specdiff_core.schema.pairs import DrafterSpec, PairSpec, NONE\n"
+        "mdlm = DrafterSpec(name='mdlm', label='', module='masked_diffusion', source='lab/mdlm')\n"
+        "pairs.PAIRS['tiny'] = PairSpec(name='tiny', label='', target='lab/gpt2', drafters=(mdlm, NONE))\n"
+        "status = cli.main(sys.argv[1:]); assert 'torch' not in sys.modules; raise SystemExit(status)"
+    )
+    own = {"HF_ENDPOINT": served.address, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "home")}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", code, "pairs", "--fetch", *words]
+        return subprocess.run(command, cwd=ROOT, env={**os.environ, **own}, capture_output=True, text=True)
+
+    done = run("tiny", "--drafters", "mdlm")
+    assert done.returncode == 0, done.stderr
+    assert f"lab/gpt2 at {served.commit('lab/gpt2')}: 0.00 GB here" in done.stdout and "lab/mdlm at" in done.stdout
+    served.refused["lab/mdlm"] = (403, "GatedRepo")
+    own["HF_HOME"] = str(tmp_path / "another")
+    failed = run("tiny")
+    assert failed.returncode and "lab/mdlm is gated" in failed.stderr and "hf auth login" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+LLAMA: dict[str, Any] = {"vocab_size": 32000, "tie_word_embeddings": False}
+QWEN2: dict[str, Any] = {"tie_word_embeddings": False, "vocab_size": 152064, "num_key_value_heads": 8}
+QWEN3: dict[str, Any] = {"vocab_size": 151936, "head_dim": 128, "num_key_value_heads": 8}
+
+
+def shape(kind: Any, width: int, inner: int, layers: int, heads: int, **others: Any) -> Any:
+    return kind(
+        hidden_size=width, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads, **others
+    )
+
+
+SEVEN = shape(Qwen2Config, 3584, 18944, 28, 28, **{**QWEN2, "num_key_value_heads": 4})
+CONFIGS: dict[str, Any] = {
+    "GPT2": GPT2Config(),
+    "GPT2_MEDIUM": GPT2Config(n_embd=1024, n_layer=24, n_head=16),
+    "GPT2_LARGE": GPT2Config(n_embd=1280, n_layer=36, n_head=20),
+    "GPT2_XL": GPT2Config(n_embd=1600, n_layer=48, n_head=25),
+    "GPT_NEO": GPTNeoConfig(hidden_size=2560, num_layers=32, num_heads=20, attention_types=[[["global", "local"], 16]]),
+    "DISTILGPT2": GPT2Config(n_layer=6),
+    "DIFFUGPT_S": GPT2Config(),
+    "DIFFUGPT_M": GPT2Config(n_embd=1024, n_layer=24, n_head=16, vocab_size=50258),
+    "TINYLLAMA": shape(LlamaConfig, 2048, 5632, 22, 32, num_key_value_heads=4, **LLAMA),
+    "LLAMA2_7B": shape(LlamaConfig, 4096, 11008, 32, 32, **LLAMA),
+    "LLAMA2_13B": shape(LlamaConfig, 5120, 13824, 40, 40, **LLAMA),
+    "LLAMA2_70B": shape(LlamaConfig, 8192, 28672, 80, 64, num_key_value_heads=8, **LLAMA),
+    "DIFFULLAMA": shape(LlamaConfig, 4096, 11008, 32, 32, **LLAMA),
+    "QWEN25_7B": SEVEN,
+    "QWEN25_14B": shape(Qwen2Config, 5120, 13824, 48, 40, **QWEN2),
+    "QWEN25_32B": shape(Qwen2Config, 5120, 27648, 64, 40, **QWEN2),
+    "QWEN25_72B": shape(Qwen2Config, 8192, 29568, 80, 64, **QWEN2),
+    "QWEN25_HALF": shape(
+        Qwen2Config, 896, 4864, 24, 14, vocab_size=151936, num_key_value_heads=2, tie_word_embeddings=True
+    ),
+    "DIFFUCODER": SEVEN,
+    "DREAM": SEVEN,
+    "QWEN3_4B": shape(Qwen3Config, 2560, 9728, 36, 32, tie_word_embeddings=True, **QWEN3),
+    "QWEN3_8B": shape(Qwen3Config, 4096, 12288, 36, 32, tie_word_embeddings=False, **QWEN3),
+    "QWEN3_HALF": shape(Qwen3Config, 1024, 3072, 28, 16, tie_word_embeddings=True, **QWEN3),
+    "LLAMA31_8B": shape(
+        LlamaConfig, 4096, 14336, 32, 32, num_key_value_heads=8, vocab_size=128256, tie_word_embeddings=False
+    ),
+    "LLAMA32_1B": shape(
+        LlamaConfig, 2048, 8192, 16, 32, num_key_value_heads=8, vocab_size=128256, tie_word_embeddings=True
+    ),
+}
+CONFIGS |= {name.replace("25_", "25_CODER_"): CONFIGS[name] for name in ("QWEN25_7B", "QWEN25_14B", "QWEN25_32B")}
+DFLASH = {"QWEN3_4B_DFLASH": (2560, 9728), "QWEN3_8B_DFLASH": (4096, 12288), "LLAMA31_8B_DFLASH": (4096, 12288)}
+LISTED = {"QWEN3_4B_DSPARK", "QWEN3_8B_DSPARK"}
+"""Their sizes are those of the files, as public listings give them."""
+MODELS = {name: found for name, found in vars(published).items() if isinstance(found, Model)}
+
+
+def test_declared_sizes_are_those_of_the_configs() -> None:
+    untold = {name for name, model in MODELS.items() if not model.parameters}
+    assert untold == {"QWEN3_4B_DFLASH2", "QWEN3_4B_EAGLE3", "QWEN3_8B_EAGLE3"}
+    assert {*CONFIGS, *DFLASH, *LISTED, *untold, "MDLM_OWT"} == set(MODELS)
+    for name, config in CONFIGS.items():
+        with torch.device("meta"):
+            network = AutoModelForCausalLM.from_config(config)
+        model = MODELS[name]
+        assert model.parameters == sum(p.numel() for p in network.parameters()), name
+        values = config.to_dict()
+        assert model.vocabulary == config.vocab_size, name
+        assert model.cache in (0, memory.cache_of(values)), name  # a denoiser keeps none
+        tied = config.tie_word_embeddings and config.model_type != "gpt_neo"  # which transformers' own module runs
+        assert model.tied == (config.hidden_size if tied else 0), name
+    for name, (width, inner) in DFLASH.items():
+        released = {
+            "hidden_size": width, "intermediate_size": inner, "num_hidden_layers": 5, "num_attention_heads": 32,
+            "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "block_size": 16, "rms_norm_eps": 1e-6,
+            "dflash_config": {"mask_token_id": 151669, "target_layer_ids": [1, 9, 17, 25, 33]},
+        }  # fmt: skip
+        with torch.device("meta"):
+            network = DFlashDraftModel(released)
+        assert MODELS[name].parameters == sum(p.numel() for p in network.parameters()), name
+        assert MODELS[name].cache == memory.cache_of(released), name
+
+
+def test_what_would_fit_is_said() -> None:
+    pair = PAIRS["qwen2.5-diffucoder:72b"]
+    large = Machine(device="cuda", dtype="bf16", free=139 * 2**30)
+    assert refusal(PAIRS["qwen2.5-diffucoder"], large, ["diffucoder", "dream"]) == ""
+    words = refusal(pair, large, ["diffucoder"])
+    assert "needs about 164.0 GB" in words and "The size 32b fits (--pair qwen2.5-diffucoder:32b)" in words
+    assert refusal(pair, dataclasses.replace(large, beside=10**11), ["diffucoder"]) == "", "spread, it fits"
+    some = Machine(device="cuda", dtype="bf16", free=24 * 10**9)
+    words = refusal(PAIRS["qwen2.5-diffucoder"], some, ["diffucoder", "dream", "autoregressive"])
+    assert "With fewer drafters it fits: autoregressive." in words
+    assert size_of("nobody/nothing") is None and needed(PAIRS["embedded"], large).total < 6e8 + 2e8
+
+
+def test_a_published_pair_plays_the_methods_with_its_own_drafters() -> None:
+    for pair, drafter in (("gpt2-mdlm:xl", "mdlm"), ("qwen2.5-diffucoder:14b", "diffucoder"), ("embedded", "mdlm")):
+        lanes = race_lanes(DecodeConfig(pair=pair, drafter="none"), ["specdiff"])
+        assert lanes["specdiff"].drafter == drafter and lanes["vanilla"].drafter == "none"
+    with pytest.raises(ConfigError, match="no drafter for specdiff"):
+        race_lanes(DecodeConfig(pair="qwen3-dflash", drafter="none"), ["specdiff"])
+
+
+def test_declarations_of_published_denoisers() -> None:
+    """Shift and mask of each, from the releases' own code."""
+    found = {one.source: (one.logit_shift, one.mask_id) for pair in PAIRS.values() for one in pair.drafters}
+    assert found["kuleshov-group/mdlm-owt"] == (0, None)
+    assert found["diffusionfamily/diffugpt-s"] == (1, 10541)
+    assert found["diffusionfamily/diffugpt-m"] == (1, 50257)
+    assert found["diffusionfamily/diffullama"] == (1, 811)
+    assert found["apple/DiffuCoder-7B-cpGRPO"] == found["Dream-org/Dream-v0-Instruct-7B"] == (1, 151666)
