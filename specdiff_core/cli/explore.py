@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +16,32 @@ from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
 
 def add_command(commands: Any) -> None:
-    """Add ``explore`` and a subcommand for each exploration to a parser."""
+    """Add ``explore`` with a subcommand for each exploration to a parser; those that stand alone, too, are commands."""
     about = "Answer a question by measuring: the explorations of the page."
     explore = commands.add_parser("explore", help=about, description=about)
     kinds = explore.add_subparsers(title="questions", required=True, metavar="QUESTION")
     for name, kind in EXPLORATIONS.items():
-        parser = options.add_parser(kinds, name, run, f"{kind.title}. {kind.question}")
-        parser.set_defaults(kind=kind)
-        group = parser.add_argument_group("settings")
-        for field in kind.form():
-            group.add_argument(
-                options.flag(field["name"]), metavar="VALUE", default=argparse.SUPPRESS, help=_help(field)
-            )
-        options.add_placement(parser)
-        parser.add_argument("--json", type=Path, metavar="FILE", help="write the answer, which the page opens")
-        parser.add_argument("--csv", type=Path, metavar="FILE", help="write its table")
-        if kind.makes:
-            parser.add_argument("--made", type=Path, metavar="FOLDER", help=f"write {kind.makes} into a new folder")
+        _add(kinds, name, kind)
+        if kind.command:
+            _add(commands, name, kind, kind.files)
+
+
+def _add(commands: Any, name: str, kind: type[Exploration], words: Sequence[str] = ()) -> None:
+    """One exploration. ``words``: the fields that are given without their names."""
+    parser = options.add_parser(commands, name, run, f"{kind.title}. {kind.question}")
+    parser.set_defaults(kind=kind)
+    group = parser.add_argument_group("settings")
+    for field in kind.form():
+        told: dict[str, Any] = {"default": argparse.SUPPRESS, "help": _help(field)}
+        if field["name"] in words:
+            parser.add_argument(field["name"], nargs="?", metavar=field["name"].upper(), **told)
+        else:
+            group.add_argument(options.flag(field["name"]), metavar="VALUE", **told)
+    options.add_placement(parser)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the answer, which the page opens")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write its table")
+    if kind.makes:
+        parser.add_argument("--made", type=Path, metavar="FOLDER", help=f"write {kind.makes} into a new folder")
 
 
 def _help(field: dict[str, Any]) -> str:
@@ -51,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     """Explore, print the table, write the files."""
     kind: type[Exploration] = args.kind
     names = {field["name"] for field in kind.form()}
-    what = parse(kind, {name: value for name, value in vars(args).items() if name in names})
+    what = parse(kind, kind.from_files({name: value for name, value in vars(args).items() if name in names}))
     for name in ("json", "csv"):
         options.check_target(getattr(args, name), name)
     target: Path | None = getattr(args, "made", None)
@@ -59,6 +69,8 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError(f"--made {str(target)!r} exists.", field="made", hint="Name one that does not.")
     told, races, made = _follow(Exploring(what, options.open_engine(args, what.pair, what.drafters), argv=args.argv))
     print(csv_of(told.rows), end="")
+    for line in told.facts.get("told", ()):
+        print(line)
     for line in told.facts.get("skipped", ()):
         options.say(f"left out: {line}")
     if args.csv is not None:

@@ -1,0 +1,214 @@
+"""A loaded drafter with one of its declarations changed: the same weights, read in another way. What the doctor tries
+(``explorations/doctor.py``); a run never uses it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
+from specdiff_core.drafters.base import Drafter
+from specdiff_core.drafters.block_diffusion import BlockDrafter
+from specdiff_core.drafters.eagle import EagleDrafter
+from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
+from specdiff_core.models.bidirectional import Bidirectional
+from specdiff_core.models.cache import Pool
+from specdiff_core.models.network import Attend, at
+
+SHIFT, LAYERS, MASK, ANCHOR = "shift", "feature layers", "mask id", "embedding of the anchor slot"
+POSITIONS, MAP, DTYPE, TEMPLATE = "positions", "tokenizer map", "dtype", "template"
+DECLARATIONS = (SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP, DTYPE, TEMPLATE)
+MASKS = 8
+"""Ids that are tried in the place of the mask's, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One change."""
+
+    declaration: str  # one of :data:`DECLARATIONS`
+    change: str  # in words
+    drafter: Drafter
+    skip: int = 0  # so many first tokens of each draft are left out
+
+
+class Words(NamedTuple):
+    """What is known about ids."""
+
+    suppress: Sequence[int]  # ids that the target never says
+    special: Sequence[int]  # special ids of its tokenizer, those first that are called a mask
+    name: Callable[[int], str]
+
+
+def variants(drafter: Drafter, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
+    """Every change of one declaration that means something to a drafter of this kind, but for dtype and template, and
+    for each other declaration why it has none.
+
+    Args:
+        layers: of the target.
+    """
+    if isinstance(drafter, MaskedDiffusionDrafter):
+        found = [*_denoiser(drafter, words)]
+        why = {LAYERS: "it reads no hidden states", ANCHOR: "the anchor is a token like all others to it"}
+        if not _learned(drafter.model):
+            why[POSITIONS] = "its positions are relative: all of them moved by one change nothing"
+    elif isinstance(drafter, BlockDrafter):
+        found = [*_block(drafter, words), *_layers(drafter, layers)]
+        why = {MAP: "it speaks through the target's own embedding and head"}
+    elif isinstance(drafter, EagleDrafter):
+        found = [*_layers(drafter, layers)]
+        why = dict.fromkeys((MASK, ANCHOR), "it has no masks") | {SHIFT: "it drafts token by token"}
+        why |= {MAP: "it speaks through the target's own embedding and head", POSITIONS: "its positions are relative"}
+    else:
+        found, own = [], "it has no such declaration"
+        why = dict.fromkeys((SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP), own)
+    return found, why
+
+
+def with_weights(drafter: Drafter, other: Drafter) -> Drafter | None:
+    """A drafter with the declarations of ``drafter`` and the weights of ``other``, the same in another dtype; None: of
+    this kind none is known."""
+    if isinstance(drafter, MaskedDiffusionDrafter) and isinstance(other, MaskedDiffusionDrafter):
+        return _with(drafter, model=other.model, _passes=None)
+    if isinstance(drafter, BlockDrafter) and isinstance(other, BlockDrafter):
+        parts = ("network", "words", "rope", "pool", "successors")
+        return _with(drafter, graphs=None, **{name: getattr(other, name) for name in parts})
+    if isinstance(drafter, EagleDrafter | AutoregressiveDrafter) and isinstance(other, type(drafter)):
+        return _with(drafter, reader=other.reader)
+    return None
+
+
+def _with(drafter: Any, **values: Any) -> Any:
+    """A copy that shares all but ``values``."""
+    changed = copy.copy(drafter)
+    for name, value in values.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def _masks(declared: int, size: int, words: Words) -> list[int]:
+    """Ids that may have been meant: special ones, the neighbours, and the last row of the drafter's table."""
+    tried = dict.fromkeys([*words.special, *words.suppress, declared - 1, declared + 1, size - 1])
+    return [token for token in tried if token != declared and 0 <= token < size][:MASKS]
+
+
+def _layers(drafter: Any, count: int) -> Iterator[Variant]:
+    """Features of the layers before and behind; the first and the last stay where there is none."""
+    own = tuple(drafter.layers)
+    for by in (-1, 1):
+        moved = tuple(min(max(layer + by, 0), count - 1) for layer in own)
+        if moved != own:
+            words = f"layers {', '.join(map(str, moved))} instead of {', '.join(map(str, own))}"
+            yield Variant(declaration=LAYERS, change=words, drafter=_with(drafter, layers=moved))
+
+
+def _denoiser(drafter: MaskedDiffusionDrafter, words: Words) -> Iterator[Variant]:
+    plain = partial(_with, drafter, _passes=None)
+    shift, model, size = drafter.shift, drafter.model, int(drafter.model.config.vocab_size)
+    words_of = f"{{}} instead of {shift}"
+    yield Variant(declaration=SHIFT, change=words_of.format(shift - 1), drafter=plain(), skip=1)
+    yield Variant(declaration=SHIFT, change=words_of.format(shift + 1), drafter=plain(shift=shift + 1))
+    for mask in _masks(drafter.mask_id, size, words):
+        named = f"{words.name(mask)} instead of {words.name(drafter.mask_id)}"
+        yield Variant(declaration=MASK, change=named, drafter=plain(mask_id=mask))
+    for by in (-1, 1):
+        if _learned(model):
+            moved = Bidirectional(_Moved(model.network, by), model.config.mask_id)  # type: ignore[arg-type]  # stands for one
+            yield Variant(declaration=POSITIONS, change=f"{by:+d}".replace("-", "−"), drafter=plain(model=moved))
+        renamed = _Renamed(model, by, drafter.mask_id)
+        named = f"its ids are the target’s {'+' if by > 0 else '−'} 1"
+        yield Variant(declaration=MAP, change=named, drafter=plain(model=renamed, _never=tuple(drafter.forbidden)))
+    if drafter.strangers:
+        beyond = frozenset(range(size, drafter.vocab_size))
+        same = plain(strangers=(), _never=tuple(drafter.forbidden), _unread=beyond)
+        named = f"all ids mean the same to both ({len(drafter.strangers)} are declared not to)"
+        yield Variant(declaration=MAP, change=named, drafter=same)
+
+
+def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
+    def plain(**values: Any) -> BlockDrafter:
+        room = drafter.context + drafter.window + 1
+        changed: BlockDrafter = _with(drafter, graphs=None, pool=Pool(drafter.network, room, None), **values)
+        return changed
+
+    yield Variant(declaration=SHIFT, change="−1: slot i + 1 predicts token i", drafter=plain(), skip=1)
+    later = plain(denoise=partial(_denoise, drafter, shift=1))
+    yield Variant(declaration=SHIFT, change="+1: the anchor’s own slot predicts the first token", drafter=later)
+    for mask in _masks(drafter.mask_id, len(drafter.words.embedding), words):
+        named = f"{words.name(mask)} instead of {words.name(drafter.mask_id)}"
+        yield Variant(declaration=MASK, change=named, drafter=plain(mask_id=mask))
+    for by in (-1, 1):
+        moved = plain(denoise=partial(_moved, drafter, by))
+        yield Variant(declaration=POSITIONS, change=f"{by:+d}, of the block".replace("-", "−"), drafter=moved)
+    for name, first in (("the anchor’s", None), ("the mask’s", drafter.mask_id)):
+        other = plain(denoise=partial(_denoise, drafter, first=first))
+        yield Variant(declaration=ANCHOR, change=name, drafter=other)
+
+
+def _denoise(
+    drafter: BlockDrafter,
+    ids: Tensor,
+    places: slice | Tensor,
+    attend: Attend,
+    *,
+    shift: int = 0,
+    first: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """:meth:`BlockDrafter.denoise` as its weights were released, but with another token in the anchor's slot, or with
+    slot i − ``shift`` for slot i."""
+    if first is not None:
+        ids = torch.cat([ids.new_tensor([first]), ids[1:]])
+    embeddings = F.embedding(ids, drafter.words.embedding)[None]
+    states = drafter.network.denoise(embeddings, at(drafter.rope, places), attend)[0, 1 - shift : len(ids) - shift]
+    return states, drafter.words.head(states)
+
+
+def _moved(
+    drafter: BlockDrafter, by: int, ids: Tensor, places: slice | Tensor, attend: Attend
+) -> tuple[Tensor, Tensor]:
+    """:meth:`BlockDrafter.denoise` of a block that stands elsewhere behind the features that it reads."""
+    where = slice(places.start + by, places.stop + by) if isinstance(places, slice) else places + by
+    return drafter.denoise(ids, where, attend)
+
+
+def _learned(model: Any) -> bool:
+    """Whether a denoiser has a table of positions."""
+    return isinstance(model, Bidirectional) and model.network.places is not None
+
+
+class _Moved:
+    """A network whose rows stand one position earlier or later; at the ends of its table they stay."""
+
+    def __init__(self, network: Any, by: int) -> None:
+        self._network, self._by = network, by
+        self.config, self.context, self.device = network.config, network.context, network.device
+
+    def decode(self, ids: Tensor, places: slice | Tensor, attend: Attend, **options: Any) -> Any:
+        if isinstance(places, slice):
+            places = torch.arange(places.start, places.stop, device=ids.device)
+        return self._network.decode(ids, (places + self._by).clamp(0, self.context - 1), attend, **options)
+
+
+class _Renamed(nn.Module):
+    """A denoiser for which the target's id i is ``i + by``; its mask keeps its own."""
+
+    def __init__(self, model: Any, by: int, mask: int) -> None:
+        super().__init__()
+        self._model, self._by, self._mask = model, by, mask
+        self.config = model.config
+
+    def forward(self, ids: Tensor, **options: Any) -> Tensor:
+        last = self.config.vocab_size - 1
+        theirs = torch.where(ids == self._mask, ids, (ids + self._by).clamp(0, last))
+        logits: Tensor = self._model(theirs, **options)
+        rolled = logits.roll(-self._by, -1)
+        rolled[..., last if self._by > 0 else 0] = -torch.inf  # which came around
+        return rolled
