@@ -53,7 +53,8 @@ class Run:
     config: DecodeConfig
     prompt: tuple[int, ...]
     ids: tuple[int, ...]  # new tokens
-    where: str  # dtype and device, of a recorded run; empty where it ran here
+    recorded: str = ""  # on what, of a recorded run
+    dtype: str = ""  # the same
 
     @property
     def tree(self) -> bool:
@@ -187,7 +188,7 @@ def _run(label: str, events: Sequence[Event], *, here: bool) -> Run:
         config=DecodeConfig.parse(known),
         prompt=header.prompt_ids,
         ids=end.ids,
-        where="" if here else f"{header.dtype} on {header.device}",
+        **({} if here else {"recorded": header.device, "dtype": header.dtype}),
     )
 
 
@@ -223,6 +224,10 @@ class _Known:
             words = f"These runs are of the pair {a.config.pair!r}, and {self._engine.pair.spec.name!r} is loaded."
             raise ConfigError(words, field="pair", hint=f"Add --pair {a.config.pair}.")
         self._a, self._b = a, b
+        for run in (a, b):
+            if run.dtype not in ("", dtype := self._engine.pair.placement.dtype_name):
+                words = f"The run {run.label!r} is in {run.dtype}, and the pair is loaded in {dtype}."
+                raise ConfigError(words, field="dtype", hint=f"Rounding differs: add --dtype {run.dtype}.")
         if not all(0 <= token < self._engine.target.vocab_size for token in (*a.prompt, *a.ids, *b.ids)):
             raise ConfigError("These runs hold ids that the target does not have.", field="a", hint="Load their pair.")
         size = min(len(a.ids), len(b.ids))
@@ -368,10 +373,9 @@ class _Known:
         place, widest = self._place + 1, max(row["rows"] for row in self._rows)
         measured = f"In passes of 1 to {widest} rows that changes by {_shown(rounding)} at most"
         notes = [
-            f"Run {name} was recorded in {run.where}; all margins were measured here, in "
-            f"{self._engine.pair.placement.dtype_name}."
+            f"Run {name} was recorded on {run.recorded}; all margins were measured here."
             for name, run in (("A", self._a), ("B", self._b))
-            if run.where
+            if run.recorded
         ]
         if not self._parted:
             told = f"Both runs say the same {self._facts['same_tokens']} tokens."

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 DRAFTERS = [name for name in drafter_names() if name != "none"]
 EVERY = 3
 """Tokens between two places of a text at which is drafted."""
+FIRST = 4
+"""Tokens before the first draft: a shift must not point before the text."""
 FEWEST = 6
 """Texts without which nothing is said: fewer all go one way too often by chance."""
 WEAK = 1.3
@@ -211,7 +213,7 @@ class _Known:
                 f"place of {tau:.2f} (× {best['ratio']:.2f}, interval {best['low']:.2f} to {best['high']:.2f})."
             )
             also = sorted({row["declaration"] for row in better} - {best["declaration"]})
-            also = [f"Changes of these bring more than as declared, too, but less: {', '.join(also)}."] if also else []
+            also = [f"Changed alone, these bring more than as declared, too: {', '.join(also)}."] if also else []
             return {"verdict": "wrong", "suspect": best["declaration"], "change": best["change"], "told": [told, *also]}
         if tau < WEAK:
             told = f"{name} is weak whatever is declared: τ is {tau:.2f}, and none of {count} brings more."
@@ -291,7 +293,7 @@ def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
 
     session, layers, seen = change.drafter.start(), change.drafter.layers, 0
     streams = Streams(0, shared=False)
-    for place in range(max(2, text.prompt), len(text.ids) - gamma + 1, EVERY):
+    for place in range(max(FIRST, text.prompt), len(text.ids) - gamma + 1, EVERY):
         read = slice(seen, place - 1)  # all before the anchor
         features = torch.cat([text.features[layer][read] for layer in layers], -1) if layers else None
         session.observe(text.ids[read], features)
