@@ -148,7 +148,8 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
     for by in (-1, 1):
         moved = plain(denoise=partial(_moved, drafter, by))
         yield Variant(declaration=POSITIONS, change=f"{by:+d}, of the block".replace("-", "−"), drafter=moved)
-    for name, first in (("the anchor’s", None), ("the mask’s", drafter.mask_id)):
+    usual = type(drafter).denoise is BlockDrafter.denoise  # then the anchor's own stands there already
+    for name, first in (("the mask’s", drafter.mask_id), *(() if usual else (("the anchor’s own", None),))):
         other = plain(denoise=partial(_denoise, drafter, first=first))
         yield Variant(declaration=ANCHOR, change=name, drafter=other)
 

@@ -55,6 +55,7 @@ class Run:
     ids: tuple[int, ...]  # new tokens
     recorded: str = ""  # on what, of a recorded run
     dtype: str = ""  # the same
+    logits: Sequence[Tensor] = ()  # [V] behind each token, as the run itself had them; where it ran here
 
     @property
     def tree(self) -> bool:
@@ -82,12 +83,12 @@ class Diverge(Exploration, frozen=True, kw_only=True):
         "vanilla"
     )
     b: Annotated[str, Meta(max_length=LONGEST, title="Run B", description=RUN, extra_json_schema=enum(METHODS))] = (
-        "ddtree"
+        "eagle2"
     )
     pair: PAIR = "embedded"  # type: ignore[misc]  # here it can be chosen
     tokens: Annotated[
         int, Meta(ge=8, le=256, title="New tokens", description="Of each run; the end of a text is ignored.")
-    ] = 96
+    ] = 128
     temperature: Annotated[
         float, Meta(ge=0, le=2, title="Temperature", description="Of the target; at 0 it takes its likeliest token.")
     ] = 0.0
@@ -101,7 +102,7 @@ class Diverge(Exploration, frozen=True, kw_only=True):
     ] = Rule.RATIO.value
     prompt: Annotated[
         str, Meta(min_length=1, max_length=2000, title="Prompt", description="Both runs write after it.")
-    ] = OWN_TEXTS["stories"][0]
+    ] = OWN_TEXTS["dialogue"][0]
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1, title="Seed", description="Of both runs.")] = 0
 
     @property
@@ -162,8 +163,11 @@ class Diverge(Exploration, frozen=True, kw_only=True):
             yield Step(total, total, "done", known.answer)
 
     def _decode(self, engine: Engine, name: str, stopped: Stopped) -> Run:
-        events = list(engine.decode(self.prompt, self._config(name), detail=False, stop=Asked(stopped)))
-        return _run(find_method(name).label, events, here=True)
+        from specdiff_core.bench.equality import watched
+
+        with watched(engine) as target:
+            events = list(engine.decode(self.prompt, self._config(name), detail=False, stop=Asked(stopped)))
+        return dataclasses.replace(_run(find_method(name).label, events, here=True), logits=target.logits)
 
 
 def _is_recorded(run: str) -> bool:
@@ -237,7 +241,7 @@ class _Known:
         place = parted - 1 if parted else self._closest(a)
         self._prefix = [*a.prompt, *a.ids[:place]]
         self._place, self._parted = place, parted is not None
-        second = b.ids[place] if parted else self._two(a, self._prefix)[1]
+        second = b.ids[place] if parted else next(token for token in self._two(a) if token != a.ids[place])
         self._tokens = (a.ids[place], second)
         decode = self._engine.pair.tokenizer.decode
         self._facts |= {
@@ -261,11 +265,10 @@ class _Known:
             leads.append(float(best[0] - best[1]))
         return min(range(len(leads)), key=leads.__getitem__)
 
-    def _two(self, run: Run, prefix: Sequence[int]) -> list[int]:
-        session = self._engine.target.start()
-        session.read(prefix[:-1])
-        ranked = self._ranked(session.score(prefix[-1:]).logits[0], run, len(prefix))
-        two: list[int] = ranked.topk(2).indices.tolist()
+    def _two(self, run: Run) -> list[int]:
+        """The two best tokens there."""
+        logits, _ = _pass(self._engine.target, self._prefix, (), 1, "alone")
+        two: list[int] = self._ranked(logits, run, len(self._prefix)).topk(2).indices.tolist()
         return two
 
     def _ranked(self, logits: Tensor, run: Run, position: int) -> Tensor:
@@ -297,33 +300,35 @@ class _Known:
         """Score the token in a pass of so many rows, and hold it against the pass of one row."""
         logits, states = _pass(self._engine.target, self._prefix, self._a.ids[self._place :], width, kind)
         ranked = self._ranked(logits, self._a, len(self._prefix))
-        a, b = (float(ranked[token]) for token in self._tokens)
-        best = ranked.topk(2)
         if width == 1:
             self._first = ranked, states
-            spread = float(logits.double().abs().max())
-            self._unit = _unit(spread, logits.dtype) / (self._a.config.temperature or 1.0)
+            self._unit = _unit(float(logits.double().abs().max()), logits.dtype) / (self._a.config.temperature or 1.0)
         ulps = [_ulps(state, first) for state, first in zip(states, self._first[1], strict=True)]
-        decode = self._engine.pair.tokenizer.decode
-        first = self._first[0]
-        lead = a - b
-        self._rows.append(
-            {
-                "rows": width,
-                "place": kind,
-                "best": str(decode([int(best.indices[0])])),
-                "margin": _number(float(best.values[0] - best.values[1])),
-                "lead": _number(lead),
-                "behind": _number(float(best.values[0]) - min(a, b)),
-                "moved": _number(abs(lead - float(first[self._tokens[0]] - first[self._tokens[1]]))),
-                "ulps": max(ulps),
-                "ulps_at": ulps,
-            }
-        )
+        self._rows.append({"rows": width, "place": kind, **self._leads(ranked), "ulps": max(ulps), "ulps_at": ulps})
+
+    def as_run(self) -> None:
+        """What both runs themselves made of it, where they ran here."""
+        for name, run in (("A", self._a), ("B", self._b)):
+            if run.logits:
+                ranked = self._ranked(run.logits[self._place], run, len(self._prefix))
+                self._rows.append({"rows": None, "place": f"in run {name}", **self._leads(ranked)})
+
+    def _leads(self, ranked: Tensor) -> dict[str, Any]:
+        """By how much the best token leads, and A's token B's."""
+        (a, b), first = self._tokens, self._first[0]
+        best, lead = ranked.topk(2), float(ranked[a] - ranked[b])
+        return {
+            "best": str(self._engine.pair.tokenizer.decode([int(best.indices[0])])),
+            "margin": _number(float(best.values[0] - best.values[1])),
+            "lead": _number(lead),
+            "behind": _number(float(best.values[0] - min(ranked[a], ranked[b]))),
+            "moved": _number(abs(lead - float(first[a] - first[b]))),
+        }
 
     def repeat(self) -> None:
         """Run both again more precisely, and say what all this means."""
         rounding = max((row["moved"] or 0.0 for row in self._rows), default=0.0)
+        self.as_run()
         limit = min(max(TIMES * rounding, LEAST * self._unit), MOST * self._unit)
         self._facts |= {"rounding": rounding, "limit": limit, "unit": self._unit}
         sampled = _sampled(self._a, self._b)
@@ -370,7 +375,7 @@ class _Known:
     def _verdict(self, sampled: str, rounding: float, limit: float, again: Mapping[str, Any]) -> dict[str, Any]:
         """same, sampling, tie or bug; and sentences that say why."""
         alone, (first, second) = self._rows[0], (repr(one["text"]) for one in self._facts["tokens"])
-        place, widest = self._place + 1, max(row["rows"] for row in self._rows)
+        place, widest = self._place + 1, max(row["rows"] or 0 for row in self._rows)
         measured = f"In passes of 1 to {widest} rows that changes by {_shown(rounding)} at most"
         notes = [
             f"Run {name} was recorded on {run.recorded}; all margins were measured here."
@@ -395,7 +400,10 @@ class _Known:
         broken = rounding > MOST * self._unit
         still = bool(again.get("position")) and bool(again["above"])
         if not broken and not still and behind is not None and behind <= limit:
-            told = f"A tie within rounding: the token that a pass of one row puts behind lacks {_shown(behind)}."
+            told = (
+                f"A tie within rounding: the token that a pass of one row puts behind lacks {_shown(behind)}; a unit in "
+                f"the last place of these logits is {_shown(self._unit)}."
+            )
             return {"verdict": "tie", "told": [parted, told, f"{measured}.", *notes]}
         wrong = [name for name, token in zip("AB", self._tokens, strict=True) if token != int(self._first[0].argmax())]
         why = (

@@ -55,6 +55,9 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
     gamma: Annotated[
         int, Meta(ge=1, le=32, title="γ", description="Tokens of a draft; fewer where the drafter takes no more.")
     ] = 8
+    per_flavour: Annotated[
+        int, Meta(ge=1, le=5, title="Prompts of each kind", description="More prompts, narrower intervals.")
+    ] = 4
     tokens: Annotated[
         int, Meta(ge=16, le=256, title="New tokens", description="Of each text that the target writes.")
     ] = 64
