@@ -62,18 +62,18 @@ def variants(drafter: Drafter, layers: int, words: Words) -> tuple[list[Variant]
             why[POSITIONS] = "its positions are relative: all of them moved by one change nothing"
     elif isinstance(drafter, BlockDrafter):
         found = [*_block(drafter, words), *_layers(drafter, layers)]
-        why = {MAP: "it speaks through the target's own embedding and head"}
+        why = {MAP: "it speaks through the target’s own embedding and head"}
     elif isinstance(drafter, EagleDrafter):
         found = [*_layers(drafter, layers)]
         why = dict.fromkeys((MASK, ANCHOR), "it has no masks") | {SHIFT: "it drafts token by token"}
-        why |= {MAP: "it speaks through the target's own embedding and head", POSITIONS: "its positions are relative"}
+        why |= {MAP: "it speaks through the target’s own embedding and head", POSITIONS: "its positions are relative"}
     else:
         found, own = [], "it has no such declaration"
         why = dict.fromkeys((SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP), own)
     return found, why
 
 
-def with_weights(drafter: Drafter, other: Drafter) -> Drafter | None:
+def with_weights(drafter: Drafter, other: Drafter) -> Any:
     """A drafter with the declarations of ``drafter`` and the weights of ``other``, the same in another dtype; None: of
     this kind none is known."""
     if isinstance(drafter, MaskedDiffusionDrafter) and isinstance(other, MaskedDiffusionDrafter):

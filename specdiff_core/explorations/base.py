@@ -125,7 +125,7 @@ def _described(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
     return field | {
         "low": entry.get("minimum"),
         "high": entry.get("maximum"),
-        "long": told.get("maxLength", 0) > 200,
+        "long": not choices and told.get("maxLength", 0) > 200,
         "more": told.get("more", False),
     }
 

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 WIDEST = 17
 """Rows of the widest pass that is tried."""
+KINDS = ("alone", "last", "first", "all along", "in trees")
+"""Where among the rows of a pass the token stands. In the last two, the tokens before it were read in such passes, too,
+each with a token at its end that was rolled back: their keys and values may differ as well."""
+ALONG = 128
+"""Tokens that are read that way, at most."""
 TIMES = 4
 """A tie: the lead is at most so many times what was measured as rounding, which is a sample and no bound."""
 LEAST, MOST = 2, 64
@@ -192,7 +197,8 @@ def _run(label: str, events: Sequence[Event], *, here: bool) -> Run:
         config=DecodeConfig.parse(known),
         prompt=header.prompt_ids,
         ids=end.ids,
-        **({} if here else {"recorded": header.device, "dtype": header.dtype}),
+        recorded="" if here else header.device,
+        dtype="" if here else header.dtype,
     )
 
 
@@ -290,15 +296,17 @@ class _Known:
         """(rows, where among them the token stands) of every pass to make, that of one row first."""
         most = max(max(run.config.gamma, run.config.tree_nodes, 1) for run in (self._a, self._b)) + 1
         room = self._engine.target.context - len(self._prefix)
-        widths = range(2, min(most, WIDEST, len(self._prefix)) + 1)
-        tree = self._a.tree or self._b.tree
-        found = [(1, "alone"), *((width, "last") for width in widths)]
-        found += [(width, "first") for width in widths if width <= room]
-        return found + [(width, "in a tree") for width in widths if tree and 3 <= width <= room]
+        trees = self._a.tree or self._b.tree
+        before = len(self._prefix)
+        limits = {"last": before, "first": room, "all along": before if room > 1 else 0}
+        limits |= {"in trees": before if trees and room > 2 else 0}
+        widths = range(2, min(most, WIDEST) + 1)
+        return [(1, "alone"), *((width, kind) for kind, most in limits.items() for width in widths if width <= most)]
 
     def score(self, width: int, kind: str) -> None:
         """Score the token in a pass of so many rows, and hold it against the pass of one row."""
-        logits, states = _pass(self._engine.target, self._prefix, self._a.ids[self._place :], width, kind)
+        begun, following = len(self._a.prompt) - 1, self._a.ids[self._place :]
+        logits, states = _pass(self._engine.target, self._prefix, following, width, kind, begun)
         ranked = self._ranked(logits, self._a, len(self._prefix))
         if width == 1:
             self._first = ranked, states
@@ -374,9 +382,9 @@ class _Known:
 
     def _verdict(self, sampled: str, rounding: float, limit: float, again: Mapping[str, Any]) -> dict[str, Any]:
         """same, sampling, tie or bug; and sentences that say why."""
-        alone, (first, second) = self._rows[0], (repr(one["text"]) for one in self._facts["tokens"])
+        alone, (first, second) = self._rows[0], (f"“{one['text']}”" for one in self._facts["tokens"])
         place, widest = self._place + 1, max(row["rows"] or 0 for row in self._rows)
-        measured = f"In passes of 1 to {widest} rows that changes by {_shown(rounding)} at most"
+        measured = f"In passes of 1 to {widest} rows the distance between the two changes by {_shown(rounding)} at most"
         notes = [
             f"Run {name} was recorded on {run.recorded}; all margins were measured here."
             for name, run in (("A", self._a), ("B", self._b))
@@ -397,22 +405,25 @@ class _Known:
             notes.append(f"Run again in {again['dtype']}, {end}; A’s token and B’s are {_shown(again['lead'])} apart.")
         elif again:
             notes.append(f"Not run again more precisely: {again['why_not']}.")
-        broken = rounding > MOST * self._unit
+        most = MOST * self._unit
+        at_once = max((row["moved"] or 0.0 for row in self._rows if row["place"] in ("last", "first")), default=0.0)
         still = bool(again.get("position")) and bool(again["above"])
-        if not broken and not still and behind is not None and behind <= limit:
+        if rounding <= most and not still and behind is not None and behind <= limit:
             told = (
-                f"A tie within rounding: the token that a pass of one row puts behind lacks {_shown(behind)}; a unit in "
-                f"the last place of these logits is {_shown(self._unit)}."
+                f"A tie within rounding: the token that a pass of one row puts behind lacks {_shown(behind)}; a unit "
+                f"in the last place of these logits is {_shown(self._unit)}."
             )
             return {"verdict": "tie", "told": [parted, told, f"{measured}.", *notes]}
         wrong = [name for name, token in zip("AB", self._tokens, strict=True) if token != int(self._first[0].argmax())]
-        why = (
-            f"passes of different widths differ by {_shown(rounding)}, far more than rounding: a pass is wrong"
-            if broken
-            else f"{' and '.join(wrong)} said a token that lacks {_shown(behind)}; rounding explains {_shown(limit)}"
-            if behind is None or behind > limit
-            else f"run again in {again['dtype']} they part as well, where the two tokens are far apart"
-        )
+        if at_once > most:
+            why = f"the same token in passes of different widths differs by {_shown(at_once)}: a pass is wrong"
+        elif rounding > most:
+            why = f"after passes with a refused token the same token differs by {_shown(rounding)}: the cache is wrong"
+        elif behind is None or behind > limit:
+            who = " and ".join(wrong)
+            why = f"{who} said a token that lacks {_shown(behind)}; rounding explains {_shown(limit)}"
+        else:
+            why = f"run again in {again['dtype']} they part as well, where the two tokens are far apart"
         return {"verdict": "bug", "wrong": wrong, "told": [parted, f"A bug: {why}.", f"{measured}.", *notes]}
 
 
@@ -430,22 +441,37 @@ def _sampled(a: Run, b: Run) -> str:
 
 
 def _pass(
-    target: Target, prefix: Sequence[int], following: Sequence[int], width: int, kind: str
+    target: Target, prefix: Sequence[int], following: Sequence[int], width: int, kind: str, begun: int = 0
 ) -> tuple[Tensor, list[Tensor]]:
-    """Logits ``[V]`` behind ``prefix``, read in a pass of ``width`` rows, and all layers' outputs, ``[W]`` each."""
+    """Logits ``[V]`` behind ``prefix``, read in a pass of ``width`` rows, and all layers' outputs, ``[W]`` each.
+
+    Args:
+        following: what stands behind it, where its end shall be the pass's ``first`` row.
+        kind: one of :data:`KINDS`.
+        begun: tokens of the prefix that are read at once where all others are read ``width`` at a time.
+    """
     layers = range(int(target.model.config.num_hidden_layers))
     run, row = target.start(layers), -1
-    parents: list[int] | None = None
+    read: Sequence[int]
+    ids: Sequence[int] = ()
     if kind == "first":
         behind = [*following, *[prefix[-1]] * width][: width - 1]
         read, ids, row = prefix[:-1], [prefix[-1], *behind], 0
-    elif kind == "in a tree":  # behind its first row a sibling stands, which is not in the text
-        read, own = prefix[: 1 - width], prefix[1 - width :]
-        ids, parents = [own[0], own[0], *own[1:]], [-1, -1, *range(1, width - 2)]
+    elif kind in ("all along", "in trees"):
+        read = prefix[: max(begun, len(prefix) - ALONG)]
     else:
         read, ids = prefix[: len(prefix) - width], prefix[len(prefix) - width :]
     run.read(read)
-    scores = run.score(ids, parents)
+    if kind not in ("all along", "in trees"):
+        scores = run.score(ids)
+    else:
+        siblings = int(kind == "in trees")  # behind the first row of each pass
+        for first in range(len(read), len(prefix), width - 1):
+            own = list(prefix[first : first + width - 1])
+            last, row = len(own) + siblings, (len(own) - 1 + siblings if len(own) > 1 else 0)
+            parents = [-1, -1, *range(1, len(own))] if siblings else None
+            scores = run.score([own[0], *own[:siblings], *own[1:], own[0]], parents)
+            run.rollback(last + 1, [0, *range(1 + siblings, last)])
     assert scores.features is not None, "layers were asked for"
     return scores.logits[row], list(scores.features[row].chunk(len(layers)))
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from specdiff_core.bench.report import BOUNDS, LEVEL, resamples
+from specdiff_core.bench.report import BOUNDS, resamples
+from specdiff_core.bench.store import LEVEL
 from specdiff_core.explorations.base import PAIR, Answer, OnPrompts, Step, Stopped, enum
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.pairs import drafter_names
@@ -231,10 +232,9 @@ def _words(engine: Engine) -> Any:
 
     tokenizer: Any = engine.pair.tokenizer
     vocabulary: dict[str, int] = tokenizer.get_vocab()
-    named = {token: word for word, token in vocabulary.items()}
     masks = [token for word, token in vocabulary.items() if "mask" in word.lower() and word not in ("mask", "Ġmask")]
     special = [*sorted(set(masks) & set(tokenizer.all_special_ids)), *tokenizer.all_special_ids]
-    return Words(engine.target.suppress, special, lambda token: f"{token} ({named.get(token, 'no word')})")
+    return Words(engine.target.suppress, special, lambda token: f"{token} “{tokenizer.decode([token])}”")
 
 
 def _ways(engine: Engine) -> dict[str, Callable[[str], Sequence[int]]]:
