@@ -981,8 +981,8 @@ MUTANTS = [
         "specdiff_core/explorations/doctor.py",
         (
             "every-change-that-may-be-better-is-called-so",
-            'row["low"] is not None and row["low"] > 1',
-            'row["low"] is not None and row["high"] >= 1',
+            'if row.get("low") is not None and row["low"] > 1]',
+            'if row.get("low") is not None and row["high"] > 0]',
             f"{DOCTOR}::test_a_sound_drafter_is_told_to_be_declared_rightly",
         ),
         (
