@@ -30,12 +30,13 @@ MASKS = 8
 """Ids that are tried in the place of the mask's, at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Variant:
     """One change."""
 
-    declaration: str  # one of :data:`DECLARATIONS`
-    change: str  # in words
+    declaration: str  # one of :data:`DECLARATIONS`; empty: nothing is changed
+    declared: str  # in words
+    change: str  # to what
     drafter: Drafter
     skip: int = 0  # so many first tokens of each draft are left out
 
@@ -106,31 +107,28 @@ def _layers(drafter: Any, count: int) -> Iterator[Variant]:
     for by in (-1, 1):
         moved = tuple(min(max(layer + by, 0), count - 1) for layer in own)
         if moved != own:
-            words = f"layers {', '.join(map(str, moved))} instead of {', '.join(map(str, own))}"
-            yield Variant(declaration=LAYERS, change=words, drafter=_with(drafter, layers=moved))
+            named = (", ".join(map(str, layers)) for layers in (own, moved))
+            yield Variant(LAYERS, *named, _with(drafter, layers=moved))
 
 
 def _denoiser(drafter: MaskedDiffusionDrafter, words: Words) -> Iterator[Variant]:
     plain = partial(_with, drafter, _passes=None)
     shift, model, size = drafter.shift, drafter.model, int(drafter.model.config.vocab_size)
-    words_of = f"{{}} instead of {shift}"
-    yield Variant(declaration=SHIFT, change=words_of.format(shift - 1), drafter=plain(), skip=1)
-    yield Variant(declaration=SHIFT, change=words_of.format(shift + 1), drafter=plain(shift=shift + 1))
+    yield Variant(SHIFT, _signed(shift), _signed(shift - 1), plain(), skip=1)
+    yield Variant(SHIFT, _signed(shift), _signed(shift + 1), plain(shift=shift + 1))
     for mask in _masks(drafter.mask_id, size, words):
-        named = f"{words.name(mask)} instead of {words.name(drafter.mask_id)}"
-        yield Variant(declaration=MASK, change=named, drafter=plain(mask_id=mask))
+        yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), plain(mask_id=mask))
+    never = tuple(drafter.forbidden)
     for by in (-1, 1):
         if _learned(model):
-            moved = Bidirectional(_Moved(model.network, by), model.config.mask_id)  # type: ignore[arg-type]  # stands for one
-            yield Variant(declaration=POSITIONS, change=f"{by:+d}".replace("-", "−"), drafter=plain(model=moved))
+            stands: Any = _Moved(model.network, by)
+            yield Variant(POSITIONS, "0", _signed(by), plain(model=Bidirectional(stands, model.config.mask_id)))
         renamed = _Renamed(model, by, drafter.mask_id)
-        named = f"its ids are the target’s {'+' if by > 0 else '−'} 1"
-        yield Variant(declaration=MAP, change=named, drafter=plain(model=renamed, _never=tuple(drafter.forbidden)))
-    if drafter.strangers:
+        yield Variant(MAP, "the target’s ids", f"ids {_signed(by)}", plain(model=renamed, _never=never))
+    if strange := len(drafter.strangers):
         beyond = frozenset(range(size, drafter.vocab_size))
-        same = plain(strangers=(), _never=tuple(drafter.forbidden), _unread=beyond)
-        named = f"all ids mean the same to both ({len(drafter.strangers)} are declared not to)"
-        yield Variant(declaration=MAP, change=named, drafter=same)
+        same = plain(strangers=(), _never=never, _unread=beyond)
+        yield Variant(MAP, f"a map that leaves out {strange} ids", "all of the target’s ids", same)
 
 
 def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
@@ -139,19 +137,21 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
         changed: BlockDrafter = _with(drafter, graphs=None, pool=Pool(drafter.network, room, None), **values)
         return changed
 
-    yield Variant(declaration=SHIFT, change="−1: slot i + 1 predicts token i", drafter=plain(), skip=1)
-    later = plain(denoise=partial(_denoise, drafter, shift=1))
-    yield Variant(declaration=SHIFT, change="+1: the anchor’s own slot predicts the first token", drafter=later)
+    yield Variant(SHIFT, "0", _signed(-1), plain(), skip=1)
+    yield Variant(SHIFT, "0", _signed(1), plain(denoise=partial(_denoise, drafter, shift=1)))
     for mask in _masks(drafter.mask_id, len(drafter.words.embedding), words):
-        named = f"{words.name(mask)} instead of {words.name(drafter.mask_id)}"
-        yield Variant(declaration=MASK, change=named, drafter=plain(mask_id=mask))
+        yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), plain(mask_id=mask))
     for by in (-1, 1):
-        moved = plain(denoise=partial(_moved, drafter, by))
-        yield Variant(declaration=POSITIONS, change=f"{by:+d}, of the block".replace("-", "−"), drafter=moved)
+        yield Variant(POSITIONS, "0", _signed(by), plain(denoise=partial(_moved, drafter, by)))
     usual = type(drafter).denoise is BlockDrafter.denoise  # then the anchor's own stands there already
-    for name, first in (("the mask’s", drafter.mask_id), *(() if usual else (("the anchor’s own", None),))):
+    own = "the anchor’s own"
+    for name, first in (("the mask’s", drafter.mask_id), *(() if usual else ((own, None),))):
         other = plain(denoise=partial(_denoise, drafter, first=first))
-        yield Variant(declaration=ANCHOR, change=name, drafter=other)
+        yield Variant(ANCHOR, own if usual else "what its code puts there", name, other)
+
+
+def _signed(number: int) -> str:
+    return f"{'−' if number < 0 else ''}{abs(number)}"
 
 
 def _denoise(

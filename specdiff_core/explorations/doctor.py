@@ -81,7 +81,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
         if len(ways) == 1:
             why[TEMPLATE] = "the tokenizer has no chat template"
         known = _Known(self.drafter, skipped, why)
-        declared = Variant(declaration="", change="as declared", drafter=drafter)
+        declared = Variant("", "", "as declared", drafter)
         layers = sorted({layer for one in (declared, *changes) for layer in one.drafter.layers})
         window = getattr(drafter, "window", self.gamma + 1) - 1  # a shift needs one more
         gamma = max(1, min(spec.fit(self.gamma), window))
@@ -114,7 +114,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
             yield from tried(recast)
         for way in list(ways)[1:]:
             yield from written(way)
-            yield from tried(Variant(declaration=TEMPLATE, change=way, drafter=drafter), way)
+            yield from tried(Variant(TEMPLATE, "the pair’s own way", way, drafter), way)
         if not stopped():
             known.over = True
             yield Step(total, total, "done", known.answer)
@@ -169,7 +169,8 @@ class _Known:
         level = 50 * (1 - LEVEL) / max(1, len(self._kept) - 1)
         rows = []
         for number, (change, kept) in enumerate(self._kept):
-            row: dict[str, Any] = {"declaration": change.declaration, "change": change.change, "texts": len(kept)}
+            row: dict[str, Any] = {name: getattr(change, name) for name in ("declaration", "declared", "change")}
+            row["texts"] = len(kept)
             rows.append(row)
             if number in self._failed:
                 row["failed"] = self._failed[number]
@@ -212,9 +213,11 @@ class _Known:
         count = f"{len(changed)} changes"
         if better:
             best = max(better, key=lambda row: row["tau"])
+            look = "look" if best["declaration"].endswith("s") else "looks"
             told = (
-                f"The {best['declaration']} looks wrongly declared: with {best['change']}, τ is {best['tau']:.2f} in "
-                f"place of {tau:.2f} (× {best['ratio']:.2f}, interval {best['low']:.2f} to {best['high']:.2f})."
+                f"The {best['declaration']} {look} wrongly declared: with {best['change']} in place of "
+                f"{best['declared']}, τ is {best['tau']:.2f} and not {tau:.2f} (× {best['ratio']:.2f}, interval "
+                f"{best['low']:.2f} to {best['high']:.2f})."
             )
             also = sorted({row["declaration"] for row in better} - {best["declaration"]})
             also = [f"Changed alone, these bring more than as declared, too: {', '.join(also)}."] if also else []
@@ -329,7 +332,7 @@ def _recast(engine: Engine, name: str, known: _Known) -> Variant | None:
         known.why[DTYPE] = reason or "it has no weights"
         return None
     words = {torch.float32: "fp32", torch.bfloat16: "bf16"}
-    return Variant(declaration=DTYPE, change=f"{words[other]} instead of {words.get(was, str(was))}", drafter=drafter)
+    return Variant(DTYPE, words.get(was, str(was)), words[other], drafter)
 
 
 def in_dtype(engine: Engine, dtype: torch.dtype, drafters: Sequence[str]) -> tuple[LoadedPair | None, str]:

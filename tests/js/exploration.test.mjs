@@ -192,7 +192,7 @@ test('an alignment has a verdict only with an interval of its change', () => {
 });
 
 const colours = new Proxy({}, { get: (_, name) => String(name) });
-const change = (declaration, tau, low) => ({ declaration, change: '<x> & y', texts: 8, drafts: 80, tau, ratio: tau / 2, low, high: low === undefined ? undefined : 2 * low, alpha_at: [0.5, 0.25, null], alpha_low: [0.4, 0.2], alpha_high: [0.6, 0.3] });
+const change = (declaration, tau, low) => ({ declaration, declared: 'z', change: '<x> & y', texts: 8, drafts: 80, tau, ratio: tau / 2, low, high: low === undefined ? undefined : 2 * low, alpha_at: [0.5, 0.25, null], alpha_low: [0.4, 0.2], alpha_high: [0.6, 0.3] });
 const figureOf = (name, key, answer) => VIEWS[name].panels.find((panel) => panel.key === key).figure({ answer }, colours);
 
 test('the doctor marks a change that brings more than chance, and names it as it is', () => {
@@ -201,9 +201,9 @@ test('the doctor marks a change that brings more than chance, and names it as it
   assert.deepEqual(data[0].marker.color, ['target', 'residual', 'draft-tint']);
   assert.deepEqual(data[0].x, [2, 3, 2.4]);
   near(data[0].error_x.arrayminus[1], 3 - 1.2 * 2);
-  assert.deepEqual(shape.yaxis.ticktext, ['as declared', 'shift: &lt;x&gt; &amp; y', 'mask id: &lt;x&gt; &amp; y']);
+  assert.deepEqual(shape.yaxis.ticktext, ['as declared', 'shift &lt;x&gt; &amp; y', 'mask id &lt;x&gt; &amp; y']);
   assert.equal(shape.shapes[0].x0, 2);
-  assert.deepEqual(figureOf('doctor', 'alpha', { rows }).data.map((one) => [one.name, one.x]), [['as declared', [1, 2]], ['shift: &lt;x&gt; &amp; y', [1, 2]]]);
+  assert.deepEqual(figureOf('doctor', 'alpha', { rows }).data.map((one) => [one.name, one.x]), [['as declared', [1, 2]], ['shift &lt;x&gt; &amp; y', [1, 2]]]);
   assert.match(figureOf('doctor', 'tau', { rows: [{ declaration: '', texts: 0 }] }), /as soon as/);
   const notes = VIEWS.doctor.notes({ facts: { told: ['The shift looks wrong.'], not_changed: { positions: 'they are relative' } } });
   assert.deepEqual(notes.slice(0, 2), ['The shift looks wrong.', 'Not changed: positions (they are relative).']);

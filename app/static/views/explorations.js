@@ -339,8 +339,13 @@ function byTime({ answer: { rows, facts } }, c) {
 // Drafter doctor.
 
 const DECLARED = (row) => !row.declaration;
-const changeWords = (row) => (DECLARED(row) ? 'as declared' : `${row.declaration}: ${row.change}`);
-const cut = (words) => escaped(words.length > 46 ? `${words.slice(0, 45)}…` : words);
+const SHORT = { 'feature layers': 'layers', 'embedding of the anchor slot': 'anchor', 'tokenizer map': 'map' };
+const changeWords = (row) => (DECLARED(row) ? 'as declared' : `${row.declaration}: ${row.change}, declared ${row.declared}`);
+/** The same where there is little room. */
+function changeLabel(row) {
+  const words = DECLARED(row) ? 'as declared' : `${SHORT[row.declaration] ?? row.declaration} ${row.change}`;
+  return escaped(words.length > 24 ? `${words.slice(0, 23)}…` : words);
+}
 
 /** τ of every change, the declared one on top; whiskers belong to the ratio of both. */
 function changedTau({ answer: { rows } }, c) {
@@ -354,7 +359,7 @@ function changedTau({ answer: { rows } }, c) {
     customdata: known.map((row) => [null, `${escaped(changeWords(row))}<br>τ = ${ratio(row.tau)}, ${plural(row.drafts, 'draft')} along ${plural(row.texts, 'text')}${row.low === null || row.low === undefined ? '' : `<br>× ${ratio(row.ratio)} of as declared, interval ${ratio(row.low)} to ${ratio(row.high)}`}`]),
     marker: { color: known.map((row) => (DECLARED(row) ? c.target : row.low > 1 ? c.residual : c['draft-tint'])), line: { color: known.map((row) => (DECLARED(row) ? c.target : row.low > 1 ? c.residual : c.draft)), width: 1 } }, hovertemplate: '%{customdata[1]}<extra></extra>' }];
   const line = { type: 'line', yref: 'paper', y0: 0, y1: 1, x0: declared.tau, x1: declared.tau, line: { color: c.target, width: 1.2, dash: 'dot' } };
-  const shape = layout(c, axis(c, 'τ, tokens per round', { rangemode: 'tozero' }), axis(c, '', { tickvals: up, ticktext: known.map((row) => cut(changeWords(row))), autorange: 'reversed', showgrid: false }));
+  const shape = layout(c, axis(c, 'τ, tokens per round', { rangemode: 'tozero' }), axis(c, '', { tickvals: up, ticktext: known.map(changeLabel), autorange: 'reversed', showgrid: false }));
   return { data, layout: { ...shape, shapes: [line], bargap: 0.25 } };
 }
 
@@ -367,7 +372,7 @@ function alphasChanged({ answer: { rows } }, c) {
   const data = [declared, ...(best ? [best] : [])].map((row, i) => {
     const own = row.alpha_at.map((alpha, j) => ({ place: j + 1, alpha, low: row.alpha_low[j] ?? alpha, high: row.alpha_high[j] ?? alpha })).filter(({ alpha }) => alpha !== null);
     const colour = i ? c.draft : c.target;
-    return { type: 'scatter', mode: 'lines+markers', name: cut(changeWords(row)), x: own.map((one) => one.place), y: own.map((one) => one.alpha), customdata: own.map((one) => [null, `${ratio(one.low)} to ${ratio(one.high)}`]),
+    return { type: 'scatter', mode: 'lines+markers', name: changeLabel(row), x: own.map((one) => one.place), y: own.map((one) => one.alpha), customdata: own.map((one) => [null, `${ratio(one.low)} to ${ratio(one.high)}`]),
       error_y: { type: 'data', symmetric: false, array: own.map((one) => one.high - one.alpha), arrayminus: own.map((one) => one.alpha - one.low), color: colour, thickness: 1, width: 2 },
       line: { color: colour, width: 1.8, dash: DASHES[i] }, marker: { symbol: MARKS[i], size: 7, color: colour }, hovertemplate: 'α at position %{x}: %{y:.2f}<br>95 % interval %{customdata[1]}<extra></extra>' };
   });
@@ -608,7 +613,7 @@ export const VIEWS = {
         'The target wrote each text greedily beforehand, and the drafter drafted behind every third token of it. A declaration is what a pair says about a drafter’s weights, not the weights themselves: they stay as they are.'];
     },
     titleOf: (_, race) => race,
-    columns: { declaration: 'what is changed; empty: nothing', change: 'to what', texts: 'texts that both drafted along', drafts: 'drafts that were held against the target’s text', tau: '1 + tokens of a draft that the target says, too', alpha_at: 'by position: share of drafts that are right there, of those that came so far', alpha_low: '95 % bootstrap interval over texts, lower ends', alpha_high: 'and upper ends', ratio: 'τ over τ as declared', low: 'bootstrap interval over texts, widened for the number of changes: lower end', high: 'and upper end', failed: 'why it could not draft that way' },
+    columns: { declaration: 'what is changed; empty: nothing', declared: 'what the pair says', change: 'what was tried; of a shift s, slot i − s predicts token i', texts: 'texts that both drafted along', drafts: 'drafts that were held against the target’s text', tau: '1 + tokens of a draft that the target says, too', alpha_at: 'by position: share of drafts that are right there, of those that came so far', alpha_low: '95 % bootstrap interval over texts, lower ends', alpha_high: 'and upper ends', ratio: 'τ over τ as declared', low: 'bootstrap interval over texts, widened for the number of changes: lower end', high: 'and upper end', failed: 'why it could not draft that way' },
   },
   diverge: {
     panels: [
