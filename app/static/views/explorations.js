@@ -604,7 +604,7 @@ export const VIEWS = {
   },
   doctor: {
     panels: [
-      { key: 'tau', title: 'τ with one declaration changed', hint: 'dotted: as declared; whiskers: of the ratio to it, 95 % for all changes together', figure: changedTau, wide: true },
+      { key: 'tau', title: 'τ with one declaration changed', hint: 'dotted: as declared; whiskers: of the ratio to it, 95 % for all changes together', figure: changedTau },
       { key: 'alpha', title: 'Acceptance by position', hint: 'as declared, and with the change that brings most; whiskers: 95 % interval', figure: alphasChanged },
     ],
     notes({ facts }) {
@@ -617,7 +617,7 @@ export const VIEWS = {
   },
   diverge: {
     panels: [
-      { key: 'leads', title: 'Who leads, in passes of every width', hint: 'above 0: A’s token; band: what rounding explains', figure: leads, wide: true },
+      { key: 'leads', title: 'Who leads, in passes of every width', hint: 'above 0: A’s token; band: what rounding explains', figure: leads },
       { key: 'layers', title: 'Layer by layer', hint: 'against the pass of one row, in units in the last place', figure: layersApart },
     ],
     beside: { title: 'Both texts', hint: 'in parts that are the same or differ', head: ['from token', 'run A', 'run B'], rows: ({ facts }) => (facts.aligned ?? []).map((part) => [`${part.at[0]}${part.at[0] === part.at[1] ? '' : ` / ${part.at[1]}`}`, ...(part.same ? [part.a, 'the same'] : [part.a || '–', part.b || '–'])]) },
