@@ -989,7 +989,7 @@ MUTANTS = [
             "a-changed-drafter-reads-the-features-of-the-declared-layers",
             "session, layers, seen = change.drafter.start(), change.drafter.layers, 0",
             "session, layers, seen = change.drafter.start(), sorted(text.features)[: len(change.drafter.layers)], 0",
-            f"{DOCTOR}::test_a_sound_drafter_is_told_to_be_declared_rightly",
+            f"{DOCTOR}::test_feature_layers_that_a_released_config_declares_wrongly_are_named",
         ),
     ),
     *bugs(

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
@@ -21,7 +20,7 @@ from specdiff_core.drafters.eagle import EagleDrafter
 from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
 from specdiff_core.models.bidirectional import Bidirectional
 from specdiff_core.models.cache import Pool
-from specdiff_core.models.network import Attend, at
+from specdiff_core.models.network import Attend
 
 SHIFT, LAYERS, MASK, ANCHOR = "shift", "feature layers", "mask id", "embedding of the anchor slot"
 POSITIONS, MAP, DTYPE, TEMPLATE = "positions", "tokenizer map", "dtype", "template"
@@ -63,11 +62,11 @@ def variants(drafter: Drafter, layers: int, words: Words) -> tuple[list[Variant]
             why[POSITIONS] = "its positions are relative: all of them moved by one change nothing"
     elif isinstance(drafter, BlockDrafter):
         found = [*_block(drafter, words), *_layers(drafter, layers)]
-        why = {MAP: "it speaks through the target’s own embedding and head"}
+        why = {MAP: "its ids follow from its files"}
     elif isinstance(drafter, EagleDrafter):
         found = [*_layers(drafter, layers)]
         why = dict.fromkeys((MASK, ANCHOR), "it has no masks") | {SHIFT: "it drafts token by token"}
-        why |= {MAP: "it speaks through the target’s own embedding and head", POSITIONS: "its positions are relative"}
+        why |= {MAP: "its ids follow from its files", POSITIONS: "its positions are relative"}
     else:
         found, own = [], "it has no such declaration"
         why = dict.fromkeys((SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP), own)
@@ -107,8 +106,8 @@ def _layers(drafter: Any, count: int) -> Iterator[Variant]:
     for by in (-1, 1):
         moved = tuple(min(max(layer + by, 0), count - 1) for layer in own)
         if moved != own:
-            named = (", ".join(map(str, layers)) for layers in (own, moved))
-            yield Variant(LAYERS, *named, _with(drafter, layers=moved))
+            was, becomes = (", ".join(map(str, layers)) for layers in (own, moved))
+            yield Variant(LAYERS, was, becomes, _with(drafter, layers=moved))
 
 
 def _denoiser(drafter: MaskedDiffusionDrafter, words: Words) -> Iterator[Variant]:
@@ -138,7 +137,7 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
         return changed
 
     yield Variant(SHIFT, "0", _signed(-1), plain(), skip=1)
-    yield Variant(SHIFT, "0", _signed(1), plain(denoise=partial(_denoise, drafter, shift=1)))
+    yield Variant(SHIFT, "0", _signed(1), plain(network=_Earlier(drafter.network)))
     for mask in _masks(drafter.mask_id, len(drafter.words.embedding), words):
         yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), plain(mask_id=mask))
     for by in (-1, 1):
@@ -146,7 +145,7 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
     usual = type(drafter).denoise is BlockDrafter.denoise  # then the anchor's own stands there already
     own = "the anchor’s own"
     for name, first in (("the mask’s", drafter.mask_id), *(() if usual else ((own, None),))):
-        other = plain(denoise=partial(_denoise, drafter, first=first))
+        other = plain(denoise=partial(_behind, drafter, first))
         yield Variant(ANCHOR, own if usual else "what its code puts there", name, other)
 
 
@@ -154,22 +153,13 @@ def _signed(number: int) -> str:
     return f"{'−' if number < 0 else ''}{abs(number)}"
 
 
-def _denoise(
-    drafter: BlockDrafter,
-    ids: Tensor,
-    places: slice | Tensor,
-    attend: Attend,
-    *,
-    shift: int = 0,
-    first: int | None = None,
+def _behind(
+    drafter: BlockDrafter, first: int | None, ids: Tensor, places: slice | Tensor, attend: Attend
 ) -> tuple[Tensor, Tensor]:
-    """:meth:`BlockDrafter.denoise` as its weights were released, but with another token in the anchor's slot, or with
-    slot i − ``shift`` for slot i."""
+    """:meth:`BlockDrafter.denoise`, whatever a class made of it, with another token in the anchor's slot."""
     if first is not None:
         ids = torch.cat([ids.new_tensor([first]), ids[1:]])
-    embeddings = F.embedding(ids, drafter.words.embedding)[None]
-    states = drafter.network.denoise(embeddings, at(drafter.rope, places), attend)[0, 1 - shift : len(ids) - shift]
-    return states, drafter.words.head(states)
+    return BlockDrafter.denoise(drafter, ids, places, attend)
 
 
 def _moved(
@@ -183,6 +173,20 @@ def _moved(
 def _learned(model: Any) -> bool:
     """Whether a denoiser has a table of positions."""
     return isinstance(model, Bidirectional) and model.network.places is not None
+
+
+class _Earlier:
+    """A block denoiser of which each slot says what the slot before it would."""
+
+    def __init__(self, network: Any) -> None:
+        self._network = network
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._network, name)
+
+    def denoise(self, embeddings: Tensor, rope: Any, attend: Attend) -> Tensor:
+        states: Tensor = self._network.denoise(embeddings, rope, attend)
+        return states.roll(1, 1)
 
 
 class _Moved:

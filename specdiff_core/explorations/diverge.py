@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from specdiff_core.bench.prompts import OWN_TEXTS
 from specdiff_core.explorations.base import PAIR, Answer, Asked, Exploration, Step, Stopped, enum
-from specdiff_core.explorations.doctor import SMALL, in_dtype
+from specdiff_core.explorations.doctor import no_room
 from specdiff_core.explorations.side_by_side import METHODS, first_difference
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, TraceError
 from specdiff_core.schema.events import Event, Finished, RunStarted
@@ -113,7 +113,8 @@ class Diverge(Exploration, frozen=True, kw_only=True):
     @property
     def drafters(self) -> tuple[str, ...]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return tuple(dict.fromkeys(self._config(run).drafter for run in (self.a, self.b) if not _is_recorded(run)))
+        configs = [_recorded(run).config if _is_recorded(run) else self._config(run) for run in (self.a, self.b)]
+        return tuple(dict.fromkeys(config.drafter for config in configs))
 
     @classmethod
     def from_files(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -344,30 +345,27 @@ class _Known:
         self._facts |= {"again": again, **self._verdict(sampled, rounding, limit, again)}
 
     def _again(self) -> dict[str, Any]:
-        """Both runs in the next more precise dtype, up to the token where they parted."""
+        """Both runs with the target in the next more precise dtype, up to the token where they parted."""
         import torch
 
         from specdiff_core.decoding.clock import DeviceClock
         from specdiff_core.decoding.loop import speculate
+        from specdiff_core.models.causal import load_causal
+        from specdiff_core.models.folders import resolve
         from specdiff_core.models.target import Target
 
-        engine, dtype = self._engine, torch.float32
-        spec = engine.pair.spec
-        if engine.pair.placement.dtype == torch.float32:
-            dtype = torch.float64
-            if spec.memory_bytes > SMALL:
-                return {"why_not": "fp64 would take too much memory"}
-        runs = (self._a, self._b)
-        pair, reason = in_dtype(engine, dtype, list({run.config.drafter for run in runs}))
-        if pair is None:
-            return {"why_not": reason}
-        target = Target(pair.model, context=spec.context, suppress=spec.suppress)
+        pair, spec = self._engine.pair, self._engine.pair.spec
+        dtype = torch.float64 if pair.placement.dtype == torch.float32 else torch.float32
+        if why := no_room(self._engine, dtype):
+            return {"why_not": why}
         texts = []
         try:
-            for run in runs:
+            folder, device = resolve(spec.target, spec.revision), pair.placement.device
+            model, _ = load_causal(folder, dtype, context=spec.context, device=device)
+            target = Target(model, context=spec.context, suppress=spec.suppress)
+            for run in (self._a, self._b):
                 config = dataclasses.replace(run.config, max_new_tokens=self._place + 1, ignore_eos=True)
-                clock = DeviceClock(pair.placement.device, "total")
-                drafter = pair.drafters[config.drafter]
+                drafter, clock = self._engine.drafter(config.drafter), DeviceClock(device, "total")
                 end = final(speculate(run.prompt, config, target, drafter, clock, detail=False))
                 texts.append(end.ids if end else ())
         except SpecDiffError as error:
@@ -375,10 +373,14 @@ class _Known:
         logits, _ = _pass(target, self._prefix, (), 1, "alone")
         ranked = self._ranked(logits, self._a, len(self._prefix))
         lead = abs(float(ranked[self._tokens[0]] - ranked[self._tokens[1]]))
-        names = {torch.float32: "fp32", torch.float64: "fp64"}
         unit = _unit(float(logits.double().abs().max()), dtype) / (self._a.config.temperature or 1.0)
-        found = first_difference(*texts)
-        return {"dtype": names[dtype], "position": found, "lead": _number(lead), "above": lead > MOST * unit}
+        named = {torch.float32: "fp32", torch.float64: "fp64"}[dtype]
+        return {
+            "dtype": named,
+            "position": first_difference(*texts),
+            "lead": _number(lead),
+            "above": lead > MOST * unit,
+        }
 
     def _verdict(self, sampled: str, rounding: float, limit: float, again: Mapping[str, Any]) -> dict[str, Any]:
         """same, sampling, tie or bug; and sentences that say why."""

@@ -37,8 +37,6 @@ FEWEST = 6
 """Texts without which nothing is said: fewer all go one way too often by chance."""
 WEAK = 1.3
 """τ below which drafting is not worth its passes even where they cost little."""
-SMALL = 1_000_000_000
-"""Bytes of a pair that is loaded a second time in fp64 without being asked twice."""
 
 
 class Doctor(OnPrompts, frozen=True, kw_only=True):
@@ -326,7 +324,7 @@ def _recast(engine: Engine, name: str, known: _Known) -> Variant | None:
 
     was = engine.pair.placement.dtype
     other = torch.float32 if was == torch.bfloat16 else torch.bfloat16
-    pair, reason = in_dtype(engine, other, [name])
+    pair, reason = _in_dtype(engine, other, name)
     drafter = None if pair is None else with_weights(engine.drafter(name), pair.drafters[name])
     if drafter is None:
         known.why[DTYPE] = reason or "it has no weights"
@@ -335,19 +333,29 @@ def _recast(engine: Engine, name: str, known: _Known) -> Variant | None:
     return Variant(DTYPE, words.get(was, str(was)), words[other], drafter)
 
 
-def in_dtype(engine: Engine, dtype: torch.dtype, drafters: Sequence[str]) -> tuple[LoadedPair | None, str]:
-    """The pair of ``engine`` loaded a second time in another dtype, with some of its drafters; or why it is not."""
+def _in_dtype(engine: Engine, dtype: torch.dtype, drafter: str) -> tuple[LoadedPair | None, str]:
+    """The pair of ``engine`` loaded a second time in another dtype, with one drafter; or why it is not."""
     from specdiff_core.loading import load_pair
-    from specdiff_core.models.availability import availability
 
-    spec = engine.pair.spec
-    usable, reason = availability(dataclasses.replace(spec, memory_bytes=spec.memory_bytes * dtype.itemsize // 2))
-    if not usable:
-        return None, f"a second copy of the pair cannot be loaded: {reason}"
+    if why := no_room(engine, dtype):
+        return None, why
     placement = dataclasses.replace(engine.pair.placement, dtype=dtype, graphs=None)
     try:
-        pair = load_pair(spec, placement, drafters=drafters)
+        pair = load_pair(engine.pair.spec, placement, drafters=[drafter])
     except SpecDiffError as error:
         return None, f"a second copy of the pair cannot be loaded: {error.message}"
-    gone = next((pair.missing[name] for name in drafters if name in pair.missing), "")
-    return (None, gone) if gone else (pair, "")
+    return (pair, "") if drafter in pair.drafters else (None, pair.missing[drafter])
+
+
+def no_room(engine: Engine, dtype: torch.dtype) -> str:
+    """Why a second copy of the target cannot be loaded in ``dtype``; empty where it can. Twice its weights are asked
+    for: products may pack a copy of their own, and drafters come with it."""
+    import psutil  # comes with accelerate
+    import torch
+
+    device = engine.pair.placement.device
+    numbers = sum(part.numel() for part in engine.target.model.parameters())
+    need = 2 * numbers * dtype.itemsize
+    cuda = device.type == "cuda"
+    free = torch.cuda.mem_get_info(device)[0] if cuda else psutil.virtual_memory().available
+    return "" if need <= free else f"a second copy takes about {need / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free"
