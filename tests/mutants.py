@@ -64,6 +64,7 @@ CLI = "tests/test_cli.py"
 EXPORT = "tests/test_export.py"
 EXPLORE = "tests/test_explore.py"
 MODULES = "tests/test_js.py::test_modules"
+DOCTOR = "tests/test_doctor.py"
 
 MUTANTS = [
     *bugs(
@@ -1118,6 +1119,36 @@ MUTANTS = [
         ),
         ("a-disturbed-clock-counts", "quiet && v && c !== null", "v && c !== null", MODULES),
         ("the-oldest-run-speaks", "runs.map((run) => ({ run,", "runs.toReversed().map((run) => ({ run,", MODULES),
+    ),
+    *bugs(
+        "specdiff_core/explorations/doctor.py",
+        (
+            "every-change-that-may-be-better-is-called-so",
+            'if row.get("low") is not None and row["low"] > 1]',
+            'if row.get("low") is not None and row["high"] > 0]',
+            f"{DOCTOR}::test_a_sound_drafter_is_told_to_be_declared_rightly",
+        ),
+        (
+            "a-changed-drafter-reads-the-features-of-the-declared-layers",
+            "session, layers, seen = change.drafter.start(), change.drafter.layers, 0",
+            "session, layers, seen = change.drafter.start(), sorted(text.features)[: len(change.drafter.layers)], 0",
+            f"{DOCTOR}::test_feature_layers_that_a_released_config_declares_wrongly_are_named",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/explorations/diverge.py",
+        (
+            "whatever-differs-is-a-tie",
+            "limit = min(max(TIMES * rounding, LEAST * self._unit), MOST * self._unit)",
+            "limit = max(TIMES * rounding, LEAST * self._unit) + 1e9",
+            f"{DOCTOR}::test_a_tie_of_bf16_is_one_and_a_wide_lead_is_none",
+        ),
+        (
+            "a-sibling-takes-the-place-of-the-text",
+            "run.rollback(last + 1, [0, *range(1 + siblings, last)])",
+            "run.rollback(last + 1, [*range(last - siblings)])",
+            f"{DOCTOR}::test_trees_move_a_lead_by_rounding_only",
+        ),
     ),
 ]
 

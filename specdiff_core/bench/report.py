@@ -48,8 +48,7 @@ def interval(
     ratios: list[Any] = []  # of each group, [1 + RESAMPLES]: first of what was measured
     for prompts in groups.values():
         sums = np.array([[*baseline[prompt], *other[prompt]] for prompt in prompts], dtype=np.float64)  # [prompts, 4]
-        drawn = rng.integers(0, len(prompts), size=(RESAMPLES, len(prompts)))
-        cost, tokens, other_cost, other_tokens = sums[np.vstack([np.arange(len(prompts)), drawn])].sum(1).T
+        cost, tokens, other_cost, other_tokens = sums[resamples(len(prompts), rng)].sum(1).T
         ratios.append((cost / tokens) / (other_cost / other_tokens))
     ratios.append(np.mean(ratios, axis=0))
     return {
@@ -58,11 +57,20 @@ def interval(
     }
 
 
+def resamples(count: int, rng: Any = None) -> Any:
+    """Indices of ``count`` things, ``[1 + RESAMPLES, count]``: first each once, then drawn with replacement, by a
+    numpy generator or one of a fixed seed."""
+    import numpy as np
+
+    drawn = (rng or np.random.default_rng(0)).integers(0, count, size=(RESAMPLES, count))
+    return np.vstack([np.arange(count), drawn])
+
+
 def mean_interval(values: Sequence[float], *, seed: int = 0) -> Interval:
     """The mean over prompts with a percentile bootstrap interval."""
     import numpy as np
 
-    drawn = np.random.default_rng(seed).integers(0, len(values), size=(RESAMPLES, len(values)))
+    drawn = resamples(len(values), np.random.default_rng(seed))[1:]
     low, high = np.percentile(np.array(values)[drawn].mean(1), BOUNDS)
     return Interval(float(np.mean(values)), float(low), float(high))
 

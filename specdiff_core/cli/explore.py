@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +18,35 @@ from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
 
 def add_command(commands: Any) -> None:
-    """Add ``explore`` and a subcommand for each exploration to a parser."""
+    """Add ``explore`` with a subcommand for each exploration to a parser; those that stand alone, too, are commands."""
     about = "Answer a question by measuring: the explorations of the page."
     explore = commands.add_parser("explore", help=about, description=about)
     kinds = explore.add_subparsers(title="questions", required=True, metavar="QUESTION")
     for name, kind in EXPLORATIONS.items():
-        parser = options.add_parser(kinds, name, run, f"{kind.title}. {kind.question}")
-        parser.set_defaults(kind=kind)
-        group = parser.add_argument_group("settings")
-        for field in kind.form():
-            group.add_argument(
-                options.flag(field["name"]),
-                metavar="VALUE",
-                default=argparse.SUPPRESS,
-                help=argparse.SUPPRESS if field["hidden"] else _help(field),
-            )
-        if kind is SideBySide:
-            _add_traces(parser)
-        options.add_placement(parser)
-        parser.add_argument("--json", type=Path, metavar="FILE", help="write the answer, which the page opens")
-        parser.add_argument("--csv", type=Path, metavar="FILE", help="write its table")
-        if kind.makes:
-            parser.add_argument("--made", type=Path, metavar="FOLDER", help=f"write {kind.makes} into a new folder")
+        _add(kinds, name, kind)
+        if kind.command:
+            _add(commands, name, kind, kind.files)
+
+
+def _add(commands: Any, name: str, kind: type[Exploration], words: Sequence[str] = ()) -> None:
+    """One exploration. ``words``: the fields that are given without their names."""
+    parser = options.add_parser(commands, name, run, f"{kind.title}. {kind.question}")
+    parser.set_defaults(kind=kind)
+    group = parser.add_argument_group("settings")
+    for field in kind.form():
+        told: dict[str, Any] = {"default": argparse.SUPPRESS, "help": _help(field)}
+        if field["name"] in words:
+            parser.add_argument(field["name"], nargs="?", metavar=field["name"].upper(), **told)
+        else:
+            told["help"] = argparse.SUPPRESS if field["hidden"] else told["help"]
+            group.add_argument(options.flag(field["name"]), metavar="VALUE", **told)
+    if kind is SideBySide:
+        _add_traces(parser)
+    options.add_placement(parser)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the answer, which the page opens")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write its table")
+    if kind.makes:
+        parser.add_argument("--made", type=Path, metavar="FOLDER", help=f"write {kind.makes} into a new folder")
 
 
 def _add_traces(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
     kind: type[Exploration] = args.kind
     fields = {field["name"]: field for field in kind.form() if field["name"] in vars(args)}
     given = {name: _read(getattr(args, name)) if one["long"] else getattr(args, name) for name, one in fields.items()}
-    what = parse(kind, given)
+    what = parse(kind, kind.from_files(given))
     for name in ("json", "csv"):
         options.check_target(getattr(args, name), name)
     if isinstance(what, SideBySide) and args.traces:
@@ -88,6 +96,8 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError(f"--made {str(target)!r} exists.", field="made", hint="Name one that does not.")
     told, races, made = _follow(Exploring(what, options.open_engine(args, what.pair, what.drafters), argv=args.argv))
     print(csv_of(told.rows), end="")
+    for line in told.facts.get("told", ()):
+        print(line)
     for line in told.facts.get("skipped", ()):
         options.say(f"left out: {line}")
     if args.json is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from specdiff_core.explorations.align import Align
 from specdiff_core.explorations.base import Exploration
 from specdiff_core.explorations.budget import Budget
+from specdiff_core.explorations.diverge import Diverge
+from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.explorations.kinds import Kinds
 from specdiff_core.explorations.length import Length
 from specdiff_core.explorations.losslessness import Losslessness
@@ -15,7 +17,10 @@ from specdiff_core.explorations.which_gamma import WhichGamma
 from specdiff_core.explorations.window_map import WindowMap
 from specdiff_core.schema.errors import ConfigError
 
-ORDER = (WindowMap, RoundCost, Losslessness, Temperature, WhichGamma, Length, Kinds, Budget, SideBySide, Align)
+ORDER = (WindowMap, RoundCost, Losslessness, Temperature, WhichGamma, Length, Kinds, Budget, SideBySide, Align) + (
+    Doctor,
+    Diverge,
+)
 EXPLORATIONS: dict[str, type[Exploration]] = {kind.name: kind for kind in ORDER}
 
 

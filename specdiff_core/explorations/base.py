@@ -20,7 +20,7 @@ from specdiff_core.bench.prompts import OWN_TEXTS, Prompt, own_prompts
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.methods import methods_of
-from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.pairs import PAIRS, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 Stopped = Callable[[], bool]
 T = TypeVar("T")
+PAIR = Annotated[
+    str,
+    Meta(title="Pair", description="Target and drafters.", extra_json_schema={"enum": list(PAIRS), "more": True}),
+]
+"""The field of one that any pair can be asked."""
 
 
 class Answer(msgspec.Struct, kw_only=True):
@@ -70,6 +75,8 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     title: ClassVar[str]
     question: ClassVar[str]
     pair: ClassVar[str] = "embedded"
+    command: ClassVar[bool] = False  # whether it is a command of its own, too
+    files: ClassVar[tuple[str, ...]] = ()  # fields that may name a file in a shell
     makes: ClassVar[str] = ""  # what its files to take away are, in words; empty where it makes none
 
     @property
@@ -87,6 +94,11 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             SpecDiffError: nothing can be measured; the message says why.
         """
         raise NotImplementedError
+
+    @classmethod
+    def from_files(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """``values`` as a shell gives them, with what lies in ``files``."""
+        return values
 
     @classmethod
     def form(cls) -> list[dict[str, Any]]:
@@ -113,7 +125,7 @@ def _described(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
     return field | {
         "low": entry.get("minimum"),
         "high": entry.get("maximum"),
-        "long": told.get("maxLength", 0) > 200,
+        "long": not choices and told.get("maxLength", 0) > 200,
         "more": told.get("more", False),
         "hidden": told.get("hidden", False),
     }

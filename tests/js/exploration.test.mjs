@@ -205,3 +205,34 @@ test('an alignment has a verdict only with an interval of its change', () => {
   assert.match(words({ change: { value: 0.8, low: 0.7, high: 0.9 } }), /can also harm/);
   assert.match(words({ diverged: true }), /The loss became NaN/);
 });
+
+const colours = new Proxy({}, { get: (_, name) => String(name) });
+const change = (declaration, tau, low) => ({ declaration, declared: 'z', change: '<x> & y', texts: 8, drafts: 80, tau, ratio: tau / 2, low, high: low === undefined ? undefined : 2 * low, alpha_at: [0.5, 0.25, null], alpha_low: [0.4, 0.2], alpha_high: [0.6, 0.3] });
+const figureOf = (name, key, answer) => VIEWS[name].panels.find((panel) => panel.key === key).figure({ answer }, colours);
+
+test('the doctor marks a change that brings more than chance, and names it as it is', () => {
+  const rows = [change('', 2), change('shift', 3, 1.2), change('mask id', 2.4, 0.9), { declaration: 'dtype', change: 'bf16', texts: 0, failed: 'no number' }];
+  const { data, layout: shape } = figureOf('doctor', 'tau', { rows });
+  assert.deepEqual(data[0].marker.color, ['target', 'residual', 'draft-tint']);
+  assert.deepEqual(data[0].x, [2, 3, 2.4]);
+  near(data[0].error_x.arrayminus[1], 3 - 1.2 * 2);
+  assert.deepEqual(shape.yaxis.ticktext, ['as declared', 'shift &lt;x&gt; &amp; y', 'mask id &lt;x&gt; &amp; y']);
+  assert.equal(shape.shapes[0].x0, 2);
+  assert.deepEqual(figureOf('doctor', 'alpha', { rows }).data.map((one) => [one.name, one.x]), [['as declared', [1, 2]], ['shift &lt;x&gt; &amp; y', [1, 2]]]);
+  assert.match(figureOf('doctor', 'tau', { rows: [{ declaration: '', texts: 0 }] }), /as soon as/);
+  const notes = VIEWS.doctor.notes({ facts: { told: ['The shift looks wrong.'], not_changed: { positions: 'they are relative' } } });
+  assert.deepEqual(notes.slice(0, 2), ['The shift looks wrong.', 'Not changed: positions (they are relative).']);
+});
+
+test('the microscope draws each kind of pass, the runs themselves, and the band of rounding', () => {
+  const row = (rows, place, lead, ulps) => ({ rows, place, lead, best: ' a', ulps_at: ulps });
+  const rows = [row(1, 'alone', 1, [0, 0]), row(2, 'last', 1, [0, 3]), row(3, 'last', 2, [1, 2]), row(null, 'in run A', 1), row(null, 'in run B', -1)];
+  const { data, layout: shape } = figureOf('diverge', 'leads', { rows, facts: { limit: 0.5 } });
+  assert.deepEqual(data.map((one) => [one.name, one.y]), [['alone', [1]], ['last', [1, 2]], ['in run A', [1, 1]], ['in run B', [-1, -1]]]);
+  assert.deepEqual([shape.shapes[0].y0, shape.shapes[0].y1], [-0.5, 0.5]);
+  assert.deepEqual(figureOf('diverge', 'layers', { rows }).data.map((one) => [one.name, one.y]), [['last', [1, 3]]]);
+  assert.match(figureOf('diverge', 'leads', { rows: [], facts: {} }), /as soon as/);
+  const aligned = [{ same: true, at: [1, 1], a: 'Once', b: 'Once' }, { same: false, at: [5, 6], a: '', b: ' a' }];
+  assert.deepEqual(VIEWS.diverge.beside.rows({ facts: { aligned } }), [['1', 'Once', 'the same'], ['5 / 6', '–', ' a']]);
+  assert.deepEqual(VIEWS.diverge.beside.rows({ facts: {} }), []);
+});

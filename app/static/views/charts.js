@@ -47,7 +47,7 @@ export const layout = (/** @type {Colours} */ c, /** @type {object} */ x, /** @t
 });
 
 /** Plotly reads a little markup in labels; a lane's name may come from a foreign trace. @param {string} words */
-const escaped = (words) => words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
+export const escaped = (words) => words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
 
 /** Tokens over decode time of all lanes, up to now: colour, dash, mark and a label on each line. @param {Scene} scene @param {Colours} c @returns {Figure} */
 export function tokensFigure({ names, named, states, clocks, duration, total, selected }, c) {

@@ -2,7 +2,7 @@
 // @ts-nocheck: it reads no event
 
 import { alignmentWords } from '../state/alignment.js';
-import { axis, layout } from './charts.js';
+import { axis, escaped, layout } from './charts.js';
 import { DRAWS, PlaygroundView, SandboxView, SideBySideView } from './widgets.js';
 import { acceptance, biasWords, budgetFor, paperShape, tauAround } from '../state/exploration.js';
 import { milliseconds, plural, quoted, ratio, times } from '../state/format.js';
@@ -343,6 +343,73 @@ function byTime({ answer: { rows, facts } }, c) {
  * Exploration -> its panels, the sentences above them, what its columns mean, and how a race of a row is called.
  * `methods`, where one asks for it: how the page calls and marks every method.
  */
+// Drafter doctor.
+
+const DECLARED = (row) => !row.declaration;
+const SHORT = { 'feature layers': 'layers', 'embedding of the anchor slot': 'anchor', 'tokenizer map': 'map' };
+const changeWords = (row) => (DECLARED(row) ? 'as declared' : `${row.declaration}: ${row.change}, declared ${row.declared}`);
+/** The same where there is little room. */
+function changeLabel(row) {
+  const words = DECLARED(row) ? 'as declared' : `${SHORT[row.declaration] ?? row.declaration} ${row.change}`;
+  return escaped(words.length > 24 ? `${words.slice(0, 23)}…` : words);
+}
+
+/** τ of every change, the declared one on top; whiskers belong to the ratio of both. */
+function changedTau({ answer: { rows } }, c) {
+  const known = rows.filter((row) => row.tau !== undefined);
+  if (!known.length) return 'Bars as soon as the target has written its texts.';
+  const [declared] = known;
+  const up = known.map((_, i) => i);
+  const ends = (end) => known.map((row) => (row[end] === null || row[end] === undefined ? 0 : Math.abs(row[end] * declared.tau - row.tau)));
+  const data = [{
+    type: 'bar', orientation: 'h', y: up, x: known.map((row) => row.tau), error_x: { type: 'data', symmetric: false, array: ends('high'), arrayminus: ends('low'), color: c.ink, thickness: 1, width: 2 },
+    customdata: known.map((row) => [null, `${escaped(changeWords(row))}<br>τ = ${ratio(row.tau)}, ${plural(row.drafts, 'draft')} along ${plural(row.texts, 'text')}${row.low === null || row.low === undefined ? '' : `<br>× ${ratio(row.ratio)} of as declared, interval ${ratio(row.low)} to ${ratio(row.high)}`}`]),
+    marker: { color: known.map((row) => (DECLARED(row) ? c.target : row.low > 1 ? c.residual : c['draft-tint'])), line: { color: known.map((row) => (DECLARED(row) ? c.target : row.low > 1 ? c.residual : c.draft)), width: 1 } }, hovertemplate: '%{customdata[1]}<extra></extra>' }];
+  const line = { type: 'line', yref: 'paper', y0: 0, y1: 1, x0: declared.tau, x1: declared.tau, line: { color: c.target, width: 1.2, dash: 'dot' } };
+  const shape = layout(c, axis(c, 'τ, tokens per round', { rangemode: 'tozero' }), axis(c, '', { tickvals: up, ticktext: known.map(changeLabel), autorange: 'reversed', showgrid: false }));
+  return { data, layout: { ...shape, shapes: [line], bargap: 0.25 } };
+}
+
+/** α by position, as declared and with the change that brings most. */
+function alphasChanged({ answer: { rows } }, c) {
+  const known = rows.filter((row) => row.alpha_at);
+  if (!known.length) return 'Lines as soon as the target has written its texts.';
+  const [declared, ...others] = known;
+  const best = others.reduce((most, row) => (row.tau > (most?.tau ?? 0) ? row : most), null);
+  const data = [declared, ...(best ? [best] : [])].map((row, i) => {
+    const own = row.alpha_at.map((alpha, j) => ({ place: j + 1, alpha, low: row.alpha_low[j] ?? alpha, high: row.alpha_high[j] ?? alpha })).filter(({ alpha }) => alpha !== null);
+    const colour = i ? c.draft : c.target;
+    return { type: 'scatter', mode: 'lines+markers', name: changeLabel(row), x: own.map((one) => one.place), y: own.map((one) => one.alpha), customdata: own.map((one) => [null, `${ratio(one.low)} to ${ratio(one.high)}`]),
+      error_y: { type: 'data', symmetric: false, array: own.map((one) => one.high - one.alpha), arrayminus: own.map((one) => one.alpha - one.low), color: colour, thickness: 1, width: 2 },
+      line: { color: colour, width: 1.8, dash: DASHES[i] }, marker: { symbol: MARKS[i], size: 7, color: colour }, hovertemplate: 'α at position %{x}: %{y:.2f}<br>95 % interval %{customdata[1]}<extra></extra>' };
+  });
+  return framed(c, data, axis(c, 'position in the draft', { dtick: 1 }), axis(c, 'α, accepted where reached', { range: [0, 1.04] }));
+}
+
+// Divergence microscope.
+
+/** By how much A's token leads B's, by rows of the pass, within what rounding explains. */
+function leads({ answer: { rows, facts } }, c) {
+  const passes = rows.filter((row) => row.rows && row.lead !== null);
+  if (!passes.length) return 'Points as soon as both runs have ended.';
+  const data = linesBy(passes, c, 'place', 'rows', 'lead', (row) => `${row.place}, ${plural(row.rows, 'row')}: ${row.lead.toPrecision(3)}<br>the best is ${escaped(quoted(row.best))}`);
+  const runs = rows.filter((row) => !row.rows && row.lead !== null).map((row, i) => ({ type: 'scatter', mode: 'lines', name: row.place, x: [1, Math.max(2, ...passes.map((one) => one.rows))], y: [row.lead, row.lead], line: { color: c[i ? 'residual' : 'draft'], width: 1.6, dash: i ? 'dot' : 'dash' }, hovertemplate: `${row.place}: ${row.lead.toPrecision(3)}<extra></extra>` }));
+  const figure = framed(c, [...data, ...runs], axis(c, 'rows of the pass'), axis(c, 'A’s token over B’s, logits', { zeroline: true, zerolinecolor: c.target }));
+  const band = facts.limit ? [{ type: 'rect', xref: 'paper', x0: 0, x1: 1, y0: -facts.limit, y1: facts.limit, fillcolor: c['target-tint'], opacity: 0.6, line: { width: 0 }, layer: 'below' }] : [];
+  return { ...figure, layout: { ...figure.layout, shapes: band } };
+}
+
+/** How far each layer is from what it is in a pass of one row: the most of all passes of a kind. */
+function layersApart({ answer: { rows } }, c) {
+  const passes = rows.filter((row) => row.rows > 1 && row.ulps_at);
+  if (!passes.length) return 'Lines as soon as passes of several rows are made.';
+  const points = [...new Set(passes.map((row) => row.place))].flatMap((place) => {
+    const own = passes.filter((row) => row.place === place);
+    return own[0].ulps_at.map((_, layer) => ({ place, layer: layer + 1, most: Math.max(...own.map((row) => row.ulps_at[layer])) }));
+  });
+  return framed(c, linesBy(points, c, 'place', 'layer', 'most', (row) => `${row.place}, layer ${row.layer}: ${row.most} ULP`), axis(c, 'layer of the target'), axis(c, 'largest |Δ|, ULP', { rangemode: 'tozero' }));
+}
+
 export const VIEWS = {
   'window-map': {
     panels: [
@@ -543,6 +610,29 @@ export const VIEWS = {
     columns: {
       run: 'a, b, or the branch', round: 'number of the round', position: 'of its first token among the new ones', drafted: 'tokens drafted; of a tree, nodes', accepted: 'drafted tokens that were kept', refused: 'the drafted token that was refused', added: 'the token that the target added', added_as: 'why: residual and target, after a refusal; bonus, after a whole draft', p: 'the target’s probability of the refused token; of a tree, of all tokens drafted there', q: 'the drafter’s', threshold: 'probability with which it would have been accepted', u: 'the draw: accepted if below the threshold; at temperature 0 it decides nothing; empty where shared noise or a tree decides', milliseconds: 'from the round before to this commit, on the decode clock; the first round’s hold the prompt’s', text: 'what the round wrote', character: 'of the text at which the round begins, from 0; the same words of both runs have the same number as far as the texts agree',
     },
+  },
+  doctor: {
+    panels: [
+      { key: 'tau', title: 'τ with one declaration changed', hint: 'dotted: as declared; whiskers: of the ratio to it, 95 % for all changes together', figure: changedTau },
+      { key: 'alpha', title: 'Acceptance by position', hint: 'as declared, and with the change that brings most; whiskers: 95 % interval', figure: alphasChanged },
+    ],
+    notes({ facts }) {
+      const left = Object.entries(facts.not_changed).map(([name, why]) => `${name} (${why})`);
+      return [...(facts.told ?? []), ...(left.length ? [`Not changed: ${left.join('; ')}.`] : []),
+        'The target wrote each text greedily beforehand, and the drafter drafted behind every third token of it. A declaration is what a pair says about a drafter’s weights, not the weights themselves: they stay as they are.'];
+    },
+    titleOf: (_, race) => race,
+    columns: { declaration: 'what is changed; empty: nothing', declared: 'what the pair says', change: 'what was tried; of a shift s, slot i − s predicts token i', texts: 'texts that both drafted along', drafts: 'drafts that were held against the target’s text', tau: '1 + tokens of a draft that the target says, too', alpha_at: 'by position: share of drafts that are right there, of those that came so far', alpha_low: '95 % bootstrap interval over texts, lower ends', alpha_high: 'and upper ends', ratio: 'τ over τ as declared', low: 'bootstrap interval over texts, widened for the number of changes: lower end', high: 'and upper end', failed: 'why it could not draft that way' },
+  },
+  diverge: {
+    panels: [
+      { key: 'leads', title: 'Who leads, in passes of every width', hint: 'above 0: A’s token; band: what rounding explains', figure: leads },
+      { key: 'layers', title: 'Layer by layer', hint: 'against the pass of one row, in units in the last place', figure: layersApart },
+    ],
+    beside: { title: 'Both texts', hint: 'in parts that are the same or differ', head: ['from token', 'run A', 'run B'], rows: ({ facts }) => (facts.aligned ?? []).map((part) => [`${part.at[0]}${part.at[0] === part.at[1] ? '' : ` / ${part.at[1]}`}`, ...(part.same ? [part.a, 'the same'] : [part.a || '–', part.b || '–'])]) },
+    notes: ({ facts }) => [...(facts.told ?? []), ...(facts.exactness === 'bitwise' ? ['As this pair is loaded, windows are scored with the same bits in passes of any width; only trees are summed up in another order.'] : [])],
+    titleOf: (_, race) => race,
+    columns: { rows: 'rows of the pass that scores the token; empty: in the run itself', place: 'where among them it stands', best: 'the token that this pass puts first', margin: 'by how much it leads the second; logits, or under match log p and noise', lead: 'by how much A’s token leads B’s', behind: 'what the worse of both lacks to the best', moved: '|lead − lead in the pass of one row|', ulps: 'largest difference of a layer’s output to that of the pass of one row, in units in the last place of its root mean square', ulps_at: 'the same, layer by layer' },
   },
 };
 // What many tables say alike.

@@ -1,0 +1,219 @@
+"""A loaded drafter with one of its declarations changed: the same weights, read in another way. What the doctor tries
+(``explorations/doctor.py``); a run never uses it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
+from specdiff_core.drafters.base import Drafter
+from specdiff_core.drafters.block_diffusion import BlockDrafter
+from specdiff_core.drafters.eagle import EagleDrafter
+from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
+from specdiff_core.models.bidirectional import Bidirectional
+from specdiff_core.models.cache import Pool
+from specdiff_core.models.network import Attend
+
+SHIFT, LAYERS, MASK, ANCHOR = "shift", "feature layers", "mask id", "embedding of the anchor slot"
+POSITIONS, MAP, DTYPE, TEMPLATE = "positions", "tokenizer map", "dtype", "template"
+DECLARATIONS = (SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP, DTYPE, TEMPLATE)
+MASKS = 8
+"""Ids that are tried in the place of the mask's, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One change."""
+
+    declaration: str  # one of :data:`DECLARATIONS`; empty: nothing is changed
+    declared: str  # in words
+    change: str  # to what
+    drafter: Drafter
+    skip: int = 0  # so many first tokens of each draft are left out
+
+
+class Words(NamedTuple):
+    """What is known about ids."""
+
+    suppress: Sequence[int]  # ids that the target never says
+    special: Sequence[int]  # special ids of its tokenizer, those first that are called a mask
+    name: Callable[[int], str]
+
+
+def variants(drafter: Drafter, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
+    """Every change of one declaration that means something to a drafter of this kind, but for dtype and template, and
+    for each other declaration why it has none.
+
+    Args:
+        layers: of the target.
+    """
+    if isinstance(drafter, MaskedDiffusionDrafter):
+        found = [*_denoiser(drafter, words)]
+        why = {LAYERS: "it reads no hidden states", ANCHOR: "the anchor is a token like all others to it"}
+        if not _learned(drafter.model):
+            why[POSITIONS] = "its positions are relative: all of them moved by one change nothing"
+    elif isinstance(drafter, BlockDrafter):
+        found = [*_block(drafter, words), *_layers(drafter, layers)]
+        why = {MAP: "its ids follow from its files"}
+    elif isinstance(drafter, EagleDrafter):
+        found = [*_layers(drafter, layers)]
+        why = dict.fromkeys((MASK, ANCHOR), "it has no masks") | {SHIFT: "it drafts token by token"}
+        why |= {MAP: "its ids follow from its files", POSITIONS: "its positions are relative"}
+    else:
+        found, own = [], "it has no such declaration"
+        why = dict.fromkeys((SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP), own)
+    return found, why
+
+
+def with_weights(drafter: Drafter, other: Drafter) -> Any:
+    """A drafter with the declarations of ``drafter`` and the weights of ``other``, the same in another dtype; None: of
+    this kind none is known."""
+    if isinstance(drafter, MaskedDiffusionDrafter) and isinstance(other, MaskedDiffusionDrafter):
+        return _with(drafter, model=other.model, _passes=None)
+    if isinstance(drafter, BlockDrafter) and isinstance(other, BlockDrafter):
+        parts = ("network", "words", "rope", "pool", "successors")
+        return _with(drafter, graphs=None, **{name: getattr(other, name) for name in parts})
+    if isinstance(drafter, EagleDrafter | AutoregressiveDrafter) and isinstance(other, type(drafter)):
+        return _with(drafter, reader=other.reader)
+    return None
+
+
+def _with(drafter: Any, **values: Any) -> Any:
+    """A copy that shares all but ``values``."""
+    changed = copy.copy(drafter)
+    for name, value in values.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def _masks(declared: int, size: int, words: Words) -> list[int]:
+    """Ids that may have been meant: special ones, the neighbours, and the last row of the drafter's table."""
+    tried = dict.fromkeys([*words.special, *words.suppress, declared - 1, declared + 1, size - 1])
+    return [token for token in tried if token != declared and 0 <= token < size][:MASKS]
+
+
+def _layers(drafter: Any, count: int) -> Iterator[Variant]:
+    """Features of the layers before and behind; the first and the last stay where there is none."""
+    own = tuple(drafter.layers)
+    for by in (-1, 1):
+        moved = tuple(min(max(layer + by, 0), count - 1) for layer in own)
+        if moved != own:
+            was, becomes = (", ".join(map(str, layers)) for layers in (own, moved))
+            yield Variant(LAYERS, was, becomes, _with(drafter, layers=moved))
+
+
+def _denoiser(drafter: MaskedDiffusionDrafter, words: Words) -> Iterator[Variant]:
+    plain = partial(_with, drafter, _passes=None)
+    shift, model, size = drafter.shift, drafter.model, int(drafter.model.config.vocab_size)
+    yield Variant(SHIFT, _signed(shift), _signed(shift - 1), plain(), skip=1)
+    yield Variant(SHIFT, _signed(shift), _signed(shift + 1), plain(shift=shift + 1))
+    for mask in _masks(drafter.mask_id, size, words):
+        yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), plain(mask_id=mask))
+    never = tuple(drafter.forbidden)
+    for by in (-1, 1):
+        if _learned(model):
+            stands: Any = _Moved(model.network, by)
+            yield Variant(POSITIONS, "0", _signed(by), plain(model=Bidirectional(stands, model.config.mask_id)))
+        renamed = _Renamed(model, by, drafter.mask_id)
+        yield Variant(MAP, "the target’s ids", f"ids {_signed(by)}", plain(model=renamed, _never=never))
+    if strange := len(drafter.strangers):
+        beyond = frozenset(range(size, drafter.vocab_size))
+        same = plain(strangers=(), _never=never, _unread=beyond)
+        yield Variant(MAP, f"a map that leaves out {strange} ids", "all of the target’s ids", same)
+
+
+def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
+    def plain(**values: Any) -> BlockDrafter:
+        room = drafter.context + drafter.window + 1
+        changed: BlockDrafter = _with(drafter, graphs=None, pool=Pool(drafter.network, room, None), **values)
+        return changed
+
+    yield Variant(SHIFT, "0", _signed(-1), plain(), skip=1)
+    yield Variant(SHIFT, "0", _signed(1), plain(network=_Earlier(drafter.network)))
+    for mask in _masks(drafter.mask_id, len(drafter.words.embedding), words):
+        yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), plain(mask_id=mask))
+    for by in (-1, 1):
+        yield Variant(POSITIONS, "0", _signed(by), plain(denoise=partial(_moved, drafter, by)))
+    usual = type(drafter).denoise is BlockDrafter.denoise  # then the anchor's own stands there already
+    own = "the anchor’s own"
+    for name, first in (("the mask’s", drafter.mask_id), *(() if usual else ((own, None),))):
+        other = plain(denoise=partial(_behind, drafter, first))
+        yield Variant(ANCHOR, own if usual else "what its code puts there", name, other)
+
+
+def _signed(number: int) -> str:
+    return f"{'−' if number < 0 else ''}{abs(number)}"
+
+
+def _behind(
+    drafter: BlockDrafter, first: int | None, ids: Tensor, places: slice | Tensor, attend: Attend
+) -> tuple[Tensor, Tensor]:
+    """:meth:`BlockDrafter.denoise`, whatever a class made of it, with another token in the anchor's slot."""
+    if first is not None:
+        ids = torch.cat([ids.new_tensor([first]), ids[1:]])
+    return BlockDrafter.denoise(drafter, ids, places, attend)
+
+
+def _moved(
+    drafter: BlockDrafter, by: int, ids: Tensor, places: slice | Tensor, attend: Attend
+) -> tuple[Tensor, Tensor]:
+    """:meth:`BlockDrafter.denoise` of a block that stands elsewhere behind the features that it reads."""
+    where = slice(places.start + by, places.stop + by) if isinstance(places, slice) else places + by
+    return drafter.denoise(ids, where, attend)
+
+
+def _learned(model: Any) -> bool:
+    """Whether a denoiser has a table of positions."""
+    return isinstance(model, Bidirectional) and model.network.places is not None
+
+
+class _Earlier:
+    """A block denoiser of which each slot says what the slot before it would."""
+
+    def __init__(self, network: Any) -> None:
+        self._network = network
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._network, name)
+
+    def denoise(self, embeddings: Tensor, rope: Any, attend: Attend) -> Tensor:
+        states: Tensor = self._network.denoise(embeddings, rope, attend)
+        return states.roll(1, 1)
+
+
+class _Moved:
+    """A network whose rows stand one position earlier or later; at the ends of its table they stay."""
+
+    def __init__(self, network: Any, by: int) -> None:
+        self._network, self._by = network, by
+        self.config, self.context, self.device = network.config, network.context, network.device
+
+    def decode(self, ids: Tensor, places: slice | Tensor, attend: Attend, **options: Any) -> Any:
+        if isinstance(places, slice):
+            places = torch.arange(places.start, places.stop, device=ids.device)
+        return self._network.decode(ids, (places + self._by).clamp(0, self.context - 1), attend, **options)
+
+
+class _Renamed(nn.Module):
+    """A denoiser for which the target's id i is ``i + by``; its mask keeps its own."""
+
+    def __init__(self, model: Any, by: int, mask: int) -> None:
+        super().__init__()
+        self._model, self._by, self._mask = model, by, mask
+        self.config = model.config
+
+    def forward(self, ids: Tensor, **options: Any) -> Tensor:
+        last = self.config.vocab_size - 1
+        theirs = torch.where(ids == self._mask, ids, (ids + self._by).clamp(0, last))
+        logits: Tensor = self._model(theirs, **options)
+        rolled = logits.roll(-self._by, -1)
+        rolled[..., last if self._by > 0 else 0] = -torch.inf  # which came around
+        return rolled

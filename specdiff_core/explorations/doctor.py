@@ -1,0 +1,361 @@
+"""Drafter doctor: is a drafter weak, or is something declared wrongly about it? It drafts along texts of the target
+as it is declared, and with one declaration changed at a time (``drafters/variants.py``). A change that brings more
+tokens a round, by more than chance, names the declaration that looks wrong.
+
+Nothing is decoded speculatively: what the target says greedily is known beforehand, and drafts are held against it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from specdiff_core.bench.report import BOUNDS, resamples
+from specdiff_core.bench.store import LEVEL
+from specdiff_core.explorations.base import PAIR, Answer, OnPrompts, Step, Stopped, enum
+from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.pairs import drafter_names
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from specdiff_core.drafters.variants import Variant
+    from specdiff_core.engine import Engine
+    from specdiff_core.loading import LoadedPair
+
+DRAFTERS = [name for name in drafter_names() if name != "none"]
+EVERY = 3
+"""Tokens between two places of a text at which is drafted."""
+FIRST = 4
+"""Tokens before the first draft: a shift must not point before the text."""
+FEWEST = 6
+"""Texts without which nothing is said: fewer all go one way too often by chance."""
+WEAK = 1.3
+"""τ below which drafting is not worth its passes even where they cost little."""
+
+
+class Doctor(OnPrompts, frozen=True, kw_only=True):
+    """α by position, as declared and with one declaration changed at a time, and which one looks wrong."""
+
+    name: ClassVar = "doctor"
+    title: ClassVar = "Drafter doctor"
+    question: ClassVar = "Is the drafter weak, or is something declared wrongly about it?"
+    command: ClassVar = True
+
+    drafter: Annotated[str, Meta(title="Drafter", description="Who is examined.", extra_json_schema=enum(DRAFTERS))] = (
+        "block"
+    )
+    pair: PAIR = "embedded"  # type: ignore[misc]  # here it can be chosen
+    gamma: Annotated[
+        int, Meta(ge=1, le=32, title="γ", description="Tokens of a draft; fewer where the drafter takes no more.")
+    ] = 8
+    per_flavour: Annotated[
+        int, Meta(ge=1, le=5, title="Prompts of each kind", description="More prompts, narrower intervals.")
+    ] = 4
+    tokens: Annotated[
+        int, Meta(ge=16, le=256, title="New tokens", description="Of each text that the target writes.")
+    ] = 64
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        return (self.drafter,)
+
+    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        from specdiff_core.drafters.variants import TEMPLATE, Variant, variants
+
+        drafter, spec = engine.drafter(self.drafter), engine.pair.spec.drafter(self.drafter)
+        if spec.drafting == "nothing":
+            raise ConfigError("Vanilla decoding drafts nothing.", field="drafter", hint="Choose another drafter.")
+        prompts, skipped = self.prompts(engine)
+        changes, why = variants(drafter, engine.target.model.config.num_hidden_layers, _words(engine))
+        ways = {"": engine.encode, **_ways(engine)}
+        if len(ways) == 1:
+            why[TEMPLATE] = "the tokenizer has no chat template"
+        known = _Known(self.drafter, skipped, why)
+        declared = Variant("", "", "as declared", drafter)
+        layers = sorted({layer for one in (declared, *changes) for layer in one.drafter.layers})
+        window = getattr(drafter, "window", self.gamma + 1) - 1  # a shift needs one more
+        gamma = max(1, min(spec.fit(self.gamma), window))
+        texts: dict[str, dict[str, _Text]] = {way: {} for way in ways}
+        done, total = 0, len(prompts) * (2 * len(ways) + len(changes) + 1)
+
+        def written(way: str) -> Iterator[Step]:
+            nonlocal done
+            for prompt in prompts:
+                if stopped():
+                    return
+                texts[way][prompt.id] = _write(engine, ways[way](prompt.prompt), self.tokens, layers)
+                done += 1
+                yield Step(done, total, f"the target writes: {prompt.id}", known.answer)
+
+        def tried(change: Variant, way: str = "") -> Iterator[Step]:
+            nonlocal done
+            for prompt, text in texts[way].items():
+                if stopped():
+                    return
+                known.tried(change, prompt, text, gamma)
+                done += 1
+                yield Step(done, total, f"{change.declaration} {change.change}".strip(), known.answer)
+
+        yield from written("")
+        yield from tried(declared)
+        for change in changes:
+            yield from tried(change)
+        if not stopped() and (recast := _recast(engine, self.drafter, known)) is not None:
+            yield from tried(recast)
+        for way in list(ways)[1:]:
+            yield from written(way)
+            yield from tried(Variant(TEMPLATE, "the pair’s own way", way, drafter), way)
+        if not stopped():
+            known.over = True
+            yield Step(total, total, "done", known.answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text of the target."""
+
+    ids: list[int]
+    prompt: int  # of them
+    features: dict[int, Tensor]  # layer -> [n, W], of all tokens but the last
+
+
+class _Known:
+    """What is known so far."""
+
+    def __init__(self, drafter: str, skipped: list[str], why: Mapping[str, str]) -> None:
+        self._drafter, self._skipped = drafter, skipped
+        self.why = dict(why)  # declaration -> why it was not changed
+        self.over = False
+        self._kept: list[tuple[Variant, dict[str, list[int]]]] = []  # text -> how many tokens of each draft are right
+        self._failed: dict[int, str] = {}
+        self._gamma = 0
+
+    def tried(self, change: Variant, prompt: str, text: _Text, gamma: int) -> None:
+        """Draft along a text."""
+        if not self._kept or self._kept[-1][0] is not change:
+            self._kept.append((change, {}))
+        self._gamma = gamma
+        try:
+            if found := list(_kept(change, text, gamma)):
+                self._kept[-1][1][prompt] = found
+        except SpecDiffError as error:  # with this change it cannot draft
+            self._failed[len(self._kept) - 1] = error.message
+
+    def answer(self) -> Answer:
+        rows = self._rows()
+        facts: dict[str, Any] = {"skipped": self._skipped, "not_changed": self.why, "gamma": self._gamma}
+        if self.over:
+            facts |= self._verdict(rows)
+        return Answer(rows=rows, facts=facts)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """As declared first. Every interval is a bootstrap over texts; that of a ratio is so wide that, of all changes
+        together, one is above 1 by chance in 5 % of sound drafters at most."""
+        import numpy as np
+
+        if not self._kept:
+            return []
+        first = self._kept[0][1]
+        level = 50 * (1 - LEVEL) / max(1, len(self._kept) - 1)
+        rows = []
+        for number, (change, kept) in enumerate(self._kept):
+            row: dict[str, Any] = {name: getattr(change, name) for name in ("declaration", "declared", "change")}
+            row["texts"] = len(kept)
+            rows.append(row)
+            if number in self._failed:
+                row["failed"] = self._failed[number]
+            both = [text for text in kept if text in first]
+            if not both or number in self._failed:
+                continue
+            # [texts, γ + 1]: drafts of which at least so many tokens are right
+            own, theirs = (
+                np.array([[sum(n >= j for n in one[text]) for j in range(self._gamma + 1)] for text in both], float)
+                for one in (kept, first)
+            )
+            drawn = resamples(len(both))
+            reached, declared = own[drawn].sum(1), theirs[drawn].sum(1)  # [1 + resamples, γ + 1]
+            with np.errstate(invalid="ignore"):
+                alphas = reached[:, 1:] / reached[:, :-1]  # NaN where no draft came so far
+            tau, before = (one.sum(1) / one[:, 0] for one in (reached, declared))
+            many = len(both) >= FEWEST
+            low, high = np.nanpercentile(alphas[:, reached[0, :-1] > 0], BOUNDS, axis=0) if many else ([], [])
+            row |= {
+                "drafts": int(reached[0, 0]),
+                "tau": float(tau[0]),
+                "alpha_at": [None if share != share else float(share) for share in alphas[0]],
+                "alpha_low": [float(share) for share in low],
+                "alpha_high": [float(share) for share in high],
+            }
+            if number:
+                row |= {"ratio": float(tau[0] / before[0]), "low": None, "high": None}
+                if many:
+                    row["low"], row["high"] = np.percentile((tau / before)[1:], (level, 100 - level)).tolist()
+        return rows
+
+    def _verdict(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Which declaration looks wrong, in a word and in a sentence."""
+        declared, *changed = rows
+        tau, name = declared.get("tau"), self._drafter
+        if tau is None or declared["texts"] < FEWEST:
+            words = f"{declared['texts']} texts are too few to tell: give at least {FEWEST}."
+            return {"verdict": "unknown", "told": [declared.get("failed", words)]}
+        better = [row for row in changed if row.get("low") is not None and row["low"] > 1]
+        count = f"{len(changed)} changes"
+        if better:
+            best = max(better, key=lambda row: row["tau"])
+            look = "look" if best["declaration"].endswith("s") else "looks"
+            told = (
+                f"The {best['declaration']} {look} wrongly declared: with {best['change']} in place of "
+                f"{best['declared']}, τ is {best['tau']:.2f} and not {tau:.2f} (× {best['ratio']:.2f}, interval "
+                f"{best['low']:.2f} to {best['high']:.2f})."
+            )
+            also = sorted({row["declaration"] for row in better} - {best["declaration"]})
+            also = [f"Changed alone, these bring more than as declared, too: {', '.join(also)}."] if also else []
+            return {"verdict": "wrong", "suspect": best["declaration"], "change": best["change"], "told": [told, *also]}
+        if tau < WEAK:
+            told = f"{name} is weak whatever is declared: τ is {tau:.2f}, and none of {count} brings more."
+            return {"verdict": "weak", "told": [told]}
+        told = f"All declarations of {name} look right: τ is {tau:.2f} as declared, and none of {count} brings more."
+        return {"verdict": "right", "told": [told]}
+
+
+def _words(engine: Engine) -> Any:
+    """What the pair's tokenizer says about ids."""
+    from specdiff_core.drafters.variants import Words
+
+    tokenizer: Any = engine.pair.tokenizer
+    vocabulary: dict[str, int] = tokenizer.get_vocab()
+    masks = [token for word, token in vocabulary.items() if "mask" in word.lower() and word not in ("mask", "Ġmask")]
+    special = [*sorted(set(masks) & set(tokenizer.all_special_ids)), *tokenizer.all_special_ids]
+    return Words(engine.target.suppress, special, lambda token: f"{token} “{tokenizer.decode([token])}”")
+
+
+def _ways(engine: Engine) -> dict[str, Callable[[str], Sequence[int]]]:
+    """Other ways than the declared one in which a prompt can reach the target, where its tokenizer has a template."""
+    tokenizer: Any = engine.pair.tokenizer
+    template = getattr(tokenizer, "chat_template", None)
+    if not template:
+        return {}
+    begin = [tokenizer.eos_token_id] if engine.pair.spec.prepend_end else []
+
+    def plain(text: str) -> list[int]:
+        return [*begin, *tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]]
+
+    def chat(**options: Any) -> Callable[[str], list[int]]:
+        def encode(prompt: str) -> list[int]:
+            said = [{"role": "user", "content": prompt}]
+            return plain(tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True, **options))
+
+        return encode
+
+    ways: dict[str, Callable[[str], Sequence[int]]] = {"the bare prompt": plain, "the chat template": chat()}
+    if "enable_thinking" in str(template):
+        ways |= {"the chat template, thinking off": chat(enable_thinking=False)}
+        ways |= {"the chat template, thinking on": chat(enable_thinking=True)}
+    probe = "Hello"
+    seen, others = {tuple(engine.encode(probe))}, {}
+    for name, encode in ways.items():
+        if (ids := tuple(encode(probe))) not in seen:
+            seen.add(ids)
+            others[name] = encode
+    return others
+
+
+def _write(engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int]) -> _Text:
+    """What the target says greedily after ``ids``, and what these layers of it said on the way."""
+    import torch
+
+    from specdiff_core.maths.distributions import to_probs
+    from specdiff_core.schema.settings import Sampling
+
+    run, text, found = engine.target.start(layers), list(ids), []
+    found.append(run.read(text[:-1]))
+    for _ in range(min(tokens, run.room)):
+        scores = run.score(text[-1:])
+        found.append(scores.features)
+        text.append(int(to_probs(scores.logits, Sampling(), engine.target.suppress).argmax()))
+    whole = torch.cat([part for part in found if part is not None]) if layers else None
+    parts = () if whole is None else whole.chunk(len(layers), -1)
+    return _Text(text, len(ids), dict(zip(layers, parts, strict=True)))
+
+
+def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
+    """How many tokens of a draft are what the target says, at every third place of its text."""
+    import torch
+
+    from specdiff_core.drafters.base import Context, drained
+    from specdiff_core.maths.randomness import Streams
+    from specdiff_core.schema.settings import RevealOrder, Sampling
+
+    session, layers, seen = change.drafter.start(), change.drafter.layers, 0
+    streams = Streams(0, shared=False)
+    for place in range(max(FIRST, text.prompt), len(text.ids) - gamma + 1, EVERY):
+        read = slice(seen, place - 1)  # all before the anchor
+        features = torch.cat([text.features[layer][read] for layer in layers], -1) if layers else None
+        session.observe(text.ids[read], features)
+        seen = place - 1
+        context = Context(
+            ids=text.ids[:place],
+            gamma=gamma + change.skip,
+            steps=1,
+            order=RevealOrder.LEFT_TO_RIGHT,
+            sampling=Sampling(),
+            sampler=streams.draft(place),
+        )
+        drafted = drained(session.draft(context)).ids.tolist()[change.skip :]
+        pairs = zip(drafted, text.ids[place : place + gamma], strict=False)
+        wrong = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
+        yield len(drafted) if wrong is None else wrong
+
+
+def _recast(engine: Engine, name: str, known: _Known) -> Variant | None:
+    """The drafter in the other of fp32 and bf16; None, and ``known`` hears why, where it cannot be had."""
+    import torch
+
+    from specdiff_core.drafters.variants import DTYPE, Variant, with_weights
+
+    was = engine.pair.placement.dtype
+    other = torch.float32 if was == torch.bfloat16 else torch.bfloat16
+    pair, reason = _in_dtype(engine, other, name)
+    drafter = None if pair is None else with_weights(engine.drafter(name), pair.drafters[name])
+    if drafter is None:
+        known.why[DTYPE] = reason or "it has no weights"
+        return None
+    words = {torch.float32: "fp32", torch.bfloat16: "bf16"}
+    return Variant(DTYPE, words.get(was, str(was)), words[other], drafter)
+
+
+def _in_dtype(engine: Engine, dtype: torch.dtype, drafter: str) -> tuple[LoadedPair | None, str]:
+    """The pair of ``engine`` loaded a second time in another dtype, with one drafter; or why it is not."""
+    from specdiff_core.loading import load_pair
+
+    if why := no_room(engine, dtype):
+        return None, why
+    placement = dataclasses.replace(engine.pair.placement, dtype=dtype, graphs=None)
+    try:
+        pair = load_pair(engine.pair.spec, placement, drafters=[drafter])
+    except SpecDiffError as error:
+        return None, f"a second copy of the pair cannot be loaded: {error.message}"
+    return (pair, "") if drafter in pair.drafters else (None, pair.missing[drafter])
+
+
+def no_room(engine: Engine, dtype: torch.dtype) -> str:
+    """Why a second copy of the target cannot be loaded in ``dtype``; empty where it can. Twice its weights are asked
+    for: products may pack a copy of their own, and drafters come with it."""
+    import psutil  # comes with accelerate
+    import torch
+
+    device = engine.pair.placement.device
+    numbers = sum(part.numel() for part in engine.target.model.parameters())
+    need = 2 * numbers * dtype.itemsize
+    cuda = device.type == "cuda"
+    free = torch.cuda.mem_get_info(device)[0] if cuda else psutil.virtual_memory().available
+    return "" if need <= free else f"a second copy takes about {need / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free"

@@ -1,0 +1,517 @@
+"""The doctor names every fault put into a sound pair; the microscope tells ties, bugs and other draws apart."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_explore import explore
+from test_loading import CPU, save_tokenizer
+from test_released import IDS, save
+from torch import Tensor
+from transformers import GPT2Config, GPT2LMHeadModel
+
+import specdiff_core as lab
+from specdiff_core.cli import build_parser, main
+from specdiff_core.drafters.base import Draft, Drafter, Stateless
+from specdiff_core.drafters.block_diffusion import BlockDrafter
+from specdiff_core.engine import Engine
+from specdiff_core.explorations import Diverge, Doctor
+from specdiff_core.explorations.base import parse
+from specdiff_core.loading import load_pair
+from specdiff_core.models.cache import KeyValues
+from specdiff_core.models.device import choose_placement
+from specdiff_core.models.target import NetworkRun
+from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.events import Event, Finished, RunStarted
+from specdiff_core.schema.pairs import EMBEDDED, NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.trace import write_trace
+
+FEW: dict[str, Any] = {"tokens": 40, "per_flavour": 2, "gamma": 4}
+
+
+def changed(thing: Any, **values: Any) -> Any:
+    other = copy.copy(thing)
+    for name, value in values.items():
+        setattr(other, name, value)
+    return other
+
+
+def with_drafter(engine: Engine, name: str, drafter: Drafter) -> Engine:
+    """The same pair with another drafter of this name."""
+    return Engine(dataclasses.replace(engine.pair, drafters={**engine.pair.drafters, name: drafter}))
+
+
+def examined(engine: Engine, name: str, **values: Any) -> Any:
+    return explore(Doctor, engine, **{**FEW, "drafter": name, "pair": engine.pair.spec.name, **values}).explored
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return lab.load(drafters=["mdlm", "block", "block_markov", "none"])
+
+
+# Sound pairs.
+
+
+@pytest.mark.parametrize("name", ["mdlm", "block", "block_markov"])
+def test_a_sound_drafter_is_told_to_be_declared_rightly(engine: Engine, name: str) -> None:
+    before = {key: value.clone() for key, value in weights(engine, name).items()}
+    told = examined(engine, name)
+    assert told.facts["verdict"] == "right", told.facts["told"]
+    declared, *others = told.rows
+    assert declared["drafts"] == sum(row["texts"] for row in told.rows[:1]) * 13
+    assert declared["tau"] > 1.8
+    assert len(declared["alpha_at"]) == 4
+    for low, alpha, high in zip(declared["alpha_low"], declared["alpha_at"], declared["alpha_high"], strict=True):
+        assert low <= alpha <= high
+    own = {"block": ("feature layers", "embedding of the anchor slot", "positions"), "mdlm": ("tokenizer map",)}
+    expected = {"shift", "mask id", "dtype", *own[name.split("_")[0]]}
+    assert {row["declaration"] for row in others} == expected
+    assert (
+        set(told.facts["not_changed"])
+        == set(
+            {
+                "shift",
+                "feature layers",
+                "mask id",
+                "embedding of the anchor slot",
+                "positions",
+                "tokenizer map",
+                "template",
+            }
+        )
+        - expected
+    )
+    assert all(torch.equal(value, before[key]) for key, value in weights(engine, name).items())
+
+
+def weights(engine: Engine, name: str) -> dict[str, Tensor]:
+    drafter: Any = engine.pair.drafters[name]
+    own = getattr(drafter, "model", None) or drafter.network
+    return {key: value for key, value in own.state_dict().items() if not value.is_meta}
+
+
+def test_too_few_texts_are_told_to_be_too_few(engine: Engine) -> None:
+    told = examined(engine, "block", texts="Once upon a time\nThe dog")
+    assert told.facts["verdict"] == "unknown"
+    assert "at least 6" in told.facts["told"][0]
+    assert told.rows[1]["low"] is None
+
+
+def test_vanilla_is_no_patient(engine: Engine) -> None:
+    with pytest.raises(ConfigError, match="drafts nothing"):
+        examined(engine, "none")
+
+
+# Faults in the embedded pair.
+
+
+class Displaced(BlockDrafter):
+    """Its block stands one position too near to what it reads."""
+
+    def denoise(self, ids: Tensor, places: Any, attend: Any) -> tuple[Tensor, Tensor]:
+        where = slice(places.start - 1, places.stop - 1)
+        return super().denoise(ids, where, attend)
+
+
+class Anchorless(BlockDrafter):
+    """Its anchor's slot holds a mask."""
+
+    def denoise(self, ids: Tensor, places: Any, attend: Any) -> tuple[Tensor, Tensor]:
+        masked = torch.cat([ids.new_tensor([self.mask_id]), ids[1:]])
+        return super().denoise(masked, places, attend)
+
+
+class Offset(BlockDrafter):
+    """Its anchor's slot is taken to predict the first token."""
+
+    def denoise(self, ids: Tensor, places: Any, attend: Any) -> tuple[Tensor, Tensor]:
+        embeddings = torch.nn.functional.embedding(ids, self.words.embedding)[None]
+        rope = (self.rope[0][:, :, places], self.rope[1][:, :, places])
+        states = self.network.denoise(embeddings, rope, attend)[0, :-1]
+        return states, self.words.head(states)
+
+
+def as_a(kind: type[BlockDrafter]) -> Callable[[Any], Any]:
+    def faulty(drafter: Any) -> Any:
+        other = copy.copy(drafter)
+        other.__class__ = kind
+        return other
+
+    return faulty
+
+
+FAULTS: dict[str, tuple[str, Callable[[Any], Any], str, str]] = {
+    "mdlm shift": ("mdlm", lambda one: changed(one, shift=1), "shift", "0"),
+    "mdlm mask": ("mdlm", lambda one: changed(one, mask_id=77), "mask id", "1 “<|mask|>”"),
+    "mdlm map": (
+        "mdlm",
+        lambda one: dataclasses.replace(one, strangers=tuple(range(200, 4096, 2))),
+        "tokenizer map",
+        "all of the target’s ids",
+    ),
+    "block mask": ("block", lambda one: changed(one, mask_id=77), "mask id", "1 “<|mask|>”"),
+    "block anchor": ("block", as_a(Anchorless), "embedding of the anchor slot", "the anchor’s own"),
+    "block positions": ("block", as_a(Displaced), "positions", "1"),
+    "block shift": ("block", as_a(Offset), "shift", "−1"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str) -> None:
+    name, break_it, suspect, change = FAULTS[fault]
+    told = examined(with_drafter(engine, name, break_it(engine.pair.drafters[name])), name)
+    assert (told.facts["verdict"], told.facts["suspect"]) == ("wrong", suspect), told.facts["told"]
+    assert change in told.facts["change"]
+    assert told.facts["told"][0].startswith(f"The {suspect} look")
+
+
+@pytest.mark.parametrize(("layers", "change"), [([0, 6, 12], "1, 7, 13")])
+def test_feature_layers_that_a_released_config_declares_wrongly_are_named(
+    tmp_path: Path, layers: list[int], change: str
+) -> None:
+    """The files of a released drafter whose config counts the layers from another end."""
+    folder = tmp_path / "block"
+    shutil.copytree(EMBEDDED.drafter("block").source, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["dflash_config"]["target_layer_ids"] = layers
+    (folder / "config.json").write_text(json.dumps(config))
+    drafter = dataclasses.replace(EMBEDDED.drafter("block"), source=str(folder))
+    pair = dataclasses.replace(EMBEDDED, drafters=(drafter, NONE))
+    told = examined(Engine(load_pair(pair, CPU)), "block", tokens=64, per_flavour=3, gamma=8)
+    assert (told.facts["verdict"], told.facts["suspect"]) == ("wrong", "feature layers"), told.facts["told"]
+    assert change in told.facts["change"]
+
+
+class Knowing(Stateless):
+    """Drafts what the target says, but only behind a sign."""
+
+    name, drafting = "mdlm", "denoise"
+
+    def __init__(self, engine: Engine, sign: str, always: bool = False) -> None:
+        self._engine, self._always = engine, always
+        self._sign = engine.pair.tokenizer(sign, add_special_tokens=False)["input_ids"]
+
+    def draft(self, context: Any) -> Any:
+        ids, size = list(context.ids), len(self._sign)
+        if any(ids[i : i + size] == self._sign for i in range(len(ids))):
+            run = self._engine.target.start()
+            run.read(ids[:-1])
+            said = int(run.score(ids[-1:]).logits[0].argmax())
+        else:
+            said = 7
+        return Draft.point_mass(torch.tensor([said]), nfe=1)
+        yield
+
+
+TEMPLATE = "{% for m in messages %}Human says {{ m.content }}{% endfor %}{% if enable_thinking %} think {% endif %}"
+
+
+@pytest.mark.parametrize(
+    ("sign", "change"), [("Human says", "the chat template"), (" think", "the chat template, thinking on")]
+)
+def test_a_template_that_the_drafter_was_trained_with_is_named(sign: str, change: str, engine: Engine) -> None:
+    tokenizer = copy.deepcopy(engine.pair.tokenizer)
+    tokenizer.chat_template = TEMPLATE
+    pair = dataclasses.replace(engine.pair, tokenizer=tokenizer)
+    other = with_drafter(Engine(pair), "mdlm", Knowing(engine, sign))
+    told = examined(other, "mdlm", tokens=16)
+    assert (told.facts["verdict"], told.facts["suspect"], told.facts["change"]) == ("wrong", "template", change)
+    assert "no weights" in told.facts["not_changed"]["dtype"] or "dtype" in told.facts["not_changed"]
+
+
+def test_a_weak_drafter_is_told_to_be_weak(engine: Engine) -> None:
+    told = examined(with_drafter(engine, "mdlm", Knowing(engine, "never said")), "mdlm", tokens=16)
+    assert told.facts["verdict"] == "weak"
+    assert "weak whatever is declared" in told.facts["told"][0]
+
+
+# Faults in tiny checkpoints of the released formats.
+
+END, FAR = 0, 60
+MASKED = 105
+"""A word of the drafter's, which stands for its masks, as DiffuGPT-S has it."""
+
+
+def clock(folder: Path, *, rows: int = FAR + 4, noisy: bool = False, late: int = 0, faint: bool = False) -> None:
+    """A GPT-2 that says which position comes next, and knows nothing else: position p has a direction of its own, and
+    its head answers with the token of p + 1. ``noisy``: every word but the mask points to another position.
+    ``late``: its table of positions begins so many rows late. ``faint``: its directions differ in the last digits only,
+    which bf16 does not hold."""
+    width = 2 * rows
+    config = GPT2Config(
+        vocab_size=IDS, n_positions=rows, n_embd=width, n_layer=1, n_head=2, bos_token_id=END, eos_token_id=END,
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    model = GPT2LMHeadModel(config).eval()
+    tensors = {name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()}
+    tensors["transformer.ln_f.weight"] += 1
+    for name in ("ln_1", "ln_2"):
+        tensors[f"transformer.h.0.{name}.weight"] += 1
+    directions = torch.eye(rows)
+    strength = 1.0
+    wpe = torch.cat([directions, -directions], 1) * strength  # of mean 0, which a norm takes away
+    if faint:
+        wpe = wpe * 0.004 + torch.cat([torch.ones(rows, rows), -torch.ones(rows, rows)], 1)
+    tensors["transformer.wpe.weight"] = wpe.roll(late, 0)
+    if noisy:
+        wte = torch.stack([wpe[(7 * i) % rows] * 9 for i in range(IDS)])
+        wte[MASKED] = 0
+        tensors["transformer.wte.weight"] = wte
+    head = torch.zeros(IDS, width)
+    for place in range(rows):
+        head[10 + (place + 1) % 200] += wpe[place] / (0.004 if faint else 1.0)
+    if faint:
+        head -= head.mean(1, keepdim=True)
+        head[10:] -= head[10:].mean(0)
+    tensors["lm_head.weight"] = head
+    save(folder, tensors, config.to_dict())
+
+
+def clocks(folder: Path, *, shift: int, mask_id: int = MASKED, dtype: str = "fp32", **drafter: Any) -> Engine:
+    save_tokenizer(folder / "target")
+    clock(folder / "target")
+    clock(folder / "drafter", **drafter)
+    spec = DrafterSpec(
+        name="adapted", label="", module="masked_diffusion", source=str(folder / "drafter"), context=FAR + 4,
+        logit_shift=shift, mask_id=mask_id,
+    )  # fmt: skip
+    pair = PairSpec(name="tiny", label="", target=str(folder / "target"), context=FAR + 4, drafters=(spec, NONE))
+    return Engine(load_pair(pair, choose_placement("cpu", dtype)))
+
+
+TEXTS = "\n".join(["the cat", "the dog sat", "on the mat", "a cat and a dog", "the mat", "sat on", "and the cat sat"])
+TINY: dict[str, Any] = {"texts": TEXTS, "tokens": 30}
+
+
+@pytest.mark.parametrize("declared", [{"shift": 1}, {"shift": 0, "noisy": True, "late": 1}], ids=str)
+def test_a_sound_pair_of_tiny_checkpoints(tmp_path: Path, declared: dict[str, Any]) -> None:
+    told = examined(clocks(tmp_path, **declared), "adapted", **TINY)
+    assert (told.facts["verdict"], told.rows[0]["tau"]) == ("right", 5.0), told.facts["told"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "suspect", "change"),
+    [
+        ({"shift": 0}, "shift", "1"),
+        ({"shift": 2}, "shift", "1"),
+        ({"shift": 0, "noisy": True}, "positions", "−1"),
+        ({"shift": 0, "noisy": True, "late": 1, "mask_id": MASKED + 1}, "mask id", f"{MASKED} “"),
+        ({"shift": 1, "faint": True, "dtype": "bf16"}, "dtype", "fp32"),
+    ],
+    ids=str,
+)
+def test_a_fault_in_tiny_released_checkpoints_is_named(
+    tmp_path: Path, declared: dict[str, Any], suspect: str, change: str
+) -> None:
+    told = examined(clocks(tmp_path, **declared), "adapted", **TINY)
+    assert (told.facts["verdict"], told.facts.get("suspect")) == ("wrong", suspect), told.facts["told"]
+    assert change in told.facts["change"]
+
+
+# Two runs that part.
+
+SHORT: dict[str, Any] = {"a": "vanilla", "b": "dflash", "tokens": 40}
+
+
+def seen(engine: Engine, **values: Any) -> Any:
+    return explore(Diverge, engine, **{**SHORT, **values}).explored
+
+
+def test_runs_that_agree_are_held_up_where_they_came_closest(engine: Engine) -> None:
+    told = seen(engine)
+    assert (told.facts["verdict"], told.facts["parted"]) == ("same", False)
+    assert "same 40 tokens" in told.facts["told"][0]
+    first, *others = told.rows[:-2]
+    assert (first["rows"], first["place"], first["moved"]) == (1, "alone", 0.0)
+    assert [row["place"] for row in told.rows[-2:]] == ["in run A", "in run B"]
+    assert {(row["rows"], row["place"]) for row in others} == {
+        (rows, place) for rows in range(2, 11) for place in ("last", "first", "all along")
+    }
+    layers = engine.target.model.config.num_hidden_layers
+    assert all(len(row["ulps_at"]) == layers for row in (first, *others))
+    if told.facts["exactness"] == "bitwise":
+        assert all(row["moved"] == row.get("ulps", 0) == 0 for row in told.rows)
+    ids = [*engine.encode(parse(Diverge, {}).prompt), *decoded(engine, drafter="none").ids]  # type: ignore[attr-defined]
+    place = len(ids) - 40 + told.facts["position"] - 1
+    run = engine.target.start()
+    run.read(ids[: place - 1])
+    best = run.score(ids[place - 1 : place]).logits[0].double().topk(2)
+    assert best.indices[0] == ids[place]
+    assert first["lead"] == pytest.approx(float(best.values[0] - best.values[1]))
+    assert [one["id"] for one in told.facts["tokens"]] == best.indices.tolist()
+
+
+def test_trees_move_a_lead_by_rounding_only(engine: Engine) -> None:
+    told = seen(engine, b="ddtree")
+    trees = [row for row in told.rows if row["place"] == "in trees"]
+    assert [row["rows"] for row in trees] == list(range(2, 11))
+    assert all(row["moved"] <= told.facts["limit"] for row in trees)
+
+
+def decoded(engine: Engine, **settings: Any) -> Finished:
+    prompt = parse(Diverge, {}).prompt  # type: ignore[attr-defined]
+    *_, end = lab.decode(prompt, engine=engine, max_new_tokens=40, ignore_eos=True, detail=False, **settings)
+    assert isinstance(end, Finished)
+    return end
+
+
+def test_an_off_by_one_in_the_cache_is_a_bug(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = KeyValues.keep
+
+    def next_row(self: KeyValues, scored: int, rows: Any) -> None:
+        rows = list(rows)
+        plain(self, scored, [*rows[:-1], min(rows[-1] + 1, scored - 1)] if rows else rows)
+
+    monkeypatch.setattr(KeyValues, "keep", next_row)
+    told = seen(engine)
+    assert (told.facts["verdict"], told.facts["wrong"]) == ("bug", ["B"]), told.facts["told"]
+    assert told.rows[0]["behind"] > told.facts["limit"]
+    assert "the cache is wrong" in told.facts["told"][1]
+    assert told.rows[-2]["lead"] > 0 > told.rows[-1]["lead"], "each run said what its own pass put first"
+    assert told.facts["again"]["dtype"] == "fp64"
+    assert told.facts["again"]["position"] is not None, "it is as wrong in fp64"
+
+
+def test_a_row_too_far_in_wide_passes_is_a_bug_of_the_pass(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = NetworkRun.forward
+
+    def off(self: NetworkRun, ids: Any, *others: Any) -> Any:
+        logits, outputs = plain(self, ids, *others)
+        return (logits.roll(1, 0) if len(ids) > 1 else logits), outputs
+
+    monkeypatch.setattr(NetworkRun, "forward", off)
+    told = seen(engine)
+    assert told.facts["verdict"] == "bug"
+    assert "a pass is wrong" in told.facts["told"][1]
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"temperature": 0.9}, "each run draws for itself"),
+        ({"temperature": 0.9, "rule": "block", "a": "specdiff"}, "each run draws for itself"),
+    ],
+    ids=str,
+)
+def test_runs_that_draw_for_themselves_prove_nothing(engine: Engine, values: dict[str, Any], why: str) -> None:
+    told = seen(engine, **values)
+    assert told.facts["verdict"] == "sampling"
+    assert why in told.facts["told"][1]
+
+
+def test_match_keeps_two_runs_together_at_any_temperature(engine: Engine) -> None:
+    told = seen(engine, temperature=0.9, rule="match")
+    assert told.facts["verdict"] == "same"
+    assert told.rows[0]["margin"] == pytest.approx(told.rows[0]["lead"])
+
+
+# Recorded runs.
+
+
+@pytest.fixture(scope="module")
+def bf16() -> Engine:
+    return lab.load(dtype="bf16", drafters=["none"])
+
+
+def recorded(engine: Engine, prompt: str, **settings: Any) -> list[Event]:
+    events = engine.decode(prompt, lab.DecodeConfig(drafter="none", ignore_eos=True, **settings), detail=False)
+    return [event for event in events if isinstance(event, RunStarted | Finished)]
+
+
+def planted(engine: Engine, near: bool) -> dict[str, list[Event]]:
+    """A run, and the same with its second best token put in where that lacks next to nothing, or a lot."""
+    for prompt in parse(Doctor, {"per_flavour": 5}).prompts(engine)[0]:  # type: ignore[attr-defined]
+        header, end = recorded(engine, prompt.prompt, max_new_tokens=64)
+        run = engine.target.start()
+        run.read(header.prompt_ids[:-1])
+        logits = run.score([header.prompt_ids[-1], *end.ids[:-1]]).logits.double()
+        best = logits.topk(2)
+        leads = best.values[:, 0] - best.values[:, 1]
+        unit = 2.0 ** torch.log2(logits.abs().max()).floor() * torch.finfo(torch.bfloat16).eps
+        places = (leads <= unit if near else leads > 100 * unit).nonzero().flatten().tolist()
+        if places := [place for place in places if place > 2]:
+            place = places[0]
+            other = [*end.ids[:place], int(best.indices[place, 1]), *end.ids[place:-1]]
+            return {"a": [header, end], "b": [header, type(end)(**{**fields(end), "ids": tuple(other)})]}
+    raise AssertionError("no such place in twenty texts")
+
+
+def fields(event: Any) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in event.__struct_fields__}
+
+
+@pytest.mark.parametrize(("near", "verdict"), [(True, "tie"), (False, "bug")])
+def test_a_tie_of_bf16_is_one_and_a_wide_lead_is_none(
+    bf16: Engine, tmp_path: Path, near: bool, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lanes = planted(bf16, near)
+    file = tmp_path / "two.jsonl.gz"
+    write_trace(file, dict(lanes))
+    values = Diverge.from_files({"a": f"{file}#a", "b": f"{file}#b"})
+    told = explore(Diverge, bf16, **values).explored
+    assert told.facts["verdict"] == verdict, told.facts["told"]
+    one, other = (lanes[lane][-1].ids for lane in "ab")
+    place = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
+    assert told.facts["position"] == place + 1
+    assert told.facts["aligned"][0]["a"] == bf16.pair.tokenizer.decode(list(one[:place]))
+    assert told.facts["again"]["dtype"] == "fp32"
+    assert any("was recorded on" in line for line in told.facts["told"])
+    with pytest.raises(ConfigError, match="is in bf16"):
+        explore(Diverge, lab.load(drafters=["none"], dtype="fp32"), **values)
+    assert main(["diverge", f"{file}#a", f"{file}#b", "--dtype", "bf16", "--json", str(tmp_path / "x.json")]) == 0
+    assert told.facts["told"][1] in capsys.readouterr().out
+    assert json.loads((tmp_path / "x.json").read_text())["facts"]["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "why"),
+    [
+        ({"temperature": 0.9, "rule": "match", "seed": 1}, {"temperature": 0.9, "rule": "match", "seed": 2}, "seed 1"),
+        ({}, {"temperature": 0.9, "seed": 3}, "A draws at temperature 0, B at 0.9"),
+        ({"temperature": 0.9, "rule": "match"}, {"temperature": 0.9, "rule": "match", "top_k": 2}, "top-k"),
+    ],
+    ids=str,
+)
+def test_recorded_runs_with_other_draws(bf16: Engine, tmp_path: Path, one: Any, other: Any, why: str) -> None:
+    prompt = "Once upon a time"
+    for name, settings in (("one", one), ("other", other)):
+        write_trace(tmp_path / name, {"run": recorded(bf16, prompt, max_new_tokens=32, **settings)})
+    values = Diverge.from_files({"a": str(tmp_path / "one"), "b": str(tmp_path / "other")})
+    told = explore(Diverge, bf16, **values).explored
+    assert told.facts["verdict"] == "sampling"
+    assert why in told.facts["told"][1]
+
+
+def test_what_cannot_be_compared_is_refused(bf16: Engine, tmp_path: Path) -> None:
+    runs = {name: recorded(bf16, name, max_new_tokens=8) for name in ("Once", "The dog")}
+    write_trace(tmp_path / "both", dict(runs))
+    write_trace(tmp_path / "cut", {"run": runs["Once"][:1]})
+    both = str(tmp_path / "both")
+    for values, word in (
+        ({"a": both, "b": both}, "several lanes"),
+        ({"a": f"{both}#Once", "b": f"{both}#nobody"}, "no lane 'nobody'"),
+        ({"a": f"{both}#Once", "b": f"{both}#The dog"}, "do not begin"),
+        ({"a": f"{both}#Once", "b": str(tmp_path / "cut")}, "no beginning or no end"),
+        ({"a": "nobody"}, "nobody"),
+        ({"b": "auto"}, "decode the same"),
+    ):
+        with pytest.raises(SpecDiffError, match=word):
+            explore(Diverge, bf16, **Diverge.from_files(values))
+
+
+def test_both_are_commands_of_their_own() -> None:
+    parser = build_parser()
+    args = parser.parse_args(["diverge", "vanilla", "eagle2", "--tokens", "32"])
+    assert (args.kind, args.a, args.b, args.tokens) == (Diverge, "vanilla", "eagle2", "32")
+    assert parser.parse_args(["explore", "diverge", "--a", "vanilla"]).a == "vanilla"
+    args = parser.parse_args(["doctor", "--pair", "embedded", "--drafter", "mdlm"])
+    assert (args.kind, args.pair, args.drafter) == (Doctor, "embedded", "mdlm")
