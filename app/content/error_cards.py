@@ -22,6 +22,7 @@ TITLES = {
     "draft": "The drafter broke its contract",
     "context": "The prompt is too long",
     "memory": "Out of memory",
+    "limit": "Your share of this server is used up",
     "trace": "This file is not a readable trace",
     "trace-schema": "This trace was written by another version",
     "corpus": "The corpus cannot be read",

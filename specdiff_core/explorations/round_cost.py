@@ -16,6 +16,7 @@ from specdiff_core.schema.methods import BASELINE, Method, methods_of
 from specdiff_core.schema.metrics import reached
 
 if TYPE_CHECKING:
+    from specdiff_core.bench.forwards import PassCosts
     from specdiff_core.engine import Engine
 
 ROWS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 21, 25, 32)
@@ -50,13 +51,12 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         methods = {setting.key: (setting, method) for setting, method in self.methods().items()}
         configs = {key: setting.config(self.base) for key, (setting, _) in methods.items()}
         runs = Runs(engine, self.base, configs, prompts, stopped)
-        with cpu_threads(runs.threads):
-            first = prompts[0].prompt
-            widths = pass_costs(engine, first, "none", [width - 1 for width in ROWS if width > 1])
-            curves = {name: pass_costs(engine, first, name, WINDOWS, repeats=5) for name in self.drafters}
+        timed = ("none", *self.drafters)
+        curves: dict[str, PassCosts] = {}
         survived: dict[str, Counter[int]] = {key: Counter() for key in methods}
 
         def answer() -> Answer:
+            widths = curves["none"]
             one = widths.target[1]
             rows = [_row(*found, runs, one) for found in methods.values()]
             lengths = {methods[key][1].name: sorted(counts.items()) for key, counts in survived.items() if counts}
@@ -64,17 +64,23 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
                 "skipped": skipped,
                 "curve": widths.plain()["target"],
                 "context": widths.context,
-                "drafts": {name: curve.plain()["draft"] for name, curve in curves.items()},
+                "drafts": {name: curve.plain()["draft"] for name, curve in curves.items() if name != "none"},
                 "lengths": lengths,
                 **runs.facts(),
             }
             return Answer(rows=rows, facts=facts, races=runs.races)
 
-        yield Step(1, 1 + len(methods) * len(prompts), "bare passes", answer)
+        for done, name in enumerate(timed):  # a step each, so that others may decode between them
+            if stopped():
+                return
+            windows, repeats = (WINDOWS, 5) if done else ([width - 1 for width in ROWS if width > 1], 9)
+            with cpu_threads(runs.threads):
+                curves[name] = pass_costs(engine, prompts[0].prompt, name, windows, repeats=repeats)
+            yield Step(done + 1, len(timed) + len(methods) * len(prompts), f"bare passes: {name}", answer)
         for done, total, key in runs.fill():
             setting, method = methods[key]
             survived[key].update(_survivors(runs, setting))
-            yield Step(1 + done, 1 + total, method.label, answer)
+            yield Step(len(timed) + done, len(timed) + total, method.label, answer)
 
 
 def _survivors(runs: Runs, setting: BenchSetting) -> Iterator[int]:
