@@ -262,14 +262,16 @@ async def faults(url: str, process: psutil.Process | None, met: Met) -> None:
 
 async def end_under(client: httpx.AsyncClient, met: Met, process: psutil.Process) -> None:
     """End the server in the middle of a run: whoever listens must hear of it."""
-    began = math.inf
+    began, heard = math.inf, "nothing"
     try:
         async for message in follow(client, "ended", LONG):
             if message["msg"] == "process_generating" and began == math.inf:
                 began = time.monotonic()
                 process.terminate()
+            heard = (message.get("output") or {}).get("error") or message.get("message") or heard
     except httpx.HTTPError as error:
-        met.faults.append(f"server ended     its visitor hears {type(error).__name__}")
+        heard = type(error).__name__
+    met.faults.append(f"server ended     its visitor hears: {heard}, after {time.monotonic() - began:.1f} s")
     if time.monotonic() - began > 20:
         met.errors.append("a server that ends keeps its visitors waiting")
 

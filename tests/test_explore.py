@@ -317,9 +317,9 @@ def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPat
     engine = lab.load()
     what, heard = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
     told = Exploring(what, engine).advance(progress=lambda step: heard.append((step.doing, step.answer())))
-    timed = [f"bare passes: {name}" for name in ("none", *what.drafters)]
+    timed = [f"bare passes: {name}" for name in ["none"] * 3 + sorted([*what.drafters] * 2)]
     assert [doing for doing, _ in heard[: len(timed)]] == timed, "others may decode between them"
-    assert [len(answer.facts["drafts"]) for _, answer in heard[: len(timed)]] == list(range(len(timed)))
+    assert [len(answer.facts["drafts"]) for _, answer in heard[: len(timed)]][:6] == [0, 0, 0, 1, 1, 2]
     assert told.done == told.total == len(heard) == len(timed) + 11
     for row in told.explored.rows:
         assert row["cost"] == pytest.approx(row["tau"] / row["speedup"])

@@ -162,7 +162,7 @@ class Remote:
                     if self._over
                     else "The process that decodes ended without a word; often the system was short of memory.",
                     hint="Reload the page when it is back." if self._over else "Run again: a new one starts.",
-                ) from error
+                ) from (None if self._over else error)  # an end that was asked for is no fault to trace
             finally:
                 if not _is_last(answer):  # whoever listened has gone
                     self._drain(pipe)
