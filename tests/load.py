@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import json
 import math
-import os
 import random
 import re
 import signal
@@ -23,6 +22,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
@@ -290,8 +290,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--fuzz", type=int, default=0, metavar="N", help="broken calls afterwards [default none]")
     parser.add_argument("--faults", action="store_true", help="then close a page, kill the decoder, end the server")
     parser.add_argument("--url", help="of a server that runs already; its memory is not looked at")
-    parser.add_argument("--log", type=Path, default=Path(os.devnull), help="where the server's log goes")
+    log = Path(tempfile.gettempdir()) / "specdiff-load.log"
+    parser.add_argument("--log", type=Path, default=log, help=f"where the server's log goes [default {log}]")
     args = parser.parse_args(argv)
+    args.log.write_bytes(b"")
     met = Met()
 
     def measure(url: str, process: psutil.Process | None) -> None:
@@ -313,6 +315,8 @@ def main(argv: list[str] | None = None) -> int:
     else:
         with server(args.log) as (url, process):
             measure(url, process)
+            if traced := args.log.read_text(errors="replace").count("Traceback (most recent"):
+                met.errors.append(f"{traced} tracebacks in {args.log}")
             if args.faults:
                 asyncio.run(faults(url, process, met))
         if args.faults:

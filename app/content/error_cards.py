@@ -68,7 +68,7 @@ def card(error: BaseException, run: str) -> Card:
             run=run,
         )
     logger.info("run %s refused: %s", run, expected, extra={"run": run})
-    if expected.__cause__ is not None:
+    if expected.__cause__ is not None and not isinstance(expected, ConfigError):  # a visitor's slip needs no traceback
         logger.warning("run %s: cause", run, exc_info=expected.__cause__, extra={"run": run})
     field = expected.field if isinstance(expected, ConfigError) else ""
     if expected.code == "context":
