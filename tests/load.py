@@ -2,9 +2,9 @@
 
 Starts a server on the embedded pair (or takes ``--url``), lets that many clients ask for races at the same time, again
 and again, and tells what they met: errors, answers that were somebody else's, how long the first event took (which is
-the time in the queue) and the whole race, and how the server's memory moved (``--visitors 4 --rounds 100 --tokens 8``
-is an hour of a quiet room). With ``--fuzz N`` as many broken calls follow, of which none may bring a traceback or keep
-the server from answering. With ``--faults`` a page is closed in the middle of its run, the process that decodes is
+the time in the queue) and the whole race, and how the server's memory moved (best with ``--visitors 4 --rounds 100``).
+With ``--fuzz N`` as many broken calls follow, of which none may bring a traceback to its caller or into the log, or
+keep the server from answering. With ``--faults`` a page is closed in the middle of its run, the process that decodes is
 killed, and the server ends and comes back: each time the next run must work. It fails, with exit code 1, on any of
 these.
 """
@@ -309,6 +309,8 @@ def main(argv: list[str] | None = None) -> int:
             say(f"round {round + 1} of {args.rounds}: {answers} answers, {errors} errors")
         if args.fuzz:
             asyncio.run(fuzz(url, args.fuzz, met))
+            if process is not None:
+                met.memory.append(memory(process))
 
     if args.url:
         measure(args.url, None)
