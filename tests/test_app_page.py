@@ -504,12 +504,12 @@ def test_a_lent_gpu_is_borrowed_for_as_long_as_a_run_needs_it(loans: Loans, buil
     """Plain values go to the forked worker and come back; the last frame holds the whole race."""
     results = page._results(lambda *_: FakeDecoder())
     values = {"max_new_tokens": 40}
-    *_, last = results("Once upon", values, "live")
+    *_, last = results("Once upon", values, "live", "")
     assert last["finished"] and set(last["lanes"]) == {"vanilla", "drafted"}
     assert loans.asked == [gpu.seconds_of(values)]
     loans.quota = 5
     with pytest.raises(gr.Error, match="quota"):
-        list(results("Once upon", values, "live"))
+        list(results("Once upon", values, "live", ""))
 
 
 def test_a_run_that_holds_a_lent_gpu_too_long_is_ended(loans: Loans) -> None:
