@@ -262,7 +262,7 @@ async def faults(url: str, process: psutil.Process | None, met: Met) -> None:
 
 async def end_under(client: httpx.AsyncClient, met: Met, process: psutil.Process) -> None:
     """End the server in the middle of a run: whoever listens must hear of it."""
-    began, heard = math.inf, "nothing"
+    began, heard = math.inf, "the end of the stream"
     try:
         async for message in follow(client, "ended", LONG):
             if message["msg"] == "process_generating" and began == math.inf:

@@ -140,7 +140,8 @@ def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
     last = frames(ask(pause=0.05, fails_at=4))[-1]
     assert last["phase"] == "failed"
     assert last["card"]["message"] == "The device ran out of memory."
-    assert len(last["result"]["rows"]) >= 1
+    assert len(last["result"]["rows"]) == 3
+    assert base64.b64decode(last["races"]["1"]) == b"race"
 
 
 def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,12 @@ def _parts(engine: Decoder, what: Exploration, stop: Stop) -> Iterator[Told]:
         return
     exploring, over = Exploring(what, cast(Any, engine), stop.is_set), False
     while not over:
-        told = exploring.advance(PACE)
+        try:
+            told = exploring.advance(PACE)
+        except Exception:
+            if (told := exploring.told()).done:
+                yield told
+            raise
         over = told.over
         yield told
 
