@@ -21,8 +21,8 @@ from specdiff_core.schema.summary import pair_summary, race_summary
 from specdiff_core.schema.trace import event_to_dict
 from specdiff_core.schema.wording import values_words
 
-Results = Callable[[str, dict[str, Any], str], Iterator[dict[str, Any]]]
-"""(prompt, values, tab) to what :func:`app.run.session.results` yields."""
+Results = Callable[[str, dict[str, Any], str, str], Iterator[dict[str, Any]]]
+"""(prompt, values, tab, visitor) to what :func:`app.run.session.results` yields."""
 Summary = Callable[[dict[str, Any]], dict[str, Any]]
 
 RACE = """Race speculative diffusion decoding against vanilla decoding of the same target model, and measure both.
@@ -83,15 +83,17 @@ def _endpoint(
         words[setting.name] = f"{setting.help} {_values(setting.name, tab)}."
     parameters.append(inspect.Parameter("include_events", kind, default=False, annotation=bool))
     words["include_events"] = "Add every event of all lanes to the result (large)."
+    asking = inspect.Parameter("request", kind, default=None, annotation=gr.Request | None)  # Gradio's own, no argument
+    parameters.append(asking)
     signature = inspect.Signature(parameters, return_annotation=Iterator[dict])
 
     def endpoint(*args: Any, **named: Any) -> Iterator[dict[str, Any]]:
         bound = signature.bind(*args, **named)
         bound.apply_defaults()
         values = bound.arguments
-        prompt, with_events = values.pop("prompt"), values.pop("include_events")
+        prompt, with_events, request = map(values.pop, ("prompt", "include_events", "request"))
         try:
-            for result in results(prompt, values, tab):
+            for result in results(prompt, values, tab, (request and request.session_hash) or ""):
                 yield _answer(result["lanes"], summary, with_events) if result["finished"] else result
         except Exception as error:
             shown = card(error, new_run_id())  # the log gets the traceback

@@ -7,6 +7,8 @@ patch          works around                                                seen 
 ============== =========================================================== ======= =================================
 skip_stubs     every import parses all components and renders type stubs   6.31    the page is up a second later
 calm_queue     the queue polls for events a thousand times a second        6.31    6 % of a core taken from the decode
+count_values   a call with too few values is printed with all of them      6.31    a visitor's prompt and a traceback in
+                                                                                   the log, no word to the caller
 EarlyScript    ``launch(head=)`` adds scripts after Gradio's own ran       6.31    Gradio's waiting clock asks for 60
                                                                                    frames a second beside the decode
 unjudged       widgets refuse values out of range with their own error     6.31    two kinds of refusal, one not ours
@@ -71,6 +73,18 @@ def calm_queue(page: Any) -> None:
     queue = page._queue
     queue.sleep_when_free = max(QUEUE_SLEEP, queue.sleep_when_free)
     queue.progress_update_sleep_when_free = max(PROGRESS_SLEEP, queue.progress_update_sleep_when_free)
+
+
+def count_values(page: Any) -> None:
+    """A call with too few values is its caller's mistake: the caller hears so, and the log keeps no prompt."""
+    import gradio as gr
+
+    def check(function: Any, values: Sequence[Any]) -> None:
+        if len(values) < len(function.inputs):
+            words = f"{function.name} takes {len(function.inputs)} values; this call has {len(values)}."
+            raise gr.Error(words, print_exception=False)
+
+    page.validate_inputs = check
 
 
 def unjudged(component: Any) -> Any:

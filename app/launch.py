@@ -182,11 +182,12 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
     from starlette.middleware.gzip import GZipMiddleware
     from starlette.routing import Route
 
-    from app.gradio_patches import EarlyScript, calm_queue
+    from app.gradio_patches import EarlyScript, calm_queue, count_values
     from app.page import STATIC, head
 
     page.queue(max_size=64, default_concurrency_limit=8)
     calm_queue(page)
+    count_values(page)
     throttle = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
     options: dict[str, Any] = {
         # Gradio compresses its scripts, not the page itself. Streams of events stay as they are.

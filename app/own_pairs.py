@@ -29,11 +29,16 @@ def served_to(host: str | None, *, shared: bool) -> None:
     _served["public"] = not alone or shared or "SPACE_ID" in os.environ
 
 
+def is_public() -> bool:
+    """Whether others than the machine's own user are served."""
+    return _served["public"]
+
+
 def patterns() -> tuple[str, ...]:
     """What may be brought; none: nothing."""
     if (told := os.environ.get(ALLOWED)) is not None:
         return tuple(part.strip() for part in told.split(",") if part.strip())
-    return () if _served["public"] else ("*",)
+    return () if is_public() else ("*",)
 
 
 def check(name: str) -> None:
@@ -45,7 +50,7 @@ def check(name: str) -> None:
     own = named(name)
     for source in filter(None, (own.target, own.drafter)):
         # On a public host, a pattern for repositories must not open the server's own folders.
-        fitting = [one for one in patterns() if not (is_local(source) and _served["public"]) or one[:1] in "/."]
+        fitting = [one for one in patterns() if not (is_local(source) and is_public()) or one[:1] in "/."]
         if ".." in source or not any(fnmatchcase(source, one) for one in fitting):
             raise ConfigError(
                 f"{source} may not be brought to this server.",

@@ -228,8 +228,8 @@ def _results(decoders: Factory) -> Results:
     """Races for programs."""
 
     @on_gpu(lambda prompt, values, *_: seconds_of(values, lanes_of(values)))
-    def results(prompt: str, values: dict[str, Any], tab: str) -> Iterator[dict[str, Any]]:
-        yield from session.results(decoders, prompt, values, TABS[tab].plan)
+    def results(prompt: str, values: dict[str, Any], tab: str, visitor: str) -> Iterator[dict[str, Any]]:
+        yield from session.results(decoders, prompt, values, TABS[tab].plan, visitor=visitor)
 
     return results
 

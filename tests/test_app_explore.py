@@ -24,7 +24,7 @@ from app import launch, page
 from app.run import exploration
 from app.run.exploration import ExploreJob, Jobs
 from app.run.process import Remote
-from app.run.turns import Turns
+from app.run.turns import EXPLORING, Turns
 from app.tabs import explore
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, Told, parse
@@ -140,7 +140,38 @@ def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
     last = frames(ask(pause=0.05, fails_at=4))[-1]
     assert last["phase"] == "failed"
     assert last["card"]["message"] == "The device ran out of memory."
-    assert len(last["result"]["rows"]) >= 1
+    assert len(last["result"]["rows"]) == 3
+    assert base64.b64decode(last["races"]["1"]) == b"race"
+
+
+def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what was measured, and a card that says so; also while it waits for races of others."""
+    monkeypatch.setenv(EXPLORING, "0.3")
+    last = frames(ask(to=1000, pause=0.02))[-1]
+    assert last["card"]["code"] == "limit" and "What was measured until then is shown" in last["card"]["message"]
+    assert 2 <= last["done"] < 100 and last["races"]
+    turns = Turns()
+    with turns.short():
+        last = frames(ask(), turns=turns)[-1]
+    assert "Races of others took all of it" in last["card"]["message"]
+    monkeypatch.setenv(EXPLORING, "0")
+    assert frames(ask())[-1]["phase"] == "finished"
+
+
+def test_what_fails_in_the_other_process_keeps_its_races() -> None:
+    """A failure is told there; only a process that is killed takes them along."""
+    remote = Remote(load)
+    try:
+        engine: Any = remote.load("embedded", lambda message: None)
+        parts = engine.explore(Counting(fails_at=4), threading.Event())
+        last = next(parts)
+        assert (last.done, last.over, last.races) == (3, True, {"1": b"race"})
+        with pytest.raises(OutOfMemory):
+            next(parts)
+        with pytest.raises(OutOfMemory):
+            next(engine.explore(Counting(fails_at=1), threading.Event()))
+    finally:
+        remote.close()
 
 
 @pytest.mark.parametrize(

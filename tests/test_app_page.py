@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl
 import gradio as gr
 import pytest
 from app_fakes import FakeDecoder
+from gradio.helpers import special_args
 from gradio.utils import get_function_description
 from playwright._impl._driver import compute_driver_executable
 from starlette.applications import Starlette
@@ -160,20 +161,24 @@ def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -
 
 def results(decoder: Any) -> Any:
     """Races of the endpoints on a factory."""
-    return lambda prompt, values, tab: session.results(decoder, prompt, values, page.TABS[tab].plan)
+    return lambda prompt, values, tab, _: session.results(decoder, prompt, values, page.TABS[tab].plan)
 
 
 def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
     """Programs and agents see every setting with a type, a default and a whole sentence, and every choice by name."""
     one, several = endpoints(results(lambda *_: FakeDecoder()))
-    assert set(inspect.signature(one).parameters) == {"prompt", *SETTINGS, "include_events"}
-    assert set(inspect.signature(several).parameters) == {"prompt", "methods", *race.SETTINGS, "include_events"}
+    assert set(inspect.signature(one).parameters) == {"prompt", *SETTINGS, "include_events", "request"}
+    assert set(inspect.signature(several).parameters) == {
+        "prompt", "methods", *race.SETTINGS, "include_events", "request",
+    }  # fmt: skip
     defaults = DecodeConfig().to_dict()
     for endpoint in (one, several):
         about, words, _ = get_function_description(endpoint)
         assert "measured speed-up" in about
         for name, parameter in inspect.signature(endpoint).parameters.items():
             assert parameter.annotation is not inspect.Parameter.empty
+            if name == "request":  # Gradio fills it in, and names it to nobody
+                continue
             assert words[name].endswith((".", ")."))
             assert name not in defaults or parameter.default == defaults[name]
             assert name not in SETTINGS or SETTINGS[name].help in words[name]
@@ -205,6 +210,27 @@ def test_the_endpoint_of_two_lanes() -> None:
     broken, _ = endpoints(results(lambda *_: FakeDecoder(fail=WeightsError("A file is cut off.", hint="Get it."))))
     with pytest.raises(gr.Error, match=r"A file is cut off\. Get it\."):
         list(broken("Once"))
+
+
+def test_a_program_is_the_visitor_of_its_session() -> None:
+    """Gradio hands the request over, and no program is asked for it."""
+    visitors: list[str] = []
+
+    def results(prompt: str, values: Any, tab: str, visitor: str) -> Any:
+        visitors.append(visitor)
+        assert "request" not in values
+        yield {"finished": False}
+
+    for endpoint, given in zip(endpoints(results), (["Once"], ["Once", ["dflash"]]), strict=True):
+        arguments, *_ = special_args(endpoint, inputs=[*given], request=gr.Request(session_hash="a-program"))
+        list(endpoint(*arguments))
+        list(endpoint(*given))
+    assert visitors == ["a-program", ""] * 2
+    with gr.Blocks() as blocks:
+        for endpoint in endpoints(results):
+            gr.api(endpoint, api_name=endpoint.__name__)
+    for told in blocks.get_api_info()["named_endpoints"].values():
+        assert "request" not in {parameter["parameter_name"] for parameter in told["parameters"]}
 
 
 def test_the_endpoint_of_several_methods() -> None:
@@ -483,12 +509,12 @@ def test_a_lent_gpu_is_borrowed_for_as_long_as_a_run_needs_it(loans: Loans, buil
     """Plain values go to the forked worker and come back; the last frame holds the whole race."""
     results = page._results(lambda *_: FakeDecoder())
     values = {"max_new_tokens": 40}
-    *_, last = results("Once upon", values, "live")
+    *_, last = results("Once upon", values, "live", "")
     assert last["finished"] and set(last["lanes"]) == {"vanilla", "drafted"}
     assert loans.asked == [gpu.seconds_of(values)]
     loans.quota = 5
     with pytest.raises(gr.Error, match="quota"):
-        list(results("Once upon", values, "live"))
+        list(results("Once upon", values, "live", ""))
 
 
 def test_a_run_that_holds_a_lent_gpu_too_long_is_ended(loans: Loans) -> None:

@@ -198,6 +198,18 @@ def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
     assert not remote.alive()
 
 
+def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever still listens hears why."""
+    remote = Remote(load)
+    events = decoder(remote, "slow").decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
+    next(events)
+    remote._end()
+    with pytest.raises(SpecDiffError, match="shutting down") as ended:
+        list(events)
+    assert card(ended.value, "r1")["hint"] == "Reload the page when it is back."
+    assert "Traceback" not in caplog.text
+
+
 def test_what_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen process costs its visitor a card and nobody else anything."""
     monkeypatch.setattr(process, "PATIENCE", 0.5)

@@ -63,6 +63,15 @@ def lanes_of(frame: dict[str, Any]) -> dict[str, Any]:
     return dict(unpack(frame["trace"]).lanes)
 
 
+def test_a_slip_of_a_visitor_leaves_no_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """What the server met does."""
+    for error, traced in ((ConfigError("Too long."), False), (WeightsError("Cut off."), True)):
+        caplog.clear()
+        error.__cause__ = ValueError("from a library")
+        card(error, "r1")
+        assert ("from a library" in caplog.text) == traced
+
+
 def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
     """Every event of both lanes; the bytes are those of a trace file, and a run has one id and rising numbers."""
     decoder = FakeDecoder()

@@ -319,8 +319,12 @@ def test_bare_passes_of_every_size(engine: Engine) -> None:
 
 def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = lab.load()
-    told = explore(RoundCost, engine, **{**SMALL, "flavours": "stories"})
-    assert told.total == 12
+    what, heard = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
+    told = Exploring(what, engine).advance(progress=lambda step: heard.append((step.doing, step.answer())))
+    timed = [f"bare passes: {name}" for name in ["none"] * 3 + sorted([*what.drafters] * 2)]
+    assert [doing for doing, _ in heard[: len(timed)]] == timed, "others may decode between them"
+    assert [len(answer.facts["drafts"]) for _, answer in heard[: len(timed)]][:6] == [0, 0, 0, 1, 1, 2]
+    assert told.done == told.total == len(heard) == len(timed) + 11
     for row in told.explored.rows:
         assert row["cost"] == pytest.approx(row["tau"] / row["speedup"])
         counts = dict(told.explored.facts["lengths"].get(row["method"], ()))
@@ -1148,6 +1152,30 @@ def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pyt
     assert main(["explore", "window-map", "--gammas", "none"]) == 2
     assert main(["explore", "budget", "--texts", f"@{tmp_path / 'missing'}"]) == 2
     assert "missing cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("error", "status"), [(OutOfMemory("No room.", hint="Less."), 2), (KeyboardInterrupt(), 130)])
+def test_what_was_finished_before_it_broke_off_is_written(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    status: int,
+) -> None:
+    original = WindowMap.explore
+
+    def explore(self: WindowMap, engine: Any, stopped: Any) -> Iterator[Step]:
+        yield next(original(self, engine, stopped))
+        raise error
+
+    monkeypatch.setattr(WindowMap, "explore", explore)
+    out, table = tmp_path / "map.json", tmp_path / "map.csv"
+    words = ["--flavours", "stories", "--per-flavour", "1", "--tokens", "8", "--gammas", "2,4", "--steps", "1"]
+    assert main(["explore", "window-map", *words, "--json", str(out), "--csv", str(table)]) == status
+    told = json.loads(out.read_text(encoding="utf-8"))
+    assert (told["done"], told["total"], len(told["rows"])) == (1, 2, 2)
+    assert out.with_suffix(".races.json").is_file() and table.is_file()
+    assert "broke off after 1 of 2 steps" in capsys.readouterr().err
 
 
 def test_from_python(engine: Engine) -> None:

@@ -33,6 +33,7 @@ from app.gradio_patches import (
     STUB_MODULE,
     EarlyScript,
     calm_queue,
+    count_values,
     unjudged,
 )
 
@@ -123,6 +124,23 @@ def test_gradios_queue_still_reads_the_pauses_that_are_set() -> None:
     assert queue.sleep_when_free == 0.2
 
 
+def test_gradio_would_still_print_what_a_short_call_holds() -> None:
+    def race(prompt: str, gamma: int = 4) -> str:
+        return prompt
+
+    with gr.Blocks() as page:
+        gr.api(race, api_name="race")
+    (function,) = page.fns.values()
+    with pytest.raises(ValueError, match="a visitor's prompt"):
+        page.validate_inputs(function, ["a visitor's prompt"])
+    count_values(page)
+    with pytest.raises(gr.Error, match=r"race takes 2 values; this call has 1\.") as refused:
+        page.validate_inputs(function, ["a visitor's prompt"])
+    assert not refused.value.print_exception
+    page.validate_inputs(function, ["a", 4])
+    assert "self.validate_inputs(" in inspect.getsource(gr.Blocks.preprocess_data)
+
+
 def test_gradio_would_still_write_its_stubs() -> None:
     """The launcher leaves that chore out; every component is there all the same."""
     source = Path(importlib.util.find_spec(STUB_MODULE).origin).read_text(encoding="utf-8")
@@ -164,6 +182,7 @@ def test_the_launcher_applies_them() -> None:
         launch=dict,
     )
     options = launch.serve(page, quiet=True)
+    assert page.validate_inputs.__module__ == count_values.__module__
     assert page._queue.sleep_when_free == QUEUE_SLEEP and options["quiet"] is True
     zipped, early = options["app_kwargs"]["middleware"]  # outermost first: what is compressed is complete
     assert zipped.cls is GZipMiddleware

@@ -23,6 +23,7 @@ TITLES = {
     "draft": "The drafter broke its contract",
     "context": "The prompt is too long",
     "memory": "Out of memory",
+    "limit": "Your share of this server is used up",
     "trace": "This file is not a readable trace",
     "trace-schema": "This trace was written by another version",
     "corpus": "The corpus cannot be read",
@@ -68,7 +69,7 @@ def card(error: BaseException, run: str) -> Card:
             run=run,
         )
     logger.info("run %s refused: %s", run, expected, extra={"run": run})
-    if expected.__cause__ is not None:
+    if expected.__cause__ is not None and not isinstance(expected, ConfigError):  # a visitor's slip needs no traceback
         logger.warning("run %s: cause", run, exc_info=expected.__cause__, extra={"run": run})
     field = expected.field if isinstance(expected, ConfigError) else ""
     if expected.code == "context":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import threading
 import time
 import zipfile
@@ -20,7 +21,7 @@ import msgspec
 from app.content.error_cards import card, new_run_id
 from app.run.engines import Factory
 from app.run.session import BEAT, PACE, frame, refusal
-from app.run.turns import TURNS, Turns
+from app.run.turns import EXPLORING, TURNS, LimitReached, Turns, duration, limit
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, Exploring, Told, parse
 from specdiff_core.schema.decoder import Decoder, Stop
@@ -58,6 +59,7 @@ class ExploreJob:
         self.began = 0.0  # of the second step, for the time that is left
         self.left_at: float | None = None  # when the last page went away
         self._factory, self._turns = factory, turns
+        self._until, self._cut = math.inf, False  # when it has held its place for too long, and whether that ended it
 
     def start(self) -> None:
         """Begin; ``done`` is set at the end, whatever happens."""
@@ -65,21 +67,30 @@ class ExploreJob:
 
     def _run(self) -> None:
         try:
-            engine = self._factory(self.what.pair, METHODS[0].drafter, self._hear)
+            engine, most = self._factory(self.what.pair, METHODS[0].drafter, self._hear), limit(EXPLORING)
+            self._until = time.monotonic() + most
             self._rest()
-            if self.stop.is_set():
-                return
-            self.phase, self.message = "exploring", ""
-            for told in _parts(engine, self.what, self.stop):
-                self.began = self.began or time.monotonic()
-                self.told = told
-                self._rest()
+            if not self.stop.is_set():
+                self._explore(engine)
+            if self._cut:
+                found = "What was measured until then is shown." if self.told else "Races of others took all of it."
+                raise LimitReached(
+                    f"This server gives an exploration {duration(most)}. {found}",
+                    hint="Ask for less, or run the lab yourself, where nothing ends it.",
+                )
         except Stopped:
             pass
         except Exception as error:  # every failure becomes a card (content/error_cards.py), in the thread that shows it
             self.error = error
         finally:
             self.done.set()
+
+    def _explore(self, engine: Decoder) -> None:
+        self.phase, self.message = "exploring", ""
+        for told in _parts(engine, self.what, self.stop):
+            self.began = self.began or time.monotonic()
+            self.told = told
+            self._rest()
 
     def _hear(self, message: str) -> None:
         if self.stop.is_set():
@@ -91,6 +102,9 @@ class ExploreJob:
         phase = self.phase
         while True:
             if self.left_at is not None and time.monotonic() - self.left_at > GRACE:
+                self.stop.set()
+            if time.monotonic() > self._until and not self.stop.is_set():
+                self._cut = True
                 self.stop.set()
             if self.stop.is_set() or self._turns.wait(0 if self.phase == "waiting" else BEAT):
                 break
@@ -114,7 +128,12 @@ def _parts(engine: Decoder, what: Exploration, stop: Stop) -> Iterator[Told]:
         return
     exploring, over = Exploring(what, cast(Any, engine), stop.is_set), False
     while not over:
-        told = exploring.advance(PACE)
+        try:
+            told = exploring.advance(PACE)
+        except Exception:
+            if (told := exploring.told()).done:
+                yield told
+            raise
         over = told.over
         yield told
 

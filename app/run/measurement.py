@@ -22,7 +22,8 @@ from app.content.error_cards import card, new_run_id
 from app.controls import check_settings
 from app.run.engines import Factory
 from app.run.session import BEAT, PACE, Stops, frame, refusal
-from app.run.turns import TURNS
+from app.run.turns import SHARES, TURNS
+from app.run.worker import tokens_of
 from specdiff_core.bench.comparison import comparison, races, table_of
 from specdiff_core.bench.grid import BASELINE, BenchSetting
 from specdiff_core.bench.prompts import Prompt, own_prompts
@@ -94,10 +95,11 @@ def check_choice(values: Mapping[str, Any]) -> Choice:
 
 
 class Watched:
-    """A decoder that says what it decodes, keeps the events of the last run, and can be stopped."""
+    """A decoder that says what it decodes, keeps the events of the last run, and can be stopped. ``hear`` gets every
+    event."""
 
-    def __init__(self, inner: Decoder, stop: Stop) -> None:
-        self._inner, self._stop = inner, stop
+    def __init__(self, inner: Decoder, stop: Stop, hear: Callable[[Event], None]) -> None:
+        self._inner, self._stop, self._hear = inner, stop, hear
         self.config: DecodeConfig | None = None
         self.events: list[Event] = []
 
@@ -112,6 +114,7 @@ class Watched:
         self.config, self.events = config, []
         for event in self._inner.decode(prompt, config, stop=stop or self._stop, **options):
             self.events.append(event)
+            self._hear(event)
             yield event
         if self._stop.is_set():
             raise Stopped
@@ -122,9 +125,10 @@ class Measurement:
 
     Args:
         run: the name under which errors are logged.
+        visitor: whose share of the server it takes; nobody's where there is none.
     """
 
-    def __init__(self, factory: Factory, choice: Choice, *, run: str = "") -> None:
+    def __init__(self, factory: Factory, choice: Choice, *, run: str = "", visitor: str = "") -> None:
         self.stop, self.done, self.reported = threading.Event(), threading.Event(), threading.Event()
         self.gone = threading.Event()  # nobody listens any more
         self.error: Exception | None = None
@@ -133,7 +137,8 @@ class Measurement:
         self.left: float | None = None  # seconds, an estimate
         self.result: dict[str, Any] | None = None
         self.left_out: list[str] = []  # methods that cannot be used here, each with the reason
-        self._factory, self._run_name = factory, run
+        self._factory, self._run_name, self._visitor = factory, run, visitor
+        self._tokens = 0  # of all decodes
         self._choice, self._base = choice, choice.base
         self._watched: Watched | None = None
         self._traces: dict[tuple[str, int, str], list[Event]] = {}
@@ -158,9 +163,10 @@ class Measurement:
             repeats = self._choice.repeats
             log: RowLog[Row] | None = None
             try:
-                settings = (BASELINE, *self._usable(prompts[0].prompt))
-                for count, total, log in sweep(self._engine(), prompts, settings, self._base, repeats=repeats):
-                    self._row(count, total, log)
+                with SHARES.of(self._visitor, self.stop, lambda: self._tokens):
+                    settings = (BASELINE, *self._usable(prompts[0].prompt))
+                    for count, total, log in sweep(self._engine(), prompts, settings, self._base, repeats=repeats):
+                        self._row(count, total, log)
             except Stopped:
                 pass  # what was finished is folded below
             except Exception as error:  # a card tells it; what was finished before is not lost
@@ -175,8 +181,11 @@ class Measurement:
 
     def _engine(self) -> Watched:
         """The engine of the pair, with no drafter made ready; asked for again, because the one before may be gone."""
-        self._watched = Watched(self._factory(PAIR, METHODS[0].drafter, self._hear), self.stop)
+        self._watched = Watched(self._factory(PAIR, METHODS[0].drafter, self._hear), self.stop, self._count)
         return self._watched
+
+    def _count(self, event: Event) -> None:
+        self._tokens += tokens_of([[event]])
 
     def _usable(self, prompt: str) -> list[BenchSetting]:
         """The settings that decode here; the others are told in ``left_out``, so that one does not cost all.
@@ -274,7 +283,7 @@ def stream(
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         yield refusal(error, run)
         return
-    work = Measurement(factory, choice, run=run)
+    work = Measurement(factory, choice, run=run, visitor=name)
     stops.add(name, work)
     last, reported_at = "", float("-inf")
     try:

@@ -128,10 +128,9 @@ class Remote:
             for message in messages:
                 progress(message)
 
-    def explore(self, part: Slice, pipe: Pipe, stop: Stop) -> Told:
-        """What is known after one more part of an exploration; ``stop`` makes it the last."""
-        (told,) = self._ask(part, pipe, stop)
-        return cast(Told, told)
+    def explore(self, part: Slice, pipe: Pipe, stop: Stop) -> Iterator[Told]:
+        """What is known after one more part of an exploration, also where it fails then; ``stop`` makes it the last."""
+        return self._ask(part, pipe, stop)
 
     def decode(self, call: Call, pipe: Pipe, stop: Stop | None) -> Iterator[Event]:
         """The events of a call, in parcels; ``stop`` ends it at its next pass."""
@@ -169,7 +168,7 @@ class Remote:
                     if self._over
                     else "The process that decodes ended without a word; often the system was short of memory.",
                     hint="Reload the page when it is back." if self._over else "Run again: a new one starts.",
-                ) from error
+                ) from (None if self._over else error)  # an end that was asked for is no fault to trace
             finally:
                 if not _is_last(answer):  # whoever listened has gone
                     self._drain(pipe)
@@ -215,11 +214,17 @@ class RemoteDecoder:
     def explore(self, what: Exploration, stop: Stop) -> Iterator[Told]:
         """An exploration, part by part; while nobody asks for the next one, others may decode."""
         part: Exploration | None = what
-        number = next(self._remote.numbers)
-        while not (told := self._remote.explore(Slice(self._pair, part, number), self._pipe, stop)).over:
-            part = None
-            yield told
-        yield told
+        number, over = next(self._remote.numbers), False
+        while not over:
+            told, failed = list[Told](), None
+            try:
+                told += self._remote.explore(Slice(self._pair, part, number), self._pipe, stop)
+            except Exception as error:  # raised once what was found before is told
+                failed = error
+            yield from told
+            if failed is not None:
+                raise failed
+            part, over = None, told[-1].over
 
 
 def engines_elsewhere(load: Loader = load_engine) -> Engines:
@@ -276,7 +281,7 @@ class _Served:
     def answer(self, call: Call | Slice) -> None:
         """Messages while a pair loads, what a part of an exploration found, or the events of a decode, in parcels."""
         if isinstance(call, Slice):
-            self._connection.send(self._explore(call))
+            self._explore(call)
         elif call.drafter:
             cast(Brings, self._loaded[call.pair]).bring(call.drafter, self._tell)
         elif call.config is None:
@@ -289,7 +294,7 @@ class _Served:
             raise Stopped
         self._connection.send(message)
 
-    def _explore(self, part: Slice) -> Told:
+    def _explore(self, part: Slice) -> None:
         if part.what is not None:
             self._exploring = Exploring(part.what, cast("Engine", self._loaded[part.pair]), self._stop.is_set)
             self._number = part.number
@@ -298,11 +303,13 @@ class _Served:
         try:
             told = self._exploring.advance(SLICE)
         except Exception:
-            self._exploring = None
+            exploring, self._exploring = self._exploring, None
+            if (told := exploring.told()).done:
+                self._connection.send(told)
             raise
         if told.over:
             self._exploring = None
-        return told
+        self._connection.send(told)
 
     def _decode(self, call: Call, config: DecodeConfig) -> None:
         parcel: list[Event] = []

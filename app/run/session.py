@@ -106,7 +106,7 @@ def stream(
 
     Args:
         planner: from untrusted ``values`` to the lanes of the race.
-        name: of the visitor and the tab, for :class:`Stops`.
+        name: of the visitor and the tab (``visitor/tab``), for :class:`Stops`; the visitor's share is counted.
     """
     run, seq = new_run_id(), 0
     try:
@@ -114,7 +114,7 @@ def stream(
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         yield refusal(error, run)
         return
-    job = RaceJob(factory, text, plan, run=run, watched=True, threads=threads)
+    job = RaceJob(factory, text, plan, run=run, watched=True, threads=threads, visitor=name.partition("/")[0])
     coming = list(plan)
     if stops is not None:
         stops.add(name, job)
@@ -166,13 +166,15 @@ def _last_frame(run: str, seq: int, job: RaceJob) -> str:
     return frame(run, seq, **content)
 
 
-def results(factory: Factory, prompt: object, values: Mapping[str, Any], planner: Planner) -> Iterator[dict[str, Any]]:
+def results(
+    factory: Factory, prompt: object, values: Mapping[str, Any], planner: Planner, *, visitor: str = ""
+) -> Iterator[dict[str, Any]]:
     """Run one race for a program: progress objects while it lasts, then the lanes under ``lanes``.
 
     Raises:
         Exception: whatever ended the run; the caller translates it.
     """
-    job = RaceJob(factory, check_prompt(prompt), planner(values), run=new_run_id())
+    job = RaceJob(factory, check_prompt(prompt), planner(values), run=new_run_id(), visitor=visitor)
     job.start()
     try:
         while not job.done.wait(BEAT):

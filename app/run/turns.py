@@ -1,10 +1,56 @@
-"""Who may measure: races and comparisons at once, long explorations between them."""
+"""Who may measure, and how much: races and comparisons at once, long explorations between them; on a public host each
+visitor has a share.
+
+A share belongs to a session, not to an address: a room behind one address is many visitors. It keeps one of them from
+holding the server all day; who wants to get around it opens another session.
+"""
 
 from __future__ import annotations
 
+import math
+import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
+
+from app.own_pairs import is_public
+from specdiff_core.schema.errors import ConfigError, SpecDiffError
+
+WINDOW = 600.0
+"""Seconds within which the tokens and seconds of a visitor are counted."""
+TOKENS, SECONDS, EXPLORING = "SPECDIFF_VISITOR_TOKENS", "SPECDIFF_VISITOR_SECONDS", "SPECDIFF_EXPLORE_SECONDS"
+PUBLIC = {TOKENS: 20_000.0, SECONDS: 300.0, EXPLORING: 600.0}
+"""Environment variable -> the limit on a public host that does not set it."""
+
+
+class LimitReached(SpecDiffError):
+    """A visitor has had what this server gives each of them; the hint says when one can go on."""
+
+    code = "limit"
+
+
+def limit(name: str) -> float:
+    """The limit that an environment variable sets; unset, that of a public host, and none on a server of one's own.
+
+    Raises:
+        ConfigError: it is set to something that is no number.
+    """
+    told = os.environ.get(name, "").strip()
+    try:
+        most = float(told) if told else PUBLIC[name] if is_public() else 0.0
+    except ValueError:
+        most = -1.0
+    if not most >= 0:
+        raise ConfigError(f"This server sets {name} to {told!r}.", hint="It takes a number, 0 for no limit.")
+    return most or math.inf
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words, rounded up: "40 seconds", "3 minutes"."""
+    whole, unit = (math.ceil(seconds), "second") if seconds < 90 else (math.ceil(seconds / 60), "minute")
+    return f"{whole} {unit}{'s' if whole != 1 else ''}"
 
 
 class Turns:
@@ -32,5 +78,90 @@ class Turns:
             return self._changed.wait_for(lambda: not self._running, seconds)
 
 
-TURNS = Turns()
+class Used(NamedTuple):
+    """What a run took, and when it ended."""
+
+    at: float
+    tokens: int
+    seconds: float
+
+
+class Shares:
+    """What each visitor has used within the last :data:`WINDOW` seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._used: dict[str, list[Used]] = {}
+
+    @contextmanager
+    def of(self, visitor: str, stop: threading.Event, tokens: Callable[[], int]) -> Iterator[None]:
+        """A run, counted at its end and stopped where its visitor's seconds are used up. Without a visitor nothing is
+        counted.
+
+        Args:
+            tokens: the new tokens of the run so far.
+
+        Raises:
+            LimitReached: the share is used up: before the run, or in the middle of it.
+        """
+        left = self._left(visitor) if visitor else math.inf
+        began, spent = self._clock(), threading.Event()
+
+        def end() -> None:
+            spent.set()
+            stop.set()
+
+        timer = threading.Timer(left, end) if left < math.inf else None
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if visitor:
+                self._add(visitor, Used(self._clock(), tokens(), self._clock() - began))
+            if spent.is_set():  # in place of what the stopped run may raise
+                self._left(visitor)
+                raise _reached(limit(SECONDS), "seconds", 0)
+
+    def _add(self, visitor: str, used: Used) -> None:
+        with self._lock:
+            self._used.setdefault(visitor, []).append(used)
+            for one, runs in list(self._used.items()):
+                self._used[one] = [run for run in runs if run.at > used.at - WINDOW]
+                if not self._used[one]:
+                    del self._used[one]
+
+    def _left(self, visitor: str) -> float:
+        """Seconds that a visitor may still use.
+
+        Raises:
+            LimitReached: none, or no tokens.
+        """
+        now = self._clock()
+        with self._lock:
+            runs = [run for run in self._used.get(visitor, ()) if run.at > now - WINDOW]
+        for name, what, spent in (
+            (TOKENS, "new tokens", [run.tokens for run in runs]),
+            (SECONDS, "seconds", [run.seconds for run in runs]),
+        ):
+            if (most := limit(name)) > sum(spent):
+                continue
+            free = next(i for i in range(1, len(spent) + 1) if sum(spent[i:]) < most)
+            raise _reached(most, what, runs[free - 1].at + WINDOW - now)
+        return limit(SECONDS) - sum(run.seconds for run in runs)
+
+
+def _reached(most: float, what: str, wait: float) -> LimitReached:
+    return LimitReached(
+        f"This server gives each visitor {most:,.0f} {what} within {duration(WINDOW)}, and yours are used up.",
+        hint=f"You can run again in about {duration(max(1, wait))}. Recordings and lessons work meanwhile, and a lab "
+        "of your own has no limit.",
+    )
+
+
+TURNS, SHARES = Turns(), Shares()
 """Those of this server."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from app.content.error_cards import Card, card
 from app.run.engines import Factory
-from app.run.turns import TURNS
+from app.run.turns import SHARES, TURNS, LimitReached
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import Stopped
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, PiecesSeen, RunStarted
@@ -35,6 +35,11 @@ def warm_up_of(lane: str) -> float:
     return SETTLE if lane == BASELINE else BETWEEN
 
 
+def tokens_of(runs: Iterable[Iterable[Event]]) -> int:
+    """New tokens in the events of runs."""
+    return sum(len(event.ids) for run in runs for event in tuple(run) if isinstance(event, Committed))
+
+
 class RaceJob:
     """One race. Other threads may read ``lanes``, ``phase``, ``lane`` and ``news`` while it runs.
 
@@ -42,6 +47,7 @@ class RaceJob:
         run: the name under which errors are logged.
         watched: whether a page draws what happens: it gets the time of a longer warm-up before each clock starts.
         threads: CPU threads of the decodes; 0: what a probe before the first lane finds quickest.
+        visitor: whose share of the server it takes; nobody's where there is none.
     """
 
     def __init__(
@@ -53,6 +59,7 @@ class RaceJob:
         run: str = "",
         watched: bool = False,
         threads: int = 0,
+        visitor: str = "",
     ) -> None:
         self.plan = plan
         self.lanes: dict[str, list[Event]] = {}
@@ -63,7 +70,7 @@ class RaceJob:
         self.failures: dict[str, Card] = {}  # lane -> why it could not run, or not to its end
         self.phase, self.lane = "loading", ""  # then for each lane: "warming", "measuring"
         self._factory, self._prompt, self._run_name = factory, prompt, run
-        self._watched, self._threads = watched, threads
+        self._watched, self._threads, self._visitor = watched, threads, visitor
         self._fresh = threading.Event()  # another lane has begun, or the race is over
 
     def start(self) -> None:
@@ -76,22 +83,32 @@ class RaceJob:
 
     def _race(self) -> None:
         try:
-            for lane in self._ready():  # one after the other: two lanes at once would disturb each other
-                if self.stop.is_set():
-                    break
-                try:
-                    self._decode(lane, self.plan[lane])
-                except Stopped:
-                    break
-                except Exception as error:
-                    if not any(self.lanes.values()):  # the pair or the prompt is to blame
-                        raise
-                    self._fail(lane, error)
+            lanes = self._ready()
+            with SHARES.of(self._visitor, self.stop, lambda: tokens_of(self.lanes.values())):
+                self._decode_all(lanes)
+        except LimitReached as error:
+            if self.lanes:  # in the middle: what was decoded is shown
+                self._fail(self.lane, error)
+            else:
+                self.error = error
         except Exception as error:  # every failure becomes a card (content/error_cards.py), in the thread that shows it
             self.error = error
         finally:
             self.done.set()
             self._fresh.set()
+
+    def _decode_all(self, lanes: Iterable[str]) -> None:
+        for lane in lanes:  # one after the other: two lanes at once would disturb each other
+            if self.stop.is_set():
+                break
+            try:
+                self._decode(lane, self.plan[lane])
+            except Stopped:
+                break
+            except Exception as error:
+                if not any(self.lanes.values()):  # the pair or the prompt is to blame
+                    raise
+                self._fail(lane, error)
 
     def _ready(self) -> list[str]:
         """The lanes that can run. Every drafter is made ready before the first clock starts, so a lane that cannot run

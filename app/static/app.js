@@ -7,7 +7,7 @@ import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './state/r
 import { momentAt, momentQuery, readMoment, stopOf } from './state/moment.js';
 import { buildLane, isVanilla, stateAt } from './state/lane.js';
 import { tokenOf } from './state/inspect.js';
-import { busyWords, narrate } from './state/format.js';
+import { busyWords, narrate, queueWords } from './state/format.js';
 import { fetchTrace, gzip, serialise, unpack } from './state/trace.js';
 import { nameLanes } from './state/marks.js';
 import { runOf } from './state/findings.js';
@@ -513,14 +513,14 @@ export class App extends Job {
 
   /** Gradio writes the place in the queue into its own status; the player repeats it in words. @param {Element} element */
   queued(element) {
-    const place = /queue:\s*(\d+)\s*\/\s*(\d+)/i.exec(element.textContent ?? '');
+    const place = queueWords(element.textContent ?? '');
     if (place && !this.waiting && !this.busy) this.pressedRun(); // started by a key
     if (element.querySelector('.error')) {
       if (this.live) this.finishLocally();
       else if (this.waiting) this.over();
       return;
     }
-    if (place && this.waiting) this.status.show(`One race runs at a time, to keep its clock undisturbed. Yours is number ${place[1]} of ${place[2]} in the queue.`);
+    if (place && this.waiting) this.status.show(`One race runs at a time, to keep its clock undisturbed. ${place}`);
   }
 
   /** @override */

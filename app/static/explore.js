@@ -118,9 +118,15 @@ class Explore extends Job {
     return this.stems[this.name];
   }
 
-  /** Whether the races of the answer come with it: an export leaves some out. */
+  /** Whether the exploration on the screen is being measured. */
+  get runs() {
+    return this.busy && this.live?.name === this.name;
+  }
+
+  /** Whether the races of the answer come with it, or will at its end: an export leaves some out, and a server that breaks off loses them. */
   get hasRaces() {
-    return this.isLive || this.isOpened || !this.options.without_races.includes(this.stem);
+    if (this.isLive) return this.runs || Boolean(Object.keys(this.races.live[this.name] ?? {}).length);
+    return this.isOpened || !this.options.without_races.includes(this.stem);
   }
 
   get isLive() {
@@ -344,7 +350,7 @@ class Explore extends Job {
   async openRace(race) {
     const data = await this.race(race);
     if (!data) {
-      this.tell(this.isLive ? 'The race of a cell can be opened when the exploration is over.' : this.hasRaces ? 'This race was not recorded.' : 'This export does not hold the races of this map.');
+      this.tell(this.isLive ? (this.runs ? 'The race of a cell can be opened when the exploration is over.' : 'The race of this cell is gone: the exploration broke off before it was sent.') : this.hasRaces ? 'This race was not recorded.' : 'This export does not hold the races of this map.');
       return;
     }
     const key = this.isOpened ? `opened ${JSON.stringify(this.opened.chosen)}` : `${this.isLive ? `live ${this.name}` : `recorded ${this.stem}`} ${race} ${this.answer.origin.date}`;
@@ -479,7 +485,7 @@ class Explore extends Job {
       return;
     }
     this.busy = true;
-    this.live = { run: message.run, warming: message.phase !== 'exploring' };
+    this.live = { run: message.run, warming: message.phase !== 'exploring', name };
     this.bar.hidden = !message.total;
     if (message.total) Object.assign(this.bar, { max: message.total, value: message.done });
     this.tell(progressWords(message));

@@ -94,7 +94,16 @@ def run(args: argparse.Namespace) -> None:
     target: Path | None = getattr(args, "made", None)
     if target is not None and target.exists():
         raise ConfigError(f"--made {str(target)!r} exists.", field="made", hint="Name one that does not.")
-    told, races, made = _follow(Exploring(what, options.open_engine(args, what.pair, what.drafters), argv=args.argv))
+    exploring = Exploring(what, options.open_engine(args, what.pair, what.drafters), argv=args.argv)
+    failed: BaseException | None = None
+    try:
+        told, races, made = _follow(exploring)
+    except (Exception, KeyboardInterrupt) as error:  # raised once what was finished is written
+        (done, total, _, explored, races, made, _), failed = exploring.told(), error
+        if explored is None:
+            raise
+        told = explored
+        options.say(f"It broke off after {done} of {total} steps; what they measured follows.")
     print(csv_of(told.rows), end="")
     for line in told.facts.get("told", ()):
         print(line)
@@ -108,6 +117,8 @@ def run(args: argparse.Namespace) -> None:
         target.mkdir(parents=True)
         for name, content in made.items():
             (target / name).write_bytes(content)
+    if failed is not None:
+        raise failed
 
 
 def _of_traces(args: argparse.Namespace, what: SideBySide) -> None:

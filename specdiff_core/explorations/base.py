@@ -363,6 +363,10 @@ class Exploring:
             if time.monotonic() >= until:
                 over = False
                 break
+        return self.told(over)
+
+    def told(self, over: bool = True) -> Told:
+        """What is known: also where the last step failed. ``over``: with races and files."""
         last, explored = self._last, None
         races, made = dict[str, bytes](), dict[str, bytes]()
         if last.done:

@@ -22,6 +22,8 @@ ROWS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 21, 25, 32)
 """Rows of the passes of the target that are timed."""
 WINDOWS = (1, 4, 8, 16)
 """Windows whose drafter passes are timed."""
+REPEATS = 3
+"""Of each pass in a sitting; the target's passes have three sittings, those of each drafter two."""
 
 
 class RoundCost(AtTemperature, frozen=True, kw_only=True):
@@ -43,20 +45,19 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        from specdiff_core.bench.forwards import pass_costs
+        from specdiff_core.bench.forwards import PassTimes
         from specdiff_core.models.device import cpu_threads
 
         prompts, skipped = self.prompts(engine)
         methods = {setting.key: (setting, method) for setting, method in self.methods().items()}
         configs = {key: setting.config(self.base) for key, (setting, _) in methods.items()}
         runs = Runs(engine, self.base, configs, prompts, stopped)
-        with cpu_threads(runs.threads):
-            first = prompts[0].prompt
-            widths = pass_costs(engine, first, "none", [width - 1 for width in ROWS if width > 1])
-            curves = {name: pass_costs(engine, first, name, WINDOWS, repeats=5) for name in self.drafters}
+        sittings = ["none"] * 3 + [name for name in self.drafters for _ in range(2)]
+        times: dict[str, PassTimes] = {}
         survived: dict[str, Counter[int]] = {key: Counter() for key in methods}
 
         def answer() -> Answer:
+            widths = times["none"].costs
             one = widths.target[1]
             rows = [_row(*found, runs, one) for found in methods.values()]
             lengths = {methods[key][1].name: sorted(counts.items()) for key, counts in survived.items() if counts}
@@ -64,17 +65,24 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
                 "skipped": skipped,
                 "curve": widths.plain()["target"],
                 "context": widths.context,
-                "drafts": {name: curve.plain()["draft"] for name, curve in curves.items()},
+                "drafts": {name: timed.costs.plain()["draft"] for name, timed in times.items() if name != "none"},
                 "lengths": lengths,
                 **runs.facts(),
             }
             return Answer(rows=rows, facts=facts, races=runs.races)
 
-        yield Step(1, 1 + len(methods) * len(prompts), "bare passes", answer)
+        for done, name in enumerate(sittings):  # a step each: others may decode between them
+            if stopped():
+                return
+            windows = WINDOWS if name != "none" else [width - 1 for width in ROWS if width > 1]
+            timed = times.setdefault(name, PassTimes(engine, name, windows))
+            with cpu_threads(runs.threads):
+                timed.measure(prompts[0].prompt, REPEATS)
+            yield Step(done + 1, len(sittings) + len(methods) * len(prompts), f"bare passes: {name}", answer)
         for done, total, key in runs.fill():
             setting, method = methods[key]
             survived[key].update(_survivors(runs, setting))
-            yield Step(1 + done, 1 + total, method.label, answer)
+            yield Step(len(sittings) + done, len(sittings) + total, method.label, answer)
 
 
 def _survivors(runs: Runs, setting: BenchSetting) -> Iterator[int]:

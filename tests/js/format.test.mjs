@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { busyWords, cell, decisionWords, exact, milliseconds, narrate, percent, plural, quoted, rate, ratio, reasonWords, seconds, settingsWords, short, slowWords, testFigures, testWords, times, tokenTitle } from '../../app/static/state/format.js';
+import { busyWords, cell, decisionWords, exact, milliseconds, narrate, percent, plural, queueWords, quoted, rate, ratio, reasonWords, seconds, settingsWords, short, slowWords, testFigures, testWords, times, tokenTitle } from '../../app/static/state/format.js';
 
 const word = (id) => ({ 1: ' hill', 2: ' house', 3: '\n' })[id];
 const view = (more) => ({
@@ -137,4 +137,10 @@ test('a decision says what it was chosen by, and whether the draft was cut', () 
   assert.match(decisionWords(decided, tree, 'a'), /^Auto: a tree of 2 nodes; a node with a probability below 0\.10\d* is not worth its row \(0\.35 ms at 291 tokens\/s\)\.$/);
   assert.equal(decisionWords({ ...decided, best_gamma: 0, seconds: 0 }, null, ''), 'Auto: the tree will hold the nodes that are worth their rows.');
   assert.match(decisionWords({ ...decided, row_seconds: 0 }, tree, 'a'), /as large as may be, to see what it costs/);
+});
+
+test('a place in the queue is told with an estimate, where the server has one', () => {
+  const told = { 'queue: 2/5 | 3.1/42.0s': '; done in about 40 seconds, an estimate from earlier runs here', 'queue: 2/5 |3.1/4.0s': '; done in about 10 seconds, an estimate from earlier runs here', 'queue: 2/5 | 0.5/100.5s': '; done in about 2 minutes, an estimate from earlier runs here', 'queue: 2/5 | 3.1s': '', 'queue: 2/5 | 42.0/41.0s': '', 'queue: 2/5': '' };
+  for (const [text, estimate] of Object.entries(told)) assert.equal(queueWords(text), `Yours is number 2 of 5 in the queue${estimate}.`);
+  for (const text of ['', 'processing | 1.0/2.0s', 'queue:']) assert.equal(queueWords(text), '');
 });

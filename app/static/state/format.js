@@ -40,6 +40,18 @@ export function slowWords(slow) {
 /** @param {number} count @param {string} word */
 export const plural = (count, word) => `${count} ${word}${count === 1 ? '' : word.endsWith('s') ? 'es' : 's'}`;
 
+/**
+ * From what Gradio writes of a queue (`queue: 2/5 | 3.1/42.0s`: place, length, seconds waited and, from the runs of this
+ * server so far, in all until the answer is there) to words; '' where it is about no queue. @param {string} told
+ */
+export function queueWords(told) {
+  const [, place, length, waited, all] = /queue:\s*(\d+)\s*\/\s*(\d+)(?:\s*\|\s*([\d.]+)\/([\d.]+)s)?/i.exec(told) ?? [];
+  if (!place) return '';
+  const left = all ? Number(all) - Number(waited) : 0;
+  const rounded = left < 55 ? plural(10 * Math.max(1, Math.ceil(left / 10)), 'second') : plural(Math.ceil(left / 60), 'minute'); // said aloud: not every second
+  return `Yours is number ${place} of ${length} in the queue${left > 0 ? `; done in about ${rounded}, an estimate from earlier runs here` : ''}.`;
+}
+
 export const END_OF_TEXT = '<|endoftext|>';
 
 /** A token in a cell: spaces and line ends become visible marks. @param {string} piece */

@@ -1,0 +1,144 @@
+"""What a visitor of a public host may use, when one can go on, and what an exploration may take."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from app_fakes import FakeDecoder, frames, unpack
+
+from app import own_pairs
+from app.run import measurement, session, turns, worker
+from app.run.turns import EXPLORING, SECONDS, TOKENS, WINDOW, LimitReached, Shares, duration, limit
+from app.tabs import live
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import Failed
+from specdiff_core.schema.settings import DecodeConfig
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def public(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A public host with these limits; the others are off."""
+
+    def serve(**limits: float) -> None:
+        monkeypatch.setattr(own_pairs, "_served", {"public": True})
+        for name in (TOKENS, SECONDS, EXPLORING):
+            monkeypatch.setenv(name, str(limits.get(name, 0)))
+
+    return serve
+
+
+def use(shares: Shares, clock: Clock, visitor: str, *, tokens: int = 0, seconds: float = 0.0) -> None:
+    with shares.of(visitor, threading.Event(), lambda: tokens):
+        clock.now += seconds
+
+
+def test_limits_hold_on_public_hosts_only_unless_they_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, usual in turns.PUBLIC.items():
+        monkeypatch.delenv(name, raising=False)
+        for public, most in ((False, float("inf")), (True, usual)):
+            monkeypatch.setattr(own_pairs, "_served", {"public": public})
+            assert limit(name) == most
+            monkeypatch.setenv(name, "7.5")
+            assert limit(name) == 7.5
+            monkeypatch.setenv(name, "0")
+            assert limit(name) == float("inf")
+            monkeypatch.setenv(name, "")
+            assert limit(name) == most, "an empty variable is none"
+        for wrong in ("-1", "nan", "many"):
+            monkeypatch.setenv(name, wrong)
+            with pytest.raises(ConfigError, match=name):
+                limit(name)
+
+
+def test_a_share_is_used_up_and_comes_back(clock: Clock, public: Callable[..., None]) -> None:
+    """By session: others go on. It comes back run by run, as runs leave the window."""
+    public(**{TOKENS: 100})
+    shares = Shares(clock)
+    use(shares, clock, "one", tokens=60, seconds=30)
+    use(shares, clock, "one", tokens=60, seconds=30)
+    use(shares, clock, "another", tokens=10)
+    clock.now += 60
+    with pytest.raises(LimitReached, match="100 new tokens within 10 minutes") as refused:
+        use(shares, clock, "one")
+    assert "in about 9 minutes" in refused.value.hint  # the first run ended 90 seconds ago
+    use(shares, clock, "another")
+    use(shares, clock, "", tokens=10_000)
+    clock.now += 509
+    with pytest.raises(LimitReached) as refused:
+        use(shares, clock, "one")
+    assert "in about 1 second." in refused.value.hint
+    clock.now += 2
+    use(shares, clock, "one", tokens=1)
+    clock.now += WINDOW
+    use(shares, clock, "another")
+    assert set(shares._used) == {"another"}, "who has nothing in the window is forgotten"
+
+
+def test_seconds_count_as_tokens_do(clock: Clock, public: Callable[..., None]) -> None:
+    public(**{SECONDS: 50})
+    shares = Shares(clock)
+    use(shares, clock, "one", seconds=50)
+    with pytest.raises(LimitReached, match="50 seconds within 10 minutes"):
+        use(shares, clock, "one")
+    assert [duration(value) for value in (1, 1.2, 89, 90, 121)] == [
+        "1 second", "2 seconds", "89 seconds", "2 minutes", "3 minutes",
+    ]  # fmt: skip
+
+
+def race(decoder: Any, name: str) -> list[dict[str, Any]]:
+    def make(pair: str, drafter: str, progress: Any) -> Any:
+        return decoder
+
+    values = DecodeConfig(gamma=4, steps=2, max_new_tokens=24).to_dict()
+    return frames(session.stream(make, "Once", values, live.plan, name=name))
+
+
+def test_a_race_beyond_the_share_is_a_card(monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]) -> None:
+    public(**{TOKENS: 30})
+    monkeypatch.setattr(worker, "SHARES", Shares())
+    assert race(FakeDecoder(), "one/live")[-1]["source"] == "run"
+    decoder = FakeDecoder()
+    last = race(decoder, "one/race")[-1]
+    assert last["card"]["code"] == "limit" and "minutes" in last["card"]["hint"]
+    assert not decoder.calls, "nothing was decoded"
+    assert race(FakeDecoder(), "another/live")[-1]["source"] == "run"
+
+
+def test_a_race_that_uses_its_share_up_ends_and_keeps_what_it_has(
+    monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]
+) -> None:
+    public(**{SECONDS: 1.0})
+    monkeypatch.setattr(worker, "SHARES", Shares())
+    last = race(FakeDecoder(pace=0.1), "one/live")[-1]
+    lanes = unpack(last["trace"]).lanes
+    assert len(lanes["vanilla"]) > 3
+    (failed,) = [event for events in lanes.values() for event in events if isinstance(event, Failed)]
+    assert failed.code == "limit"
+
+
+def test_a_comparison_that_uses_its_share_up_says_so(
+    monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]
+) -> None:
+    public(**{SECONDS: 0.5})
+    monkeypatch.setattr(measurement, "SHARES", Shares())
+    values = {"methods": ["dflash"], "prompts": 1, "repeats": 1, "temperature": 0.0}
+    for _ in range(2):
+        told = measurement.stream(lambda *_: FakeDecoder(pace=0.05), values, stops=session.Stops(), name="one")
+        assert frames(told)[-1]["card"]["code"] == "limit"
