@@ -142,7 +142,7 @@ export function roundsOf(name, lane, start = 1, measured = true) {
 }
 
 /** What a run is called: its file, its lane, and what it ran with. @param {Run} run */
-export const labelOf = ({ file, name, lane }) => `${name} of ${file}${lane.header ? ` (${isVanilla(lane) ? 'vanilla' : lane.header.config.drafter}, temperature ${lane.header.config.temperature})` : ''}`;
+export const labelOf = ({ file, name, lane }) => `${name} of ${file}${lane.header ? ` (${isVanilla(lane) ? 'vanilla' : lane.header.server || lane.header.config.drafter}, temperature ${lane.header.config.temperature})` : ''}`;
 
 /** Whether two runs have to write one text: under one target, after one prompt, and where nothing is drawn, or with the same noise. @param {Lane} a @param {Lane} b @param {Common} common */
 function mustBeEqual(a, b, { by }) {

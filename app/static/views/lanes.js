@@ -63,7 +63,7 @@ class LaneView {
   reset(lane, absent, noSteps) {
     this.give(lane);
     const header = lane ? lane.header : null;
-    text(this.sub, header ? settingsWords(header.config, noSteps) : this.named.about);
+    text(this.sub, header ? header.server ? 'an attached server' : settingsWords(header.config, noSteps) : this.named.about);
     gloss(this.sub);
     attribute(this.sub, 'title', this.named.about);
     for (const cell of Object.values(this.cells)) text(cell, dash);
