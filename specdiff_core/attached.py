@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import hashlib
 import os
 import platform
 import time
@@ -207,7 +208,7 @@ class Attached:
             short = dataclasses.replace(config, max_new_tokens=min(WARM_UP, config.max_new_tokens))
             for _ in self._stream(*self._request(prompt, short)):
                 pass
-        pieces: dict[str, int] = {}  # an id of a server may be another text at another place, so these are ours
+        pieces: dict[str, int] = {}
         ids: list[int] = []
         text = held = reason = ""
         quoted: Quoted | None = None
@@ -222,7 +223,7 @@ class Attached:
                         # Where in a chunk a token ends is not told: the first has all of the text.
                         words = [held, *[""] * (tokens - 1)]
                         if fresh := [word for word in dict.fromkeys(words) if word not in pieces]:
-                            pieces |= {word: len(pieces) + place for place, word in enumerate(fresh)}
+                            pieces |= {word: _own_id(word) for word in fresh}
                             yield PiecesSeen(pieces={pieces[word]: word for word in fresh})
                         own = tuple(pieces[word] for word in words)
                         ids += own
@@ -331,6 +332,12 @@ class Attached:
                     raise ServerError(f"{self.name} gave up: {_message(data)}", hint=_LOG)
                 if chunk is not None:
                     yield chunk
+
+
+def _own_id(piece: str) -> int:
+    """The id of a piece of a stream, in every run the same. A server's own id may be another text at another place, and
+    several ids may share a piece."""
+    return int.from_bytes(hashlib.blake2b(piece.encode(), digest_size=6).digest(), "big")
 
 
 def attach(*addresses: str) -> dict[str, Attached]:

@@ -21,12 +21,13 @@ import pytest
 from specdiff_core import cli
 from specdiff_core.attached import KEY, Attached, ask, attach
 from specdiff_core.cli import options
+from specdiff_core.explorations.alignment import compare_traces
 from specdiff_core.schema.errors import ConfigError, ServerError
-from specdiff_core.schema.events import Committed, Event, Failed, Finished, Quoted, RunStarted
+from specdiff_core.schema.events import Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import run_summary
-from specdiff_core.schema.trace import read_trace
+from specdiff_core.schema.trace import read_trace, write_trace
 from tests.app_fakes import FakeDecoder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -342,6 +343,21 @@ def test_a_race_with_a_server(
     assert cli.main(["replay", str(trace)]) == 0
     again = capsys.readouterr().out
     assert row.split()[:3] == again.splitlines()[-1].split()[:3] and "  not checked" in again
+
+
+def test_two_runs_of_a_server_are_held_against_each_other_by_their_characters(tmp_path: Path) -> None:
+    """Where a stream is cut into pieces is chance, and what an id means is the same in every run."""
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    texts = iter(["cat.", "dog."])
+    with StandIn("someone", lambda body: sse(*PLAIN[:2], choice(next(texts), finish_reason="stop"))) as server:
+        for path in paths:
+            write_trace(path, {"served": list(ask(server.url).decode("Once", CONFIG))})
+    met = [
+        event.pieces for path in paths for event in read_trace(path).lanes["served"] if isinstance(event, PiecesSeen)
+    ]
+    assert len({(token, piece) for pieces in met for token, piece in pieces.items()}) == 4
+    common = compare_traces(*paths).facts["common"]
+    assert common["by"] == "texts" and common["agree"] == len(", a\u2028")
 
 
 def test_a_race_goes_on_without_a_server_that_broke(

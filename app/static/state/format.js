@@ -144,12 +144,15 @@ export function decisionWords(decided, draft, last) {
   return `Auto, T ${steps}: ${why}${room}${cut}.`;
 }
 
+/** τ as an attached server counts it; nothing where it does not. @param {Quoted | null} quoted */
+export const quotedTau = (quoted) => (quoted && quoted.steps && quoted.accepted !== null ? `τ ${ratio(1 + quoted.accepted / quoted.steps)}` : '');
+
 /** What an attached server says of its own speculation in a run; nothing of it was measured here. @param {Quoted | null} quoted */
 export function quotedWords(quoted) {
   if (!quoted) return 'nothing about its drafts';
-  const { steps, drafted, accepted, tokens_per_second: pace } = quoted;
+  const { drafted, accepted, tokens_per_second: pace } = quoted;
   const told = [
-    ...(steps && accepted !== null ? [`τ ${ratio(1 + accepted / steps)}`] : []),
+    ...(quotedTau(quoted) ? [quotedTau(quoted)] : []),
     ...(drafted !== null && accepted !== null ? [`${accepted} of ${plural(drafted, 'drafted token')} accepted`] : []),
     ...(pace !== null ? [`${rate(pace)} tokens/s by its own clock`] : []),
   ];

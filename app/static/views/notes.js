@@ -119,7 +119,7 @@ function serversOf(lanes) {
 function report(lanes, header, title) {
   const versions = Object.entries(header.versions).map(([name, version]) => `${name} ${version}`).join(', ');
   const drafted = headersOf(lanes).filter(({ own }) => own.config.drafter !== 'none');
-  const models = [`target: ${header.models.target || 'unknown'}`, ...drafted.map(({ name, own }) => `${drafted.length > 1 ? name : 'drafter'}: ${own.models.drafter}`)].join('; ');
+  const models = [`target: ${header.models.target || 'unknown'}`, ...drafted.map(({ name, own }) => `${drafted.length > 1 || own.server ? name : 'drafter'}: ${own.server ? own.models.target : own.models.drafter}`)].join('; ');
   const all = (/** @type {RunStarted['config']} */ config) => Object.entries(config).map(([name, value]) => `${name} ${value === null ? '–' : value}`).join(', ');
   const config = drafted.length > 1 ? drafted.map(({ name, own }) => `${name}: ${all(own.config)}`).join('; ') : all(header.config);
   const facts = [

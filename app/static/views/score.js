@@ -78,7 +78,7 @@ export class ScoreView {
     const header = (drafted || vanilla)?.header;
     const lossless = header ? header.lossless : true;
     text(this.name, name);
-    this.hero.classList.toggle('sd-lossy', !lossless);
+    this.hero.classList.toggle('sd-lossy', !lossless && header?.exactness !== 'unchecked');
     const told = drafted && isServed(drafted) && drafted.finished ? ` It says itself: ${quotedWords(drafted.finished.quoted)}.` : '';
     text(this.claim, !header ? '' : (CLAIMS[header.exactness || ''] || CLAIMS[lossless ? '' : 'biased']) + told);
     text(this.again, header?.threads === 1 ? 'Measure again' : 'Measure again on one thread');

@@ -53,7 +53,7 @@ export class TextView {
     this.greedy = Boolean(header && header.config.temperature === 0);
     text(this.prompt, prompt.length > PROMPT_SHOWN ? `…${prompt.slice(-PROMPT_SHOWN)}` : prompt);
     this.element.classList.toggle('sd-code', looksLikeCode(prompt));
-    this.element.classList.toggle('sd-clickable', Boolean(lane) && !lane?.wordless);
+    this.element.classList.toggle('sd-clickable', Boolean(lane) && !lane?.wordless && !isServed(lane));
     this.pinned = -1;
   }
 
