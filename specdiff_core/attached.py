@@ -379,11 +379,11 @@ def ask(address: str) -> Attached:
     if not model and len(served) == 1:
         model = next(iter(served))
     if model not in served:
-        names = ", ".join(served) or "none"
+        names, first = _line(", ".join(served)) or "none", _line(next(iter(served), "model"))
         raise ConfigError(
             f"{here.where} serves no model {model!r}." if model else f"{here.where} serves several models.",
             field="attach",
-            hint=f"Name one after a #, as in {here.where}#{next(iter(served), 'model')}. It serves: {names[:300]}.",
+            hint=f"Name one after a #, as in {here.where}#{first[:80]}. It serves: {names[:300]}.",
         )
     return Attached(address=base, kind=KINDS.get(served[model], "server"), model=model)
 
@@ -445,4 +445,9 @@ def _message(body: bytes) -> str:
         told = body.decode("utf-8", errors="replace")
     for name in ("error", "message", "detail"):
         told = told.get(name, told) if isinstance(told, dict) else told
-    return " ".join(str(told).split())[:200].rstrip(".") + "."
+    return _line(str(told))[:200].rstrip(".") + "."
+
+
+def _line(text: str) -> str:
+    """Foreign words in one line, without what could steer a terminal."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())

@@ -301,7 +301,7 @@ def test_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ConfigError, match="no model 'd'"):
             ask(server.url + "#d")
         assert ask(server.url + "#a/b").model == "a/b"
-    refused = StandIn("vllm", lambda body: [b'{"error": {"message": "Wrong\\nkey"}}'], status=401)
+    refused = StandIn("vllm", lambda body: [b'{"error": {"message": "Wrong\\n\\u001bkey"}}'], status=401)
     monkeypatch.setenv(KEY, "secret")
     with refused as server, pytest.raises(ServerError, match=r"status 401: Wrong key\.") as caught:
         list(ask(server.url).decode("Once", CONFIG))
@@ -352,10 +352,9 @@ def test_two_runs_of_a_server_are_held_against_each_other_by_their_characters(tm
     with StandIn("someone", lambda body: sse(*PLAIN[:2], choice(next(texts), finish_reason="stop"))) as server:
         for path in paths:
             write_trace(path, {"served": list(ask(server.url).decode("Once", CONFIG))})
-    met = [
-        event.pieces for path in paths for event in read_trace(path).lanes["served"] if isinstance(event, PiecesSeen)
-    ]
-    assert len({(token, piece) for pieces in met for token, piece in pieces.items()}) == 4
+    events = [event for path in paths for event in read_trace(path).lanes["served"]]
+    met = [event.pieces for event in events if isinstance(event, PiecesSeen)]
+    assert len({token for pieces in met for token in pieces}) == 4, "two runs share an id where they share its piece"
     common = compare_traces(*paths).facts["common"]
     assert common["by"] == "texts" and common["agree"] == len(", a\u2028")
 

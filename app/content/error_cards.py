@@ -24,7 +24,7 @@ TITLES = {
     "memory": "Out of memory",
     "trace": "This file is not a readable trace",
     "trace-schema": "This trace was written by another version",
-    "server": "The attached server did not do it",
+    "server": "The attached server failed",
     "corpus": "The corpus cannot be read",
     "error": "That did not work",
     "unexpected": "Something unexpected happened",
