@@ -41,6 +41,7 @@ _HOMES = {
     "specdiff_core.schema.errors": (
         *("SpecDiffError", "ConfigError", "PairUnavailable", "WeightsError", "TokenizerMismatch"),
         *("DraftContractError", "ContextOverflow", "OutOfMemory", "TraceError", "TraceSchemaError", "CorpusError"),
+        "ServerError",
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -78,13 +79,21 @@ def decode(prompt: str, *, engine: Engine, detail: bool = True, **settings: Any)
 
 
 def race(
-    prompt: str, methods: Sequence[str] = ("dflash",), *, engine: Engine, repeats: int = 1, **settings: Any
+    prompt: str,
+    methods: Sequence[str] = ("dflash",),
+    *,
+    engine: Engine,
+    repeats: int = 1,
+    attach: Sequence[str] = (),
+    **settings: Any,
 ) -> Mapping[str, Any]:
     """Vanilla and several methods on one prompt, one after the other: for each lane its measured speed-up and numbers.
 
     Args:
         methods: names of :data:`~specdiff_core.schema.methods.METHODS`; vanilla always runs.
         repeats: runs of each lane, interleaved.
+        attach: addresses of running servers (vLLM, SGLang, llama.cpp), each a further lane. Of these the summary holds
+            what was measured here, and under ``quoted`` what they say themselves.
         settings: fields of ``DecodeConfig`` that all lanes share: temperature, rule, seed, max_new_tokens, ….
 
     Raises:
@@ -99,8 +108,14 @@ def race(
         raise ConfigError(f"A method has its own {min(own)}.", field=min(own), hint="lab.decode takes every setting.")
     if isinstance(methods, str) or not methods:
         raise ConfigError("Name the methods in a list.", field="methods", hint='Such as ["dflash", "ddtree"].')
-    lanes = race_lanes(_config(engine, {**settings, "drafter": "none"}), methods)
-    return race_summary(decoder.race(engine, prompt, lanes, repeats=repeats))
+    config = _config(engine, {**settings, "drafter": "none"})
+    lanes, others = race_lanes(config, methods), {}
+    if attach:
+        from specdiff_core import attached
+
+        others = attached.attach(*((attach,) if isinstance(attach, str) else attach))
+    lanes |= dict.fromkeys(others, config)
+    return race_summary(decoder.race(engine, prompt, lanes, repeats=repeats, others=others))
 
 
 def explore(name: str, *, engine: Engine, progress: Callable[[Step], None] | None = None, **choice: Any) -> Explored:

@@ -36,7 +36,7 @@ def _type(hint: Any) -> str:
 def declarations() -> str:
     """The text of ``events.d.ts``."""
     members = typing.get_args(events.Event)
-    others = [events.Span, events.Candidate, events.Test]
+    others = [events.Span, events.Candidate, events.Test, events.Quoted]
     lines = ["// Made from specdiff_core/schema/events.py by `python -m tests.event_types`; a test compares the two."]
     for struct in (*others, *members):
         lines.append(f"export interface {struct.__name__} {{")

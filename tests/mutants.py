@@ -61,6 +61,7 @@ NETWORK = "tests/test_network.py"
 MATHS = "tests/test_maths.py"
 CONTROLLER = "tests/test_controller.py"
 CLI = "tests/test_cli.py"
+ATTACHED = "tests/test_attached.py"
 EXPORT = "tests/test_export.py"
 EXPLORE = "tests/test_explore.py"
 MODULES = "tests/test_js.py::test_modules"
@@ -912,6 +913,12 @@ MUTANTS = [
             "found[len(found)] = test.accepted",
             FACTS,
         ),
+    ),
+    *bugs(
+        "specdiff_core/attached.py",
+        ("a-server-is-lossless", "lossless=False", "lossless=True", ATTACHED),
+        ("a-broken-stream-is-whole", "if not reason:", "if not ids:", ATTACHED),
+        ("a-servers-ids-are-of-one-run", "{word: _own_id(word) for", "{word: len(pieces) + len(word) for", ATTACHED),
     ),
     *bugs(
         "specdiff_core/schema/summary.py",

@@ -26,6 +26,7 @@ TITLES = {
     "limit": "Your share of this server is used up",
     "trace": "This file is not a readable trace",
     "trace-schema": "This trace was written by another version",
+    "server": "The attached server failed",
     "corpus": "The corpus cannot be read",
     "error": "That did not work",
     "unexpected": "Something unexpected happened",

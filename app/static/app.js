@@ -5,7 +5,7 @@
 import { Playhead, autoSlow } from './state/playhead.js';
 import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './state/race.js';
 import { momentAt, momentQuery, readMoment, stopOf } from './state/moment.js';
-import { buildLane, isVanilla, stateAt } from './state/lane.js';
+import { buildLane, isServed, isVanilla, stateAt } from './state/lane.js';
 import { tokenOf } from './state/inspect.js';
 import { busyWords, narrate, queueWords } from './state/format.js';
 import { fetchTrace, gzip, serialise, unpack } from './state/trace.js';
@@ -49,6 +49,7 @@ import { linkTo } from './views/notes.js';
 
 const NOT_RUN = 'What stands in the controls has not run yet: this is another race. Press Run.';
 const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
+const SERVED = 'An attached server does not tell what it drafts and tests: what came, and when, is all that is known here.';
 
 const WORDS = { waits: 'Waiting for a free place…', stops: 'Stopping…' };
 const UNREADABLE = { title: 'This trace cannot be shown', message: 'It was read, but its events do not fit together.', hint: 'Try another file, or run again.' };
@@ -448,7 +449,7 @@ export class App extends Job {
       return;
     }
     const now = state.window;
-    const sentence = narrate(older ? now : view, (id) => piece(lane, id), lane.header.config.temperature === 0);
+    const sentence = isServed(lane) ? SERVED : narrate(older ? now : view, (id) => piece(lane, id), lane.header.config.temperature === 0);
     grid.draw({ view, lane, sentence, phase, older });
     rounds.draw(state, older ? now : view);
     const fresh = view && view.committed && this.before && this.before.round === view.round && !this.before.committed;

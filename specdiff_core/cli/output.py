@@ -36,6 +36,10 @@ def describe(summary: dict[str, Any]) -> list[str]:
     def number(value: float | None, form: str, unit: str) -> str:
         return "not defined" if value is None else f"{value:{form}} {unit}"
 
+    if summary["server"]:
+        speed = number(summary["tokens_per_second"], ".1f", "tokens/s")
+        ran = f"  new tokens     {summary['new_tokens']} in {summary['seconds']:.3f} s, ended by {summary['finished']}"
+        return [ran, f"  speed          {speed}", f"  exactness      {EXACTNESS['unchecked']}", *served(summary)]
     parts = ", ".join(f"{name} {1000 * spent:.0f} ms" for name, spent in summary["seconds_by"].items())
     claim = EXACTNESS.get(summary["exactness"], "lossless") if summary["lossless"] else EXACTNESS["biased"]
     threads = f", {summary['threads']} threads" if summary["threads"] else ""
@@ -67,19 +71,48 @@ def table(summary: dict[str, Any]) -> list[str]:
             low, high = numbers["speedup_least"], numbers["speedup_largest"]
             spread = f" ({low:.2f}–{high:.2f})" if len(numbers["speedups"]) > 1 and lane != BASELINE else ""
         tau, rate = numbers["tau"], numbers["tokens_per_second"]
+        quoted = (numbers["quoted"] or {}).get("tau")
         rows.append(
             (
                 lane,
                 speed + spread,
-                "not defined" if tau is None else f"{tau:.2f}",
+                f"{tau:.2f}" if tau is not None else "not defined" if quoted is None else f"“{quoted:.2f}”",
                 "not defined" if rate is None else f"{rate:.1f}",
                 {True: "as vanilla", False: "another", None: ""}[numbers["same_text_as_vanilla"]],
-                {True: "the target's", False: "NOT guaranteed", None: ""}[numbers["lossless"]],
+                {True: "the target's", False: "NOT guaranteed", None: "not checked" if numbers["server"] else ""}[
+                    numbers["lossless"]
+                ],
             )
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return lines + ([BUSY] if summary["quiet"] is False else [])
+
+
+SILENT = (
+    "nothing about drafts; vLLM tells with --per-request-spec-decode-metrics summary, SGLang where it knows "
+    "return_spec_tokens_details, llama.cpp where it drafts"
+)
+
+
+def served(numbers: dict[str, Any]) -> list[str]:
+    """What was measured of a lane that an attached server ran, what is quoted from it, and what nobody looked at."""
+    forms = {
+        "tau": "τ {:.2f}",
+        "draft_use": "{:.0%} of its drafted tokens accepted",
+        "drafted": "{} drafted",
+        "steps": "{} verifying passes",
+        "tokens_per_second": "{:.1f} tokens/s by its own clock",
+    }
+    quoted = {name: value for name, value in (numbers["quoted"] or {}).items() if value is not None}
+    told = [form.format(quoted[name]) for name, form in forms.items() if name in quoted]
+    return [
+        "  measured here  tokens, and when they arrived by this machine's clock, network included",
+        f"  it says itself {', '.join(told + ([] if 'drafted' in quoted else [SILENT]))}",
+        "  not checked    its distribution, what else it was doing, and whether it has the model, the tokenizer and",
+        "                 the machine of the other lanes",
+        *([f"  failed         {numbers['failed']}"] if numbers.get("failed") else []),
+    ]
 
 
 def speed_line(summary: dict[str, Any]) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
 from statistics import median_low
 from typing import Any
 
 from specdiff_core.cli import options
-from specdiff_core.cli.output import describe, plain, speed_line, table
+from specdiff_core.cli.output import describe, plain, served, speed_line, table
+from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.decoder import race as race_of
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import BASELINE, DRAFTED, METHODS, PLAIN, race_lanes, two_lanes
@@ -32,6 +34,14 @@ def add_command(commands: Any) -> None:
         help="race several methods, each with its own drafter and window, against vanilla: "
         + ",".join(method.name for method in METHODS if method.name != BASELINE),
     )
+    parser.add_argument(
+        "--attach",
+        metavar="ADDRESS",
+        action="append",
+        default=[],
+        help="a running vLLM, SGLang, llama.cpp or OpenAI-compatible server as a further lane, such as "
+        "http://127.0.0.1:8000, with #MODEL where it serves several; more than once for more servers",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -41,13 +51,21 @@ def run(args: argparse.Namespace) -> None:
     if args.repeats < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.trace, "trace")
+    servers = _attached(args.attach)
     engine = options.open_engine(args, config.pair, [settings.drafter for settings in lanes.values()])
     detail, threads = args.trace is not None, 0 if args.threads is None else None
     runs = race_of(
-        engine, args.prompt, lanes, repeats=args.repeats, detail=detail, progress=options.say, threads=threads
+        engine,
+        args.prompt,
+        lanes | dict.fromkeys(servers, config),
+        repeats=args.repeats,
+        detail=detail,
+        progress=options.say,
+        threads=threads,
+        others=servers,
     )
     race = race_summary(runs)
-    if args.methods is None:
+    if args.methods is None and not servers:
         summary = pair_summary(race)
         print(args.prompt + plain(summary["text"]))
         for lane in lanes:
@@ -57,14 +75,25 @@ def run(args: argparse.Namespace) -> None:
     else:
         summary = race
         print("\n".join(table(race)))
+        for lane in servers:
+            print(f"\n{plain(lane)}\n" + plain("\n".join(served(race["lanes"][lane]))))
         order, what = [fold(run).seconds for run in runs[BASELINE]], "vanilla's times"
     if args.trace is not None:
         kept = order.index(median_low(order)) if len(order) == args.repeats else -1
-        write_trace(args.trace, {lane: runs[lane][kept] for lane in lanes}, title=args.prompt[:80])
+        write_trace(args.trace, {lane: own[kept] for lane, own in runs.items()}, title=args.prompt[:80])
         if kept >= 0 and args.repeats > 1:
             print(f"{args.trace.name} holds repeat {kept + 1}, the one in the middle of {what}")
     if args.json:
         print(json.dumps(summary, ensure_ascii=False))
+
+
+def _attached(addresses: Sequence[str]) -> Mapping[str, Decoder]:
+    """The servers at ``addresses``, by the names of their lanes."""
+    if not addresses:
+        return {}
+    from specdiff_core.attached import attach
+
+    return attach(*addresses)
 
 
 def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConfig]]:

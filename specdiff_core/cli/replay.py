@@ -36,7 +36,11 @@ def run(args: argparse.Namespace) -> None:
         print(plain(marked_text(events)) + "\n\n" + plain("\n".join(describe(summaries[lane]))))
     print(f"\n{LEGEND}")
     known = {DRAFTED, *(method.name for method in METHODS)}
-    lanes = {lane: [events] for lane, events in trace.lanes.items() if events and lane in known}
+    lanes = {
+        lane: [events]
+        for lane, events in trace.lanes.items()
+        if events and (lane in known or summaries[lane]["server"])
+    }
     if BASELINE in lanes and len(lanes) > 1:
         race = race_summary(lanes)
         if set(lanes) == {BASELINE, DRAFTED}:

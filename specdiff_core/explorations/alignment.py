@@ -108,6 +108,7 @@ def common_of(a: Run, b: Run) -> Common:
     target = (
         one is not None
         and other is not None
+        and not (one.server or other.server)  # whose pieces may be cut anywhere
         and (one.models.get("target"), one.config.get("pair")) == (other.models.get("target"), other.config.get("pair"))
     )
     prompts = ["" if header is None else header.prompt for header in (one, other)]

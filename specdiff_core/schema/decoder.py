@@ -69,11 +69,13 @@ def race(
     detail: bool = False,
     progress: Callable[[str], None] | None = None,
     threads: int | None = 0,
+    others: Mapping[str, Decoder] | None = None,
 ) -> dict[str, list[list[Event]]]:
     """Each lane's runs, interleaved: in their order, then in the opposite one, so that drift falls on all alike.
 
     Args:
         threads: CPU threads of all lanes, see :class:`Decoder`.
+        others: lanes that another decoder runs.
 
     Raises:
         ConfigError: ``repeats`` is no number from 1.
@@ -81,14 +83,16 @@ def race(
     """
     if not isinstance(repeats, int) or repeats < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
-    for settings in lanes.values():
+    of = {lane: (others or {}).get(lane, decoder) for lane in lanes}
+    for lane, settings in lanes.items():
         short = dataclasses.replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
-        for event in decoder.decode(prompt, short, detail=False, threads=threads):
-            threads = event.threads if isinstance(event, RunStarted) else threads  # all lanes alike
+        for event in of[lane].decode(prompt, short, detail=False, threads=threads):
+            if isinstance(event, RunStarted) and of[lane] is decoder:
+                threads = event.threads  # all lanes alike
     runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
     for repeat in range(repeats):
         for lane in list(lanes)[:: 1 if repeat % 2 == 0 else -1]:
             if progress is not None:
                 progress(f"measuring {lane}, {repeat + 1} of {repeats}")
-            runs[lane].append(list(decoder.decode(prompt, lanes[lane], detail=detail, threads=threads)))
+            runs[lane].append(list(of[lane].decode(prompt, lanes[lane], detail=detail, threads=threads)))
     return runs

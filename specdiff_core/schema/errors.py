@@ -110,6 +110,12 @@ class TraceSchemaError(TraceError):
     code = "trace-schema"
 
 
+class ServerError(SpecDiffError):
+    """An attached server does not answer, is of another kind, or broke off."""
+
+    code = "server"
+
+
 class CorpusError(SpecDiffError):
     """A training corpus is missing, empty, or not in the expected format."""
 

@@ -88,8 +88,32 @@ EXACTNESS = {
     "bitwise": "lossless bit for bit: every probability that the target gives is the very number that vanilla computes",
     "rounding": "lossless rule; sums over a draft round differently from vanilla's, in the last digits",
     "biased": "NOT lossless: the rule can change the distribution of the text",
+    "unchecked": "not checked: another server wrote the text, by rules of its own",
 }
 """How close the distribution of a run is to that of vanilla decoding on the same machine."""
+
+
+SERVER = "server"
+"""The source of a token that an attached server wrote: how it came about is not known here."""
+
+
+class Quoted(Struct, frozen=True, kw_only=True):
+    """What an attached server says of its own speculation in one run. Quoted, never measured here; None: not told."""
+
+    steps: Int | None = None  # verifying passes of the target
+    drafted: Int | None = None  # tokens
+    accepted: Int | None = None  # drafted tokens that stayed
+    tokens_per_second: float | None = None  # by its own clock
+
+    @property
+    def tau(self) -> float | None:
+        """Tokens per verifying pass, the one that the target adds included."""
+        return 1 + self.accepted / self.steps if self.steps and self.accepted is not None else None
+
+    @property
+    def draft_use(self) -> float | None:
+        """Share of drafted tokens that were accepted."""
+        return self.accepted / self.drafted if self.drafted and self.accepted is not None else None
 
 
 class RunStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
@@ -105,10 +129,11 @@ class RunStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     reason: str  # why this device and dtype
     threads: Int
     versions: dict[str, str]
-    grain: str  # how finely the clock synchronised: step or total
+    grain: str  # how finely the clock synchronised: step or total; chunk of a server's stream
     lossless: bool  # what the rule claims for this run
     exactness: str = ""  # one of EXACTNESS; "" in traces from before it was known
     network: str = ""  # what ran the target: a network, and how it multiplies
+    server: str = ""  # the attached server that ran it, in place of this lab
     started_at: str = ""  # UTC, ISO 8601
 
 
@@ -194,7 +219,7 @@ class Verified(Verdict, frozen=True, kw_only=True, tag=True, tag_field="kind"):
 
 
 class Committed(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
-    """Tokens that are now part of the text. ``sources``: draft, residual, bonus or target."""
+    """Tokens that are now part of the text. ``sources``: draft, residual, bonus or target; of a server, server."""
 
     round: Int
     ids: tuple[Int, ...]
@@ -227,6 +252,7 @@ class Finished(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     seconds_by: dict[str, float] = {}  # prefill, draft, score, verify, other
     peak_bytes: Int | None = None  # device memory (CUDA) or resident set
     waited_seconds: float | None = None  # that threads of the process were ready and had no processor; CPU, Linux
+    quoted: Quoted | None = None  # of an attached server that tells of its speculation
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from specdiff_core.schema.events import Committed, DraftReady, Event, Finished, TargetScored, Test, Verified
+from specdiff_core.schema.events import SERVER, Committed, DraftReady, Event, Finished, TargetScored, Test, Verified
 
 CROWDED = 0.2
 """Threads waiting for a processor, on average, from which a measured time cannot be trusted. Measured on two cores with
@@ -112,8 +112,8 @@ def measure(event: Event) -> Metrics:
                 tested_at=(1,) * len(passed),
                 accepted_at=tuple(map(int, passed)),
             )
-        case Committed():
-            return Metrics(rounds=1, committed=len(event.ids))
+        case Committed():  # a chunk of a server's stream is no round: how many passes it took is not known
+            return Metrics(rounds=int(SERVER not in event.sources), committed=len(event.ids))
         case Finished():
             return Metrics(
                 seconds=event.seconds,

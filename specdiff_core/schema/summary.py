@@ -34,6 +34,7 @@ def run_summary(events: Sequence[Event]) -> dict[str, Any]:
     """One run. A number that is not defined is None (vanilla tests nothing); a run cut short says ``incomplete``."""
     total, header, last = fold(events), header_of(events), final(events)
     config = header.config if header else {}
+    quoted = last.quoted if last else None
     tested = [event for event in events if isinstance(event, Verified)]
     return {
         "text": last.text if last else "",
@@ -51,8 +52,11 @@ def run_summary(events: Sequence[Event]) -> dict[str, Any]:
         "target_calls": total.target_calls,
         "peak_bytes": total.peak_bytes or None,
         "waiting": total.waiting,
-        # What the rule claims, and what every round then did: one biased round makes the run biased.
-        "lossless": header is not None and header.lossless and all(event.lossless for event in tested),
+        # What the rule claims, and what every round then did: one biased round makes the run biased. Of a server
+        # nothing is known.
+        "lossless": None
+        if header and header.server
+        else header is not None and header.lossless and all(event.lossless for event in tested),
         "exactness": header.exactness if header else None,
         "fallbacks": sorted({event.fallback for event in tested if event.fallback}),
         "drafter": config.get("drafter"),
@@ -66,7 +70,13 @@ def run_summary(events: Sequence[Event]) -> dict[str, Any]:
         "grain": header.grain if header else None,
         "versions": dict(header.versions) if header else {},
         "models": dict(header.models) if header else {},
+        "server": header.server if header else "",
+        "quoted": {name: getattr(quoted, name) for name in QUOTED} if quoted else None,
     }
+
+
+QUOTED = ("tau", "draft_use", "steps", "drafted", "accepted", "tokens_per_second")
+"""What a summary repeats of an attached server's own numbers; None: not told."""
 
 
 def race_summary(runs: Runs) -> dict[str, Any]:
@@ -86,7 +96,8 @@ def race_summary(runs: Runs) -> dict[str, Any]:
         failed = next((event for run in own for event in run if isinstance(event, Failed)), None)
         told = _against(runs[BASELINE], own) if {lane, BASELINE} <= ended else dict.fromkeys(AGAINST)
         lanes[lane] = {**told, "failed": failed and f"{failed.message} {failed.hint}".strip(), **alone}
-    compared = [fold(run).crowded for lane in ended if BASELINE in ended for run in runs[lane]]
+    here = [lane for lane in ended if not lanes[lane]["server"]]  # a server's threads are not ours to watch
+    compared = [fold(run).crowded for lane in here if BASELINE in ended for run in runs[lane]]
     claims = [lane["lossless"] for lane in lanes.values() if lane["lossless"] is not None]
     return {
         "repeats": len(runs[BASELINE]),
@@ -104,14 +115,17 @@ def _against(vanilla: Sequence[Sequence[Event]], own: Sequence[Sequence[Event]])
     pairs = [speed_up(fold(slow), fold(fast)) for slow, fast in zip(vanilla, own, strict=True)]
     each = [value for value in pairs if value is not None]
     slow, fast = (sum(map(fold, several), Metrics()) for several in (vanilla, own))
-    last, base = final(own[-1]), final(vanilla[-1])
+    last, base, header = final(own[-1]), final(vanilla[-1]), header_of(own[-1])
+    same = last is not None and base is not None and last.ids == base.ids
+    if header is not None and header.server:  # whose tokens have ids of their own
+        same = last is not None and base is not None and last.text == base.text
     values = (
         speed_up(slow, fast),
         median(each) if each else None,
         min(each, default=None),
         max(each, default=None),
         each,
-        last is not None and base is not None and last.ids == base.ids,
+        same,
     )
     return dict(zip(AGAINST, values, strict=True))
 

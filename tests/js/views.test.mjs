@@ -191,3 +191,23 @@ test('a map without its races promises none', () => {
     if (opens) assert.ok(words(true).includes('click: its race'), key);
   }
 });
+
+test('a lane of an attached server is what came and when, and what it says of itself; nothing is claimed for it', () => {
+  const { vanilla } = lanes;
+  const quoted = { steps: 8, drafted: 24, accepted: 12, tokens_per_second: 99.5 };
+  const events = (/** @type {object | null} */ told) => vanilla.events.filter(({ kind }) => ['RunStarted', 'PiecesSeen', 'Committed', 'Finished'].includes(kind)).map((event) => ({
+    RunStarted: { ...event, server: 'vLLM at host:1', lossless: false, exactness: 'unchecked', threads: 0, config: { temperature: 0 } },
+    Committed: { ...event, sources: event.ids?.map(() => 'server') }, Finished: { ...event, quoted: told },
+  })[event.kind] ?? event);
+  const served = buildLane(events(quoted));
+  const { sums } = stateAt(served, Infinity);
+  assert.deepEqual([sums.rounds, sums.committed], [0, vanilla.ids.length]);
+  const view = headline(served, vanilla);
+  assert.equal(view.claim.textContent, '○ Not checked: another server wrote this text, by rules of its own. It says itself: τ 2.50, 12 of 24 drafted tokens accepted, 99.5 tokens/s by its own clock.');
+  assert.match(view.same.textContent, /the server’s own/);
+  assert.match(view.words.textContent, /of another system, with the network between/);
+  assert.deepEqual(['tau', 'alpha', 'calls', 'nfe'].map((name) => view.values[name].textContent), ['–', '–', '–', '–']);
+  const silent = buildLane(events(null));
+  assert.match(headline(silent, vanilla).claim.textContent, /It says itself: nothing about its drafts\.$/);
+  assert.match(leadWords(silent, vanilla, 'vLLM', true, true), /^vLLM wrote 40 tokens in [\d.]+ s, measured here with the network between\./);
+});

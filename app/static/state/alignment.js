@@ -2,7 +2,7 @@
 // decodes itself (specdiff_core/explorations/side_by_side.py), made in the browser. Pure: no element, no request.
 // @ts-check
 
-import { buildLane, isVanilla, stateAt } from './lane.js';
+import { buildLane, isServed, isVanilla, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
 import { piece, sharePieces } from './detokenize.js';
 import { waiting } from './metrics.js';
@@ -30,7 +30,7 @@ function shared(one, other) {
 /** By what two runs can be held against each other, and how far they agree. @param {Lane} a @param {Lane} b @returns {Common} */
 export function commonOf(a, b) {
   const [one, other] = [a, b].map((lane) => ({ prompt: lane.header?.prompt ?? null, target: lane.header?.models.target ?? null, text: lane.shown.join('') }));
-  const target = one.target !== null && one.target === other.target && a.header?.config.pair === b.header?.config.pair;
+  const target = one.target !== null && one.target === other.target && a.header?.config.pair === b.header?.config.pair && !isServed(a) && !isServed(b); // a server’s pieces may be cut anywhere
   const within = one.prompt === null || other.prompt === null ? 0 : shared(letters(one.prompt), letters(other.prompt));
   const same = one.prompt !== null && one.prompt === other.prompt;
   const known = { target, starts: { a: 0, b: 0 }, prompt: same ? null : within + 1 };
@@ -142,7 +142,7 @@ export function roundsOf(name, lane, start = 1, measured = true) {
 }
 
 /** What a run is called: its file, its lane, and what it ran with. @param {Run} run */
-export const labelOf = ({ file, name, lane }) => `${name} of ${file}${lane.header ? ` (${isVanilla(lane) ? 'vanilla' : lane.header.config.drafter}, temperature ${lane.header.config.temperature})` : ''}`;
+export const labelOf = ({ file, name, lane }) => `${name} of ${file}${lane.header ? ` (${isVanilla(lane) ? 'vanilla' : lane.header.server || lane.header.config.drafter}, temperature ${lane.header.config.temperature})` : ''}`;
 
 /** Whether two runs have to write one text: under one target, after one prompt, and where nothing is drawn, or with the same noise. @param {Lane} a @param {Lane} b @param {Common} common */
 function mustBeEqual(a, b, { by }) {

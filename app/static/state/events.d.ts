@@ -19,6 +19,12 @@ export interface Test {
   accepted: boolean;
   kind: string;
 }
+export interface Quoted {
+  steps: number | null;
+  drafted: number | null;
+  accepted: number | null;
+  tokens_per_second: number | null;
+}
 export interface RunStarted {
   kind: 'RunStarted';
   schema: number;
@@ -35,6 +41,7 @@ export interface RunStarted {
   lossless: boolean;
   exactness: string;
   network: string;
+  server: string;
   started_at: string;
 }
 export interface Prefilled {
@@ -130,6 +137,7 @@ export interface Finished {
   seconds_by: Record<string, number>;
   peak_bytes: number | null;
   waited_seconds: number | null;
+  quoted: Quoted | null;
 }
 export interface Failed {
   kind: 'Failed';

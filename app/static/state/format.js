@@ -1,7 +1,7 @@
 // Numbers and sentences. Pure: strings in, strings out; never markup.
 // @ts-check
 
-/** @import { Decided, DraftReady, Test, Verified } from './events.d.ts' */
+/** @import { Decided, DraftReady, Quoted, Test, Verified } from './events.d.ts' */
 /** @import { Token, Window } from './lane.js' */
 
 export const dash = '–';
@@ -101,6 +101,7 @@ export function settingsWords(config, noSteps) {
 
 /** Title of a token of the text. @param {Token} token @param {boolean} vanilla @param {boolean} greedy */
 export function tokenTitle(token, vanilla, greedy) {
+  if (token.source === 'server') return `piece ${token.round + 1} of the server’s stream`;
   if (vanilla) return `pass ${token.round + 1} of the target`;
   const source = SOURCES[token.source] || { words: token.source };
   const where = `round ${token.round + 1}: ${source.words}`;
@@ -153,6 +154,21 @@ export function decisionWords(decided, draft, last) {
     ? `. The draft ends after ${draft.ids.length}: with the drafter’s confidence, the next position is not worth its row ${row}`
     : '';
   return `Auto, T ${steps}: ${why}${room}${cut}.`;
+}
+
+/** τ as an attached server counts it; nothing where it does not. @param {Quoted | null} quoted */
+export const quotedTau = (quoted) => (quoted && quoted.steps && quoted.accepted !== null ? `τ ${ratio(1 + quoted.accepted / quoted.steps)}` : '');
+
+/** What an attached server says of its own speculation in a run; nothing of it was measured here. @param {Quoted | null} quoted */
+export function quotedWords(quoted) {
+  if (!quoted) return 'nothing about its drafts';
+  const { drafted, accepted, tokens_per_second: pace } = quoted;
+  const told = [
+    ...(quotedTau(quoted) ? [quotedTau(quoted)] : []),
+    ...(drafted !== null && accepted !== null ? [`${accepted} of ${plural(drafted, 'drafted token')} accepted`] : []),
+    ...(pace !== null ? [`${rate(pace)} tokens/s by its own clock`] : []),
+  ];
+  return told.join(', ') || 'nothing about its drafts';
 }
 
 const list = (/** @type {number[]} */ numbers) =>

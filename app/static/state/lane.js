@@ -13,6 +13,7 @@ import { spell } from './detokenize.js';
 /** @typedef {ReturnType<typeof buildLane>} Lane */
 
 const EPSILON = 1e-9;
+const SERVER = 'server';
 const STOPS = new Set(['RoundStarted', 'DenoiseStep', 'TargetScored', 'Verified', 'Committed']);
 
 /** @param {Event} event @param {number} last @returns {number} when it was known; `last` if it carries no time of its own */
@@ -204,7 +205,7 @@ function apply(state, lane, event, time) {
     case 'Committed': {
       const tests = decisive(window && window.verified ? window.verified.tests : []);
       event.ids.forEach((id, i) => state.tokens.push({ id, source: event.sources[i], round: event.round, test: tests.get(i) ?? null }));
-      sums.rounds += 1;
+      sums.rounds += event.sources.includes(SERVER) ? 0 : 1; // a chunk of a server's stream is no round
       sums.committed += event.ids.length;
       state.points.push({ t: time, total: event.total });
       if (window) window.committed = event;
@@ -237,6 +238,9 @@ export function countAt(lane, t) {
   }
   return low;
 }
+
+/** @param {Lane | null} lane @returns {boolean} whether an attached server ran it, and not this lab */
+export const isServed = (lane) => Boolean(lane && lane.header && lane.header.server);
 
 /** @param {Lane | null} lane @returns {boolean} whether it drafts nothing */
 export const isVanilla = (lane) => Boolean(lane && lane.header && lane.header.config.drafter === 'none');

@@ -12,11 +12,11 @@ const RENAMED = { DraftReady: ['soft', 'exact_q'], Verified: ['residual', 'extra
 
 /** What a field is where a file does not have it, as the Python classes say. @type {Record<string, object>} */
 export const DEFAULTS = {
-  RunStarted: { schema: 2, exactness: '', network: '', started_at: '' },
+  RunStarted: { schema: 2, exactness: '', network: '', server: '', started_at: '' },
   Decided: { best_gamma: 0, tokens: 0, seconds: 0, rate: 0, alphas: [], pass_seconds: 0, row_seconds: 0 },
   DraftReady: { parents: [], branches: [], node_q: [] },
   Verified: { path: [], scores: [], chosen: null, fallback: '', lossless: true },
-  Finished: { seconds_by: {}, peak_bytes: null, waited_seconds: null },
+  Finished: { seconds_by: {}, peak_bytes: null, waited_seconds: null, quoted: null },
   Failed: { run: '' },
 };
 

@@ -6,7 +6,7 @@ import { attribute, h, move, text } from './dom.js';
 import { TextView } from './text.js';
 import { gloss } from './glossary.js';
 import { isVanilla } from '../state/lane.js';
-import { dash, rate, ratio, reasonWords, seconds, settingsWords, slowWords, times } from '../state/format.js';
+import { dash, quotedTau, rate, ratio, reasonWords, seconds, settingsWords, slowWords, times } from '../state/format.js';
 /** @import { Actions } from '../app.js' */
 /** @import { Lane, State, Window } from '../state/lane.js' */
 /** @import { Named } from '../state/marks.js' */
@@ -63,7 +63,9 @@ class LaneView {
   reset(lane, absent, noSteps) {
     this.give(lane);
     const header = lane ? lane.header : null;
-    text(this.sub, header ? settingsWords(header.config, noSteps) : this.named.about);
+    const told = lane?.finished ? quotedTau(lane.finished.quoted) : '';
+    const served = `an attached server${told ? `, says ${told}` : ''}`;
+    text(this.sub, header ? (header.server ? served : settingsWords(header.config, noSteps)) : this.named.about);
     gloss(this.sub);
     attribute(this.sub, 'title', this.named.about);
     for (const cell of Object.values(this.cells)) text(cell, dash);

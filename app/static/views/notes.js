@@ -2,8 +2,9 @@
 // @ts-check
 
 import { attribute, h, text } from './dom.js';
+import { isServed } from '../state/lane.js';
 import { waiting } from '../state/metrics.js';
-import { milliseconds, ratio, seconds } from '../state/format.js';
+import { milliseconds, quotedWords, ratio, seconds } from '../state/format.js';
 /** @import { Lanes } from '../state/race.js' */
 /** @import { RunStarted } from '../state/events.d.ts' */
 
@@ -48,7 +49,8 @@ export class SourceView {
 
   /** @param {string} kind of {@link KINDS} @param {Lanes} lanes @param {string} title @param {{lead: string, own: string | null, note: string, keepable: boolean}} words `keepable`: a link can bring this recording back */
   reset(kind, lanes, title, { lead, own, note, keepable }) {
-    const header = headersOf(lanes).at(-1)?.own;
+    const headers = headersOf(lanes).map(({ own: one }) => one);
+    const header = headers.filter((one) => !one.server).at(-1) ?? headers.at(-1); // of a server little is known
     text(this.lead, lead);
     text(this.chip, KINDS[kind] || kind);
     this.chip.dataset.kind = kind;
@@ -80,11 +82,12 @@ const dateOf = (/** @type {string} */ iso) => {
   const date = new Date(iso);
   return Number.isNaN(date.getTime()) ? 'date unknown' : date.toLocaleDateString('en-GB', { day: 'numeric', month: 'long', year: 'numeric' });
 };
-const placeOf = (/** @type {RunStarted} */ header) => `${header.device}, ${header.dtype}, ${header.threads} thread${header.threads === 1 ? '' : 's'}`;
+const placeOf = (/** @type {RunStarted} */ header) => `${header.device}, ${header.dtype}${header.server ? '' : `, ${header.threads} thread${header.threads === 1 ? '' : 's'}`}`;
 /** @type {Record<string, string>} */
 const GRAINS = {
   step: 'every denoising step (on a GPU the clock waits for it at both ends)',
   total: 'the whole run only',
+  chunk: 'each piece of the server’s stream, when it arrived here',
 };
 
 /** @param {Lanes} lanes @returns {{name: string, own: RunStarted}[]} the lanes that began */
@@ -105,11 +108,18 @@ function processorOf(lanes) {
   return `Threads that waited for a processor, on average: ${known.join(', ')}. On a quiet machine it is about 0.`;
 }
 
+/** Of each lane that an attached server ran: what was measured, what is only quoted, and what nobody looked at. @param {Lanes} lanes */
+function serversOf(lanes) {
+  return Object.entries(lanes).flatMap(([name, lane]) => (lane && isServed(lane) ? [[name, 'Measured here: its tokens, and when they arrived, '
+    + `network included. It says itself: ${quotedWords(lane.finished && lane.finished.quoted)}. Not checked: its distribution, what else it was doing, and whether `
+    + 'it has the model, the tokenizer and the machine of the other lanes.']] : []));
+}
+
 /** @param {Lanes} lanes @param {RunStarted} header @param {string} title */
 function report(lanes, header, title) {
   const versions = Object.entries(header.versions).map(([name, version]) => `${name} ${version}`).join(', ');
   const drafted = headersOf(lanes).filter(({ own }) => own.config.drafter !== 'none');
-  const models = [`target: ${header.models.target || 'unknown'}`, ...drafted.map(({ name, own }) => `${drafted.length > 1 ? name : 'drafter'}: ${own.models.drafter}`)].join('; ');
+  const models = [`target: ${header.models.target || 'unknown'}`, ...drafted.map(({ name, own }) => `${drafted.length > 1 || own.server ? name : 'drafter'}: ${own.server ? own.models.target : own.models.drafter}`)].join('; ');
   const all = (/** @type {RunStarted['config']} */ config) => Object.entries(config).map(([name, value]) => `${name} ${value === null ? '–' : value}`).join(', ');
   const config = drafted.length > 1 ? drafted.map(({ name, own }) => `${name}: ${all(own.config)}`).join('; ') : all(header.config);
   const facts = [
@@ -120,6 +130,7 @@ function report(lanes, header, title) {
     ['Device', `${placeOf(header)} (${header.reason})`],
     ['Target run by', header.network || 'not recorded'],
     ['Processor', processorOf(lanes)],
+    ...serversOf(lanes),
     ['Models', models],
     ['Versions', versions],
     ['Settings', config],

@@ -4,7 +4,8 @@
 import { attribute, h, text } from './dom.js';
 import { gloss } from './glossary.js';
 import { alpha, firstDifference, pace, predicted, speedUp, tau, waiting } from '../state/metrics.js';
-import { busyWords, dash, percent, plural, rate, ratio, seconds, times } from '../state/format.js';
+import { isServed } from '../state/lane.js';
+import { busyWords, dash, percent, plural, quotedWords, rate, ratio, seconds, times } from '../state/format.js';
 /** @import { Lane, State } from '../state/lane.js' */
 
 /** @typedef {{seconds: number, rate: number | null, done: boolean}} Clock */
@@ -25,6 +26,7 @@ const CLAIMS = {
   bitwise: '✓ Lossless, bit for bit: every probability of the target is the very number that vanilla decoding computes.',
   rounding: '✓ Lossless rule: the text follows the target’s own distribution. Sums may round differently from vanilla’s, in the last digits.',
   biased: '⚠ lossless: false. With several steps this rule can change the distribution of the text; it is here to be studied.',
+  unchecked: '○ Not checked: another server wrote this text, by rules of its own.',
   '': '✓ Lossless rule: the text follows the target’s own distribution.',
 };
 const BUSY = 'A pass ends when its last thread does, so threads that wait for a processor slow every pass, and the lane with more '
@@ -76,8 +78,9 @@ export class ScoreView {
     const header = (drafted || vanilla)?.header;
     const lossless = header ? header.lossless : true;
     text(this.name, name);
-    this.hero.classList.toggle('sd-lossy', !lossless);
-    text(this.claim, !header ? '' : CLAIMS[header.exactness || ''] || CLAIMS[lossless ? '' : 'biased']);
+    this.hero.classList.toggle('sd-lossy', !lossless && header?.exactness !== 'unchecked');
+    const told = drafted && isServed(drafted) && drafted.finished ? ` It says itself: ${quotedWords(drafted.finished.quoted)}.` : '';
+    text(this.claim, !header ? '' : (CLAIMS[header.exactness || ''] || CLAIMS[lossless ? '' : 'biased']) + told);
     text(this.again, header?.threads === 1 ? 'Measure again' : 'Measure again on one thread');
     const compared = drafted && vanilla && drafted.finished && vanilla.finished;
     /** @type {[string, number | null][]} */
@@ -110,9 +113,10 @@ export class ScoreView {
     text(this.same, this.sameText(states, clocks));
     text(this.values.tau, drafted ? ratio(tau(drafted)) : dash);
     text(this.values.alpha, drafted ? percent(alpha(drafted)) : dash);
-    text(this.values.calls, `${(sums || vanilla?.sums)?.calls ?? dash}`);
-    text(this.units.calls, sums && vanilla ? `vs ${vanilla.sums.calls}` : '');
-    text(this.values.nfe, sums ? String(sums.nfe) : dash);
+    const served = isServed(this.lanes.drafted); // its passes are its own affair
+    text(this.values.calls, served ? dash : `${(sums || vanilla?.sums)?.calls ?? dash}`);
+    text(this.units.calls, sums && vanilla && !served ? `vs ${vanilla.sums.calls}` : '');
+    text(this.values.nfe, sums && !served ? String(sums.nfe) : dash);
   }
 
   /** The final speed-up, large and fixed; what it is so far, as a needle. @param {Pair<Clock>} clocks @param {boolean} baseline */
@@ -139,6 +143,7 @@ export class ScoreView {
     if (baseline) return ['1.00×', 'the baseline: every speed-up of this race is over its tokens per second'];
     if (!drafted) return [dash, 'no drafter: only vanilla ran'];
     if (!this.trusted && vanilla) return [`${drafted.rounds.length} : ${vanilla.rounds.length}`, 'target passes, instead of vanilla’s: counted, because the clock was disturbed'];
+    if (isServed(drafted) && final !== null) return [times(final), `vanilla’s tokens per second: of another system, with the network between, ${rate(pace(drafted).rate)} against ${rate(pace(/** @type {Lane} */ (vanilla)).rate)}`];
     if (final === null || !vanilla) return [times(far), far === null ? 'speed-up, when both lanes have tokens' : 'vanilla’s tokens per second, so far'];
     if (drafted.shown.length === vanilla.shown.length) return [times(final), `as fast as vanilla, measured: ${seconds(drafted.duration)} s against ${seconds(vanilla.duration)} s`];
     const cut = [drafted, vanilla].some((lane) => lane.finished?.reason === 'stopped');
@@ -150,6 +155,7 @@ export class ScoreView {
     const [one, other] = [drafted, vanilla].map((state) => (state ? state.tokens.map((token) => token.id) : []));
     const length = Math.min(one.length, other.length);
     if (!length) return '';
+    if (isServed(this.lanes.drafted)) return 'Its tokens are the server’s own, so they are not held against vanilla’s.';
     const first = firstDifference(one.slice(0, length), other.slice(0, length));
     const over = clocks.drafted?.done && clocks.vanilla?.done && one.length === other.length;
     if (first < 0) return `= The same ${over ? '' : 'first '}${length} tokens in both lanes.`;
@@ -165,6 +171,7 @@ export class ScoreView {
  */
 export function leadWords(drafted, vanilla, who, how, trusted) {
   if (!drafted || !vanilla || !drafted.finished || !vanilla.finished || !vanilla.shown.length) return '';
+  if (isServed(drafted)) return `${who} wrote ${plural(drafted.shown.length, 'token')} in ${seconds(drafted.duration)} s, measured here with the network between. Of itself it says: ${quotedWords(drafted.finished.quoted)}.`;
   const same = firstDifference(drafted.ids, vanilla.ids) < 0;
   const speed = speedUp(pace(drafted), pace(vanilla));
   const fast = trusted && speed !== null ? `, ${times(speed)} as fast` : '';

@@ -3,7 +3,7 @@
 // @ts-check
 
 import { h, move, rove, text } from './dom.js';
-import { isVanilla } from '../state/lane.js';
+import { isServed, isVanilla } from '../state/lane.js';
 import { END_OF_TEXT, SOURCES, tokenTitle } from '../state/format.js';
 /** @import { Lane, State, Window } from '../state/lane.js' */
 
@@ -32,7 +32,7 @@ export class TextView {
       onToken(here, true);
     });
     this.pinned = -1; // the token that is looked at closely
-    this.vanilla = false;
+    this.vanilla = false; // whether it shows no drafts
     this.greedy = false;
     /** @type {Lane | null} */
     this.lane = null;
@@ -45,7 +45,7 @@ export class TextView {
   /** Another lane: forget everything drawn. @param {Lane | null} lane */
   reset(lane) {
     this.lane = lane;
-    this.vanilla = isVanilla(lane);
+    this.vanilla = isVanilla(lane) || isServed(lane);
     this.clear();
     this.guess.textContent = '';
     const header = lane ? lane.header : null;
@@ -53,7 +53,7 @@ export class TextView {
     this.greedy = Boolean(header && header.config.temperature === 0);
     text(this.prompt, prompt.length > PROMPT_SHOWN ? `…${prompt.slice(-PROMPT_SHOWN)}` : prompt);
     this.element.classList.toggle('sd-code', looksLikeCode(prompt));
-    this.element.classList.toggle('sd-clickable', Boolean(lane) && !lane?.wordless);
+    this.element.classList.toggle('sd-clickable', Boolean(lane) && !lane?.wordless && !isServed(lane));
     this.pinned = -1;
   }
 

@@ -1,0 +1,419 @@
+"""Attached servers: stand-ins that speak the wire formats of vLLM, SGLang, llama.cpp and plain OpenAI, as recorded in
+their documentation and pull requests; and a real llama-cpp-python server where one is installed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdiff_core import cli
+from specdiff_core.attached import KEY, Attached, ask, attach
+from specdiff_core.cli import options
+from specdiff_core.explorations.alignment import compare_traces
+from specdiff_core.schema.errors import ConfigError, ServerError
+from specdiff_core.schema.events import Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import run_summary
+from specdiff_core.schema.trace import read_trace, write_trace
+from tests.app_fakes import FakeDecoder
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIG = DecodeConfig(max_new_tokens=6)
+DONE = b"data: [DONE]\n\n"
+Body = dict[str, Any]
+Answer = Callable[[Body], list[bytes]]
+
+
+def sse(*chunks: Any) -> list[bytes]:
+    """Each chunk as an event of a stream; text keeps its separators, as the servers send it."""
+    return [b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n" for chunk in chunks]
+
+
+def choice(text: str, **more: Any) -> Body:
+    return {"id": "cmpl-1", "object": "text_completion", "choices": [{"index": 0, "text": text, **more}]}
+
+
+TEXT = ", a\u2028cat."
+VLLM = [
+    choice(",", token_ids=[11], prompt_token_ids=[1, 2], usage={"completion_tokens": 1}, finish_reason=None),
+    choice(" a\u2028", token_ids=[12, 13, 14], usage={"completion_tokens": 4}, finish_reason=None),
+    choice("cat.", token_ids=[11, 15], finish_reason="length", stop_reason=None, usage={"completion_tokens": 6}),
+]
+VLLM_END = {
+    "choices": [],
+    "usage": {"prompt_tokens": 2, "completion_tokens": 6},
+    "metrics": {
+        "tokens_per_second": 103.2,
+        "speculative_decoding": {
+            "mean_acceptance_length": 2.5,
+            "draft_acceptance_rate": 0.5,
+            "acceptance_histogram": [0, 1, 1],
+            "num_spec_steps": 2,
+            "num_accepted_draft_tokens": 3,
+            "num_draft_tokens": 6,
+            "num_spec_tokens": 3,
+            "per_step_accepted": [2, 1],
+            "per_step_drafted": [3, 3],
+        },
+    },
+}
+SGLANG = [{**chunk, "sglext": None} for chunk in VLLM]
+SGLANG_END = [
+    {
+        "choices": [],
+        "sglext": {
+            "spec_tokens_details": {
+                "spec_accept_length": 2.5,
+                "spec_num_correct_drafts": 3,
+                "spec_num_proposed_drafts": 6,
+                "spec_verify_ct": 2,
+            }
+        },
+    },
+    {"choices": [], "usage": {"completion_tokens": 6}},
+]
+LLAMA = [
+    {"index": 0, "content": text, "tokens": [1], "stop": False, "id_slot": 0, "tokens_predicted": count}
+    for text, count in ((",", 1), (" a\u2028", 4), ("cat.", 6))
+] + [
+    {
+        "index": 0,
+        "content": "",
+        "stop": True,
+        "stop_type": "limit",
+        "tokens_predicted": 6,
+        "timings": {"predicted_n": 6, "predicted_per_second": 103.2, "draft_n": 6, "draft_n_accepted": 3},
+    }
+]
+PLAIN = [choice(","), choice(" a\u2028"), choice("cat."), choice("", finish_reason="length")]
+
+FORMATS: dict[str, tuple[str, list[bytes], Quoted | None]] = {
+    "vllm": ("vLLM", sse(*VLLM, VLLM_END) + [DONE], Quoted(steps=2, drafted=6, accepted=3, tokens_per_second=103.2)),
+    "sglang": ("SGLang", sse(*SGLANG, *SGLANG_END) + [DONE], Quoted(steps=2, drafted=6, accepted=3)),
+    "llamacpp": ("llama.cpp", sse(*LLAMA), Quoted(steps=2, drafted=6, accepted=3, tokens_per_second=103.2)),
+    "someone": ("server", [b": keeps the line open\n\n", *sse(*PLAIN), DONE], None),
+}
+
+
+class StandIn:
+    """A server of one kind. ``asked`` holds what it was sent: path, body and key."""
+
+    def __init__(self, owner: str, answer: Answer, *, models: Any = None, status: int = 200, cut: bool = False) -> None:
+        listed = models if models is not None else {"data": [{"id": "tiny", "owned_by": owner}]}
+        self.asked: list[tuple[str, Body, str | None]] = []
+        stand_in = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                known = self.path == "/v1/models" and listed is not False
+                self.send_response(200 if known else 404)
+                content = json.dumps(listed).encode() if known else b"<html>nothing here</html>"
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                stand_in.asked.append((self.path, body, self.headers["Authorization"]))
+                parts = answer(body)
+                self.send_response(status)
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                for part in parts:
+                    with contextlib.suppress(OSError):  # the client may have heard enough
+                        self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+                        self.wfile.flush()
+                if not cut:
+                    with contextlib.suppress(OSError):
+                        self.wfile.write(b"0\r\n\r\n")
+                self.close_connection = True
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
+
+    def __enter__(self) -> StandIn:
+        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+
+
+def of_kind(owner: str, **more: Any) -> StandIn:
+    return StandIn(owner, lambda body: FORMATS[owner][1], **more)
+
+
+@pytest.mark.parametrize("owner", FORMATS)
+def test_every_format_becomes_the_same_lane(owner: str) -> None:
+    kind, _, quoted = FORMATS[owner]
+    with of_kind(owner) as server:
+        found = ask(server.url + "/v1/")
+        assert (found.kind, found.model) == (kind, "tiny")
+        events = list(found.decode("Once", CONFIG))
+    header, end = events[0], events[-1]
+    assert isinstance(header, RunStarted) and isinstance(end, Finished)
+    assert header.server == found.name and not header.lossless and header.exactness == "unchecked"
+    assert (end.text, end.reason, end.quoted) == (TEXT, "length", quoted)
+    chunks = [event for event in events if isinstance(event, Committed)]
+    assert [len(chunk.ids) for chunk in chunks] == ([1, 1, 1] if owner == "someone" else [1, 3, 2])
+    assert 0 < chunks[0].at <= chunks[-1].at == end.seconds and end.ids == sum((one.ids for one in chunks), ())
+    pieces: dict[int, str] = {}
+    for event in events:
+        pieces |= getattr(event, "pieces", {})
+    assert "".join(pieces[token] for token in end.ids) == TEXT
+    told = run_summary(events)
+    assert told["lossless"] is None and told["tau"] is None and told["rounds"] == 0 and fold(events).committed
+    assert (told["quoted"] or {}).get("tau") == (2.5 if quoted else None)
+
+
+def test_a_server_is_asked_for_what_its_lane_says() -> None:
+    """Its own samplers off, no prefix kept from the run before, the settings of the race."""
+    config = DecodeConfig(
+        temperature=0.5, top_k=7, top_p=0.9, seed=3, max_new_tokens=6, stop="x\\n\ny", ignore_eos=True
+    )
+    shared = {"prompt": "Once", "temperature": 0.5, "top_k": 7, "top_p": 0.9, "seed": 3, "stop": ["x\n", "y"]}
+    extra = {
+        "vllm": {"max_tokens": 6, "ignore_eos": True, "repetition_penalty": 1.0, "min_p": 0.0},
+        "sglang": {"max_tokens": 6, "return_spec_tokens_details": True},
+        "llamacpp": {"n_predict": 6, "ignore_eos": True, "cache_prompt": False, "repeat_penalty": 1.0, "min_p": 0.0},
+    }
+    for owner, more in extra.items():
+        with of_kind(owner) as server:
+            run, _ = (list(ask(server.url).decode("Once", config)) for _ in range(2))
+            (path, sent, _), (_, again, _) = server.asked
+        assert path == ("/completion" if owner == "llamacpp" else "/v1/completions")
+        assert sent.items() >= {**shared, **more, "model": "tiny", "stream": True}.items()
+        assert owner == "llamacpp" or sent["cache_salt"] != again["cache_salt"]
+        assert isinstance(run[0], RunStarted) and run[0].config["top_k"] == 7
+    with of_kind("vllm") as server:
+        list(ask(server.url).decode("Once", CONFIG))
+        assert server.asked[0][1]["top_k"] == -1, "0 is an error to SGLang, and -1 all tokens to both"
+
+
+@pytest.mark.parametrize("field", ["top_k", "ignore_eos"])
+def test_what_a_server_cannot_follow_is_not_claimed(field: str) -> None:
+    with of_kind("someone") as server, pytest.raises(ConfigError) as caught:
+        list(ask(server.url).decode("Once", DecodeConfig(**{field: 1})))
+    assert caught.value.field == field and not server.asked
+
+
+def test_a_chat_template_is_not_sent_to_a_server() -> None:
+    with of_kind("vllm") as server, pytest.raises(ConfigError, match="as it stands"):
+        list(ask(server.url).decode("Once", DecodeConfig(template="chat")))
+
+
+@pytest.mark.parametrize(
+    "chunk, reason",
+    [
+        (choice("x", finish_reason="stop", stop_reason=None), "end_of_text"),
+        (choice("x", finish_reason="stop", stop_reason="\n"), "stop_string"),
+        (choice("x", finish_reason="stop", matched_stop="\n"), "stop_string"),
+        (choice("x", finish_reason="stop", matched_stop=2), "end_of_text"),
+        ({"content": "x", "stop": True, "stop_type": "eos"}, "end_of_text"),
+        ({"content": "x", "stop": True, "stop_type": "word"}, "stop_string"),
+    ],
+)
+def test_why_a_text_ends(chunk: Body, reason: str) -> None:
+    with StandIn("vllm", lambda body: sse(chunk)) as server:
+        end = list(ask(server.url).decode("Once", CONFIG))[-1]
+    assert isinstance(end, Finished) and end.reason == reason
+
+
+def test_a_count_at_the_end_is_believed() -> None:
+    """A server that tells its tokens only then may have put several into a chunk."""
+    with StandIn("someone", lambda body: sse(*PLAIN, {"choices": [], "usage": {"completion_tokens": 9}})) as server:
+        end = list(ask(server.url).decode("Once", CONFIG))[-1]
+    assert isinstance(end, Finished) and len(end.ids) == 9 and end.text == TEXT
+
+
+BROKEN = {
+    "cut": (sse(*VLLM[:2]), True, "broke off"),
+    "short": (sse(*VLLM[:2]) + [DONE], False, "ended before the text did"),
+    "error": (sse(*VLLM[:2], {"error": {"message": "CUDA out of memory", "code": 500}}), False, "CUDA out of memory"),
+    "old error": ([*sse(*LLAMA[:2]), b'error: {"message": "slot lost"}\n\n'], False, "slot lost"),
+    "no JSON": ([*sse(*VLLM[:2]), b"data: {\n\n"], False, "no event of a stream"),
+    "wrong JSON": ([*sse(*VLLM[:2]), b'data: {"choices": 3}\n\n'], False, "no event of a stream"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_what_came_before_a_break_stays(how: str) -> None:
+    parts, cut, words = BROKEN[how]
+    with StandIn("vllm", lambda body: parts, cut=cut) as server:
+        events = list(ask(server.url).decode("Once", CONFIG))
+    assert isinstance(events[-1], Failed) and words in events[-1].message
+    assert fold(events).committed == 4
+    with StandIn("vllm", lambda body: parts[2:], cut=cut) as server, pytest.raises(ServerError):
+        list(ask(server.url).decode("Once", CONFIG))
+
+
+def test_a_stop_is_heard_between_chunks() -> None:
+    stop = threading.Event()
+    with of_kind("vllm") as server:
+        events: list[Event] = []
+        for event in ask(server.url).decode("Once", CONFIG, stop=stop):
+            events.append(event)
+            if isinstance(event, Committed):
+                stop.set()
+    assert isinstance(events[-1], Finished) and events[-1].reason == "stopped" and len(events[-1].ids) == 1
+
+
+def unused() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ServerError, match=r"No server at 127\.0\.0\.1:\d+ answers") as caught:
+        ask(unused())
+    assert "running" in caught.value.hint
+    for address in ("127.0.0.1:8000", "ftp://x", "http://", "http://x:port", "http://x:0"):
+        with pytest.raises(ConfigError, match="no address"):
+            ask(address)
+    for models in (False, {"data": 3}, []):
+        with of_kind("vllm", models=models) as server, pytest.raises(ServerError, match="is no vLLM, SGLang, llama"):
+            ask(server.url)
+    two = {"data": [{"id": "a/b", "owned_by": "vllm"}, {"id": "c"}]}
+    with of_kind("vllm", models=two) as server:
+        with pytest.raises(ConfigError, match="several models") as several:
+            ask(server.url)
+        assert "#a/b" in several.value.hint and "a/b, c" in several.value.hint
+        with pytest.raises(ConfigError, match="no model 'd'"):
+            ask(server.url + "#d")
+        assert ask(server.url + "#a/b").model == "a/b"
+    refused = StandIn("vllm", lambda body: [b'{"error": {"message": "Wrong\\n\\u001bkey"}}'], status=401)
+    monkeypatch.setenv(KEY, "secret")
+    with refused as server, pytest.raises(ServerError, match=r"status 401: Wrong key\.") as caught:
+        list(ask(server.url).decode("Once", CONFIG))
+    assert KEY in caught.value.hint and server.asked[0][2] == "Bearer secret"
+
+
+def test_an_address_does_not_tell_its_password() -> None:
+    found = Attached(address="http://me:secret@host:1/path", kind="vLLM", model="tiny")
+    assert (found.name, found.where) == ("vLLM at host:1", "http://host:1/path")
+    assert "secret" not in str(found._header("Once", CONFIG))
+
+
+def test_one_server_is_one_lane() -> None:
+    with of_kind("vllm") as server, pytest.raises(ConfigError, match="two lanes"):
+        attach(server.url, server.url)
+
+
+def test_a_race_with_a_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """One table; what is quoted stands in marks, what is not known is said, and the trace holds the lane."""
+    fake = FakeDecoder()
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: fake)
+    trace = tmp_path / "race.jsonl.gz"
+    with of_kind("llamacpp") as server:
+        words = ("race", "--prompt", "Once", "--max-new-tokens", "6", "--repeats", "2", "--attach", server.url)
+        assert cli.main([*words, "--json", "--trace", str(trace)]) == 0
+        assert len(server.asked) == 3, "a warm-up and two runs"
+    out = capsys.readouterr().out
+    name = f"llama.cpp at {server.url.removeprefix('http://')}"
+    row = next(line for line in out.splitlines() if line.startswith(name))
+    assert "“2.50”" in row and row.endswith("another     not checked")
+    assert "network included" in out and "τ 2.50, 50% of its drafted tokens accepted" in out
+    told = json.loads(out.rstrip("\n").rpartition("\n")[2])
+    assert told["lanes"][name]["quoted"]["accepted"] == 3 and told["lanes"][name]["speedup"]
+    assert told["lossless"] is True and told["quiet"] is True, "what is said of the lanes that ran here"
+    assert fake.threads[2:] == [2] * 4, "a server's threads are not those of the other lanes"
+    assert list(read_trace(trace).lanes) == ["vanilla", "drafted", name]
+    assert cli.main(["replay", str(trace)]) == 0
+    again = capsys.readouterr().out
+    assert row.split()[:3] == again.splitlines()[-1].split()[:3] and "  not checked" in again
+
+
+def test_two_runs_of_a_server_are_held_against_each_other_by_their_characters(tmp_path: Path) -> None:
+    """Where a stream is cut into pieces is chance, and what an id means is the same in every run."""
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    texts = iter(["cat.", "dog."])
+    with StandIn("someone", lambda body: sse(*PLAIN[:2], choice(next(texts), finish_reason="stop"))) as server:
+        for path in paths:
+            write_trace(path, {"served": list(ask(server.url).decode("Once", CONFIG))})
+    events = [event for path in paths for event in read_trace(path).lanes["served"]]
+    met = [event.pieces for event in events if isinstance(event, PiecesSeen)]
+    assert len({token for pieces in met for token in pieces}) == 4, "two runs share an id where they share its piece"
+    common = compare_traces(*paths).facts["common"]
+    assert common["by"] == "texts" and common["agree"] == len(", a\u2028")
+
+
+def test_a_race_goes_on_without_a_server_that_broke(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: FakeDecoder())
+    with StandIn("vllm", lambda body: sse(*VLLM[:2]), cut=True) as server:
+        assert cli.main(["race", "--prompt", "Once", "--attach", server.url]) == 0
+    out = capsys.readouterr().out
+    assert "broke off" in out and "failed" in out and "nothing about drafts" in out
+
+
+LLAMA_PYTHON = os.environ.get("SPECDIFF_LLAMA_PYTHON", sys.executable)
+"""An interpreter that has ``llama-cpp-python[server]`` and ``gguf``."""
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real server with the embedded target, which drafts by prompt lookup."""
+    probe = subprocess.run([LLAMA_PYTHON, "-c", "import gguf, llama_cpp.server.app"], capture_output=True, check=False)
+    if probe.returncode:
+        pytest.skip(
+            "no llama-cpp-python[server] with gguf here; SPECDIFF_LLAMA_PYTHON names an interpreter that has it"
+        )
+    import numpy as np
+    from safetensors.torch import load_file
+
+    folder, here = ROOT / "assets" / "embedded" / "target", tmp_path_factory.mktemp("gguf")
+    shards = [load_file(path) for path in sorted(folder.glob("*.safetensors"))]
+    np.savez(here / "weights.npz", **{name: one.float().numpy() for shard in shards for name, one in shard.items()})
+    convert = [LLAMA_PYTHON, ROOT / "tests" / "gguf_target.py", folder, here / "weights.npz", here / "target.gguf"]
+    subprocess.run(list(map(str, convert)), check=True, timeout=120)
+    url = unused()
+    serve = ["-m", "llama_cpp.server", "--model", str(here / "target.gguf"), "--port", url.rpartition(":")[2]]
+    draft = ["--n_ctx", "512", "--draft_model", "prompt-lookup-decoding", "--draft_model_num_pred_tokens", "4"]
+    with (here / "log").open("wb") as log:
+        server = subprocess.Popen([LLAMA_PYTHON, *serve, *draft], stdout=log, stderr=log)
+        try:
+            until = time.monotonic() + 60
+            while True:
+                with contextlib.suppress(ServerError):
+                    ask(url)
+                    break
+                assert time.monotonic() < until and server.poll() is None, (here / "log").read_text()
+                time.sleep(0.2)
+            yield url
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+def test_a_real_server_with_the_embedded_target_writes_vanillas_text(llama: str) -> None:
+    """The same weights through llama.cpp: at temperature 0 the same text, unless a near tie rounds the other way."""
+    import specdiff_core as lab
+
+    engine = lab.load(drafters=["none", "block"])
+    found = lab.race("Once upon a time", engine=engine, attach=[llama], max_new_tokens=48)
+    lane = next(one for name, one in found["lanes"].items() if name.startswith("llama-cpp-python at"))
+    assert lane["same_text_as_vanilla"] is True and lane["new_tokens"] == 48 and lane["finished"] == "length"
+    assert lane["tokens_per_second"] > 0 and lane["quoted"] is None and lane["lossless"] is None
