@@ -101,6 +101,12 @@ class Engine:
         placement = choose_placement(device, dtype, record=record)
         return cls(load_pair(spec, placement, drafters=drafters, progress=progress), progress)
 
+    @property
+    def _ends(self) -> tuple[int, ...]:
+        """Ids that end a text; of a pair that was put together by hand, the tokenizer's."""
+        end = self.pair.tokenizer.eos_token_id
+        return self.pair.ends or (() if end is None else (end,))
+
     def stock(self, role: str = "target") -> PreTrainedModel:
         """The weights of ``"target"``, or of a small drafter of its kind, in transformers' own module, which referees
         and is raced against; a second copy, kept, of what runs in this lab's network."""
@@ -196,7 +202,7 @@ class Engine:
         spec = self.pair.spec.drafter(config.drafter)
         config = spec.follow(config)  # the header says what really runs
         clock = clock or DeviceClock(self.pair.placement.device, grain)
-        ends = () if config.ignore_eos else self.pair.ends
+        ends = () if config.ignore_eos else self._ends
         cut = StopStrings(self.pair.tokenizer, config.stops) if config.stops else None
         stopped = stop.is_set if stop is not None else lambda: False
 

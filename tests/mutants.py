@@ -139,7 +139,7 @@ MUTANTS = [
         ),
         (
             "end-of-text-not-cut",
-            "fresh, sources = fresh[:end], sources[:end]",
+            "fresh, sources = fresh[: short or end], sources[: short or end]",
             "fresh, sources = fresh[:], sources[:]",
             (f"{DECODE}::test_end_of_text_inside_an_accepted_run_cuts_the_rest", LAW),
         ),
@@ -853,9 +853,15 @@ MUTANTS = [
         "specdiff_core/engine.py",
         (
             "end-of-text-always-ignored",
-            "ends = () if config.ignore_eos or end is None else (end,)",
+            "ends = () if config.ignore_eos else self._ends",
             "ends = ()",
             LAW,
+        ),
+        (
+            "a-stop-string-is-not-heard",
+            "cut = StopStrings(self.pair.tokenizer, config.stops) if config.stops else None",
+            "cut = None",
+            "tests/test_chat.py::test_a_stop_string_ends_the_text_before_it",
         ),
         ("settings-that-no-drafter-can-follow", "config = spec.follow(config)", "config = config", HEADER),
         (

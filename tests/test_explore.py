@@ -132,8 +132,9 @@ def test_the_command_of_an_exploration_asks_for_the_same(kind: type[Exploration]
     ],
 )
 def test_a_value_out_of_range_is_named(kind: type[Exploration], values: dict[str, Any], word: str) -> None:
-    with pytest.raises(ConfigError, match=word):
+    with pytest.raises(ConfigError) as refused:
         parse(kind, values)
+    assert word in (refused.value.field, *re.findall(r"\w+", refused.value.message))
 
 
 @pytest.mark.parametrize(
@@ -682,7 +683,8 @@ def test_a_copy_learns_and_the_weights_stay(engine: Engine, tmp_path: Path) -> N
     assert facts["change"] is None, "of two texts there is no interval"
     assert set(facts["race"]) == set(told.races) == {"mdlm", "aligned"}
     drafted = read_trace(told.races["aligned"]).lanes["drafted"]
-    assert drafted[0].config["drafter"] == "aligned"  # type: ignore[union-attr]
+    (header,) = (event for event in drafted if isinstance(event, events.RunStarted))
+    assert header.config["drafter"] == "aligned"
     with pytest.raises(ConfigError, match="aligned"):
         engine.drafter("aligned")
 

@@ -272,7 +272,7 @@ def test_without_matplotlib_training_goes_on_and_says_so_once(
         ("written", "target/config.json", '{"model": 3}', "The target cannot be loaded"),
         ("mdlm", "target/model.safetensors", "", "model.safetensors"),
         ("eagle", "target/model.safetensors", "block/model.safetensors", "tensors of the target"),
-        ("block", "start/config.json", '{"block_size": 1}', "block_size"),
+        ("block", "start/config.json", '{"block_size": 1}', "dflash_config"),
     ],
 )
 def test_a_missing_or_damaged_part_is_one_line(

@@ -41,7 +41,7 @@ def forms() -> dict[str, dict[str, Any]]:
             "title": kind.title,
             "question": kind.question,
             "fields": [field for field in kind.form() if not field["hidden"]],
-            "pair": kind.pair,
+            "pair": kind().pair,
         }
         for name, kind in EXPLORATIONS.items()
     }
