@@ -69,7 +69,9 @@ class FakeDecoder:
         from specdiff_core.models.device import choose_placement
         from specdiff_core.schema.pairs import EMBEDDED
 
-        return SimpleNamespace(placement=choose_placement("cpu"), network="scripted", spec=EMBEDDED)
+        words = SimpleNamespace(all_special_ids=[], convert_ids_to_tokens=lambda token: f"w{token}")
+        placement = choose_placement("cpu")
+        return SimpleNamespace(placement=placement, network="scripted", spec=EMBEDDED, tokenizer=words)
 
     target = SimpleNamespace(vocab_size=1 << 16, suppress=())
 
