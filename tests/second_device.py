@@ -23,7 +23,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import specdiff_core
-from specdiff_core.models import files
 
 aten = torch.ops.aten
 DEVICE = torch.device("cuda", 0)
@@ -86,9 +85,6 @@ class SecondDevice:
         overwrite = torch.__future__.set_overwrite_module_params_on_conversion
         self._stack.callback(overwrite, torch.__future__.get_overwrite_module_params_on_conversion())
         overwrite(True)
-        read = files.load_file  # whose own code, below torch's functions, asks CUDA for memory
-        self._stack.callback(setattr, files, "load_file", read)
-        files.load_file = lambda path, device: {k: moved(v, device) for k, v in read(path).items()}
         self._stack.enter_context(_Calls())
         self._stack.enter_context(_Operators())
         return self

@@ -140,7 +140,7 @@ def load_network(
         if why := unsupported(config, context):
             raise WeightsError(f"The {role} in {shown(folder)} cannot be run here: {why}.", hint=OTHER)
         network = Decoder(config, context=context)
-    tensors = _read(folder, network, device)
+    tensors = _read(folder, network)
     for name, stored in tensors.items():
         tensors[name] = stored.to(device, dtype)
         if torch.finfo(dtype).max < torch.finfo(stored.dtype).max:  # what is stored was found finite when it was read
@@ -224,7 +224,7 @@ class _Stored(NamedTuple):
     turned: bool = False  # inputs first, as in GPT-2
 
 
-def _read(folder: Path, network: Decoder, device: torch.device | None) -> dict[str, Tensor]:
+def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
     """Tensors of a network, which has none yet, by its own names."""
     own = network.state_dict()
     tied, gpt2, count = network.config.tie_word_embeddings, network.shape.gpt2, len(network.layers)
@@ -247,7 +247,6 @@ def _read(folder: Path, network: Decoder, device: torch.device | None) -> dict[s
         expected,
         optional=("lm_head.weight",) if tied else (),
         ignored={prefix + name.format(index) for name in buffers for index in range(count)},
-        device=device,
     )
     tensors: dict[str, Tensor] = {}
     for name in list(found):

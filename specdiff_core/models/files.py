@@ -32,23 +32,20 @@ def read_tensors(
     optional: Collection[str] = (),
     ignored: Collection[str] = (),
     tables: Collection[str] = (),
-    device: torch.device | None = None,
 ) -> dict[str, Tensor]:
-    """The tensors of a folder, by name; their names and shapes must be a network's own.
+    """The tensors of a folder, mapped on the CPU, by name; their names and shapes must be a network's own.
 
     Args:
         expected: the network's tensors, for their shapes.
         optional: those of them that may be missing.
         ignored: names that the network does not have, left out where a file holds them.
         tables: those that hold whole numbers, or yes and no.
-        device: a CUDA device, onto which they are read without a stop in main memory; else they are on the CPU.
 
     Raises:
         WeightsError: a file is missing, truncated or not in safetensors format, or a tensor is missing, unknown, or has
             another shape; the message names it and its file.
     """
-    place = str(device) if device is not None and device.type == "cuda" else "cpu"
-    parts = {shown(path): _opened(path, partial(load_file, device=place)) for path in weight_files(folder)}
+    parts = {shown(path): _opened(path, load_file) for path in weight_files(folder)}
     found = {name: tensor for part in parts.values() for name, tensor in part.items() if name not in ignored}
     if missing := [name for name in expected if name not in found and name not in optional]:
         what = f"{len(missing)} tensors are missing in {', '.join(sorted(parts))}, first {missing[0]}."
