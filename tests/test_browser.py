@@ -1086,11 +1086,26 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         page.click("#live-player .sd-source button:has-text('Link to this moment')")
         page.wait_for_function("location.search.includes('at=score')")
         link = page.url
-    with visit(browser, link, motion=True) as page:
-        page.wait_for_function(f"{app('live')}.player.stop >= 0 && {ready('live')}")
-        assert not playhead(page)["playing"]
-        assert (page.evaluate(round), page.inner_text("#live-player .sd-say")) == before
-        assert "Recording" in page.inner_text("#live-player .sd-chip")
+        files = page.evaluate(f"{app('live')}.recordings.map(({{url}}) => url.split('/').pop())")
+    late = (  # the controls speak while the recording is on its way; asked for twice, it arrives later still
+        "const get = window.fetch; const pause = (ms) => new Promise((next) => setTimeout(next, ms)); let asked = 0;"
+        "window.fetch = async (...words) => { const url = String(words[0]);"
+        " if (url.endsWith('.jsonl.gz')) { const wait = 300 * asked++;"
+        " while (!window.specdiff?.players?.live?.wanted) await pause(20); await pause(wait); }"
+        " else if (url.includes('/run/predict')) while (!asked) await pause(20);"
+        " return get(...words); };"
+    )
+    for script in ("", late):
+        with visit(browser, link, motion=True, before=script) as page:
+            page.wait_for_function(f"{app('live')}.player.stop >= 0 && {ready('live')}")
+            assert not playhead(page)["playing"]
+            assert (page.evaluate(round), page.inner_text("#live-player .sd-say")) == before
+            assert "Recording" in page.inner_text("#live-player .sd-chip")
+    another = f"?tab=live&trace={files[1]}&lane=drafted&round=2&at=score"
+    with visit(browser, address + another, motion=True, before=late) as page:
+        page.wait_for_function(f"{app('live')}.player.stop >= 0 && {app('live')}.file === {files[1]!r} && {ready('live')}")
+        page.wait_for_timeout(1000)  # the controls ask for the opening
+        assert page.evaluate(f"{app('live')}.file") == files[1] and playhead(page)["stop"] >= 0
     for link in (
         "?trace=nothing.jsonl.gz&round=3",
         "?trace=%00&round=x&lane=__proto__&at=%3Cb%3E",

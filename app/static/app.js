@@ -92,6 +92,7 @@ export class App extends Job {
     this.asked = ''; // what the trace was asked for, as a link holds it
     this.file = ''; // of a recording that ships with the page, its name
     this.wanted = ''; // what the controls ask for now
+    this.linked = false; // a link chose the recording: the controls, which speak later, take it away only when they change
     /** @type {number | null} threads that the next run is to use */
     this.threads = null;
     this.calls = 0; // recordings and files that were asked for: an earlier one that arrives late is dropped
@@ -499,9 +500,11 @@ export class App extends Job {
 
   /** Somebody changed the controls, or a link did: they and the stage must agree. @param {string} asked as a link holds it */
   controls(asked) {
+    const before = this.wanted;
     this.wanted = asked;
     if (this.live || this.busy) return;
-    const match = asked === this.asked ? null : this.recordings.find((one) => one.asked === asked);
+    const same = asked === this.asked || (before ? asked === before : this.linked);
+    const match = same ? null : this.recordings.find((one) => one.asked === asked);
     if (match && ['recording', ''].includes(this.source)) this.open({ url: match.url });
     else this.compare();
   }
@@ -598,8 +601,9 @@ export class App extends Job {
   async openMoment(moment) {
     const wanted = this.recordings.find(({ url }) => fileOf(url) === moment.trace);
     if (!wanted) return false;
+    this.linked = true;
     if (this.file !== moment.trace) await this.open(wanted);
-    this.standAt(moment);
+    if (this.file === moment.trace) this.standAt(moment); // nothing else was asked for meanwhile
     return true;
   }
 
