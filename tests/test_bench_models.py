@@ -199,6 +199,15 @@ def test_a_transformers_without_dflash_is_reported(engine: Engine, monkeypatch: 
     assert "Lanes without a counterpart, tokens/s: block γ 4, T 1 " in text
 
 
+def test_a_drafter_that_predicts_from_the_anchor_is_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers' loop would take its drafts from one slot further on."""
+    network: Any = engine.drafter("block").network
+    monkeypatch.setattr(type(network), "lead", property(lambda self: 0))
+    *_, (_, _, log) = hf_baseline(engine, PROMPTS[:1], SETTINGS, BASE, repeats=1)
+    assert not [lane for lane in log.header["lanes"] if lane["theirs"] and lane["ours"].startswith("block/")]
+    assert report(log).count("from an anchor, and block has one.") == 2
+
+
 def test_the_assistant_drafts_as_many_tokens_as_it_is_told(engine: Engine) -> None:
     """With our γ to the end of every draft; with the default threshold an untrained model stops after one token."""
     small: Any = engine.drafter("autoregressive").reader.model

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +25,7 @@ from specdiff_core.bench.report import Costs, costs, interval
 from specdiff_core.bench.store import Measured, RowLog
 from specdiff_core.bench.sweep import WARM_UP, header, run
 from specdiff_core.decoding.clock import DeviceClock
+from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.prompt_lookup import LONGEST
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import final
@@ -132,8 +133,15 @@ def usual_settings(pair: PairSpec) -> list[str]:
     return [key for key in USUAL if any(key.startswith(f"{spec.name}/") for spec in pair.drafters)]
 
 
-def lanes_of(pair: PairSpec, settings: Sequence[BenchSetting]) -> tuple[tuple[Lane, ...], tuple[str, ...]]:
-    """Every setting with what transformers has for it, side by side; and why some of that is left out."""
+def lanes_of(
+    pair: PairSpec, settings: Sequence[BenchSetting], from_anchor: Collection[str] = ()
+) -> tuple[tuple[Lane, ...], tuple[str, ...]]:
+    """Every setting with what transformers has for it, side by side; and why some of that is left out.
+
+    Args:
+        from_anchor: block drafters whose anchor's slot predicts, too: transformers' loop reads drafts from the slot
+            behind it on, which would be one token off.
+    """
     lanes: dict[str, Lane] = {}
     left_out: dict[str, None] = {}
     for setting in settings:
@@ -142,8 +150,11 @@ def lanes_of(pair: PairSpec, settings: Sequence[BenchSetting]) -> tuple[tuple[La
         alike = setting.shape == "window" and not setting.auto and not drafter.chained
         calls = CALLS.get(drafter.module, ()) if alike else ()
         for lane in (Lane(setting), *(Lane(setting, call) for call in calls)):
-            if lane.refusal:
-                left_out[lane.refusal] = None
+            refusal = lane.refusal
+            if lane.call and setting.drafter in from_anchor:
+                refusal = f"{lane.name}: transformers reads no draft from an anchor, and {setting.drafter} has one."
+            if refusal:
+                left_out[refusal] = None
             else:
                 lanes.setdefault(lane.name, lane)  # the defaults of one drafter are measured once, whatever our γ
     return tuple(lanes.values()), tuple(left_out)
@@ -200,7 +211,9 @@ def hf_baseline(
         (turns done, turns in all, the log).
     """
     base = dataclasses.replace(base, drafter=BASELINE.drafter, temperature=0.0, ignore_eos=True)
-    lanes, left_out = lanes_of(engine.pair.spec, settings)
+    drafters = {setting.drafter: engine.drafter(setting.drafter) for setting in settings}
+    from_anchor = {name for name, one in drafters.items() if isinstance(one, BlockDrafter) and not one.network.lead}
+    lanes, left_out = lanes_of(engine.pair.spec, settings, from_anchor)
     about = [{"lane": lane.name, "ours": lane.ours.name, "theirs": lane.call is not None} for lane in lanes]
     others = {"repeats": repeats, "lanes": about, "left_out": left_out}
     log = RowLog(path, header("hf_baseline", engine, prompts, settings, base, **others), Turn)
