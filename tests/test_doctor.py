@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -20,8 +21,10 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import specdiff_core as lab
 from specdiff_core.cli import build_parser, main
-from specdiff_core.drafters.base import Draft, Drafter, Stateless
+from specdiff_core.drafters import variants
+from specdiff_core.drafters.base import Context, Draft, Drafter, Stateless, drained
 from specdiff_core.drafters.block_diffusion import BlockDrafter
+from specdiff_core.drafters.eagle import EagleSession
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import Diverge, Doctor
 from specdiff_core.explorations.base import parse
@@ -32,6 +35,7 @@ from specdiff_core.models.target import NetworkRun
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.pairs import EMBEDDED, NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.settings import RevealOrder, Sampling
 from specdiff_core.schema.trace import write_trace
 
 FEW: dict[str, Any] = {"tokens": 40, "per_flavour": 2, "gamma": 4}
@@ -55,13 +59,13 @@ def examined(engine: Engine, name: str, **values: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return lab.load(drafters=["mdlm", "block", "block_markov", "none"])
+    return lab.load(drafters=["mdlm", "block", "block_markov", "eagle", "none"])
 
 
 # Sound pairs.
 
 
-@pytest.mark.parametrize("name", ["mdlm", "block", "block_markov"])
+@pytest.mark.parametrize("name", ["mdlm", "block", "block_markov", "eagle"])
 def test_a_sound_drafter_is_told_to_be_declared_rightly(engine: Engine, name: str) -> None:
     before = {key: value.clone() for key, value in weights(engine, name).items()}
     told = examined(engine, name)
@@ -72,8 +76,12 @@ def test_a_sound_drafter_is_told_to_be_declared_rightly(engine: Engine, name: st
     assert len(declared["alpha_at"]) == 4
     for low, alpha, high in zip(declared["alpha_low"], declared["alpha_at"], declared["alpha_high"], strict=True):
         assert low <= alpha <= high
-    own = {"block": ("feature layers", "embedding of the anchor slot", "positions"), "mdlm": ("tokenizer map",)}
-    expected = {"shift", "mask id", "dtype", *own[name.split("_")[0]]}
+    own = {
+        "block": ("mask id", "feature layers", "embedding of the anchor slot", "positions"),
+        "mdlm": ("mask id", "tokenizer map"),
+        "eagle": ("feature layers",),
+    }
+    expected = {"shift", "dtype", *own[name.split("_")[0]]}
     assert {row["declaration"] for row in others} == expected
     assert (
         set(told.facts["not_changed"])
@@ -95,7 +103,7 @@ def test_a_sound_drafter_is_told_to_be_declared_rightly(engine: Engine, name: st
 
 def weights(engine: Engine, name: str) -> dict[str, Tensor]:
     drafter: Any = engine.pair.drafters[name]
-    own = getattr(drafter, "model", None) or drafter.network
+    own = getattr(drafter, "model", None) or getattr(drafter, "network", None) or drafter.reader.model
     return {key: value for key, value in own.state_dict().items() if not value.is_meta}
 
 
@@ -140,6 +148,18 @@ class Offset(BlockDrafter):
         return states, self.words.head(states)
 
 
+class Late(EagleSession):
+    """Each token stands beside the feature of one token too early."""
+
+    row: Any = None
+
+    def observe(self, ids: Any, features: Any) -> None:
+        if len(ids):
+            first = features[:1] if self.row is None else self.row
+            self.row, features = features[-1:], torch.cat([first, features[:-1]])
+        super().observe(ids, features)
+
+
 def as_a(kind: type[BlockDrafter]) -> Callable[[Any], Any]:
     def faulty(drafter: Any) -> Any:
         other = copy.copy(drafter)
@@ -162,6 +182,7 @@ FAULTS: dict[str, tuple[str, Callable[[Any], Any], str, str]] = {
     "block anchor": ("block", as_a(Anchorless), "embedding of the anchor slot", "the anchor’s own"),
     "block positions": ("block", as_a(Displaced), "positions", "1"),
     "block shift": ("block", as_a(Offset), "shift", "−1"),
+    "eagle shift": ("eagle", lambda one: changed(one, start=lambda: Late(one)), "shift", "the token itself"),
 }
 
 
@@ -172,6 +193,46 @@ def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str) -> None
     assert (told.facts["verdict"], told.facts["suspect"]) == ("wrong", suspect), told.facts["told"]
     assert change in told.facts["change"]
     assert told.facts["told"][0].startswith(f"The {suspect} look")
+
+
+@pytest.mark.parametrize(
+    ("by", "ids", "rows", "known"), [(1, [7, 8, 9], [1, 2, 3], 4), (-1, [7, 8, 9, 5], [0, 0, 1, 2], 5)]
+)
+def test_a_token_beside_the_feature_of_another(by: int, ids: list[int], rows: list[int], known: int) -> None:
+    """However the tokens of a text come, each gets the same row; the one whose row is not known yet waits."""
+
+    class Heard(Stateless):
+        def __init__(self) -> None:
+            self.ids, self.rows, self.context = [], [], None
+
+        def observe(self, ids: Any, features: Any) -> None:
+            self.ids += ids
+            self.rows += features[:, 0].tolist()
+
+        def draft(self, context: Any) -> Any:
+            self.context = context
+            return Draft.empty()
+            yield
+
+    streams: Any = None  # nothing is drawn
+    for cuts in ([0, 4], [0, 1, 4], [0, 1, 1, 2, 3, 4]):
+        heard = Heard()
+        session = variants._Beside(lambda heard=heard: heard, by)
+        for start, stop in itertools.pairwise(cuts):
+            session.observe([7, 8, 9, 5][start:stop], torch.arange(4)[start:stop, None])
+        drained(
+            session.draft(
+                Context(
+                    ids=[7, 8, 9, 5, 6],
+                    gamma=2,
+                    steps=1,
+                    order=RevealOrder.LEFT_TO_RIGHT,
+                    sampling=Sampling(),
+                    sampler=streams,
+                )
+            )
+        )
+        assert (heard.ids, heard.rows, len(heard.context.ids)) == (ids, rows, known)
 
 
 @pytest.mark.parametrize(("layers", "change"), [([0, 6, 12], "1, 7, 13")])

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
-from specdiff_core.drafters.base import Drafter
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafter, DraftSession
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleDrafter
 from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
@@ -64,8 +65,8 @@ def variants(drafter: Drafter, layers: int, words: Words) -> tuple[list[Variant]
         found = [*_block(drafter, words), *_layers(drafter, layers)]
         why = {MAP: "its ids follow from its files"}
     elif isinstance(drafter, EagleDrafter):
-        found = [*_layers(drafter, layers)]
-        why = dict.fromkeys((MASK, ANCHOR), "it has no masks") | {SHIFT: "it drafts token by token"}
+        found = [*_beside(drafter), *_layers(drafter, layers)]
+        why = dict.fromkeys((MASK, ANCHOR), "it has no masks")
         why |= {MAP: "its ids follow from its files", POSITIONS: "its positions are relative"}
     else:
         found, own = [], "it has no such declaration"
@@ -149,6 +150,14 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
         yield Variant(ANCHOR, own if usual else "what its code puts there", name, other)
 
 
+def _beside(drafter: EagleDrafter) -> Iterator[Variant]:
+    """Each token beside its own feature, or beside that of two tokens before, in place of that of the token before."""
+    declared = "the token before"
+    for by, change in ((1, "the token itself"), (-1, "two tokens before")):
+        start = partial(_Beside, drafter.start, by)
+        yield Variant(SHIFT, declared, change, _with(drafter, start=start), skip=max(by, 0))
+
+
 def _signed(number: int) -> str:
     return f"{'−' if number < 0 else ''}{abs(number)}"
 
@@ -173,6 +182,33 @@ def _moved(
 def _learned(model: Any) -> bool:
     """Whether a denoiser has a table of positions."""
     return isinstance(model, Bidirectional) and model.network.places is not None
+
+
+class _Beside:
+    """A session that gets with each token the feature of the one ``by`` (1 or −1) tokens further on. Where that is not
+    known yet the token waits: drafts then begin with the anchor."""
+
+    def __init__(self, start: Callable[[], DraftSession], by: int) -> None:
+        self._session, self._by = start(), by
+        self._ids: list[int] = []  # that wait
+        self._row: Tensor | None = None  # the last feature, [1, F]
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        if features is None or not len(ids):
+            self._session.observe(ids, features)
+            return
+        if self._by > 0:
+            rows = features[1:] if self._row is None else features
+            waiting = [*self._ids, *ids]
+            ids, self._ids = waiting[: len(rows)], waiting[len(rows) :]
+        else:
+            rows = torch.cat([features[:1] if self._row is None else self._row, features[:-1]])
+        self._row = features[-1:]
+        self._session.observe(ids, rows)
+
+    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+        known = context.ids[: len(context.ids) - len(self._ids)]
+        return (yield from self._session.draft(dataclasses.replace(context, ids=known)))
 
 
 class _Earlier:
