@@ -396,7 +396,7 @@ class _Known:
             told = f"Both runs say the same {self._facts['same_tokens']} tokens."
             close = f"They came closest to parting at token {place}: {first} leads {second} by {_shown(alone['lead'])}."
             return {"verdict": "same", "told": [told, f"{close} {measured}.", *notes]}
-        parted = f"The texts part at token {place}: A says {first}, B says {second}."
+        parted = f"The texts part at token {place}: run A says {first}, run B says {second}."
         if sampled:
             told = f"Sampling: {sampled}. A difference proves nothing."
             return {"verdict": "sampling", "told": [parted, told, *notes]}
