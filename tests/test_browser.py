@@ -1103,7 +1103,9 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
             assert "Recording" in page.inner_text("#live-player .sd-chip")
     another = f"?tab=live&trace={files[1]}&lane=drafted&round=2&at=score"
     with visit(browser, address + another, motion=True, before=late) as page:
-        page.wait_for_function(f"{app('live')}.player.stop >= 0 && {app('live')}.file === {files[1]!r} && {ready('live')}")
+        page.wait_for_function(
+            f"{app('live')}.player.stop >= 0 && {app('live')}.file === {files[1]!r} && {ready('live')}"
+        )
         page.wait_for_timeout(1000)  # the controls ask for the opening
         assert page.evaluate(f"{app('live')}.file") == files[1] and playhead(page)["stop"] >= 0
     for link in (
