@@ -292,7 +292,7 @@ class Explore extends Job {
     this.drawLanes();
     this.chip.dataset.kind = this.isLive ? 'measured' : 'recording';
     text(this.chip, answer ? { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' }[now] : '');
-    text(this.words, answer ? (this.isOpened ? 'Read in this browser; the server was not asked.' : originWords(answer)) : this.stem ? 'Loading the recorded answer…' : 'Nothing is recorded yet: press Measure here.');
+    text(this.words, answer ? (this.isOpened ? 'Read in this browser; the server was not asked.' : `${originWords(answer)}${this.ofPair(answer)}`) : this.stem ? 'Loading the recorded answer…' : 'Nothing is recorded yet: press Measure here.');
     const token = this.isLive ? this.made[this.name] : '';
     this.weights.hidden = !token;
     if (token) this.weights.href = new URL(`weights?token=${token}`, document.baseURI).href;
@@ -308,6 +308,11 @@ class Explore extends Job {
     this.widget?.show(answer);
     this.drawHints();
     this.figures.offer({ answer, widget: this.widget, races: this.hasRaces, methods: this.options.methods });
+  }
+
+  /** Of which pair an answer is, where it is not the embedded one. */
+  ofPair({ choice: { pair = 'embedded' } }) {
+    return pair === 'embedded' ? '' : ` Pair: ${this.options.pairs[pair]?.label ?? pair}.`;
   }
 
   /** What a chart promises of a click, where there is anything to open. */

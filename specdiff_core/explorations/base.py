@@ -30,7 +30,11 @@ Stopped = Callable[[], bool]
 T = TypeVar("T")
 PAIR = Annotated[
     str,
-    Meta(title="Pair", description="Target and drafters.", extra_json_schema={"enum": list(PAIRS), "more": True}),
+    Meta(
+        title="Pair",
+        description="Target and drafters. On the page, the settings of Live take one of your own.",
+        extra_json_schema={"enum": list(PAIRS), "more": True},
+    ),
 ]
 EMBEDDED = Annotated[
     Literal["embedded"],
