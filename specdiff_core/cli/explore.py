@@ -91,11 +91,11 @@ def run(args: argparse.Namespace) -> None:
     fields = {field["name"]: field for field in kind.form() if field["name"] in vars(args)}
     given = {name: _read(getattr(args, name)) if one["long"] else getattr(args, name) for name, one in fields.items()}
     own = options.own_pair(args)
-    if not own and getattr(args, "drafter", "") and "drafter" not in fields:
+    if not own and vars(args).get("drafter") and "drafter" not in fields:
         raise ConfigError("--drafter names the drafter of --target.", field="drafter", hint="Give --target, too.")
     given |= {name: value for name, value in own.items() if name in kind.__struct_fields__}
     what = parse(kind, kind.from_files(given))
-    find(what.pair)
+    find(what.pair)  # one's own is known by its name from here on
     for name in ("json", "csv"):
         options.check_target(getattr(args, name), name)
     if isinstance(what, SideBySide) and args.traces:
