@@ -65,7 +65,7 @@ export class Form {
         names.forEach(add);
         write(field.name === 'pair' || names.includes(value) ? value : names.at(field.of === 'methods' ? -1 : 0) ?? value); // the first method is the plainest
       } });
-      return h('div', { class: 'sd-field' }, h('label', { for: id }, field.title), select, about);
+      return h('div', { class: field.name === 'pair' ? 'sd-field sd-field-wide' : 'sd-field' }, h('label', { for: id }, field.title), select, about); // a pair has a long name
     }
     const limits = field.list ? {} : { min: field.low, max: field.high };
     const input = field.long ? h('textarea', { ...common, rows: 2 })
