@@ -14,7 +14,6 @@ import gradio as gr
 from app import own_pairs, scripts
 from app.content.examples import EXAMPLES, PRESETS, Preset
 from app.gradio_patches import unjudged
-from specdiff_core.models.own_pairs import OWN
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import OWN_PAIRS, PAIRS, drafter_names, find_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
@@ -243,7 +242,6 @@ def check_settings(values: Mapping[str, Any]) -> DecodeConfig:
         ConfigError: a value is out of range, or a name is unknown.
     """
     config = DecodeConfig.parse(dict(values))
-    if config.pair.startswith(OWN):
-        own_pairs.check(config.pair)
+    own_pairs.check(config.pair)
     find_pair(config.pair).drafter(config.drafter)
     return config

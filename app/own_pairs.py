@@ -9,7 +9,7 @@ import os
 from fnmatch import fnmatchcase
 
 from specdiff_core.models.folders import is_local
-from specdiff_core.models.own_pairs import bring, named
+from specdiff_core.models.own_pairs import OWN, bring, named
 from specdiff_core.schema.errors import ConfigError
 
 ALLOWED = "SPECDIFF_OWN_PAIRS"
@@ -42,11 +42,13 @@ def patterns() -> tuple[str, ...]:
 
 
 def check(name: str) -> None:
-    """Make the pair of a name known, if it may be brought here.
+    """Make the pair of a name known, if it is one's own and may be brought here.
 
     Raises:
         ConfigError: it may not, or it is no pair; and whatever :func:`~specdiff_core.models.own_pairs.bring` raises.
     """
+    if not name.startswith(OWN):
+        return
     own = named(name)
     for source in filter(None, (own.target, own.drafter)):
         # On a public host, a pattern for repositories must not open the server's own folders.

@@ -152,7 +152,12 @@ def build(
                         elem_classes=["sd-player"],
                     )
             with gr.Tab("Explore", id=explore.TAB):
-                explore.explore_tab(decoders, mount("explore.js", explore.explore_options(explored, served)))
+                explore.explore_tab(
+                    decoders,
+                    mount("explore.js", explore.explore_options(explored, served)),
+                    pair=placed[live.TAB].settings["pair"],
+                    missing=missing_pairs,
+                )
             with gr.Tab("Compare", id="compare"):
                 compare_tab(decoders, mount("compare.js", compare_options(compared, served)))
             with gr.Tab("Learn", id="learn"):

@@ -124,7 +124,7 @@ def explore(name: str, *, engine: Engine, progress: Callable[[Step], None] | Non
     Args:
         name: one of :data:`~specdiff_core.explorations.EXPLORATIONS`.
         progress: hears every step.
-        choice: fields of that exploration.
+        choice: fields of that exploration; ``pair`` is the engine's.
 
     Raises:
         SpecDiffError: a field is out of range, or nothing could be measured.
@@ -132,19 +132,24 @@ def explore(name: str, *, engine: Engine, progress: Callable[[Step], None] | Non
     from specdiff_core.explorations import find_exploration
     from specdiff_core.explorations.base import Exploring, parse
 
-    told = Exploring(parse(find_exploration(name), choice), engine).advance(progress=progress)
+    what = parse(find_exploration(name), {"pair": engine.pair.spec.name, **choice})
+    _check_pair(engine, what.pair)
+    told = Exploring(what, engine).advance(progress=progress)
     assert told.explored is not None, "an exploration measures something or raises"
     return told.explored
 
 
 def _config(engine: Engine, settings: Mapping[str, Any]) -> DecodeConfig:
-    from specdiff_core.schema.errors import ConfigError
     from specdiff_core.schema.settings import DecodeConfig
 
-    own = engine.pair.spec.name
-    config = DecodeConfig.parse({"pair": own, **settings})
-    if config.pair != own:
-        raise ConfigError(
-            f"This engine holds the pair {own!r}, not {config.pair!r}.", field="pair", hint="Load that pair."
-        )
+    config = DecodeConfig.parse({"pair": engine.pair.spec.name, **settings})
+    _check_pair(engine, config.pair)
     return config
+
+
+def _check_pair(engine: Engine, asked: str) -> None:
+    from specdiff_core.schema.errors import ConfigError
+
+    own = engine.pair.spec.name
+    if asked != own:
+        raise ConfigError(f"This engine holds the pair {own!r}, not {asked!r}.", field="pair", hint="Load that pair.")

@@ -25,9 +25,9 @@ from specdiff_core.decoding.loop import speculate
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.drafters.base import Drafter, Rehearses
 from specdiff_core.loading import LoadedPair, load_pair
+from specdiff_core.models import own_pairs
 from specdiff_core.models.availability import loaded
 from specdiff_core.models.device import choose_placement, cpu_threads, device_name
-from specdiff_core.models.own_pairs import OWN, bring
 from specdiff_core.models.target import Target
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import (
@@ -39,7 +39,6 @@ from specdiff_core.schema.errors import (
     no_memory,
 )
 from specdiff_core.schema.events import Event, Finished, RunStarted
-from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class Engine:
         Raises:
             SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
         """
-        spec = bring(pair) if pair.startswith(OWN) else find_pair(pair)
+        spec = own_pairs.find(pair)
         drafters = loaded(spec) if drafters is None else drafters
         placement = choose_placement(device, dtype, record=record)
         return cls(load_pair(spec, placement, drafters=drafters, progress=progress), progress)

@@ -75,7 +75,7 @@ class FakeDecoder:
 
     target = SimpleNamespace(vocab_size=1 << 16, suppress=())
 
-    def encode(self, prompt: str) -> list[int]:
+    def encode(self, prompt: str, config: DecodeConfig | None = None) -> list[int]:
         """A token for each word."""
         return list(range(len(prompt.split())))
 

@@ -1163,6 +1163,43 @@ MUTANTS = [
             f"{DOCTOR}::test_trees_move_a_lead_by_rounding_only",
         ),
     ),
+    *bugs(
+        "app/run/exploration.py",
+        (
+            "whoever-explores-may-name-any-folder-of-the-server",
+            "    own_pairs.check(what.pair)\n",
+            "",
+            "tests/test_app_explore.py::test_no_folder_of_a_public_host_is_read_for_an_exploration",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/bench/forwards.py",
+        (
+            "bare-passes-are-timed-where-the-context-is-full",
+            "tokens = max(1, min(base.max_new_tokens, room))",
+            "tokens = base.max_new_tokens",
+            f"{DOCTOR}::test_a_map_and_the_cost_of_rounds_of_a_pair_of_ones_own",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/explorations/base.py",
+        (
+            "prompts-that-do-not-fit-end-it-all",
+            "if prompt.flavour in self.flavours and engine.encode(prompt.prompt, self.base):",
+            "if prompt.flavour in self.flavours:",
+            f"{DOCTOR}::test_a_map_and_the_cost_of_rounds_of_a_pair_of_ones_own",
+        ),
+    ),
+    *bugs(
+        "app/static/views/form.js",
+        ("another-pair-keeps-the-drafters", "if (of) this.inputs", "if (!of) this.inputs", MODULES),
+        (
+            "an-answer-without-a-pair-is-of-the-one-chosen",
+            "this.fill({ ...Object",
+            "this.fill(choice) ?? ({ ...Object",
+            MODULES,
+        ),
+    ),
 ]
 
 

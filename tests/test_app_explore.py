@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import launch, page
+from app import launch, own_pairs, page
 from app.run import exploration
 from app.run.exploration import ExploreJob, Jobs
 from app.run.process import Remote
@@ -28,7 +28,9 @@ from app.run.turns import EXPLORING, Turns
 from app.tabs import explore
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, Told, parse
+from specdiff_core.models import own_pairs as own_models
 from specdiff_core.schema.errors import OutOfMemory, SpecDiffError
+from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.settings import DecodeConfig
 
 TOKEN = "a-token-of-a-tab"
@@ -94,7 +96,7 @@ def test_frames_tell_the_progress_and_at_last_everything() -> None:
     last = told[-1]
     assert (last["phase"], last["done"], last["total"], last["finished"]) == ("finished", 5, 5, True)
     assert last["result"]["rows"] == [{"number": number} for number in range(1, 6)]
-    assert last["result"]["choice"] == {"to": 5, "pause": 0.05, "fails_at": 0, "words": ""}
+    assert last["result"]["choice"] == {"pair": "embedded", "to": 5, "pause": 0.05, "fails_at": 0, "words": ""}
     assert base64.b64decode(last["races"]["1"]) == b"race"
     under_way = [frame for frame in told[:-1] if frame.get("result")]
     assert under_way
@@ -195,6 +197,83 @@ def test_what_the_browser_may_not_ask_is_a_card(asked: object) -> None:
     (frame,) = frames(asked)
     assert frame["phase"] == "failed"
     assert frame["card"]["hint"]
+
+
+@pytest.mark.parametrize("name", ["doctor", "diverge", "window-map", "side-by-side", "align", "counting"])
+def test_no_folder_of_a_public_host_is_read_for_an_exploration(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the form offers: a browser sends what it likes. On one's own machine the pair is looked for."""
+    looked: list[str] = []
+    monkeypatch.setattr(own_models, "read_config", lambda folder: looked.append(str(folder)) or {})
+    monkeypatch.setattr(own_models, "resolve", lambda source, *_, **__: source)
+    monkeypatch.setattr(own_pairs, "_served", {"public": True})
+    monkeypatch.delenv(own_pairs.ALLOWED, raising=False)
+    own = own_models.parse({"target": "/etc/passwd"}).name
+    asked = json.dumps({"token": TOKEN, "explore": name, "choice": {"pair": own}})
+    (frame,) = frames(asked, factory=lambda *_: pytest.fail("nothing is loaded"))
+    refused = "Invalid enum value" if name == "align" else "/etc/passwd may not be brought to this server"
+    assert refused in frame["card"]["message"] and not looked
+    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    if name == "counting":
+        loaded: list[str] = []
+        assert frames(asked, factory=lambda pair, *_: loaded.append(pair) or FakeDecoder())[-1]["phase"] == "finished"
+        assert (loaded, looked) == ([own], ["/etc/passwd"])
+        OWN_PAIRS.clear()
+
+
+def test_another_pair_in_a_run_that_a_trace_tells_loads_nothing() -> None:
+    """It goes on only with the pair that was asked for, which was checked."""
+    given = {"config": {"pair": "own?target=%2Fetc", "drafter": "mdlm"}, "prompt": "Once", "prompt_ids": [1]}
+    given |= {"target": "embedded/target", "after": []}
+    choice = {"given": json.dumps(given), "branch": "a"}
+    asked: list[str] = []
+
+    def factory(pair: str, drafter: str, progress: Any) -> Any:
+        asked.append(pair)
+        return FakeDecoder()
+
+    frames(json.dumps({"token": TOKEN, "explore": "side-by-side", "choice": choice}), factory=factory)
+    assert asked == ["embedded"]
+
+
+def test_the_forms_narrow_to_what_a_pair_has() -> None:
+    told = json.loads(explore.offered({"gpt2-mdlm": "no network"}, "embedded"))
+    assert "gpt2-mdlm" not in told and "gpt2-mdlm:xl" in told
+    assert told["llama3.1-dflash"]["methods"] == [
+        "vanilla",
+        "autoregressive",
+        "prompt_lookup",
+        "dflash",
+        "ddtree",
+        "auto",
+    ]
+    known = {name for one in told.values() for name in (*one["drafters"], *one["methods"])}
+    for name, form in exploration.forms().items():
+        for field in form["fields"]:
+            assert field["of"] in ("", "drafters", "methods"), name
+            assert not field["of"] or set(field["choices"]) <= known
+    of = {name: {field["name"]: field["of"] for field in form["fields"]} for name, form in exploration.forms().items()}
+    assert (of["doctor"]["drafter"], of["length"]["methods"], of["diverge"]["b"]) == ("drafters", "methods", "methods")
+    assert all(("pair" in fields) == (name not in ("losslessness", "align")) for name, fields in of.items())
+
+
+def test_every_drafter_is_there_before_it_explores() -> None:
+    """Who waits hears of its download, and a gated one is a card."""
+    asked: list[tuple[str, str]] = []
+
+    def factory(pair: str, drafter: str, progress: Any) -> Any:
+        asked.append((pair, drafter))
+        if drafter == "eagle":
+            raise OutOfMemory("full")
+        return FakeDecoder()
+
+    choice = {"methods": "specdiff,eagle,dflash"}
+    told = frames(json.dumps({"token": TOKEN, "explore": "length", "choice": choice}), factory=factory)
+    assert asked == [("embedded", "mdlm"), ("embedded", "eagle")]
+    assert told[-1]["card"]["message"] == "full"
+    asked.clear()
+    told = frames(json.dumps({"token": TOKEN, "explore": "length", "choice": {"pair": "gpt2-mdlm"}}), factory=factory)
+    assert not asked and "no drafter for dflash, eagle, markov_tree" in told[-1]["card"]["message"]
+    assert "specdiff" in told[-1]["card"]["hint"]
 
 
 def test_a_reload_finds_it_again() -> None:
@@ -335,7 +414,9 @@ def test_the_tab_knows_every_exploration_and_every_recording() -> None:
             assert (found["kind"], found["name"], found["done"]) == ("exploration", name, found["total"])
             unasked = {field["name"]: field["default"] for field in EXPLORATIONS[name].form() if field["hidden"]}
             choice = msgspec.json.decode(msgspec.json.encode(parse(EXPLORATIONS[name], found["choice"])))
-            assert choice == unasked | found["choice"]
+            assert choice == {"pair": "embedded"} | unasked | found["choice"], (
+                "also of one from before pairs were asked"
+            )
             assert not unasked.keys() & {field["name"] for field in told["forms"][name]["fields"]}
             races = explore.RECORDED / f"{stem}.races.json"
             asked = {row["race"] for row in found["rows"] if row.get("speedup") and "race" in row}

@@ -13,7 +13,9 @@ import pytest
 from app.recordings import TRACES
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.window_map import expected_tau
-from tests.browsing import MARKS, app, overflows, ready, serious, visit
+from specdiff_core.models.folders import shown as folder
+from specdiff_core.schema.pairs import EMBEDDED, PAIRS
+from tests.browsing import MARKS, app, open_tab, overflows, ready, serious, visit
 
 pytestmark = MARKS
 EXPLORE = app("explore")
@@ -179,6 +181,22 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         notes = page.inner_text(".sd-exp-notes")
         assert "Right in one attempt: vanilla" in notes and "Nothing was given" in notes
         assert "Left out: line 2: there is no question" in notes
+        open_tab(page, "live")  # where a visitor brings a pair
+        page.click("#live-drawer > button")
+        page.click("#live-own > button")
+        page.fill("#own-target :is(input, textarea)", EMBEDDED.target)
+        page.click("#own-use")
+        page.wait_for_selector("#own-told :text('Chosen')")
+        open_tab(page, "explore")
+        page.click(".sd-form-more summary")
+        page.wait_for_selector("#explore-budget-pair option[value^='own?']", state="attached")
+        assert len(PAIRS) > page.locator("#explore-budget-pair option").count(), "most need files that are not here"
+        page.select_option("#explore-budget-pair", label=f"{folder(EMBEDDED.target)} + prompt lookup (your own pair)")
+        offered = page.eval_on_selector_all(
+            "#explore-budget-methods label:not([hidden]) input", "(all) => all.map((box) => box.value)"
+        )
+        assert offered == ["prompt_lookup"]
+        assert page.evaluate(f"{EXPLORE}.query()").count("own%3Ftarget") == 1
 
 
 @pytest.mark.parametrize("name", list(EXPLORATIONS))

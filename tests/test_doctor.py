@@ -34,7 +34,7 @@ from specdiff_core.models.device import choose_placement
 from specdiff_core.models.target import NetworkRun
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.events import Event, Finished, RunStarted
-from specdiff_core.schema.pairs import EMBEDDED, NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import EMBEDDED, NONE, OWN_PAIRS, DrafterSpec, PairSpec
 from specdiff_core.schema.settings import RevealOrder, Sampling
 from specdiff_core.schema.trace import write_trace
 
@@ -253,17 +253,17 @@ def test_feature_layers_that_a_released_config_declares_wrongly_are_named(
 
 
 class Knowing(Stateless):
-    """Drafts what the target says, but only behind a sign."""
+    """Drafts what the target says, but only behind a sign, or only ``without`` one."""
 
     name, drafting = "mdlm", "denoise"
 
-    def __init__(self, engine: Engine, sign: str, always: bool = False) -> None:
-        self._engine, self._always = engine, always
+    def __init__(self, engine: Engine, sign: str, *, without: bool = False) -> None:
+        self._engine, self._without = engine, without
         self._sign = engine.pair.tokenizer(sign, add_special_tokens=False)["input_ids"]
 
     def draft(self, context: Any) -> Any:
         ids, size = list(context.ids), len(self._sign)
-        if any(ids[i : i + size] == self._sign for i in range(len(ids))):
+        if any(ids[i : i + size] == self._sign for i in range(len(ids))) != self._without:
             run = self._engine.target.start()
             run.read(ids[:-1])
             said = int(run.score(ids[-1:]).logits[0].argmax())
@@ -277,13 +277,17 @@ TEMPLATE = "{% for m in messages %}Human says {{ m.content }}{% endfor %}{% if e
 
 
 @pytest.mark.parametrize(
-    ("sign", "change"), [("Human says", "the chat template"), (" think", "the chat template, thinking on")]
+    ("sign", "without", "change"),
+    [("Human says", True, "the bare prompt"), (" think", False, "the chat template, thinking on")],
 )
-def test_a_template_that_the_drafter_was_trained_with_is_named(sign: str, change: str, engine: Engine) -> None:
+def test_a_template_that_the_drafter_was_not_trained_with_is_named(
+    sign: str, without: bool, change: str, engine: Engine
+) -> None:
+    """As declared, a prompt goes through the target's template, as in a race."""
     tokenizer = copy.deepcopy(engine.pair.tokenizer)
     tokenizer.chat_template = TEMPLATE
     pair = dataclasses.replace(engine.pair, tokenizer=tokenizer)
-    other = with_drafter(Engine(pair), "mdlm", Knowing(engine, sign))
+    other = with_drafter(Engine(pair), "mdlm", Knowing(engine, sign, without=without))
     told = examined(other, "mdlm", tokens=16)
     assert (told.facts["verdict"], told.facts["suspect"], told.facts["change"]) == ("wrong", "template", change)
     assert "no weights" in told.facts["not_changed"]["dtype"] or "dtype" in told.facts["not_changed"]
@@ -376,6 +380,114 @@ def test_a_fault_in_tiny_released_checkpoints_is_named(
     told = examined(clocks(tmp_path, **declared), "adapted", **TINY)
     assert (told.facts["verdict"], told.facts.get("suspect")) == ("wrong", suspect), told.facts["told"]
     assert change in told.facts["change"]
+
+
+# A pair of one's own, from the command line.
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> list[str]:
+    """The flags that name a target and a drafter on disk, whose config says a causal network: the kind is asked for."""
+    save_tokenizer(tmp_path / "target")
+    clock(tmp_path / "target")
+    clock(tmp_path / "drafter")
+    return ["--target", str(tmp_path / "target"), "--drafter", str(tmp_path / "drafter"), "--mask-id", str(MASKED)]
+
+
+PATIENT = ["--texts", TEXTS, "--tokens", "30", "--gamma", "4"]
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["explore", "doctor"]], ids=" ".join)
+def test_a_shift_that_was_declared_wrongly_on_the_command_line_is_named(
+    words: list[str], own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "answer.json"
+    asked = [*words, *own, "--kind", "denoise", *PATIENT]
+    assert main([*asked, "--shift", "0", "--json", str(file)]) == 0
+    assert "The shift looks wrongly declared: with 1 in place of 0" in capsys.readouterr().out
+    told = json.loads(file.read_text())
+    assert (told["facts"]["suspect"], told["choice"]["drafter"]) == ("shift", "mdlm")
+    assert str(tmp_path) not in told["origin"]["command"]
+    assert main([*asked, "--shift", "1"]) == 0
+    assert "All declarations of mdlm look right" in capsys.readouterr().out
+    again = ["explore", "doctor", "--pair", told["choice"]["pair"], "--drafter", "mdlm", *PATIENT]
+    assert main(again) == 0, "the name of a pair says everything about it"
+    assert "The shift looks wrongly declared" in capsys.readouterr().out
+
+
+def test_two_runs_of_a_pair_of_ones_own(own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = [*own, "--kind", "denoise", "--shift", "1"]
+    file = tmp_path / "answer.json"
+    few = ["--prompt", "the cat", "--tokens", "30"]
+    assert main(["diverge", "vanilla", "specdiff", *own, *few, "--json", str(file)]) == 0
+    assert "Both runs say the same 30 tokens" in capsys.readouterr().out
+    told = json.loads(file.read_text())
+    assert max(row["rows"] or 0 for row in told["rows"]) == 5, "γ 4"
+    assert (
+        main(["decode", "--prompt", "the cat", *own, "--max-new-tokens", "8", "--trace", str(tmp_path / "a.jsonl")])
+        == 0
+    )
+    OWN_PAIRS.clear()  # as in another process: the trace's header names the pair
+    traces = [str(tmp_path / "a.jsonl"), "prompt_lookup"]
+    assert main(["diverge", *traces, "--prompt", "the cat", "--tokens", "8"]) == 0
+    assert "Both runs say the same" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["doctor"], "a causal network with a mask token"),
+        (["doctor", "--kind", "denoise"], "whether slot i or slot i − 1"),
+        (["diverge", "--kind", "denoise", "--shift", "1"], "has no drafter for eagle2"),
+        (["explore", "window-map", "--kind", "sequential"], "has no denoising steps"),
+        (["explore", "length", "--kind", "denoise", "--shift", "1"], "has no drafter for dflash, eagle, markov_tree"),
+        (["explore", "what-it-takes", "--kind", "magic"], "a drafter is no 'magic'"),
+    ],
+    ids=str,
+)
+def test_what_is_declared_of_a_pair_of_ones_own_is_judged_as_everywhere(
+    words: list[str], told: str, own: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, *own]) == 2
+    shown = capsys.readouterr().err
+    assert told in shown and "hint: " in shown and "loading" not in shown
+
+
+def test_a_drafter_without_its_target_is_no_pair(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diverge", "--drafter", "owner/drafter"]) == 2
+    assert "--target" in capsys.readouterr().err
+
+
+def test_a_map_and_the_cost_of_rounds_of_a_pair_of_ones_own(
+    own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The context holds 64 tokens: of the lab's own prompts most are too long, and are named."""
+    own = [*own, "--kind", "denoise", "--shift", "1"]
+    prompts = tmp_path / "prompts.jsonl"
+    lines = [{"id": f"{n}", "flavour": "cats", "prompt": text} for n, text in enumerate(["the cat sat", "the dog"])]
+    prompts.write_text(
+        "\n".join(map(json.dumps, [*lines, {"id": "long", "flavour": "cats", "prompt": "the cat " * 99}]))
+    )
+    file = tmp_path / "answer.json"
+
+    def answer(*words: str) -> Any:
+        assert main(["explore", *words, *own, "--json", str(file)]) == 0
+        return json.loads(file.read_text())
+
+    told = answer("window-map", "--gammas", "2,4,32", "--steps", "1,2", "--tokens", "12", "--texts", f"@{prompts}")
+    assert [(row["gamma"], row["steps"]) for row in told["rows"]] == [(2, 1), (4, 1), (32, 1), (2, 2), (4, 2), (32, 2)]
+    assert all(row["prompts"] == 2 and row["tau"] > 1.5 for row in told["rows"]), "what it says is known beforehand"
+    assert all(row["predicted"] > 0 for row in told["rows"])
+    assert "line 3: The prompt has" in "".join(told["facts"]["skipped"])
+    told = answer("what-it-takes", "--tokens", "12", "--texts", f"@{prompts}")
+    assert {row["method"] for row in told["rows"]} == {"specdiff", "prompt_lookup"}
+    assert all("failed" not in row for row in told["rows"])
+    assert {rows for rows, _ in told["facts"]["curve"]} == {1, 2, 3, 4, 5, 7, 9, 13, 17, 21, 25, 32}
+    assert [gamma for gamma, _ in told["facts"]["drafts"]["mdlm"]] == [1, 4, 8, 16]
+    told = answer("kinds-of-text", "--method", "specdiff", "--tokens", "32", "--per-flavour", "5")
+    assert all("The prompt has" in line for line in told["facts"]["skipped"])
+    assert len(told["facts"]["skipped"]) + len(told["facts"]["prompts"]) == 20 > len(told["facts"]["skipped"]) > 5
+    capsys.readouterr()
 
 
 # Two runs that part.
@@ -572,7 +684,7 @@ def test_what_cannot_be_compared_is_refused(bf16: Engine, tmp_path: Path) -> Non
 def test_both_are_commands_of_their_own() -> None:
     parser = build_parser()
     args = parser.parse_args(["diverge", "vanilla", "eagle2", "--tokens", "32"])
-    assert (args.kind, args.a, args.b, args.tokens) == (Diverge, "vanilla", "eagle2", "32")
+    assert (args.exploration, args.a, args.b, args.tokens) == (Diverge, "vanilla", "eagle2", "32")
     assert parser.parse_args(["explore", "diverge", "--a", "vanilla"]).a == "vanilla"
     args = parser.parse_args(["doctor", "--pair", "embedded", "--drafter", "mdlm"])
-    assert (args.kind, args.pair, args.drafter) == (Doctor, "embedded", "mdlm")
+    assert (args.exploration, args.pair, args.drafter) == (Doctor, "embedded", "mdlm")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from app.run.gpu import is_lent
 from specdiff_core.models.availability import ABSENT, Here, availability
-from specdiff_core.models.own_pairs import OWN, bring
+from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.decoder import Brings, Decoder
 from specdiff_core.schema.errors import PairUnavailable, Stopped
 from specdiff_core.schema.pairs import PAIRS, find_pair
@@ -129,7 +129,7 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
     Raises:
         SpecDiffError: a file, the memory or the pair itself is missing.
     """
-    usable, reason = availability(bring(pair) if pair.startswith(OWN) else find_pair(pair))
+    usable, reason = availability(find(pair))
     if not usable:  # told at once: the hub's own client tries for half a minute, while everybody waits
         away = reason.startswith(ABSENT)
         fetch = (

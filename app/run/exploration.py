@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import msgspec
 
+from app import own_pairs
 from app.content.error_cards import card, new_run_id
 from app.run.engines import Factory
 from app.run.session import BEAT, PACE, frame, refusal
@@ -26,7 +27,7 @@ from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, Exploring, Told, parse
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import ConfigError, Stopped
-from specdiff_core.schema.methods import METHODS
+from specdiff_core.schema.pairs import NONE
 
 GRACE = 20.0
 """Seconds that an exploration without its page goes on: a reload takes some."""
@@ -35,13 +36,12 @@ KEPT = 4
 
 
 def forms() -> dict[str, dict[str, Any]]:
-    """What the page needs to ask: name -> title, question, the fields that people fill in, and the pair."""
+    """What the page needs to ask: name -> title, question, and the fields that people fill in."""
     return {
         name: {
             "title": kind.title,
             "question": kind.question,
             "fields": [field for field in kind.form() if not field["hidden"]],
-            "pair": kind().pair,
         }
         for name, kind in EXPLORATIONS.items()
     }
@@ -67,7 +67,9 @@ class ExploreJob:
 
     def _run(self) -> None:
         try:
-            engine, most = self._factory(self.what.pair, METHODS[0].drafter, self._hear), limit(EXPLORING)
+            for drafter in self.what.drafters or (NONE.name,):  # one by one: whoever waits hears of each
+                engine = self._factory(self.what.pair, drafter, self._hear)
+            most = limit(EXPLORING)
             self._until = time.monotonic() + most
             self._rest()
             if not self.stop.is_set():
@@ -214,7 +216,7 @@ def asked_for(asked: object) -> tuple[str, Exploration | None]:
     """The token and the exploration (None: the one under way) of what the browser sent.
 
     Raises:
-        ConfigError: it is no such thing, or a value is out of range.
+        ConfigError: it is no such thing, a value is out of range, or the pair may not be brought here.
     """
     try:
         values: Mapping[str, Any] = json.loads(str(asked))
@@ -223,7 +225,11 @@ def asked_for(asked: object) -> tuple[str, Exploration | None]:
             raise ValueError("no token")
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ConfigError("The page asked in a way this server does not know.", hint="Reload the page.") from error
-    return token, None if name is None else parse(find_exploration(str(name)), choice)
+    if name is None:
+        return token, None
+    what = parse(find_exploration(str(name)), choice)
+    own_pairs.check(what.pair)
+    return token, what
 
 
 def stream(

@@ -39,7 +39,7 @@ class Explore extends Job {
     this.token = '';
     /** @type {{name: string, source: string, search: string, form: object, answer: object, races: object} | null} what there was before a widget asked, while its answer is not whole */
     this.before = null;
-    this.forms = Object.fromEntries(Object.entries(options.forms).map(([name, { fields }]) => [name, new Form(fields, `explore-${name}`)]));
+    this.forms = Object.fromEntries(Object.entries(options.forms).map(([name, { fields }]) => [name, new Form(fields, `explore-${name}`, options.pairs)]));
     this.questions = h('div', { class: 'sd-cmp-legend sd-exp-questions', role: 'group', 'aria-label': 'Explorations' });
     this.title = h('h2', {});
     this.question = h('p', { class: 'sd-exp-question' });
@@ -70,6 +70,7 @@ class Explore extends Job {
       h('section', { class: 'sd-panel sd-exp-ask', 'aria-label': 'What to measure' }, h('header', {}, this.title), this.question, this.fields, h('div', { class: 'sd-exp-buttons' }, this.run, this.halt, this.bar)),
       this.status.element, this.voice, h('div', { class: 'sd-source' }, this.chip, this.words, this.sources, this.openFiles, this.lanesOf, this.files), this.doubt, this.full);
     this.place();
+    this.fields.addEventListener('toggle', ({ target }) => { if (target.open) press('pairs'); }, true); // which can be chosen here, and the visitor’s own
     const watcher = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       watcher.disconnect();
@@ -102,6 +103,13 @@ class Explore extends Job {
       clearInterval(wait);
       press('again');
     }, 100);
+  }
+
+  /** Called by Gradio with the pairs that can be chosen here, as JSON. */
+  offer(told) {
+    const pairs = JSON.parse(told);
+    Object.assign(this.options.pairs, pairs);
+    for (const form of Object.values(this.forms)) form.offer(Object.keys(pairs), this.options.pairs);
   }
 
   get form() {
@@ -165,7 +173,7 @@ class Explore extends Job {
     this.fields.replaceChildren(this.form.element);
     this.view = VIEWS[name];
     const isNew = !(name in this.widgets);
-    this.widgets[name] ??= this.view.widget ? new this.view.widget(() => this.draw(), { race: (race) => this.race(race), open: (race) => this.openRace(race), ask: (values) => this.ask(values), given: (run, round) => this.opened.given(run, round, this.options.forms[this.name].pair) }) : null;
+    this.widgets[name] ??= this.view.widget ? new this.view.widget(() => this.draw(), { race: (race) => this.race(race), open: (race) => this.openRace(race), ask: (values) => this.ask(values), given: (run, round) => this.opened.given(run, round, Object.keys(this.options.pairs)) }) : null;
     this.widget = this.widgets[name];
     this.charts[this.view.widgetFirst ? 'before' : 'after'](this.aside);
     this.aside.replaceChildren(...(this.widget ? [this.widget.element] : []));
@@ -203,7 +211,7 @@ class Explore extends Job {
     this.stems[this.name] = stem;
     this.draw();
     await this.fetchRecorded();
-    if (this.stem === stem && this.answer && !this.isLive) this.form.fill(this.answer.choice);
+    if (this.stem === stem && this.answer && !this.isLive) this.form.repeat(this.answer.choice);
   }
 
   /** The answer to an exploration, and whether this visitor measured it: the recorded one where they have not. */
@@ -284,7 +292,7 @@ class Explore extends Job {
     this.drawLanes();
     this.chip.dataset.kind = this.isLive ? 'measured' : 'recording';
     text(this.chip, answer ? { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' }[now] : '');
-    text(this.words, answer ? (this.isOpened ? 'Read in this browser; the server was not asked.' : originWords(answer)) : this.stem ? 'Loading the recorded answer…' : 'Nothing is recorded yet: press Measure here.');
+    text(this.words, answer ? (this.isOpened ? 'Read in this browser; the server was not asked.' : `${originWords(answer)}${this.ofPair(answer)}`) : this.stem ? 'Loading the recorded answer…' : 'Nothing is recorded yet: press Measure here.');
     const token = this.isLive ? this.made[this.name] : '';
     this.weights.hidden = !token;
     if (token) this.weights.href = new URL(`weights?token=${token}`, document.baseURI).href;
@@ -300,6 +308,11 @@ class Explore extends Job {
     this.widget?.show(answer);
     this.drawHints();
     this.figures.offer({ answer, widget: this.widget, races: this.hasRaces, methods: this.options.methods });
+  }
+
+  /** Of which pair an answer is, where it is not the embedded one. */
+  ofPair({ choice: { pair = 'embedded' } }) {
+    return pair === 'embedded' ? '' : ` Pair: ${this.options.pairs[pair]?.label ?? pair}.`;
   }
 
   /** What a chart promises of a click, where there is anything to open. */
@@ -376,7 +389,7 @@ class Explore extends Job {
     const { name, source } = this;
     const before = { name, source, search: location.search, form: this.form.values(), answer: this.answers.live[name], races: this.races.live[name] };
     if (this.isOpened) this.more = values;
-    else this.form.fill({ ...this.answer.choice, ...values });
+    else this.form.repeat({ ...this.answer.choice, ...values });
     press('run');
     this.before = before;
     return true;
@@ -469,7 +482,7 @@ class Explore extends Job {
       this.answers.live[name] = message.result;
       delete this.races.live[name]; // they are of the answer before
       delete this.made[name];
-      if (this.follows) this.form.fill(message.result.choice);
+      if (this.follows) this.form.repeat(message.result.choice);
       if (name === this.name) this.source = 'live';
     }
     if (message.finished || message.card) {

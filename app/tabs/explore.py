@@ -4,19 +4,21 @@ asks for and what the server answers."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import gradio as gr
 import msgspec
 
-from app.controls import QUIET
+from app.controls import QUIET, pair_choices
 from app.run import exploration
 from app.run.engines import Factory
 from app.run.gpu import LONGEST, on_gpu
 from specdiff_core.explorations import EXPLORATIONS
+from specdiff_core.schema.methods import methods_of
 from specdiff_core.schema.metrics import CROWDED
+from specdiff_core.schema.pairs import PAIRS, find_pair
 
 LOG = logging.getLogger(__name__)
 TAB = "explore"
@@ -27,6 +29,7 @@ PATIENCE = 30.0
 ASKED = "() => window.specdiff?.players.explore?.asked() ?? ''"
 ENDED = "() => window.specdiff?.players.explore?.ended()"
 """Tells the tab that the server's event is over, however it ended."""
+OFFER = "(told) => window.specdiff?.players.explore?.offer(told)"
 
 
 class _Recorded(msgspec.Struct):
@@ -60,6 +63,7 @@ def explore_options(
     """What its script needs to know. ``without_races``: recorded answers whose races are not there."""
     return {
         "forms": exploration.forms(),
+        "pairs": {name: described(name) for name in PAIRS},
         "folder": f"{served(folder)}/",
         "recorded": {name: recordings(folder, name) for name in EXPLORATIONS},
         "without_races": list(without_races),
@@ -68,12 +72,29 @@ def explore_options(
     }
 
 
-def explore_tab(factory: Factory, script: str) -> None:
+def described(pair: str) -> dict[str, Any]:
+    """What the forms need to know of a pair: how it is called, its drafters and the methods that they allow."""
+    spec = find_pair(pair)
+    drafters, methods = [one.name for one in spec.drafters], [one.name for one in methods_of(pair)]
+    return {"label": spec.label, "drafters": drafters, "methods": methods}
+
+
+def offered(missing: Mapping[str, str], chosen: str) -> str:
+    """The pairs that can be chosen, as JSON: those that are not ``missing``, and the visitor's own if ``chosen``."""
+    names = [name for _, name in pair_choices(missing, chosen)]
+    return msgspec.json.encode({name: described(name) for name in names}).decode()
+
+
+def explore_tab(
+    factory: Factory, script: str, *, pair: gr.components.Component, missing: Callable[[], Mapping[str, str]]
+) -> None:
     """Fill the tab. Call inside ``gr.Tab``.
 
     Args:
         factory: makes decoders; the same that the other tabs use.
         script: mounts its part of the page (:func:`app.page.mount`).
+        pair: the pair of the Live tab, where visitors bring their own.
+        missing: says which pairs cannot be used here.
     """
 
     @on_gpu(lambda *_: LONGEST)
@@ -87,7 +108,7 @@ def explore_tab(factory: Factory, script: str) -> None:
     asked = gr.Textbox(elem_id="explore-asked", label="What the page asks for", visible=False)
     pressed = {
         name: gr.Button(name, elem_id=f"explore-{name}", elem_classes=["sd-unseen"])
-        for name in ("run", "again", "stop", "cancel")
+        for name in ("run", "again", "stop", "cancel", "pairs")
     }  # the script presses them
     running = []
     for name in ("run", "again"):
@@ -105,5 +126,13 @@ def explore_tab(factory: Factory, script: str) -> None:
         for over in (event.then, event.failure):  # together they hear of every end
             over(None, None, None, js=ENDED, show_progress="hidden", api_visibility="private")
         running.append(event)
+    here = gr.Textbox(elem_id="explore-offered", label="Pairs that can be chosen", visible=False)
+
+    def offer(chosen: str) -> str:
+        return offered({name: why for name, why in missing().items() if name != chosen}, chosen)
+
+    pressed["pairs"].click(offer, pair, here, **QUIET).then(
+        None, here, None, js=OFFER, show_progress="hidden", api_visibility="private"
+    )
     pressed["stop"].click(stop, asked, None, js=ASKED, **QUIET)
     pressed["cancel"].click(None, None, None, cancels=running)

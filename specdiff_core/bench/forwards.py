@@ -124,13 +124,13 @@ class PassTimes:
     as it falls on runs in between.
 
     Args:
-        gammas: windows to draft.
+        gammas: windows to draft; those that the drafter does not take are left out.
         tokens: that vanilla writes behind a prompt before passes are timed there.
     """
 
     def __init__(self, engine: Engine, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48) -> None:
-        self._engine, self._gammas = engine, gammas
         self._drafter, self._spec = engine.drafter(drafter_name), engine.pair.spec.drafter(drafter_name)
+        self._engine, self._gammas = engine, [gamma for gamma in gammas if self._spec.fit(gamma) == gamma]
         self._base = DecodeConfig(pair=engine.pair.spec.name, temperature=0.0, max_new_tokens=tokens)
         self._scores: dict[int, list[float]] = {}
         self._drafts: dict[tuple[int, int], list[float]] = {}
@@ -141,8 +141,12 @@ class PassTimes:
         the processor's caches what it would find there: the target over 1 row, again and again; and for each window a
         draft, then the target over γ + 1 rows."""
         engine, base = self._engine, self._base
+        begun = engine.encode(prompt, base)
+        room = engine.pair.spec.context - len(begun) - max(self._gammas, default=0) - 1
+        tokens = max(1, min(base.max_new_tokens, room))  # so that the widest pass still fits
+        base = dataclasses.replace(base, max_new_tokens=tokens)
         last = final(engine.decode(prompt, BASELINE.config(base), detail=False))
-        ids = [*engine.encode(prompt, base), *(last.ids if last else ())]
+        ids = [*begun, *(last.ids if last else ())]
         target = engine.target.start(self._drafter.layers)
         features = target.read(ids[:-1])
         sampler, clock = Streams(0, shared=False).draft(0), DeviceClock(engine.pair.placement.device)

@@ -14,6 +14,7 @@ from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.alignment import compare_traces, given_of, read_run
 from specdiff_core.explorations.base import Answer, Exploration, Explored, Exploring, Step, csv_of, parse
 from specdiff_core.explorations.side_by_side import SideBySide
+from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
 
@@ -31,9 +32,10 @@ def add_command(commands: Any) -> None:
 def _add(commands: Any, name: str, kind: type[Exploration], words: Sequence[str] = ()) -> None:
     """One exploration. ``words``: the fields that are given without their names."""
     parser = options.add_parser(commands, name, run, f"{kind.title}. {kind.question}")
-    parser.set_defaults(kind=kind)
+    parser.set_defaults(exploration=kind)
     group = parser.add_argument_group("settings")
-    for field in kind.form():
+    fields = kind.form()
+    for field in fields:
         told: dict[str, Any] = {"default": argparse.SUPPRESS, "help": _help(field)}
         if field["name"] in words:
             parser.add_argument(field["name"], nargs="?", metavar=field["name"].upper(), **told)
@@ -42,6 +44,9 @@ def _add(commands: Any, name: str, kind: type[Exploration], words: Sequence[str]
             group.add_argument(options.flag(field["name"]), metavar="VALUE", **told)
     if kind is SideBySide:
         _add_traces(parser)
+    shown = [field["name"] for field in fields if not field["hidden"]]
+    if "pair" in shown:
+        options.add_own_pair(parser, drafter="drafter" not in shown)
     options.add_placement(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the answer, which the page opens")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write its table")
@@ -82,10 +87,15 @@ def _read(value: str) -> str:
 
 def run(args: argparse.Namespace) -> None:
     """Explore, print the table, write the files."""
-    kind: type[Exploration] = args.kind
+    kind: type[Exploration] = args.exploration
     fields = {field["name"]: field for field in kind.form() if field["name"] in vars(args)}
     given = {name: _read(getattr(args, name)) if one["long"] else getattr(args, name) for name, one in fields.items()}
+    own = options.own_pair(args)
+    if not own and vars(args).get("drafter") and "drafter" not in fields:
+        raise ConfigError("--drafter names the drafter of --target.", field="drafter", hint="Give --target, too.")
+    given |= {name: value for name, value in own.items() if name in kind.__struct_fields__}
     what = parse(kind, kind.from_files(given))
+    find(what.pair)  # one's own is known by its name from here on
     for name in ("json", "csv"):
         options.check_target(getattr(args, name), name)
     if isinstance(what, SideBySide) and args.traces:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, find_pair
+from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Setting
 from specdiff_core.schema.wording import values_words
 
@@ -75,10 +75,16 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE", type=Path, help="record every event (.jsonl or .jsonl.gz)")
 
 
-def add_own_pair(parser: argparse.ArgumentParser) -> None:
-    """A pair of one's own, in place of ``--pair``."""
+def add_own_pair(parser: argparse.ArgumentParser, *, drafter: bool = False) -> None:
+    """A pair of one's own, in place of ``--pair``.
+
+    Args:
+        drafter: whether the parser lacks a flag ``--drafter``.
+    """
     group = parser.add_argument_group("a pair of your own, in place of --pair")
     group.add_argument("--target", metavar="SOURCE", help="a folder or hub repository; --drafter is then one, too")
+    if drafter:
+        group.add_argument("--drafter", metavar="SOURCE", default="", help="with --target: a folder or hub repository")
     group.add_argument(
         "--kind", help="of the drafter, where its config does not say: denoise, block, sequential, eagle"
     )
@@ -87,7 +93,7 @@ def add_own_pair(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--context", metavar="TOKENS", help="of a run [default: the target's, at most 4096]")
 
 
-def _own_pair(args: argparse.Namespace) -> dict[str, str]:
+def own_pair(args: argparse.Namespace) -> dict[str, str]:
     """The names of the pair and of the drafter that ``add_own_pair``'s flags describe; empty where they do not.
 
     Raises:
@@ -110,7 +116,7 @@ def read_settings(args: argparse.Namespace, **others: Any) -> DecodeConfig:
     Raises:
         ConfigError: one of them is out of range.
     """
-    given = {**vars(args), **_own_pair(args)}
+    given = {**vars(args), **own_pair(args)}
     return DecodeConfig.parse({**{name: given[name] for name in SETTINGS if name in given}, **others})
 
 
@@ -128,7 +134,9 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     Raises:
         SpecDiffError: the pair, a drafter or the device is not available; the message says why.
     """
-    spec = find_pair(pair)
+    from specdiff_core.models.own_pairs import find
+
+    spec = find(pair)
     for name in drafters:
         spec.drafter(name)  # a misspelt name is told before anything is loaded
     if os.environ.get("RANK", "0") == "0":

@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from specdiff_core.bench.prompts import ranks
 from specdiff_core.bench.report import interval
-from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, command_of, enum
+from specdiff_core.explorations.base import EMBEDDED, Answer, OnPrompts, Step, Stopped, command_of, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.errors import ConfigError
 
@@ -56,6 +56,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
     question: ClassVar = "What does streak-distillation bring in a minute?"
     makes: ClassVar = "the aligned copy's weights"
 
+    pair: EMBEDDED = "embedded"  # whose denoiser this project's own training made, and goes on with
     drafter: Annotated[
         str, Meta(title="Drafter", description="Whose copy learns: before or after the long training.",
                   extra_json_schema=enum(DRAFTERS)),

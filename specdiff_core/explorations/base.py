@@ -19,7 +19,7 @@ from msgspec import Meta
 from specdiff_core.bench.prompts import OWN_TEXTS, Prompt, own_prompts
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
-from specdiff_core.schema.methods import methods_of
+from specdiff_core.schema.methods import METHODS, played
 from specdiff_core.schema.pairs import PAIRS, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -30,9 +30,17 @@ Stopped = Callable[[], bool]
 T = TypeVar("T")
 PAIR = Annotated[
     str,
-    Meta(title="Pair", description="Target and drafters.", extra_json_schema={"enum": list(PAIRS), "more": True}),
+    Meta(
+        title="Pair",
+        description="Target and drafters. On the page, the settings of Live take one of your own.",
+        extra_json_schema={"enum": list(PAIRS), "more": True},
+    ),
 ]
-"""The field of one that any pair can be asked."""
+EMBEDDED = Annotated[
+    Literal["embedded"],
+    Meta(title="Pair", description="The embedded one only.", extra_json_schema={"hidden": True}),
+]
+"""The field of an exploration that cannot be asked of another pair."""
 
 
 class Answer(msgspec.Struct, kw_only=True):
@@ -69,19 +77,24 @@ class Explored(msgspec.Struct, kw_only=True):
 
 
 class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question, and what it is asked of. ConfigError: a field is out of range (see :func:`parse`)."""
+    """A question, and the pair that it is asked of. ConfigError: a field is out of range (see :func:`parse`)."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     question: ClassVar[str]
-    pair: ClassVar[str] = "embedded"
     command: ClassVar[bool] = False  # whether it is a command of its own, too
     files: ClassVar[tuple[str, ...]] = ()  # fields that may name a file in a shell
     makes: ClassVar[str] = ""  # what its files to take away are, in words; empty where it makes none
 
+    pair: PAIR = "embedded"
+
     @property
     def drafters(self) -> tuple[str, ...]:
-        """The drafters that it needs."""
+        """The drafters that it needs.
+
+        Raises:
+            ConfigError: the pair has none of that name, or none for a method; the hint names what it has.
+        """
         return ()
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
@@ -102,8 +115,8 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @classmethod
     def form(cls) -> list[dict[str, Any]]:
-        """The fields in plain JSON values: name, title, words, kind, default, limits or choices, and whether it is one
-        of those that few change (``more``)."""
+        """The fields in plain JSON values: name, title, words, kind, default, limits or choices, what of the pair the
+        choices are (``of``: drafters or methods), and whether it is one of those that few change (``more``)."""
         properties = msgspec.json.schema(cls)["$defs"][cls.__name__]["properties"]
         own = [name for name in properties if name in vars(cls)["__annotations__"]]  # the others are shared
         rest = [name for name in properties if name not in own]
@@ -122,6 +135,7 @@ def _described(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
         "default": told["default"],
     }
     field |= {"kind": "choice" if choices else kind, "list": "items" in told, "choices": choices or []}
+    field["of"] = entry.get("of", "")
     return field | {
         "low": entry.get("minimum"),
         "high": entry.get("maximum"),
@@ -218,9 +232,7 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
         Raises:
             ConfigError: no prompt is left.
         """
-        given = own_prompts(self.per_flavour)
-        found = [prompt for prompt in given if prompt.flavour in self.flavours]
-        skipped: list[str] = []
+        found, skipped = list[Prompt](), list[str]()
         if self.texts.strip():
             ids: set[str] = set()
 
@@ -228,11 +240,18 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
                 prompt = _read_line(line, number)
                 if prompt.id in ids:
                     raise ConfigError(f"the id {prompt.id!r} stands there twice")
-                engine.encode(prompt.prompt)
+                engine.encode(prompt.prompt, self.base)
                 ids.add(prompt.id)
                 return prompt
 
             found, skipped = each_line(self.texts, read)
+        else:
+            for prompt in own_prompts(self.per_flavour):
+                try:
+                    if prompt.flavour in self.flavours and engine.encode(prompt.prompt, self.base):
+                        found.append(prompt)
+                except SpecDiffError as error:  # another pair may have little room
+                    skipped.append(f"{prompt.id}: {error.message}")
         if not found:
             raise ConfigError(
                 "There is no prompt to measure. " + "; ".join(skipped[:3]),
@@ -280,19 +299,48 @@ class Asked(NamedTuple):
     is_set: Stopped
 
 
-def enum(names: Sequence[str]) -> dict[str, Any]:
-    """The choices of a field, for its form; what is none of them is refused where it is used."""
-    return {"enum": list(names)}
+def enum(names: Sequence[str], of: Literal["", "drafters", "methods"] = "") -> dict[str, Any]:
+    """The choices of a field, for its form; what is none of them, or nothing that the pair has, is refused where it is
+    used."""
+    return {"enum": list(names), "of": of}
 
 
 def drafters_that(*kinds: str) -> list[str]:
-    """The embedded drafters whose ``drafting`` is one of ``kinds``."""
-    return [spec.name for spec in find_pair(Exploration.pair).drafters if spec.drafting in kinds]
+    """The drafters of all pairs whose ``drafting`` is one of ``kinds``, each once."""
+    return list(dict.fromkeys(one.name for pair in PAIRS.values() for one in pair.drafters if one.drafting in kinds))
 
 
-def drafting_methods() -> list[str]:
-    """The methods of the embedded pair, but for vanilla."""
-    return [method.name for method in methods_of(Exploration.pair) if method.drafter != "none"]
+def drafter_that(why_not: str, pair: str, name: str, *kinds: str) -> str:
+    """The name of a drafter, if ``pair`` has it and its ``drafting`` is one of ``kinds``.
+
+    Args:
+        why_not: what a drafter of another kind lacks, in words.
+
+    Raises:
+        ConfigError: it is not there, or of another kind; the hint names those that the pair has.
+    """
+    spec = find_pair(pair)
+    fitting = [one.name for one in spec.drafters if one.drafting in kinds]
+    if name not in fitting:
+        known = name in [one.name for one in spec.drafters]
+        words = f"The drafter {name!r} {why_not}" if known else f"The pair {spec.label} has no drafter {name[:40]!r}"
+        hint = f"Choose one of: {', '.join(fitting)}." if fitting else "Choose another pair: this one has none that do."
+        raise ConfigError(f"{words}.", field="drafter", hint=hint)
+    return name
+
+
+DRAFTING = [method.name for method in METHODS if method.drafter != "none"]
+"""All methods but vanilla."""
+
+
+def drafters_of(pair: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The drafters with which methods of these names run on ``pair``, each once.
+
+    Raises:
+        ConfigError: a name is no method, or the pair has no drafter for one; the hint names those that it has.
+    """
+    base = DecodeConfig(pair=pair)
+    return tuple(dict.fromkeys(method.config(base).drafter for method in played(pair, names)))
 
 
 def command_of(what: Exploration) -> list[str]:
@@ -327,6 +375,7 @@ class Exploring:
 
     Raises:
         SpecDiffError: as :meth:`Exploration.explore`, here and from :meth:`advance`.
+        ConfigError: as :attr:`Exploration.drafters`.
     """
 
     def __init__(
@@ -334,6 +383,7 @@ class Exploring:
     ) -> None:
         from specdiff_core.models.device import device_name
 
+        _ = what.drafters  # what the pair has not is told before anything runs
         self._steps, self._last = what.explore(engine, stopped), Step(0, 0, "", lambda: Answer(rows=[]))
         placement, facts = engine.pair.placement, provenance(argv or command_of(what))
         machine = {

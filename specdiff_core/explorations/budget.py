@@ -21,7 +21,7 @@ from msgspec import Meta
 from specdiff_core.bench.grid import BASELINE
 from specdiff_core.bench.prompts import OWN_PROBLEMS, Problem, Prompt, Text, problem
 from specdiff_core.bench.report import mean_interval
-from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, drafting_methods, each_line, enum
+from specdiff_core.explorations.base import DRAFTING, Answer, Exploration, Step, Stopped, drafters_of, each_line, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Event, Finished
@@ -31,7 +31,6 @@ from specdiff_core.schema.settings import DecodeConfig
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-METHODS = drafting_methods()
 PER_DECADE = 8
 """Budgets of the grid from one second to ten."""
 Z99 = 2.576
@@ -54,7 +53,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
     question: ClassVar = "With so many seconds for each problem, how many answers are right?"
 
     methods: Annotated[
-        tuple[Annotated[str, Meta(extra_json_schema=enum(METHODS))], ...],
+        tuple[Annotated[str, Meta(extra_json_schema=enum(DRAFTING, "methods"))], ...],
         Meta(min_length=1, max_length=6, title="Methods", description="Each beside vanilla, on the same problems."),
     ] = ("specdiff", "dflash", "eagle", "markov_tree")
     given: Annotated[
@@ -97,7 +96,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
     @property
     def drafters(self) -> tuple[str, ...]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return tuple(dict.fromkeys(find_method(name).drafter for name in self.methods))
+        return drafters_of(self.pair, self.methods)
 
     @property
     def base(self) -> DecodeConfig:
@@ -123,7 +122,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
             found = read_problem(line)
             if found.prompt in seen:
                 raise ConfigError("this question stands there twice")
-            engine.encode(self.asked(found))
+            engine.encode(self.asked(found), self.base)
             seen.add(found.prompt)
             return found
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 
 from specdiff_core.bench.prompts import OWN_TEXTS
-from specdiff_core.explorations.base import PAIR, Answer, Asked, Exploration, Step, Stopped, enum
+from specdiff_core.explorations.base import Answer, Asked, Exploration, Step, Stopped, enum
 from specdiff_core.explorations.doctor import no_room
 from specdiff_core.explorations.side_by_side import METHODS, first_difference
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, TraceError
 from specdiff_core.schema.events import Event, Finished, RunStarted
-from specdiff_core.schema.methods import find_method
+from specdiff_core.schema.methods import find_method, played
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
 from specdiff_core.schema.summary import final, header_of
 from specdiff_core.schema.trace import dump_trace, read_trace
@@ -84,13 +84,12 @@ class Diverge(Exploration, frozen=True, kw_only=True):
     command: ClassVar = True
     files: ClassVar = ("a", "b")
 
-    a: Annotated[str, Meta(max_length=LONGEST, title="Run A", description=RUN, extra_json_schema=enum(METHODS))] = (
-        "vanilla"
-    )
-    b: Annotated[str, Meta(max_length=LONGEST, title="Run B", description=RUN, extra_json_schema=enum(METHODS))] = (
-        "eagle2"
-    )
-    pair: PAIR = "embedded"  # type: ignore[misc]  # here it can be chosen
+    a: Annotated[
+        str, Meta(max_length=LONGEST, title="Run A", description=RUN, extra_json_schema=enum(METHODS, "methods"))
+    ] = "vanilla"
+    b: Annotated[
+        str, Meta(max_length=LONGEST, title="Run B", description=RUN, extra_json_schema=enum(METHODS, "methods"))
+    ] = "eagle2"
     tokens: Annotated[
         int, Meta(ge=8, le=256, title="New tokens", description="Of each run; the end of a text is ignored.")
     ] = 128
@@ -113,6 +112,7 @@ class Diverge(Exploration, frozen=True, kw_only=True):
     @property
     def drafters(self) -> tuple[str, ...]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        played(self.pair, [run for run in (self.a, self.b) if not _is_recorded(run)])
         configs = [_recorded(run).config if _is_recorded(run) else self._config(run) for run in (self.a, self.b)]
         return tuple(dict.fromkeys(config.drafter for config in configs))
 
@@ -130,7 +130,7 @@ class Diverge(Exploration, frozen=True, kw_only=True):
             if path and Path(path).is_file():
                 kept = _lane(path, lane)
                 header = header_of(kept)
-                read.setdefault("pair", header.config.get("pair", cls.pair) if header else cls.pair)
+                read.setdefault("pair", header.config.get("pair", cls().pair) if header else cls().pair)
                 read[name] = dump_trace({lane or "run": kept}).decode()
         return read
 

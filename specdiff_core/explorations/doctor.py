@@ -10,15 +10,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
 from specdiff_core.bench.report import BOUNDS, resamples
 from specdiff_core.bench.store import LEVEL
-from specdiff_core.explorations.base import PAIR, Answer, OnPrompts, Step, Stopped, enum
+from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, enum
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.pairs import drafter_names
+from specdiff_core.schema.settings import DecodeConfig, Template
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from specdiff_core.loading import LoadedPair
 
 DRAFTERS = [name for name in drafter_names() if name != "none"]
+PROBE = "Hello"
+"""Ways that read it as the same ids are one."""
 EVERY = 3
 """Tokens between two places of a text at which is drafted."""
 FIRST = 4
@@ -47,10 +51,9 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
     question: ClassVar = "Is the drafter weak, or is something declared wrongly about it?"
     command: ClassVar = True
 
-    drafter: Annotated[str, Meta(title="Drafter", description="Who is examined.", extra_json_schema=enum(DRAFTERS))] = (
-        "block"
-    )
-    pair: PAIR = "embedded"  # type: ignore[misc]  # here it can be chosen
+    drafter: Annotated[
+        str, Meta(title="Drafter", description="Who is examined.", extra_json_schema=enum(DRAFTERS, "drafters"))
+    ] = "block"
     gamma: Annotated[
         int, Meta(ge=1, le=32, title="γ", description="Tokens of a draft; fewer where the drafter takes no more.")
     ] = 8
@@ -75,7 +78,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
             raise ConfigError("Vanilla decoding drafts nothing.", field="drafter", hint="Choose another drafter.")
         prompts, skipped = self.prompts(engine)
         changes, why = variants(drafter, engine.target.model.config.num_hidden_layers, _words(engine))
-        ways = {"": engine.encode, **_ways(engine)}
+        ways = _ways(engine, self.base)
         if len(ways) == 1:
             why[TEMPLATE] = "the tokenizer has no chat template"
         known = _Known(self.drafter, skipped, why)
@@ -238,35 +241,23 @@ def _words(engine: Engine) -> Any:
     return Words(engine.target.suppress, special, lambda token: f"{token} “{tokenizer.decode([token])}”")
 
 
-def _ways(engine: Engine) -> dict[str, Callable[[str], Sequence[int]]]:
-    """Other ways than the declared one in which a prompt can reach the target, where its tokenizer has a template."""
-    tokenizer: Any = engine.pair.tokenizer
-    template = getattr(tokenizer, "chat_template", None)
-    if not template:
-        return {}
-    begin = [tokenizer.eos_token_id] if engine.pair.spec.prepend_end else []
-
-    def plain(text: str) -> list[int]:
-        return [*begin, *tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]]
-
-    def chat(**options: Any) -> Callable[[str], list[int]]:
-        def encode(prompt: str) -> list[int]:
-            said = [{"role": "user", "content": prompt}]
-            return plain(tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True, **options))
-
-        return encode
-
-    ways: dict[str, Callable[[str], Sequence[int]]] = {"the bare prompt": plain, "the chat template": chat()}
-    if "enable_thinking" in str(template):
-        ways |= {"the chat template, thinking off": chat(enable_thinking=False)}
-        ways |= {"the chat template, thinking on": chat(enable_thinking=True)}
-    probe = "Hello"
-    seen, others = {tuple(engine.encode(probe))}, {}
-    for name, encode in ways.items():
-        if (ids := tuple(encode(probe))) not in seen:
+def _ways(engine: Engine, base: DecodeConfig) -> dict[str, Callable[[str], Sequence[int]]]:
+    """The ways in which a prompt can reach the target, by their names: first, under "", as a run with ``base`` takes,
+    then those others that its tokenizer's template offers."""
+    template = str(getattr(engine.pair.tokenizer, "chat_template", None) or "")
+    names = {Template.PLAIN: "the bare prompt"}
+    if template:
+        names |= {Template.CHAT: "the chat template"}
+    if "enable_thinking" in template:
+        names |= {Template.CHAT: "the chat template, thinking off", Template.THINK: "the chat template, thinking on"}
+    seen = {engine.encode(PROBE, base)}
+    ways: dict[str, Callable[[str], Sequence[int]]] = {"": partial(engine.encode, config=base)}
+    for declared, name in names.items():
+        config = dataclasses.replace(base, template=declared)
+        if (ids := engine.encode(PROBE, config)) not in seen:
             seen.add(ids)
-            others[name] = encode
-    return others
+            ways[name] = partial(engine.encode, config=config)
+    return ways
 
 
 def _write(engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int]) -> _Text:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, drafting_methods, enum
+from specdiff_core.explorations.base import DRAFTING, Answer, AtTemperature, Step, Stopped, drafters_of, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.events import Event, Finished, Verified
 from specdiff_core.schema.methods import find_method
@@ -19,7 +19,6 @@ from specdiff_core.schema.methods import find_method
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-METHODS = drafting_methods()
 ENTROPIES = (0.01, 0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.0)
 """Borders between classes of the target's entropy, nats."""
 Z = 1.96
@@ -32,7 +31,9 @@ class Kinds(AtTemperature, frozen=True, kw_only=True):
     title: ClassVar = "Kinds of text"
     question: ClassVar = "Which tokens does a drafter guess, and which only the target knows?"
 
-    method: Annotated[str, Meta(title="Method", description="What drafts.", extra_json_schema=enum(METHODS))] = "dflash"
+    method: Annotated[
+        str, Meta(title="Method", description="What drafts.", extra_json_schema=enum(DRAFTING, "methods"))
+    ] = "dflash"
     tokens: Annotated[
         int, Meta(ge=32, le=256, title="New tokens", description="Of each run; the end of a text is ignored.")
     ] = 128
@@ -43,7 +44,7 @@ class Kinds(AtTemperature, frozen=True, kw_only=True):
     @property
     def drafters(self) -> tuple[str, ...]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return (find_method(self.method).drafter,)
+        return drafters_of(self.pair, (self.method,))
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""

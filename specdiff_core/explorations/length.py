@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 
 from specdiff_core.bench.grid import BASELINE
-from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, drafting_methods, enum
+from specdiff_core.explorations.base import DRAFTING, Answer, AtTemperature, Step, Stopped, drafters_of, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.events import Committed, Event, RoundStarted, TargetScored, Verified
 from specdiff_core.schema.methods import find_method
@@ -19,8 +19,6 @@ from specdiff_core.schema.metrics import reached
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
-
-METHODS = drafting_methods()
 
 
 @dataclass(slots=True)
@@ -43,7 +41,7 @@ class Length(AtTemperature, frozen=True, kw_only=True):
     question: ClassVar = "Does drafting still pay where the text is long?"
 
     methods: Annotated[
-        tuple[Annotated[str, Meta(extra_json_schema=enum(METHODS))], ...],
+        tuple[Annotated[str, Meta(extra_json_schema=enum(DRAFTING, "methods"))], ...],
         Meta(min_length=1, max_length=6, title="Methods", description="Each beside vanilla, on the same prompts."),
     ] = ("specdiff", "dflash", "eagle", "markov_tree")
     tokens: Annotated[
@@ -59,7 +57,7 @@ class Length(AtTemperature, frozen=True, kw_only=True):
     @property
     def drafters(self) -> tuple[str, ...]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return tuple(dict.fromkeys(find_method(name).drafter for name in self.methods))
+        return drafters_of(self.pair, self.methods)
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from msgspec import Meta
 
-from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped
+from specdiff_core.explorations.base import EMBEDDED, Answer, Exploration, Step, Stopped
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Option, RevealOrder, Rule, Selection
@@ -51,6 +51,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     title: ClassVar = "Losslessness"
     question: ClassVar = "Does the text keep the target's law, and would you see it if it did not?"
 
+    pair: EMBEDDED = "embedded"  # its models are named below: the laws of others are too large to be counted
     models: Annotated[
         Literal["coins", "tables", "mdlm", "mdlm_streak"],
         Meta(

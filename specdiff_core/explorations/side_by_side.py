@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from specdiff_core.bench.comparison import short_times
 from specdiff_core.bench.prompts import OWN_TEXTS
-from specdiff_core.explorations.base import Answer, Asked, Exploration, Step, Stopped, drafting_methods, enum
+from specdiff_core.explorations.base import DRAFTING, Answer, Asked, Exploration, Step, Stopped, drafters_of, enum
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import (
     Committed,
@@ -36,7 +36,7 @@ from specdiff_core.schema.trace import dump_trace
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-METHODS = [BASELINE, *(name for name in drafting_methods() if not find_method(name).settings.get("auto"))]
+METHODS = [BASELINE, *(name for name in DRAFTING if not find_method(name).settings.get("auto"))]
 """All but those that choose by the clock: a run has to be the same when it is made again."""
 BRANCH = "what if"
 RACE = "runs"
@@ -61,8 +61,12 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
     title: ClassVar = "Two runs side by side"
     question: ClassVar = "Where does each accept and refuse, and what if a token had been another?"
 
-    a: Annotated[str, Meta(title="Run A", description="Its method.", extra_json_schema=enum(METHODS))] = "specdiff"
-    b: Annotated[str, Meta(title="Run B", description="Its method.", extra_json_schema=enum(METHODS))] = "dflash"
+    a: Annotated[str, Meta(title="Run A", description="Its method.", extra_json_schema=enum(METHODS, "methods"))] = (
+        "specdiff"
+    )
+    b: Annotated[str, Meta(title="Run B", description="Its method.", extra_json_schema=enum(METHODS, "methods"))] = (
+        "dflash"
+    )
     tokens: Annotated[
         int, Meta(ge=8, le=128, title="New tokens", description="Of each run; the end of a text is ignored.")
     ] = 48
@@ -127,7 +131,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
         if self.given:
             return (str(self.run_given.config.get("drafter")),)
-        return tuple(dict.fromkeys(find_method(name).drafter for name in (self.a, self.b)))
+        return drafters_of(self.pair, (self.a, self.b))
 
     @property
     def run_given(self) -> Given:
@@ -214,7 +218,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         config = DecodeConfig.parse(given.config)
         if not all(0 <= token < engine.target.vocab_size for token in given.after):
             raise ConfigError("The run holds no tokens of this target.", field="given", hint="Choose another trace.")
-        if tuple(engine.encode(given.prompt)) != given.prompt_ids:
+        if tuple(engine.encode(given.prompt, config)) != given.prompt_ids:
             hint = "Choose a run whose prompt was given as text."
             raise ConfigError("Its prompt is cut into other tokens here.", field="given", hint=hint)
         after = [*given.after, *([self.take] if self.take >= 0 else [])]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, drafters_that, enum
+from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, drafter_that, drafters_that, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.metrics import Metrics
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 BINS = 10
 Degree = Annotated[float, Meta(ge=0, le=2)]
-DRAFTERS = drafters_that("denoise", "sequential")
+KINDS = ("denoise", "sequential")
+DRAFTERS = drafters_that(*KINDS)
 
 
 class Temperature(OnPrompts, frozen=True, kw_only=True):
@@ -32,7 +33,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     question: ClassVar = "What does temperature cost, and does the drafter know what it knows?"
 
     drafter: Annotated[
-        str, Meta(title="Drafter", description="What drafts one window.", extra_json_schema=enum(DRAFTERS))
+        str, Meta(title="Drafter", description="What drafts one window.", extra_json_schema=enum(DRAFTERS, "drafters"))
     ] = "block"
     gamma: Annotated[int, Meta(ge=1, le=16, title="Window γ", description="Tokens drafted per round.")] = 5
     temperatures: Annotated[
@@ -46,7 +47,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     @property
     def drafters(self) -> tuple[str, ...]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return (self.drafter,)
+        return (drafter_that("draws from no distribution of its own", self.pair, self.drafter, *KINDS),)
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""

@@ -12,7 +12,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from specdiff_core.bench.grid import BenchSetting, grid
-from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, drafters_that, enum
+from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, drafter_that, drafters_that, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.events import DraftReady
 from specdiff_core.schema.pairs import find_pair
@@ -20,7 +20,8 @@ from specdiff_core.schema.pairs import find_pair
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-DRAFTERS = drafters_that("denoise", "sequential")
+KINDS = ("denoise", "sequential")
+DRAFTERS = drafters_that(*KINDS)
 Side = Annotated[int, Meta(ge=1, le=32)]
 ALL = "all"
 
@@ -33,7 +34,12 @@ class WhichGamma(AtTemperature, frozen=True, kw_only=True):
     question: ClassVar = "What does choosing γ and T as it goes cost, against knowing the best beforehand?"
 
     drafter: Annotated[
-        str, Meta(title="Drafter", description="T means nothing to the last two.", extra_json_schema=enum(DRAFTERS))
+        str,
+        Meta(
+            title="Drafter",
+            description="T means nothing to the last two.",
+            extra_json_schema=enum(DRAFTERS, "drafters"),
+        ),
     ] = "block"
     gammas: Annotated[
         tuple[Side, ...], Meta(min_length=1, max_length=12, title="Windows γ", description="Each as a fixed setting.")
@@ -45,7 +51,7 @@ class WhichGamma(AtTemperature, frozen=True, kw_only=True):
     @property
     def drafters(self) -> tuple[str, ...]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return (self.drafter,)
+        return (drafter_that("has no window to choose", self.pair, self.drafter, *KINDS),)
 
     def settings(self) -> list[BenchSetting]:
         """The fixed settings, and the controller's last.

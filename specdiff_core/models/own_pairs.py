@@ -11,7 +11,7 @@ import msgspec
 
 from specdiff_core.models.folders import is_local, read_config, resolve, shown
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import NONE, OWN_PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import NONE, OWN_PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec, find_pair
 
 OWN = "own?"
 """With which the name of such a pair begins; a query string follows."""
@@ -68,6 +68,15 @@ def named(name: str) -> OwnPair:
         ConfigError: as :func:`parse`.
     """
     return parse(dict(parse_qsl(name.removeprefix(OWN), keep_blank_values=True)))
+
+
+def find(name: str) -> PairSpec:
+    """The pair of any name, one's own too.
+
+    Raises:
+        SpecDiffError: there is none; as :func:`~specdiff_core.schema.pairs.find_pair` and :func:`bring`.
+    """
+    return bring(name) if name.startswith(OWN) else find_pair(name)
 
 
 def bring(name: str) -> PairSpec:

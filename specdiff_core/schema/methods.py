@@ -437,6 +437,22 @@ def methods_of(pair: str) -> tuple[Method, ...]:
     return tuple(method for method in METHODS if spec.playing(method.drafter) is not None)
 
 
+def played(pair: str, names: Iterable[str]) -> tuple[Method, ...]:
+    """The methods of these names, each once.
+
+    Raises:
+        ConfigError: a name is no method, or ``pair`` has no drafter for one; the hint names those that it has.
+    """
+    chosen, here = tuple(map(find_method, dict.fromkeys(names))), methods_of(pair)
+    if missing := [method.name for method in chosen if method not in here]:
+        raise ConfigError(
+            f"The pair {find_pair(pair).label} has no drafter for {', '.join(sorted(missing))}.",
+            field="methods",
+            hint=f"Choose among {', '.join(method.name for method in here)}.",
+        )
+    return chosen
+
+
 def two_lanes(config: DecodeConfig) -> dict[str, DecodeConfig]:
     """The baseline, then what the settings ask for, if that is something else."""
     vanilla = {BASELINE: dataclasses.replace(config, drafter="none")}
@@ -452,12 +468,5 @@ def race_lanes(base: DecodeConfig, names: Iterable[str]) -> dict[str, DecodeConf
     Raises:
         ConfigError: a name is no method, or the pair has no drafter for one.
     """
-    chosen = {BASELINE, *(find_method(name).name for name in names)}
-    here = methods_of(base.pair)
-    if missing := chosen - {method.name for method in here}:
-        raise ConfigError(
-            f"The pair {base.pair!r} has no drafter for {', '.join(sorted(missing))}.",
-            field="methods",
-            hint=f"Choose among {', '.join(method.name for method in here)}.",
-        )
-    return {method.name: method.config(base) for method in here if method.name in chosen}
+    chosen = played(base.pair, (BASELINE, *names))
+    return {method.name: method.config(base) for method in METHODS if method in chosen}

@@ -144,7 +144,7 @@ class PairSpec:
             if spec.name == name:
                 return spec
         raise ConfigError(
-            f"The pair {self.name!r} has no drafter called {str(name)[:40]!r}.",
+            f"The pair {self.label} has no drafter called {str(name)[:40]!r}.",
             field="drafter",
             hint=f"Choose one of: {', '.join(spec.name for spec in self.drafters)}.",
         )

@@ -105,19 +105,20 @@ test('files are opened one after the other, and a wrong one takes nothing away',
 
 test('a run of a file goes on where the server has its pair, and else the page says why not', () => {
   const a = { file: 'x', name: 'a', ...run('P', ['a', 'b', 'c', 'd']) };
-  const { given } = givenOf(a, 2, 'embedded');
+  const { given, pair } = givenOf(a, 2, ['gpt2', 'embedded']);
+  assert.equal(pair, 'embedded');
   const asked = JSON.parse(given);
   assert.deepEqual([asked.after, asked.prompt, asked.target], [a.lane.ids.slice(0, 3), 'P', 't']);
-  assert.match(givenOf(a, 2, 'gpt2').why, /of the pair embedded, and this server explores with gpt2/);
-  assert.match(givenOf(a, 9, 'embedded').why, /does not hold that round/);
-  assert.match(givenOf({ ...a, lane: buildLane(trace.lanes.drafted.filter(({ kind }) => kind !== 'RunStarted')) }, 1, 'embedded').why, /does not say with which settings/);
+  assert.match(givenOf(a, 2, ['gpt2']).why, /of the pair embedded, which is not known here/);
+  assert.match(givenOf(a, 9, ['embedded']).why, /does not hold that round/);
+  assert.match(givenOf({ ...a, lane: buildLane(trace.lanes.drafted.filter(({ kind }) => kind !== 'RunStarted')) }, 1, ['embedded']).why, /does not say with which settings/);
   const opened = new Opened();
   opened.add('x', fileOf(run('P', ['a', 'e']), run('P', ['a', 'b', 'c', 'd'])));
   assert.deepEqual(opened.chosen, { a: 0, b: 1 }, 'of one file, its last two lanes');
   const branch = { run: 'b', round: 1, position: 2, take: 5, token: 'z', tokens: 2, seed: 1 };
   const { events } = run('Paz', ['c', 'q']);
   assert.equal(opened.goOn(given, branch, events), false, 'nobody asked for it');
-  const own = opened.given('b', 1, 'embedded').given;
+  const own = opened.given('b', 1, ['embedded']).given;
   assert.ok(opened.goOn(own, branch, events));
   const { facts, rows } = opened.answer;
   assert.deepEqual([facts.branch.run, facts.branch.instead_of, facts.branch.same, facts.branch.column, facts.columns[BRANCH]], ['b', 'b', 1, 2, [3, 4]]);

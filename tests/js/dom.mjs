@@ -54,6 +54,13 @@ export class FakeElement {
     this.attributes[name] = value;
     if (name === 'class') this.className = value;
     if (name === 'hidden') this.hidden = true;
+    if (name === 'value') this.value = value;
+    if (name === 'checked') this.checked = true;
+  }
+
+  /** Of a list. */
+  get options() {
+    return this.children;
   }
 
   removeAttribute(name) {

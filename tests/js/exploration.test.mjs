@@ -236,3 +236,11 @@ test('the microscope draws each kind of pass, the runs themselves, and the band 
   assert.deepEqual(VIEWS.diverge.beside.rows({ facts: { aligned } }), [['1', 'Once', 'the same'], ['5 / 6', '–', ' a']]);
   assert.deepEqual(VIEWS.diverge.beside.rows({ facts: {} }), []);
 });
+
+test('what is known of the embedded pair only is said of no other', () => {
+  const part = (method, context, tau) => ({ method, context, tau, rounds: 20, seconds_per_token: 0.001 });
+  const rows = [part('vanilla', 0, 1), part('vanilla', 64, 1), part('dflash', 0, 4), part('dflash', 256, 2)];
+  const words = (choice) => VIEWS.length.notes({ rows, facts: { width: 64, labels: { dflash: 'Block diffusion' } }, choice }).join(' ');
+  for (const choice of [{}, { pair: 'embedded' }]) assert.match(words(choice), /Beyond 256 tokens .* from 4\.00 to 2\.00/);
+  assert.doesNotMatch(words({ pair: 'qwen3-dflash' }), /256/);
+});

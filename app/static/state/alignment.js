@@ -201,17 +201,18 @@ export function alignmentWords({ facts }) {
 
 /**
  * What the server needs to send a run of a file another way at the target's token of a round, or why that cannot be.
- * @param {Run} run @param {number} round from 1 @param {string} pair that the server decodes with @returns {{given: string} | {why: string}}
+ * @param {Run} run @param {number} round from 1 @param {string[]} pairs that the server knows @returns {{given: string, pair: string} | {why: string}}
  */
-export function givenOf({ lane }, round, pair) {
+export function givenOf({ lane }, round, pairs) {
   const { header } = lane;
   if (!header) return { why: 'The trace does not say with which settings it was decoded, so nothing can run on from it.' };
-  if (header.config.pair !== pair) return { why: `The run is of the pair ${header.config.pair}, and this server explores with ${pair}: it cannot run on here.` };
+  const pair = String(header.config.pair);
+  if (!pairs.includes(pair)) return { why: `The run is of the pair ${pair}, which is not known here: it cannot run on.` };
   /** @type {number[]} */
   const after = [];
   for (const event of lane.events) {
     if (event.kind !== 'Committed') continue;
-    if (event.round + 1 === round) return { given: JSON.stringify({ config: header.config, prompt: header.prompt, prompt_ids: header.prompt_ids, target: header.models.target, after: [...after, ...event.ids.slice(0, -1)] }) };
+    if (event.round + 1 === round) return { pair, given: JSON.stringify({ config: header.config, prompt: header.prompt, prompt_ids: header.prompt_ids, target: header.models.target, after: [...after, ...event.ids.slice(0, -1)] }) };
     after.push(...event.ids);
   }
   return { why: 'The trace does not hold that round whole.' };
@@ -278,9 +279,9 @@ export class Opened {
     if (this.runs) this.answer = answerOf(this.runs);
   }
 
-  /** See {@link givenOf}. @param {'a' | 'b'} run @param {number} round @param {string} pair */
-  given(run, round, pair) {
-    const found = this.runs ? givenOf(this.runs[run], round, pair) : { why: 'That run is not open any more.' };
+  /** See {@link givenOf}. @param {'a' | 'b'} run @param {number} round @param {string[]} pairs */
+  given(run, round, pairs) {
+    const found = this.runs ? givenOf(this.runs[run], round, pairs) : { why: 'That run is not open any more.' };
     if ('given' in found) this.asked = { given: found.given, run };
     return found;
   }

@@ -217,6 +217,9 @@ function decided({ answer: { facts } }, c) {
   return framed(c, linesBy(rows, c, 'flavour', 'size', 'share', (row) => `${row.flavour}: ${row.count} of ${row.all} rounds drafted ${row.size}`), axis(c, 'tokens drafted'), axis(c, 'share of rounds', { rangemode: 'tozero' }));
 }
 
+/** Whether an answer is of the embedded pair, of which more is known. @param {{pair?: string}} [choice] of it */
+const isOurs = (choice) => (choice?.pair ?? 'embedded') === 'embedded';
+
 // Length.
 
 const TRAINED = 256; // tokens of the rows that the embedded block drafters were trained on
@@ -427,7 +430,7 @@ export const VIEWS = {
         `The prediction is within 10 % of the measurement in ${Math.round(100 * one)} % of ${facts.agree.cells} cells. It takes 1 + Σ Π α_j tokens per round and counts T passes of the drafter and one pass of the target, both timed bare; what it leaves out is the work between passes.`,
       ];
     },
-    beside: { title: 'The shape of the papers’ curves, and of ours', hint: 'their models are a thousand times larger: compare shapes, not heights', head: ['curve', 'SpecDiff, read off its figure', 'this map'], rows: ({ rows }) => paperShape(rows) },
+    beside: { title: 'The shape of the papers’ curves, and of ours', hint: 'other models on another machine: compare shapes, not heights', head: ['curve', 'SpecDiff, read off its figure', 'this map'], rows: ({ rows }) => paperShape(rows) },
     titleOf: ({ choice }, race) => `${choice.drafter} γ ${race.split('/')[1]}, T ${race.split('/')[2]}`,
     columns: {
       gamma: 'γ', steps: 'T', race: 'the cell, as bench names it', prompts: 'prompts measured so far', speedup: 'vanilla’s seconds per token over this cell’s, prefill included', low: '95 % bootstrap interval over prompts, lower end', high: '95 % bootstrap interval over prompts, upper end',
@@ -504,10 +507,10 @@ export const VIEWS = {
       { key: 'tau', title: 'τ by length', hint: 'tokens per round', figure: against('tau', 'τ, tokens per round', (value) => ratio(value)) },
       { key: 'passes', title: 'The target’s pass by length', hint: 'milliseconds a pass; a drafted one reads γ + 1 rows', figure: inMilliseconds('pass_seconds', 'milliseconds of a pass') },
     ],
-    notes({ rows, facts }) {
+    notes({ rows, facts, choice }) {
       const vanilla = rows.filter((row) => row.method === 'vanilla' && row.seconds_per_token && row.rounds > 8);
       if (vanilla.length < 2) return [];
-      const fallen = BLOCKS.filter((name) => facts.labels[name]).map((name) => [name, ...tauAround(rows, name, facts.width, TRAINED)]).filter(([, before, after]) => before && after && after < 0.8 * before);
+      const fallen = BLOCKS.filter((name) => isOurs(choice) && facts.labels[name]).map((name) => [name, ...tauAround(rows, name, facts.width, TRAINED)]).filter(([, before, after]) => before && after && after < 0.8 * before);
       const lost = fallen.map(([name, before, after]) => `${facts.labels[name]} from ${ratio(before)} to ${ratio(after)} (−${Math.round(100 * (1 - after / before))} %)`);
       const [first, last] = [vanilla[0], vanilla[vanilla.length - 1]];
       return [`Vanilla takes ${ratio(1000 * first.seconds_per_token)} ms a token at the beginning and ${ratio(1000 * last.seconds_per_token)} ms with ${last.context} tokens before it: every pass reads all keys and values again, of one row or of many.`,
@@ -554,7 +557,7 @@ export const VIEWS = {
       return [
         `Every method is lossless: it draws its attempts from the same law as vanilla, and a single one should be as often right. Only the time of an attempt should differ, and with it how many fit into a budget. An attempt takes ${lasting(vanilla.seconds)} with vanilla and ${lasting(quickest.seconds)} with ${name(method)}, the problem read anew each time.${sooner}`,
         `Right in one attempt: vanilla ${whole(vanilla.accuracy)} of ${vanilla.attempts}; ${agree.join(', ')}.${verdict} Temperature ${choice.temperature}; ${whole(vanilla.no_answer)} of vanilla’s attempts end without an answer and have no vote.`,
-        { all: 'All sums were given, and the target had to finish the text: one as small as this cannot calculate.', most: 'All sums but the last were given.', none: 'Nothing was given: a target as small as the embedded one is hardly ever right.' }[facts.given ?? choice.given],
+        { all: `All sums were given, and the target had to finish the text${isOurs(choice) ? ': one as small as this cannot calculate' : ''}.`, most: 'All sums but the last were given.', none: `Nothing was given${isOurs(choice) ? ': a target as small as the embedded one is hardly ever right' : ''}.` }[facts.given ?? choice.given],
       ];
     },
     titleOf: (_, race, methods) => methods[race]?.label ?? race,

@@ -377,7 +377,7 @@ export class SideBySideView {
     const ids = [...new Set([...rows.map(({ id }) => id), ...verified.tests.slice(-1).map(({ id }) => id), ...verified.extra_candidates.map(({ id }) => id)])];
     const chosen = ids.filter((id) => id !== null && id !== verified.extra).slice(0, MOST_CANDIDATES);
     const opened = Boolean(this.answer?.facts.opened);
-    /** @type {{given?: string, why?: string}} */
+    /** @type {{given?: string, pair?: string, why?: string}} */
     const own = opened && name !== BRANCH ? this.tools.given(/** @type {'a' | 'b'} */ (name), round + 1) : {};
     const go = (/** @type {Record<string, any>} */ values) => {
       const began = this.tools.ask({ branch: name, round: round + 1, ...own, ...values });

@@ -1,0 +1,70 @@
+// A form whose drafters and methods are those of the pair that is chosen.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { useFakePage } from './dom.mjs';
+
+useFakePage();
+const { Form } = await import('../../app/static/views/form.js');
+
+const field = (name, values) => ({ name, title: name, about: '', kind: 'choice', list: false, more: false, long: false, of: '', choices: [], default: '', low: null, high: null, ...values });
+const FIELDS = [
+  field('drafter', { of: 'drafters', choices: ['mdlm', 'block', 'dream'], default: 'mdlm' }),
+  field('method', { of: 'methods', choices: ['vanilla', 'specdiff', 'dflash'], default: 'dflash' }),
+  field('methods', { of: 'methods', list: true, choices: ['specdiff', 'dflash'], default: ['specdiff', 'dflash'] }),
+  field('order', { choices: ['left', 'right'], default: 'left' }),
+  field('pair', { choices: ['embedded', 'qwen'], default: 'embedded', more: true }),
+];
+const PAIRS = {
+  embedded: { label: 'Ours', drafters: ['mdlm', 'block'], methods: ['vanilla', 'specdiff', 'dflash'] },
+  qwen: { label: 'Qwen', drafters: ['dream'], methods: ['vanilla', 'specdiff'] },
+};
+const made = () => {
+  const form = new Form(FIELDS, 'x', { ...PAIRS });
+  const select = (name) => form.element.all('sd-field').flatMap((place) => place.children).find((one) => one.attributes?.id === `x-${name}`);
+  return { form, select, offered: (name) => select(name).options.map((option) => option.value) };
+};
+
+test('only what the chosen pair has is offered, and what it has of the choice stays', () => {
+  const { form, select, offered } = made();
+  assert.deepEqual(offered('drafter'), ['mdlm', 'block']);
+  assert.deepEqual(form.values(), { drafter: 'mdlm', method: 'dflash', methods: ['specdiff', 'dflash'], order: 'left', pair: 'embedded' });
+  select('pair').value = 'qwen';
+  select('pair').heard.change();
+  assert.deepEqual([offered('drafter'), offered('method')], [['dream'], ['vanilla', 'specdiff']]);
+  assert.deepEqual(form.values(), { drafter: 'dream', method: 'specdiff', methods: ['specdiff'], order: 'left', pair: 'qwen' });
+  assert.deepEqual(form.changed(), { drafter: 'dream', method: 'specdiff', methods: ['specdiff'], pair: 'qwen' });
+  select('pair').value = 'embedded';
+  select('pair').heard.change();
+  assert.deepEqual(form.values().methods, ['specdiff', 'dflash']);
+  assert.deepEqual(select('pair').options.map((option) => option.textContent), ['Ours', 'Qwen']);
+});
+
+test('a link may name a pair before its drafter or behind it, and one that is not offered: the server judges it', () => {
+  for (const link of [{ pair: 'qwen', drafter: 'dream' }, { drafter: 'dream', pair: 'qwen' }]) {
+    const { form } = made();
+    form.fill(link);
+    assert.deepEqual([form.values().pair, form.values().drafter], ['qwen', 'dream']);
+  }
+  const { form, offered } = made();
+  form.fill({ pair: 'own?target=a%2Fb', drafter: 'block' });
+  assert.equal(form.values().pair, 'own?target=a%2Fb');
+  assert.deepEqual(offered('drafter'), ['mdlm', 'block', 'dream']); // nothing is known of it
+});
+
+test('the pairs that can be chosen are told later, with the visitor’s own; the chosen one stays', () => {
+  const { form, offered } = made();
+  form.fill({ pair: 'qwen' });
+  const own = { label: 'Mine', drafters: ['block'], methods: ['vanilla', 'dflash'] };
+  form.offer(['embedded', 'own?x'], { ...PAIRS, 'own?x': own });
+  assert.deepEqual([offered('pair'), form.values().pair], [['embedded', 'own?x', 'qwen'], 'qwen']);
+  form.fill({ pair: 'own?x' });
+  assert.deepEqual([form.values().drafter, form.values().method, form.values().methods], ['block', 'dflash', ['dflash']]);
+});
+
+test('an answer from before pairs were asked was of the first one', () => {
+  const { form } = made();
+  form.fill({ pair: 'qwen', order: 'right' });
+  form.repeat({ drafter: 'block', method: 'dflash', methods: ['dflash'] });
+  assert.deepEqual(form.values(), { drafter: 'block', method: 'dflash', methods: ['dflash'], order: 'left', pair: 'embedded' });
+});
