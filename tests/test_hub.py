@@ -266,6 +266,8 @@ def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(
     with pytest.raises(OutOfMemory, match=r"The pair 'tiny' was not loaded\. It needs about .* In bf16 it fits"):
         load_pair(pair, CPU, drafters=["none"])
     assert not served.weights_asked()
+    hardly = Machine(device="cpu", dtype="fp32", free=memory.RUNTIME["cpu"] + 1)
+    assert " fits" not in refusal(pair, hardly, ["mdlm", "none"], count=counted), "in nothing that was not counted"
     machine = Machine(device="cpu", dtype="fp32", free=need.total)
     loaded = load_pair(pair, CPU, drafters=["none"])
     assert len(served.weights_asked()) == 1
