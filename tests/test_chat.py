@@ -110,6 +110,8 @@ def test_stop_strings_are_lines() -> None:
     assert before("one", ("two",)) == "one"
     with pytest.raises(ConfigError, match="Stop at"):
         config(stop="x" * 401)
+    with pytest.raises(ConfigError, match="System prompt cannot be"):  # a byte of a shell that is no UTF-8
+        config(system="caf\udce9")
 
 
 class Letters:
