@@ -26,8 +26,8 @@ PINS = "specdiff-pins.json"
 """Beside the hub's cached repositories: the commits of those that this project does not pin, as first fetched."""
 PERIOD = 0.5
 """Seconds between two messages about a download."""
-CONFIGS = ("*.json", "merges.txt")
-"""Config and tokenizer, of a few megabytes."""
+CONFIGS = ("*.json", "*.jinja", "merges.txt")
+"""Config, tokenizer and chat template, of a few megabytes."""
 WEIGHTS = ("*.safetensors",)
 LIKE = "python -m specdiff_core pairs --fetch NAME"
 FETCH = f"Where there is a network, `{LIKE}` fetches a pair's files; copy the hub's cache from there."
