@@ -277,10 +277,10 @@ def speculators(folder: Path, target: PreTrainedModel) -> Release:
     whole[said] = tensors["markov_head.markov_w2.weight"].double()
     tensors = tensors | {"markov_head.markov_w2.weight": whole}
     unsaid = torch.ones(IDS, dtype=torch.bool).index_fill(0, said, False)
-    speak = lambda logits: logits.masked_fill(unsaid, -torch.inf)  # noqa: E731
     return block_release(
-        target, tensors, mask=275, lead=0, chain=pair_bias, speak=speak, marginals=False, can_say=len(said)
-    )
+        target, tensors, mask=275, lead=0, chain=pair_bias, marginals=False, can_say=len(said),
+        speak=lambda logits: logits.masked_fill(unsaid, -torch.inf),
+    )  # fmt: skip
 
 
 def speculators_config(kind: str, layers: int = 2, **own: Any) -> dict[str, Any]:

@@ -148,7 +148,8 @@ class Eagle3Head(EagleHead):
         vocab = int(config.vocab_size)
         count = 3 if told.read is None else len(told.read)
         self.fc = nn.Linear(count * (told.target_hidden_size or shape.width), shape.width, bias="fc.bias" in own)
-        self.layers = nn.ModuleList([JoinedLayer(shape, normed_residual=bool(told.norm_before_residual))])  # type: ignore[assignment]
+        joined = JoinedLayer(shape, normed_residual=bool(told.norm_before_residual))
+        self.layers = nn.ModuleList([joined])  # type: ignore[assignment]  # as in Decoder
         self.norm = shape.norm()
         self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in own else None
         words = told.draft_vocab_size or vocab
