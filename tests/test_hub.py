@@ -163,6 +163,7 @@ def pair_of(*drafters: DrafterSpec, revision: str = "") -> PairSpec:
 def test_a_pair_is_fetched_once_and_stays_at_its_commit(served: Hub, tmp_path: Path) -> None:
     told: list[str] = []
     (served.root / "lab" / "gpt2" / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    (served.root / "lab" / "gpt2" / "consolidated.safetensors").write_text("the same weights, twice as many bytes")
     loaded = load_pair(pair_of(), CPU, progress=told.append)
     assert set(loaded.drafters) == {"mdlm", "none"} and not loaded.missing
     assert loaded.tokenizer.chat_template == "{{ messages[0].content }}", "newer repositories keep it apart"
