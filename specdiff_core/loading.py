@@ -285,7 +285,8 @@ def _memory_errors(spec: PairSpec, placement: Placement, drafters: Sequence[str]
     except (MemoryError, RuntimeError) as error:
         if not is_memory(error):
             raise
-        total = needed(spec, find_machine(placement.device.type, placement.dtype_name), drafters).total
+        machine = find_machine(placement.device.type, placement.dtype_name)
+        total = needed(spec, machine, drafters, count=counted).total
         raise OutOfMemory(
             f"The pair {spec.name!r} does not fit into memory; it needs about {total / 1e9:.1f} GB.",
             hint="Close other programs, or choose the embedded pair.",

@@ -54,10 +54,9 @@ class Need:
     """Bytes that a pair takes on a machine."""
 
     target: int
+    weights: int  # of the target: its share
     drafters: dict[str, int]
     runtime: int
-
-    weights: int  # of the target, of its bytes
 
     @property
     def total(self) -> int:
