@@ -129,7 +129,7 @@ class _Chunk(msgspec.Struct):
         if choice.finish_reason == "stop":
             by_string = isinstance(choice.stop_reason, str) or isinstance(choice.matched_stop, str)
             return text, tokens, "stop_string" if by_string else "end_of_text"
-        return text, tokens, choice.finish_reason or ""
+        return text, tokens, _line(choice.finish_reason or "")
 
     def quoted(self, tokens: int) -> Quoted | None:
         """What the server says of its speculation; ``tokens``: of the run so far."""
@@ -257,7 +257,10 @@ class Attached:
             config={name: settings[name] for name in SENT},
             prompt=prompt,
             prompt_ids=(),
-            models={"target": f"{self.model}, served at {self.where}", "drafter": "the server’s own, if it has one"},
+            models={
+                "target": f"{_line(self.model)}, served at {self.where}",
+                "drafter": "the server’s own, if it has one",
+            },
             device=f"the machine behind {self.where}",
             dtype="a dtype it does not tell",
             reason="attached: a server that was running",
@@ -381,7 +384,7 @@ def ask(address: str) -> Attached:
     if model not in served:
         names, first = _line(", ".join(served)) or "none", _line(next(iter(served), "model"))
         raise ConfigError(
-            f"{here.where} serves no model {model!r}." if model else f"{here.where} serves several models.",
+            f"{here.where} serves {f'no model {model!r}' if model else 'several models' if served else 'no model'}.",
             field="attach",
             hint=f"Name one after a #, as in {here.where}#{first[:80]}. It serves: {names[:300]}.",
         )
@@ -397,9 +400,16 @@ def _is_http(address: str) -> bool:
 
 
 def _client(address: str) -> httpx.Client:
-    """Straight to a server on this machine; by the environment's proxy to others."""
+    """Straight to a server on this machine; by the environment's proxy to others.
+
+    Raises:
+        ConfigError: the key cannot be sent; it is not repeated.
+    """
     host = urlsplit(address).hostname
-    key = os.environ.get(KEY)
+    key = os.environ.get(KEY, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        words = f"The key in {KEY} holds what cannot be sent."
+        raise ConfigError(words, field="attach", hint="Copy it again: one line of letters, digits and signs.")
     return httpx.Client(
         base_url=address,
         timeout=_TIMEOUT,
@@ -430,6 +440,8 @@ def _worded(name: str) -> Iterator[None]:
         raise ServerError(f"The connection to {name} broke off: {error}.", hint=_LOG) from error
     except msgspec.DecodeError as error:
         raise ServerError(f"{name} sent what is no event of a stream: {error}.", hint=_LOG) from error
+    except ValueError as error:  # names of hosts that nobody can have, and proxies of kinds that httpx does not know
+        raise ServerError(f"{name} cannot be asked: {error}.", hint=f"Look at the proxy, and give {_HTTP}.") from error
 
 
 def _refusal(name: str, status: int, body: bytes) -> ServerError:

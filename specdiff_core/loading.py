@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdiff_core.models import hub
-from specdiff_core.models.causal import config_of, load_causal, load_stock
+from specdiff_core.models.causal import config_of, ends_of, load_causal, load_stock
 from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.folders import AGAIN, is_local, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
@@ -105,7 +105,7 @@ class LoadedPair:
             self.missing[drafter.name] = (
                 f"{drafter.module} cannot be loaded: {type(error).__name__}: {error}"
                 if drafter.is_foreign
-                else f"{drafter.source}: its files do not make a model ({type(error).__name__})."
+                else f"{shown(drafter.source)}: its files do not make a model ({type(error).__name__})."
             )
 
     def name_of(self, role: str) -> str:
@@ -182,8 +182,7 @@ def load_pair(
 def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple[int, ...]:
     """Every id that ends a text: chat models have one for a message beside that of a document."""
     told = [tokenizer.eos_token_id, model.config.eos_token_id, read_generation(folder).get("eos_token_id")]
-    each = [one for entry in told for one in (entry if isinstance(entry, list) else [entry])]
-    return tuple(dict.fromkeys(one for one in each if isinstance(one, int)))
+    return tuple(dict.fromkeys(one for entry in told for one in ends_of(entry)))
 
 
 def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
@@ -202,11 +201,12 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:
     """Ids must mean the same to both. A target's table may be padded a little beyond the tokenizer, not more."""
     names, table = len(tokenizer), int(model.config.vocab_size)
-    ends = model.config.eos_token_id
-    ends = ends if isinstance(ends, list) else [ends]
+    ends, last = ends_of(model.config.eos_token_id), max(tokenizer.get_vocab().values(), default=0)
     if not table * LEAST_NAMED <= names <= table:
         what = f"The tokenizer of {spec.name!r} has {names} ids, its target {table}."
-    elif None not in ends and tokenizer.eos_token_id not in ends:
+    elif last >= table:
+        what = f"The tokenizer of {spec.name!r} names the id {last}, its target has {table} ids."
+    elif ends and tokenizer.eos_token_id not in ends:
         what = (
             f"The tokenizer of {spec.name!r} ends a text with id {tokenizer.eos_token_id}, its target with {ends[0]}."
         )
@@ -285,7 +285,8 @@ def _memory_errors(spec: PairSpec, placement: Placement, drafters: Sequence[str]
     except (MemoryError, RuntimeError) as error:
         if not is_memory(error):
             raise
-        total = needed(spec, find_machine(placement.device.type, placement.dtype_name), drafters).total
+        machine = find_machine(placement.device.type, placement.dtype_name)
+        total = needed(spec, machine, drafters, count=counted).total
         raise OutOfMemory(
             f"The pair {spec.name!r} does not fit into memory; it needs about {total / 1e9:.1f} GB.",
             hint="Close other programs, or choose the embedded pair.",

@@ -131,28 +131,27 @@ async def ask(client: httpx.AsyncClient, endpoint: str, data: list[Any]) -> Asyn
                 yield name, json.loads(line[5:] or "null")
 
 
-async def visit(url: str, number: int, runs: int, tokens: int, met: Met) -> None:
-    """One visitor: some races in a row, each of a prompt that says whose it is."""
+async def visit(url: str, number: int, round: int, tokens: int, met: Met) -> None:
+    """One visitor's race of a round, of a prompt that says whose it is."""
     async with httpx.AsyncClient(base_url=url) as client:
-        for run in range(runs):
-            prompt = f"Once upon a time, a {ANIMALS[number % len(ANIMALS)]} had {number} friends and {run % 3} hats."
-            asked, first, last = time.monotonic(), 0.0, None
-            try:
-                async for name, value in ask(client, "race", [prompt, *settings(tokens)]):
-                    first = first or time.monotonic()
-                    if name == "error":
-                        raise RuntimeError(f"the server said {value!r}")
-                    last = value[0] if value else last
-            except (httpx.HTTPError, RuntimeError, ValueError) as error:
-                met.errors.append(f"visitor {number}: {type(error).__name__}: {error}")
-                continue
-            text = json.dumps(last, sort_keys=True)
-            if not isinstance(last, dict) or not last.get("text"):
-                met.errors.append(f"visitor {number}: no text in {text[:200]}")
-            elif met.texts.setdefault(prompt, last["text"]) != last["text"]:
-                met.strangers.append(f"visitor {number} asked {prompt!r} and got {last['text'][:80]!r}")
-            met.firsts.append(first - asked)
-            met.wholes.append(time.monotonic() - asked)
+        prompt = f"Once upon a time, a {ANIMALS[number % len(ANIMALS)]} had {number} friends and {round % 3} hats."
+        asked, first, last = time.monotonic(), 0.0, None
+        try:
+            async for name, value in ask(client, "race", [prompt, *settings(tokens)]):
+                first = first or time.monotonic()
+                if name == "error":
+                    raise RuntimeError(f"the server said {value!r}")
+                last = value[0] if value else last
+        except (httpx.HTTPError, RuntimeError, ValueError) as error:
+            met.errors.append(f"visitor {number}: {type(error).__name__}: {error}")
+            return
+        text = json.dumps(last, sort_keys=True)
+        if not isinstance(last, dict) or not last.get("text"):
+            met.errors.append(f"visitor {number}: no text in {text[:200]}")
+        elif met.texts.setdefault(prompt, last["text"]) != last["text"]:
+            met.strangers.append(f"visitor {number} asked {prompt!r} and got {last['text'][:80]!r}")
+        met.firsts.append(first - asked)
+        met.wholes.append(time.monotonic() - asked)
 
 
 def settings(tokens: int) -> list[Any]:
@@ -299,10 +298,10 @@ def main(argv: list[str] | None = None) -> int:
     def measure(url: str, process: psutil.Process | None) -> None:
         for round in range(args.rounds):
 
-            async def together() -> None:
-                await asyncio.gather(*(visit(url, number, 1, args.tokens, met) for number in range(args.visitors)))
+            async def together(round: int) -> None:
+                await asyncio.gather(*(visit(url, number, round, args.tokens, met) for number in range(args.visitors)))
 
-            asyncio.run(together())
+            asyncio.run(together(round))
             if process is not None:
                 met.memory.append(memory(process))
             answers, errors = len(met.wholes), len(met.errors)

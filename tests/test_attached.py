@@ -228,6 +228,7 @@ def test_a_chat_template_is_not_sent_to_a_server() -> None:
         (choice("x", finish_reason="stop", stop_reason="\n"), "stop_string"),
         (choice("x", finish_reason="stop", matched_stop="\n"), "stop_string"),
         (choice("x", finish_reason="stop", matched_stop=2), "end_of_text"),
+        (choice("x", finish_reason="\x1b[2Jabort"), "[2Jabort"),
         ({"content": "x", "stop": True, "stop_type": "eos"}, "end_of_text"),
         ({"content": "x", "stop": True, "stop_type": "word"}, "stop_string"),
     ],
@@ -290,6 +291,11 @@ def test_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     for address in ("127.0.0.1:8000", "ftp://x", "http://", "http://x:port", "http://x:0"):
         with pytest.raises(ConfigError, match="no address"):
             ask(address)
+    for address in ("http://a..b", "http://xn--/", f"http://{'a' * 70}"):
+        with pytest.raises(ServerError, match="cannot be asked"):
+            ask(address)
+    with of_kind("vllm", models={"data": []}) as server, pytest.raises(ConfigError, match="serves no model\\."):
+        ask(server.url)
     for models in (False, {"data": 3}, []):
         with of_kind("vllm", models=models) as server, pytest.raises(ServerError, match="is no vLLM, SGLang, llama"):
             ask(server.url)
@@ -302,7 +308,12 @@ def test_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
             ask(server.url + "#d")
         assert ask(server.url + "#a/b").model == "a/b"
     refused = StandIn("vllm", lambda body: [b'{"error": {"message": "Wrong\\n\\u001bkey"}}'], status=401)
-    monkeypatch.setenv(KEY, "secret")
+    for key in ("secret\nline", "schlüssel"):
+        monkeypatch.setenv(KEY, key)
+        with pytest.raises(ConfigError, match=f"The key in {KEY}") as untold:
+            ask(unused())
+        assert key not in str(untold.value) and "secret" not in str(untold.value)
+    monkeypatch.setenv(KEY, "secret\r\n")
     with refused as server, pytest.raises(ServerError, match=r"status 401: Wrong key\.") as caught:
         list(ask(server.url).decode("Once", CONFIG))
     assert KEY in caught.value.hint and server.asked[0][2] == "Bearer secret"

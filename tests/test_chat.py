@@ -17,7 +17,7 @@ from specdiff_core.loading import load_pair
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Finished, RunStarted
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, PairSpec
-from specdiff_core.schema.settings import DecodeConfig, Rule, Template
+from specdiff_core.schema.settings import DecodeConfig, Rule, Template, check_prompt
 
 TEMPLATE = (
     "{% for m in messages %}{% if m.content == 'refuse me' %}{{ raise_exception('no') }}{% endif %}"
@@ -110,6 +110,10 @@ def test_stop_strings_are_lines() -> None:
     assert before("one", ("two",)) == "one"
     with pytest.raises(ConfigError, match="Stop at"):
         config(stop="x" * 401)
+    with pytest.raises(ConfigError, match="System prompt cannot be"):  # a byte of a shell that is no UTF-8
+        config(system="caf\udce9")
+    with pytest.raises(ConfigError, match="characters that are not text"):
+        check_prompt("caf\udce9")
 
 
 class Letters:

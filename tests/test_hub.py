@@ -41,7 +41,8 @@ class Hub:
     """Serves the folders below ``root`` as repositories ``owner/name``, each at one commit."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.asked = root, []  # type: ignore[var-annotated]
+        self.root = root
+        self.asked: list[tuple[str, str]] = []  # verb and path
         self.refused: dict[str, tuple[int, str]] = {}  # repository -> status and the hub's own code
         self.slow = threading.Event()  # weights come to a halt in their middle
         self.released = threading.Event()
@@ -161,8 +162,11 @@ def pair_of(*drafters: DrafterSpec, revision: str = "") -> PairSpec:
 
 def test_a_pair_is_fetched_once_and_stays_at_its_commit(served: Hub, tmp_path: Path) -> None:
     told: list[str] = []
+    (served.root / "lab" / "gpt2" / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    (served.root / "lab" / "gpt2" / "consolidated.safetensors").write_text("the same weights, twice as many bytes")
     loaded = load_pair(pair_of(), CPU, progress=told.append)
     assert set(loaded.drafters) == {"mdlm", "none"} and not loaded.missing
+    assert loaded.tokenizer.chat_template == "{{ messages[0].content }}", "newer repositories keep it apart"
     first = served.commit("lab/gpt2")
     assert loaded.name_of("target") == f"lab/gpt2@{first} (not pinned by this project: as first fetched here)"
     assert json.loads((tmp_path / "cache" / hub.PINS).read_text()) == {
@@ -266,6 +270,8 @@ def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(
     with pytest.raises(OutOfMemory, match=r"The pair 'tiny' was not loaded\. It needs about .* In bf16 it fits"):
         load_pair(pair, CPU, drafters=["none"])
     assert not served.weights_asked()
+    hardly = Machine(device="cpu", dtype="fp32", free=memory.RUNTIME["cpu"] + 1)
+    assert " fits" not in refusal(pair, hardly, ["mdlm", "none"], count=counted), "in nothing that was not counted"
     machine = Machine(device="cpu", dtype="fp32", free=need.total)
     loaded = load_pair(pair, CPU, drafters=["none"])
     assert len(served.weights_asked()) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -199,11 +200,23 @@ def test_what_nobody_foresaw_in_a_drafter_costs_it_only_and_is_logged(
     pair: PairSpec, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("specdiff_core.drafters.masked_diffusion.build", lambda *_, **__: 1 // 0)
+    assert load_pair(pair, CPU).missing["mdlm"].startswith("test_what_nobody_foresaw_in_a_0/mdlm: its files")
     assert "ZeroDivisionError" in load_pair(pair, CPU).missing["mdlm"]
     assert "mdlm" in caplog.text and "Traceback" in caplog.text
 
 
-@pytest.mark.parametrize("change", [{"n_head": 0}, {"vocab_size": 0}, {"n_layer": "a"}, {"n_embd": 7}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_head": 0},
+        {"n_head": -1},
+        {"vocab_size": 0},
+        {"n_layer": "a"},
+        {"n_layer": 2**20},
+        {"n_embd": 7},
+        {"layer_norm_epsilon": float("inf")},
+    ],
+)
 def test_a_damaged_target_config_is_named(pair: PairSpec, change: dict[str, Any]) -> None:
     path = Path(pair.target) / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
@@ -211,7 +224,12 @@ def test_a_damaged_target_config_is_named(pair: PairSpec, change: dict[str, Any]
         load_pair(pair, CPU)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"weight_map": {"a": [1]}}', '{"weight_map": {"a": 1, "b": "x"}}'])
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000]
+    + [f'{{"weight_map": {names}}}' for names in ('{"a": [1]}', '{"a": 1, "b": "x"}', '{"a": "../gpt2/x"}')]
+    + ['{"weight_map": {"a": "%s"}}' % ("x" * 5000)],
+)
 def test_a_damaged_index_is_named(pair: PairSpec, text: str) -> None:
     (Path(pair.target) / "model.safetensors").unlink()  # which would be read, whatever the index says
     (Path(pair.target) / "model.safetensors.index.json").write_text(text)
@@ -225,6 +243,11 @@ def test_damaged_target_files_are_named(pair: PairSpec) -> None:
     weights.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(WeightsError, match=r"model\.safetensors"):
         load_pair(pair, CPU)
+    for header in (b"[]", b"[" * 100_000 + b"]" * 100_000):
+        weights.write_bytes(struct.pack("<Q", len(header)) + header)
+        assert availability(pair) == (True, ""), "it loads nothing, and raises nothing"
+        with pytest.raises(WeightsError, match=r"model\.safetensors"):
+            load_pair(pair, CPU)
     weights.write_bytes(whole)
     tensors = load_file(weights)
     name = next(n for n in tensors if n.endswith("mlp.c_fc.weight"))
@@ -260,6 +283,18 @@ def test_tokenizer_and_target_must_agree(pair: PairSpec, tmp_path: Path) -> None
         save_target(folder, size, end)
         with pytest.raises(TokenizerMismatch, match="tokenizer"):
             load_pair(dataclasses.replace(pair, target=str(folder)), CPU)
+
+
+def test_a_target_that_names_no_end_and_a_tokenizer_that_names_an_id_too_many(pair: PairSpec) -> None:
+    config = Path(pair.target) / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": []}))
+    assert load_pair(pair, CPU).ends == (0,)
+    words = Path(pair.tokenizer) / "tokenizer.json"
+    told = json.loads(words.read_text())
+    told["model"]["vocab"]["t"] = 999
+    words.write_text(json.dumps(told))
+    with pytest.raises(TokenizerMismatch, match="names the id 999, its target has 270 ids"):
+        load_pair(pair, CPU)
 
 
 def test_a_mask_that_the_target_may_say_is_refused(pair: PairSpec) -> None:

@@ -215,9 +215,20 @@ def test_ids_without_a_counterpart(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": [["<s>", 0.0], ["▁the", -1.5]]}}))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {"2": {"content": "<mask>"}}}))
     assert names_of(tmp_path) == {0: "<s>", 1: "▁the", 2: "<mask>"}
-    (tmp_path / "tokenizer.json").write_text("[1]")
-    with pytest.raises(WeightsError, match=r"tokenizer\.json is damaged"):
-        names_of(tmp_path)
+    whole, told = (tmp_path / "tokenizer.json").read_text(), '{"added_tokens_decoder": %s}'
+    for damaged in (
+        "[1]",
+        "{}",
+        *(f'{{"model": {model}}}' for model in ("[]", '{"vocab": [[]]}', '{"vocab": {"a": "x"}}')),
+    ):
+        (tmp_path / "tokenizer.json").write_text(damaged)
+        with pytest.raises(WeightsError, match=r"tokenizer\.json is damaged"):
+            names_of(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(whole)
+    for damaged in (told % "[1]", told % '{"x": "a"}', told % '{"3": {}}'):
+        (tmp_path / "tokenizer_config.json").write_text(damaged)
+        with pytest.raises(WeightsError, match=r"tokenizer_config\.json is damaged"):
+            names_of(tmp_path)
 
 
 def small_pair(folder: Path, rows: int, words: dict[str, int] | None = None) -> tuple[PairSpec, Any]:
@@ -274,6 +285,20 @@ def test_words_that_a_small_model_does_not_know_are_never_drafted_nor_shown(tmp_
         logits = stock(input_ids=torch.tensor([[5, 0, 7, 11]])).logits[0, -1].double()  # 0: the end of a text
     logits[[200, *range(len(names_of(target)), IDS)]] = -torch.inf
     torch.testing.assert_close(draft.probs[0], logits.softmax(-1), atol=1e-5, rtol=1e-4)
+
+
+def test_words_without_a_row_in_a_small_models_table_are_never_drafted_nor_shown(tmp_path: Path) -> None:
+    """Its tokenizer may name them all the same."""
+    pair, stock = small_pair(tmp_path, 262)
+    change(tmp_path / "drafter", eos_token_id=[262, 4])
+    session = load_pair(pair, CPU).drafters["small"].start()
+    session.observe([5, 265, 7], None)
+    told = dataclasses.replace(context([5, 265, 7, 11], 1, 1), sampling=Sampling(temperature=1.0))
+    draft, _ = drain(session.draft(told))
+    with torch.no_grad():
+        expected = stock(input_ids=torch.tensor([[5, 4, 7, 11]])).logits[0, -1].double().softmax(-1)
+    assert draft.probs.shape == (1, IDS) and float(draft.probs[:, 262:].sum()) == 0
+    torch.testing.assert_close(draft.probs[0, :262], expected, atol=1e-5, rtol=1e-4)
 
 
 def test_a_small_model_of_other_words_is_refused(tmp_path: Path) -> None:

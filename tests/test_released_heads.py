@@ -22,6 +22,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Co
 
 from specdiff_core.engine import Engine
 from specdiff_core.loading import LoadedPair, load_pair
+from specdiff_core.models.dflash import CONFIDENCE, COPIES
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import DraftReady, Finished
 from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
@@ -276,10 +277,10 @@ def speculators(folder: Path, target: PreTrainedModel) -> Release:
     whole[said] = tensors["markov_head.markov_w2.weight"].double()
     tensors = tensors | {"markov_head.markov_w2.weight": whole}
     unsaid = torch.ones(IDS, dtype=torch.bool).index_fill(0, said, False)
-    speak = lambda logits: logits.masked_fill(unsaid, -torch.inf)  # noqa: E731
     return block_release(
-        target, tensors, mask=275, lead=0, chain=pair_bias, speak=speak, marginals=False, can_say=len(said)
-    )
+        target, tensors, mask=275, lead=0, chain=pair_bias, marginals=False, can_say=len(said),
+        speak=lambda logits: logits.masked_fill(unsaid, -torch.inf),
+    )  # fmt: skip
 
 
 def speculators_config(kind: str, layers: int = 2, **own: Any) -> dict[str, Any]:
@@ -662,12 +663,27 @@ def test_what_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
     assert "mask_token_id" in reason()
     change(folder, markov_head_type="rnn")
     assert "its Markov head is of the kind 'rnn'" in reason()
-    change(folder, hidden_size=64)
-    assert "shape" in reason()
+    for odd, why in (
+        ({"hidden_size": 64}, "shape"),
+        ({"hidden_size": 2**20, "intermediate_size": 2**20}, "shape"),  # nothing as large is made to find that out
+        ({"num_hidden_layers": 2**20}, "num_hidden_layers"),
+        ({"num_target_layers": "many"}, "num_target_layers"),
+        ({"hidden_act": "gelu"}, "its activation is gelu"),
+        ({"layer_types": ["chunked_attention"] * 2}, "its layers are of the kind 'chunked_attention'"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "of the kind 'dynamic'"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 0.0}}, "rotary positions are no finite numbers"),
+    ):
+        change(folder, **odd)
+        assert why in reason()
+    save_file({name: tensor.half() if name in COPIES else tensor for name, tensor in whole.items()}, file)
+    assert reason() == "", "a copy may be less precise"
     save_file({**whole, "lm_head.weight": whole["lm_head.weight"] + 1}, file)
     assert "the lm_head.weight stored with it is not the target's" in reason()
     save_file({name: tensor for name, tensor in whole.items() if name != "markov_head.markov_w1.weight"}, file)
     assert "first markov_head.markov_w1.weight" in reason()
+    for gone in CONFIDENCE:
+        save_file({name: tensor for name, tensor in whole.items() if name != gone}, file)
+        assert f"first {gone}" in reason()
     save_file({**whole, "gru.weight_ih_l0": torch.zeros(3)}, file)
     assert "unknown tensor gru.weight_ih_l0" in reason()
     save_file(whole, file)
@@ -685,6 +701,7 @@ def test_what_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
         ({"sample_from_anchor": None}, "does not say sample_from_anchor"),
         ({"aux_hidden_state_layer_ids": [0, 3]}, "reads the target's embedding"),
         ({"draft_vocab_size": 79}, "shape"),
+        ({"transformer_layer_config": told(2, rope_theta=-1.0)}, "rope_theta"),
     ],
 )
 def test_layouts_of_speculators_that_leave_a_doubt_are_refused(told: dict[str, Any], why: str, tmp_path: Path) -> None:
@@ -728,6 +745,10 @@ def test_eagle_heads_that_do_not_fit_are_refused_with_the_reason(tmp_path: Path)
     assert "it has 2 layers" in reason()
     change(folder, model_type="llama4_text")
     assert "of the family 'llama4_text'" in reason()
+    change(folder, hidden_act="gelu")
+    assert "its activation is gelu" in reason()
+    change(folder, layer_types=["sliding_attention"], sliding_window=6)
+    assert "reads a sliding window" in reason()
     save_file({name: tensor for name, tensor in whole.items() if name != "d2t"}, file)
     assert "says 100 of 280 words, but its files hold no d2t" in reason()
     save_file({**whole, "d2t": whole["d2t"] + 200}, file)
@@ -739,3 +760,19 @@ def test_eagle_heads_that_do_not_fit_are_refused_with_the_reason(tmp_path: Path)
     file.unlink()
     (folder / "pytorch_model.bin").write_bytes(b"a pickle")
     assert "can run code and is never opened" in reason()
+
+
+def test_a_map_of_all_words_must_leave_them_where_they_are(tmp_path: Path) -> None:
+    pair, _, _ = released("EAGLE-3, DeepSpec", tmp_path)
+    file = tmp_path / "drafter" / "model.safetensors"
+    whole, none = load_file(file), torch.zeros(IDS, dtype=torch.bool)
+    save_file({**whole, "d2t": torch.zeros(IDS, dtype=torch.long), "t2d": none}, file)  # as its authors' code begins
+    assert why_missing(pair) == ""
+    save_file({**whole, "d2t": torch.ones(IDS, dtype=torch.long)}, file)
+    assert "do not say which of the target's 280 words" in why_missing(pair)
+
+
+def test_a_head_of_eagle_with_other_layers_is_refused(tmp_path: Path) -> None:
+    pair, _, _ = released("EAGLE", tmp_path)
+    change(tmp_path / "drafter", hidden_act="relu")
+    assert "its activation is relu" in why_missing(pair)

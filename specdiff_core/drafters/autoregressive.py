@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.drafters.sequential import draft_in_order
-from specdiff_core.models.causal import load_causal
+from specdiff_core.models.causal import ends_of, load_causal
 from specdiff_core.models.device import Placement
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.target import Target
@@ -95,12 +95,13 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     context = spec.context or pair.context
     role = f"drafter {spec.name!r}"
     model, _ = load_causal(folder, placement.dtype, context=context, device=placement.device, role=role)
-    if strange is None and int(model.config.vocab_size) != words:
+    rows = int(model.config.vocab_size)
+    if strange is None and rows != words:
         raise TokenizerMismatch(
-            f"The drafter {spec.name!r} has {model.config.vocab_size} ids, the target {words}.",
+            f"The drafter {spec.name!r} has {rows} ids, the target {words}.",
             hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
         )
     reader = Target(model, context=context, suppress=pair.suppress, graphs=placement.graphs)
-    ends = model.config.eos_token_id
-    end = ends[0] if isinstance(ends, list) else ends
-    return AutoregressiveDrafter(spec.name, reader, words=words, unread=strange or (), instead=end or 0)
+    end = next((one for one in ends_of(model.config.eos_token_id) if 0 <= one < rows), 0)
+    unread = (*(strange or ()), *range(rows, words))
+    return AutoregressiveDrafter(spec.name, reader, words=words, unread=unread, instead=end)

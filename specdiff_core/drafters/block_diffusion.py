@@ -192,7 +192,7 @@ def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: Dra
     """Why a network cannot draft for a target with the config ``theirs``; empty where it can."""
     config, (size, width) = network.config, words.embedding.shape
     layers = int(theirs.num_hidden_layers)
-    made_for, last = getattr(config, "num_target_layers", layers), max(config.target_layer_ids)
+    made_for, last = getattr(config, "num_target_layers", None) or layers, max(config.target_layer_ids)
     if config.hidden_size != width:
         return f"it reads states of width {config.hidden_size}, the target's have {width}"
     if made_for != layers or last >= layers:
@@ -210,6 +210,7 @@ def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: Dra
             continue
         if name == COPIES[1] and network.said is not None:
             table = table[network.said.to(table.device)]
-        if stored.shape != table.shape or not torch.equal(stored.to(table), table):
+        same = torch.equal(stored.to(table), table) or torch.equal(table.to(stored), stored)  # in the coarser dtype
+        if not same:
             return f"the {name} stored with it is not the target's"
     return ""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from specdiff_core.models.files import check_finite, read_tensors, tensor_names
 from specdiff_core.models.folders import AGAIN, described, read_config, shown
-from specdiff_core.models.network import Decoder
+from specdiff_core.models.network import Decoder, slides, unbuilt
 from specdiff_core.models.parallel import is_split
 from specdiff_core.models.stock import unusable
 from specdiff_core.schema.errors import PairUnavailable, WeightsError
@@ -25,8 +25,6 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
 OTHER = "Choose another model for this pair."
 ADAPTED = "denoise_model."
 """Prefix of the layers in DiffuGPT's files, and in DiffuLLaMA's where its own code saved them."""
-ROTARY = ("default", "linear", "llama3", "yarn")
-"""Rotary positions whose factors do not depend on the length of the text."""
 
 
 def unsupported(config: PretrainedConfig, context: int) -> str:
@@ -36,32 +34,13 @@ def unsupported(config: PretrainedConfig, context: int) -> str:
         return f"models of the family {values.model_type!r} are not built here"
     if getattr(values, "quantization_config", None):
         return "its weights are quantised"
-    heads = values.num_attention_heads
-    shared = getattr(values, "num_key_value_heads", None) or heads
-    size = getattr(values, "head_dim", None) or values.hidden_size // heads
-    if heads % shared or (size * heads != values.hidden_size and getattr(values, "head_dim", None) is None):
-        return f"{heads} heads do not split into {shared} groups, or its width into heads"
+    if why := unbuilt(config):
+        return why
     if values.model_type == "gpt2":
-        odd = values.scale_attn_by_inverse_layer_idx or not values.scale_attn_weights or values.add_cross_attention
-        if odd or values.activation_function not in ("gelu_new", "gelu_pytorch_tanh"):
-            return "it is a variant of GPT-2"
         return "" if context <= values.max_position_embeddings else f"it has {values.max_position_embeddings} positions"
-    if size % 2:
-        return f"its heads have an odd size, {size}"
-    if values.hidden_act not in ("silu", "swish"):
-        return f"its activation is {values.hidden_act}"
     window = getattr(values, "sliding_window", None)
-    kinds = getattr(values, "layer_types", None) or ()
-    sliding = window is not None if values.model_type == "mistral" else "sliding_attention" in kinds
-    if sliding and (window is None or window < context):
-        return f"it reads a sliding window of {window} tokens"
-    rope = getattr(values, "rope_parameters", None) or getattr(values, "rope_scaling", None) or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind not in ROTARY:
-        return f"its rotary positions are of the kind {kind!r}"
-    if rope.get("partial_rotary_factor", 1.0) != 1.0:
-        return "its rotary positions turn a part of each head only"
-    return ""
+    sliding = window is not None if values.model_type == "mistral" else slides(config)
+    return f"it reads a sliding window of {window} tokens" if sliding and (window or 0) < context else ""
 
 
 def load_causal(
@@ -120,6 +99,11 @@ def config_of(folder: Path, role: str) -> PretrainedConfig:
             return Qwen2Config(**own)
         config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         return config
+
+
+def ends_of(told: Any) -> list[int]:
+    """The ids in an ``eos_token_id``: one, several, or none."""
+    return [one for one in (told if isinstance(told, list) else [told]) if isinstance(one, int)]
 
 
 def load_network(

@@ -21,11 +21,23 @@ from torch import Tensor, nn
 from transformers import Qwen3Config  # transformers >= 4.51 brought Qwen3
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from specdiff_core.models.files import read_drafted, read_tensors, write_folder
+from specdiff_core.models.files import read_drafted, read_tensors, tensor_names, write_folder
 from specdiff_core.models.folders import AGAIN, Id, Size, as_config, described, read_config, shown
 from specdiff_core.models.kernels import Product, Separate
 from specdiff_core.models.markov import Confidence, MarkovHead, PairBias, Selector
-from specdiff_core.models.network import Attend, Heads, Layer, Reach, Rope, Shape, at, attend, near, rotary_table
+from specdiff_core.models.network import (
+    Attend,
+    Heads,
+    Layer,
+    Reach,
+    Rope,
+    Shape,
+    at,
+    attend,
+    near,
+    rotary_table,
+    unbuilt,
+)
 from specdiff_core.schema.errors import WeightsError
 
 COPIES = ("embed_tokens.weight", "lm_head.weight")
@@ -72,6 +84,7 @@ class _Released(msgspec.Struct):
     head_dim: Size | None = None
     num_key_value_heads: Size | None = None
     sliding_window: Size | None = None
+    num_target_layers: Size | None = None
 
 
 def read_released(values: dict[str, Any]) -> Qwen3Config:
@@ -87,6 +100,8 @@ def read_released(values: dict[str, Any]) -> Qwen3Config:
     if special.use_swa and "sliding_attention" not in kinds:
         kinds = ["sliding_attention"] * len(kinds)
     config.layer_types = kinds
+    if why := unbuilt(config):
+        raise _unknown(why)
     window = special.swa_window_size or known.sliding_window
     if "sliding_attention" in kinds:
         if window is None:
@@ -247,7 +262,6 @@ class DFlashDraftModel(nn.Module):
         self.candidate_selector = Selector(vocab, shape.width, most, config.selector_top_k) if most else None
         self.copies = {}
         self.reaches: list[Reach | None] = config.reaches
-        rotary_table(config, torch.zeros(1, 1), torch.float32)  # odd positions are refused now, not in a run
         self._read: Product | None = None  # fc
         self._context: Heads | None = None  # k and v of all layers
 
@@ -363,7 +377,7 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
     """
     folder = Path(folder)
     values = read_config(folder)
-    with described(folder, "DFlash drafter"):
+    with described(folder, "DFlash drafter"), torch.device("meta"):
         model = DFlashDraftModel(values)
     config, known = model.config, int(model.config.vocab_size)
     size = config.draft_vocab_size or known
@@ -372,9 +386,10 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
     expected = model.state_dict() | dict(zip(COPIES, (table, table[:size]), strict=True)) | maps
     if model.markov_head is not None:
         expected[rows] = expected[rows][:size]
-    stored = read_tensors(folder, expected, optional=(*COPIES, *maps, *CONFIDENCE), tables=tuple(maps))
-    if CONFIDENCE[0] not in stored:
+    if not tensor_names(folder) & {*CONFIDENCE}:
         model.confidence_head = None
+    optional = (*COPIES, *maps, *(CONFIDENCE if model.confidence_head is None else ()))
+    stored = read_tensors(folder, expected, optional=optional, tables=tuple(maps))
     ids = read_drafted(stored, known, folder)
     if ids is None and size != known:
         raise WeightsError(f"{shown(folder)} says {size:,} of {known:,} words, but holds no d2t.", hint=AGAIN)
@@ -383,7 +398,7 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
         model.said = torch.zeros(known, dtype=torch.bool).index_fill(0, ids, True)
         if rows in stored:
             stored[rows] = stored[rows].new_zeros(known, config.markov_rank).index_copy(0, ids, stored[rows])
-    model.load_state_dict(stored)
+    model.load_state_dict(stored, assign=True)
     return model.to(dtype).eval().requires_grad_(False)
 
 

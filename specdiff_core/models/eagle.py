@@ -19,7 +19,7 @@ from specdiff_core.models.causal import Vocabulary
 from specdiff_core.models.files import read_drafted, read_tensors, tensor_names, write_folder
 from specdiff_core.models.folders import Id, Size, as_config, described, read_config, shown
 from specdiff_core.models.kernels import Product
-from specdiff_core.models.network import Attend, Layer, Rope, Shape, at, causal, rotary_table
+from specdiff_core.models.network import Attend, Layer, Rope, Shape, at, causal, rotary_table, slides, unbuilt
 from specdiff_core.schema.errors import WeightsError
 
 if TYPE_CHECKING:
@@ -148,7 +148,8 @@ class Eagle3Head(EagleHead):
         vocab = int(config.vocab_size)
         count = 3 if told.read is None else len(told.read)
         self.fc = nn.Linear(count * (told.target_hidden_size or shape.width), shape.width, bias="fc.bias" in own)
-        self.layers = nn.ModuleList([JoinedLayer(shape, normed_residual=bool(told.norm_before_residual))])  # type: ignore[assignment]
+        joined = JoinedLayer(shape, normed_residual=bool(told.norm_before_residual))
+        self.layers = nn.ModuleList([joined])  # type: ignore[assignment]  # as in Decoder
         self.norm = shape.norm()
         self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in own else None
         words = told.draft_vocab_size or vocab
@@ -244,7 +245,7 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
     if any(name.endswith("hidden_norm.weight") for name in names):
         return _load_eagle3(folder, values, names, dtype)
     with described(folder, "EAGLE head"), torch.device("meta"):
-        config = LlamaConfig(**{**values, "num_hidden_layers": 1})
+        config = _built(folder, LlamaConfig(**{**values, "num_hidden_layers": 1}))
         biased = "layers.0.self_attn.q_proj.bias" in names
         head = EagleHead(config, bias="fc.bias" in names, qkv_bias=biased)
     stored = read_tensors(folder, head.state_dict(), ignored=UNUSED)
@@ -273,9 +274,9 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
     elif told.read is not None and min(told.read) < 0:
         why = "it reads the target's embedding"
     if why:
-        raise WeightsError(f"The EAGLE-3 head in {shown(folder)} is not built here: {why}.", hint="Choose another one.")
+        raise _other(folder, why)
     with described(folder, "EAGLE-3 head"), torch.device("meta"):
-        config: Any = (Qwen3Config if kind == "qwen3" else LlamaConfig)(**base)
+        config: Any = _built(folder, (Qwen3Config if kind == "qwen3" else LlamaConfig)(**base))
         head = Eagle3Head(config, told, names)
     size, words = int(config.vocab_size), told.draft_vocab_size or int(config.vocab_size)
     middle = "midlayer." if any(name.startswith("midlayer.") for name in names) else "layers.0."
@@ -290,6 +291,17 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
     head.load_state_dict({n.replace(middle, "layers.0."): t.to(dtype) for n, t in stored.items()}, assign=True)
     head.said = said
     return head.eval().requires_grad_(False)
+
+
+def _built(folder: Path, config: Any) -> Any:
+    """``config``, if its layers are built here."""
+    if why := unbuilt(config) or ("it reads a sliding window" if slides(config) else ""):
+        raise _other(folder, why)
+    return config
+
+
+def _other(folder: Path, why: str) -> WeightsError:
+    return WeightsError(f"The EAGLE head in {shown(folder)} is not built here: {why}.", hint="Choose another one.")
 
 
 def save_eagle(head: EagleHead, folder: Path) -> Path:

@@ -77,14 +77,14 @@ def read_drafted(stored: dict[str, Tensor], size: int, folder: Path) -> Tensor |
         WeightsError: they are no ids of the target, or do not agree.
     """
     behind, said = stored.pop("d2t", None), stored.pop("t2d", None)
-    if behind is None or len(behind) == size:
+    if behind is None:
         return None
-    ids = torch.arange(len(behind)) + behind.long()
+    ids, whole = torch.arange(len(behind)) + behind.long(), len(behind) == size
     wrong = bool((ids.diff() <= 0).any()) or not 0 <= int(ids[0]) <= int(ids[-1]) < size
-    if wrong or (said is not None and said.bool().nonzero()[:, 0].tolist() != ids.tolist()):
+    if wrong or (said is not None and not whole and said.bool().nonzero()[:, 0].tolist() != ids.tolist()):
         what = f"d2t and t2d in {shown(folder)} do not say which of the target's {size:,} words it can say."
         raise WeightsError(what, hint=AGAIN)
-    return ids
+    return None if whole else ids
 
 
 def check_finite(place: str | Path, name: str, tensor: Tensor) -> None:

@@ -6,6 +6,7 @@ No code from a repository is ever run; a damaged file is named in the error.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,22 +64,35 @@ def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> 
 RELEASED = "Restore the config.json that was saved with this model."
 
 
-class _Rope(msgspec.Struct):
-    """What is checked of every ``config.json``, at its top and in ``rope_parameters``."""
+Depth = Annotated[int, msgspec.Meta(ge=1, le=1024)] | None
+Epsilon = Annotated[float, msgspec.Meta(ge=0, le=1)] | None
 
-    rope_theta: Annotated[float, msgspec.Meta(gt=0, le=1e30)] = 1.0
+
+class _Checked(msgspec.Struct):
+    """What is checked of every ``config.json``, at its top and in parts of it, by the names in use."""
+
+    rope_theta: Annotated[float, msgspec.Meta(gt=0, le=1e18)] = 1.0
+    num_hidden_layers: Depth = None
+    n_layer: Depth = None
+    num_layers: Depth = None
+    n_blocks: Depth = None
+    num_attention_heads: Size | None = None
+    n_head: Size | None = None
+    rms_norm_eps: Epsilon = None
+    layer_norm_epsilon: Epsilon = None
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """``config.json`` of a folder.
 
     Raises:
-        WeightsError: it is missing, not a JSON object, or has a base of rotary positions that is no positive number.
+        WeightsError: it is missing, not a JSON object, or names a number that no network has (:class:`_Checked`).
     """
     path = folder / "config.json"
     values = _read_json(path)
-    for place in (values, values.get("rope_parameters") or {}):
-        as_config(place, _Rope, path)
+    for part in ("rope_parameters", "transformer_layer_config"):
+        as_config(values.get(part) or {}, _Checked, path)
+    as_config(values, _Checked, path)
     return values
 
 
@@ -135,9 +149,9 @@ def weight_files(folder: Path) -> list[Path]:
     """
     if (folder / INDEX).exists() and not (folder / WEIGHTS).exists():
         shards = _read_json(folder / INDEX).get("weight_map")
-        if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
-            raise WeightsError(f"{shown(folder / INDEX)} names no weight files.", hint=AGAIN)
-        paths = [folder / Path(name).name for name in sorted(set(shards.values()))]
+        if not isinstance(shards, dict) or not shards or not all(map(_is_name, shards.values())):
+            raise WeightsError(f"{shown(folder / INDEX)} names no weight files of its folder.", hint=AGAIN)
+        paths = [folder / name for name in sorted(set(shards.values()))]
     else:
         paths = [folder / WEIGHTS]
     for path in paths:
@@ -148,3 +162,8 @@ def weight_files(folder: Path) -> list[Path]:
                 hint = f"{pickled.name} can run code and is never opened; convert it (docs/extending.md)."
             raise WeightsError(f"The weight file {shown(path)} is missing.", hint=hint)
     return paths
+
+
+def _is_name(name: Any) -> bool:
+    """Whether it is the name of a file, and no path to elsewhere."""
+    return isinstance(name, str) and re.fullmatch(r"[\w.-]{1,200}", name) is not None

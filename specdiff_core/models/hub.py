@@ -26,9 +26,11 @@ PINS = "specdiff-pins.json"
 """Beside the hub's cached repositories: the commits of those that this project does not pin, as first fetched."""
 PERIOD = 0.5
 """Seconds between two messages about a download."""
-CONFIGS = ("*.json", "merges.txt")
-"""Config and tokenizer, of a few megabytes."""
+CONFIGS = ("*.json", "*.jinja", "merges.txt")
+"""Config, tokenizer and chat template, of a few megabytes."""
 WEIGHTS = ("*.safetensors",)
+TWICE = "consolidated*"
+"""The same weights once more, by names of their makers' own, as Mistral publishes them."""
 LIKE = "python -m specdiff_core pairs --fetch NAME"
 FETCH = f"Where there is a network, `{LIKE}` fetches a pair's files; copy the hub's cache from there."
 
@@ -154,9 +156,8 @@ class _Download:
     def _ask(self, **options: Any) -> Any:
         from huggingface_hub import snapshot_download
 
-        return snapshot_download(
-            self._repo, revision=self._revision or None, cache_dir=cache(), allow_patterns=self._patterns, **options
-        )
+        options |= {"cache_dir": cache(), "allow_patterns": self._patterns, "ignore_patterns": TWICE}
+        return snapshot_download(self._repo, revision=self._revision or None, **options)
 
     def _bar(self) -> type[Any]:
         """What the hub's client takes for a progress bar: it counts, draws nothing, and ends a stopped download."""

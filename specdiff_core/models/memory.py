@@ -54,10 +54,9 @@ class Need:
     """Bytes that a pair takes on a machine."""
 
     target: int
+    weights: int  # of the target: its share
     drafters: dict[str, int]
     runtime: int
-
-    weights: int  # of the target, of its bytes
 
     @property
     def total(self) -> int:
@@ -126,7 +125,7 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str], *, count:
         return ""
     found = [f"It needs about {_size(need.total)} of memory in {machine.dtype}; {_size(machine.free)} are free."]
     fewer = sorted(need.drafters, key=need.drafters.__getitem__)
-    while fewer and needed(pair, machine, fewer).total > machine.free:
+    while fewer and needed(pair, machine, fewer, count=count).total > machine.free:
         fewer.pop()
     halved = Machine(device=machine.device, dtype="bf16", free=machine.free)
     others = [other for other in PAIRS.values() if other.group == pair.group and other.name != pair.name]
@@ -134,7 +133,7 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str], *, count:
     smaller = [other for other in others if sizes[other.name] <= machine.free]
     if len(drafters) > 1 and fewer:
         found.append(f"With fewer drafters it fits: {', '.join(fewer)}.")
-    if machine.dtype == "fp32" and needed(pair, halved, drafters).total <= machine.free:
+    if machine.dtype == "fp32" and needed(pair, halved, drafters, count=count).total <= machine.free:
         found.append("In bf16 it fits (--dtype bf16).")
     if smaller:
         best = max(smaller, key=lambda other: sizes[other.name])
@@ -185,8 +184,8 @@ def _stored(folder: Path) -> int | None:
             with path.open("rb") as file:
                 (length,) = struct.unpack("<Q", file.read(8))
                 header = json.loads(file.read(min(length, 2**27)))
-            count += sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
-    except (SpecDiffError, OSError, ValueError, KeyError, TypeError, struct.error):
+            count += sum(math.prod(header[name]["shape"]) for name in header if name != "__metadata__")
+    except (SpecDiffError, OSError, ValueError, KeyError, TypeError, RecursionError, struct.error):
         return None
     return count
 

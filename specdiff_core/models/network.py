@@ -30,6 +30,8 @@ Reach = tuple[int, int]
 """How many positions before its own a query reads, and how many behind it."""
 WHOLE = 32_768
 """Numbers that torch never splits between threads (its grain size)."""
+ROTARY = ("default", "linear", "llama3", "yarn")
+"""Rotary positions whose factors do not depend on the length of the text."""
 Multiply = Product | Separate
 Together = Callable[[Sequence[nn.Linear]], Multiply]
 """Projections of the same rows -> one product, frozen or not."""
@@ -111,6 +113,41 @@ def rotary_table(config: PretrainedConfig, positions: Tensor, dtype: torch.dtype
     cos, sin = LlamaRotaryEmbedding(known).to(positions.device)(like, positions)
     first, second = sin.chunk(2, -1)
     return cos[:, None], torch.cat([-first, second], -1)[:, None]
+
+
+def unbuilt(config: PretrainedConfig) -> str:
+    """Why the layers of a model with ``config`` are not built here; empty where they are."""
+    values: Any = config
+    heads = values.num_attention_heads
+    shared = getattr(values, "num_key_value_heads", None) or heads
+    size = getattr(values, "head_dim", None) or values.hidden_size // heads
+    whole = size * heads == values.hidden_size or getattr(values, "head_dim", None) is not None
+    if heads % shared or not whole:
+        return f"{heads} heads do not split into {shared} groups, or its width into heads"
+    if values.model_type == "gpt2":
+        odd = values.scale_attn_by_inverse_layer_idx or not values.scale_attn_weights or values.add_cross_attention
+        usual = not odd and values.activation_function in ("gelu_new", "gelu_pytorch_tanh")
+        return "" if usual else "it is a variant of GPT-2"
+    if size % 2:
+        return f"its heads have an odd size, {size}"
+    if values.hidden_act not in ("silu", "swish"):
+        return f"its activation is {values.hidden_act}"
+    if others := sorted({*(getattr(values, "layer_types", None) or ())} - {"full_attention", "sliding_attention"}):
+        return f"its layers are of the kind {others[0]!r}"
+    rope = getattr(values, "rope_parameters", None) or getattr(values, "rope_scaling", None) or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind not in ROTARY:
+        return f"its rotary positions are of the kind {kind!r}"
+    if rope.get("partial_rotary_factor", 1.0) != 1.0:
+        return "its rotary positions turn a part of each head only"
+    with torch.device("cpu"):
+        cos, sin = rotary_table(config, torch.ones(1, 1), torch.float32)
+    return "" if bool((cos + sin).isfinite().all()) else "its rotary positions are no finite numbers"
+
+
+def slides(config: PretrainedConfig) -> bool:
+    """Whether some layers see a window only, as ``layer_types`` says."""
+    return "sliding_attention" in (getattr(config, "layer_types", None) or ())
 
 
 def at(rope: Rope, places: slice | Tensor) -> Rope:

@@ -36,30 +36,22 @@ class LeadingRun(StockRun):
     """A run of rank 0, which tells the others what it does before it does it."""
 
     _number = itertools.count()
-    _ended: ClassVar[
-        list[int]
-    ] = []  # runs that nobody uses any more; told with the next message, never in the middle of a pass
+    _ended: ClassVar[list[int]] = []  # runs that nobody uses; told with the next message, never in the middle of a pass
 
     def __init__(self, model: Any, layers: Sequence[int] = ()) -> None:
         super().__init__(model, layers)
         self._name = next(self._number)
         weakref.finalize(self, self._ended.append, self._name).atexit = False
 
-    def forward(
-        self,
-        ids: Sequence[int],
-        parents: Sequence[int] | None = None,
-        features: Tensor | None = None,
-        last: int | None = None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def forward(self, *values: Any) -> tuple[Tensor, list[Tensor]]:
         """As :meth:`StockRun.forward`, on all ranks."""
-        _tell((self._name, "forward", (list(ids), parents, features, last)))
-        return super().forward(ids, parents, features, last)
+        _tell((self._name, "forward", values))
+        return super().forward(*values)
 
-    def keep(self, scored: int, rows: Sequence[int]) -> None:
+    def keep(self, *values: Any) -> None:
         """As :meth:`StockRun.keep`, on all ranks."""
-        _tell((self._name, "keep", (scored, list(rows))))
-        super().keep(scored, rows)
+        _tell((self._name, "keep", values))
+        super().keep(*values)
 
 
 def _tell(message: Any) -> None:
@@ -83,8 +75,9 @@ def follow(model: Any) -> None:
         if message == END:
             return
         name, what, values = message
-        run = runs.setdefault(name, StockRun(model)) if name not in runs else runs[name]
-        getattr(run, what)(*values)
+        if name not in runs:
+            runs[name] = StockRun(model)
+        getattr(runs[name], what)(*values)
 
 
 def end() -> None:

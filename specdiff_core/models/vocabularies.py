@@ -4,17 +4,41 @@ code that some tokenizers bring along.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
+
+import msgspec
 
 from specdiff_core.models.folders import AGAIN, resolve, shown
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
+T = TypeVar("T")
 LEAST_SHARED = 0.95
 """Share of the target's ids that must mean the same to a drafter."""
+
+
+class _Added(msgspec.Struct):
+    content: str
+    id: int = -1
+
+
+class _Model(msgspec.Struct):
+    vocab: dict[str, int] | list[tuple[str, float]] = []  # with each word's id, or its score
+
+
+class _Whole(msgspec.Struct):
+    """What is read of a ``tokenizer.json``."""
+
+    model: _Model
+    added_tokens: list[_Added] | None = None
+
+
+class _Config(msgspec.Struct):
+    """… and of a ``tokenizer_config.json``."""
+
+    added_tokens_decoder: dict[int, _Added | str] | None = None
 
 
 def names_of(folder: Path) -> dict[int, str]:
@@ -26,18 +50,17 @@ def names_of(folder: Path) -> dict[int, str]:
     named: dict[int, str] = {}
     whole, words = folder / "tokenizer.json", folder / "vocab.json"
     if whole.is_file():
-        told = _read(whole)
-        vocab = told.get("model", {}).get("vocab", {})
-        pairs = vocab.items() if isinstance(vocab, dict) else ((entry[0], i) for i, entry in enumerate(vocab))
-        named = {int(i): str(name) for name, i in pairs}
-        named |= {int(entry["id"]): str(entry["content"]) for entry in told.get("added_tokens") or ()}
+        told = _read(whole, _Whole)
+        vocab = told.model.vocab
+        pairs = vocab.items() if isinstance(vocab, dict) else ((word, i) for i, (word, _) in enumerate(vocab))
+        named = {i: name for name, i in pairs} | {entry.id: entry.content for entry in told.added_tokens or ()}
     elif words.is_file():
-        named = {int(i): str(name) for name, i in _read(words).items()}
+        named = {i: name for name, i in _read(words, dict[str, int]).items()}
         if (added := folder / "added_tokens.json").is_file():
-            named |= {int(i): str(name) for name, i in _read(added).items()}
+            named |= {i: name for name, i in _read(added, dict[str, int]).items()}
     if named and (config := folder / "tokenizer_config.json").is_file():
-        extra = _read(config).get("added_tokens_decoder") or {}
-        named |= {int(i): str(entry["content"] if isinstance(entry, dict) else entry) for i, entry in extra.items()}
+        extra = _read(config, _Config).added_tokens_decoder or {}
+        named |= {i: entry if isinstance(entry, str) else entry.content for i, entry in extra.items()}
     return named
 
 
@@ -78,11 +101,8 @@ def strangers_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...
     return strangers(ours, theirs, size) if ours else None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, kind: type[T]) -> T:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(told, dict):
-            raise ValueError("no JSON object")
-        return told
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, ValueError, RecursionError) as error:
         raise WeightsError(f"The tokenizer file {shown(path)} is damaged ({error}).", hint=AGAIN) from error

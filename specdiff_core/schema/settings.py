@@ -6,6 +6,7 @@ Sliders, command-line flags, API documents and validation are all made from :dat
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, get_args, get_type_hints
@@ -13,6 +14,9 @@ from typing import Annotated, Any, get_args, get_type_hints
 import msgspec
 
 from specdiff_core.schema.errors import ConfigError
+
+WHOLE = r"\A[^\ud800-\udfff]*\Z"
+"""Text without half of a UTF-16 pair, which no tokenizer takes."""
 
 
 class Option(str, Enum):
@@ -132,7 +136,7 @@ class Setting:
         value = value.value if isinstance(value, Option) else value
         limits = msgspec.Meta() if self.low is None else msgspec.Meta(ge=self.low, le=self.high)
         text = msgspec.Meta(max_length=self.longest) if self.longest else msgspec.Meta(min_length=1)
-        kind: Any = Annotated[self.kind, text] if self.kind is str else self.kind
+        kind: Any = Annotated[self.kind, text, msgspec.Meta(pattern=WHOLE)] if self.kind is str else self.kind
         kind = Annotated[kind, limits] if self.low is not None else kind
         try:
             return msgspec.convert(
@@ -355,7 +359,7 @@ def check_prompt(prompt: object) -> str:
         raise ConfigError("The prompt must be text.", field="prompt", hint=hint)
     if not prompt.strip():
         raise ConfigError("The prompt is empty.", field="prompt", hint=hint)
-    if any("\ud800" <= char <= "\udfff" for char in prompt):  # half a UTF-16 pair: no tokenizer takes it
+    if not re.match(WHOLE, prompt):
         raise ConfigError(
             "The prompt holds characters that are not text.", field="prompt", hint="Type it again as plain text."
         )
