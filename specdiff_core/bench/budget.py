@@ -227,19 +227,25 @@ def aggregate(rows: Sequence[AttemptRow], right: Mapping[str, str]) -> tuple[flo
     Args:
         right: prompt id -> its answer, as :func:`~specdiff_core.bench.workloads.canonical` writes it.
     """
-    keys = dict.fromkeys((BASELINE.key, *(row.setting for row in rows)))
-    of = {key: [row for row in rows if row.setting == key] for key in keys}
-    found = {
-        lane_of(key): [[Attempt(row.metrics.seconds, row.answer) for row in own if row.prompt == id] for id in right]
-        for key, own in of.items()
+    of: dict[str, list[AttemptRow]] = {BASELINE.key: []}
+    for row in sorted(rows, key=lambda row: row.repeat):  # an interrupted bench may have measured them in another order
+        of.setdefault(row.setting, []).append(row)
+
+    def by_problem(own: Sequence[AttemptRow]) -> list[list[Attempt]]:
+        attempts: dict[str, list[Attempt]] = {id: [] for id in right}
+        for row in own:
+            attempts[row.prompt].append(Attempt(row.metrics.seconds, row.answer))
+        return list(attempts.values())
+
+    tried = in_turn({lane_of(key): by_problem(own) for key, own in of.items()}, list(right.values()))
+    spent = {
+        key: costs((row.prompt, row.metrics.seconds, row.metrics.committed) for row in own) for key, own in of.items()
     }
-    spent = {key: costs((row.prompt, row.metrics.seconds, row.metrics.committed) for row in of[key]) for key in keys}
-    tried = in_turn(found, list(right.values()))
     single, voted, goal = singles(tried), votes(tried), goal_of(tried[lane_of(BASELINE.key)])
     one = all(attempted.count == 1 for own in tried.values() for attempted in own)
     table = curves(tried, columns_of(tried, one), beyond=one)
     entries = []
-    for key in keys:
+    for key, own in of.items():
         lane, facts = lane_of(key), single[lane_of(key)]
         columns, by_count = ([row for row in each if row["method"] == lane] for each in (table, voted))
         entries.append(
@@ -254,8 +260,8 @@ def aggregate(rows: Sequence[AttemptRow], right: Mapping[str, str]) -> tuple[flo
                 speedup=interval(spent[BASELINE.key], spent[key], {"all": list(right)})["all"],
                 within=[Within(row["budget"], _accuracy(row), row["attempts"], row["used_up"]) for row in columns],
                 reached=reached(tried[lane], goal),
-                waiting=sum((row.metrics for row in of[key]), Metrics()).waiting,
-                attempts=len(of[key]),
+                waiting=sum((row.metrics for row in own), Metrics()).waiting,
+                attempts=len(own),
             )
         )
     return goal, entries
