@@ -25,6 +25,7 @@ from specdiff_core.bench.store import (
 )
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import CROWDED
+from specdiff_core.schema.settings import SETTINGS
 
 TITLE = "# Benchmarks"
 INTRO = """\
@@ -150,10 +151,14 @@ def _budget(result: Budget) -> list[str]:
         row = [entry.name, f"{entry.seconds:.3f} s", "baseline" if entry.drafter == BASELINE.drafter else speed]
         row += [number(entry.reached, ".3f") + (" s" if entry.reached else ""), share(entry.single)]
         noise = "" if entry.noise is None else f" ± {100 * entry.noise:.1f}"
-        row.append("–" if entry.drafter == BASELINE.drafter else f"{100 * entry.difference:+.1f}{noise}")
+        row.append(
+            "–" if entry.drafter == BASELINE.drafter else f"{100 * entry.difference:+.1f}{noise}".replace("-", "−")
+        )
         detail.append([*row, *([share(entry.voted)] if several else []), percent(entry.no_answer)])
     head = ["setting", "an attempt", "speed-up", "as often right after", "right in one", "against vanilla"]
     goal = "" if result.goal is None else f"; as often right: {percent(result.goal)}, vanilla's best"
+    lossless = SETTINGS["rule"].read(settings["rule"]).lossless
+    law = " All draw from vanilla's law: equal numbers of attempts differ in accuracy by chance." if lossless else ""
     counts = "Its one attempt counts if it is finished by then."
     if several:
         counts = (
@@ -169,8 +174,8 @@ def _budget(result: Budget) -> list[str]:
         + _waiting([entry.waiting for entry in entries if entry.waiting is not None]),
         table(["setting", *(f"{seconds:g} s" for seconds in columns)], main),
         f"An attempt: its mean seconds, the problem read anew{goal}; against vanilla: points of one attempt's "
-        "accuracy, with their 99 % noise. The same figure of SpecDiff-2 (arXiv 2511.00606, read off), MATH-500, a 72B "
-        "target, 15 s: vanilla 55 %, SpecDiff 81 %, SpecDiff-2 86 to 90 %.",
+        f"accuracy, with their 99 % noise.{law} The same figure of SpecDiff-2 (arXiv 2511.00606, read off), MATH-500, "
+        "a 72B target, 15 s: vanilla 55 %, SpecDiff 81 %, SpecDiff-2 86 to 90 %.",
         table([*head, *([f"majority of {result.repeats}"] if several else []), "no answer"], detail),
     ]
 
