@@ -197,7 +197,9 @@ def read_problem(line: str) -> Problem:
     worked, _, last = answer.rpartition("####")
     if "\\boxed{" in answer:
         worked, last = answer, answered(answer)
-    if not (right := canonical(last)) or len(right) > LONGEST:
-        raise ConfigError(f"the answer {last.strip()[:40]!r} is none that could be scored")
+    if not (right := canonical(last)):
+        raise ConfigError("there is no answer")
+    if len(right) > LONGEST:
+        raise ConfigError(f"the answer is longer than {LONGEST} characters")
     steps = [re.sub("<<.*?>>", "", step).strip() for step in worked.splitlines()]  # <<…>>: notes for a calculator
     return problem(question.strip(), *filter(None, steps), result=right)
