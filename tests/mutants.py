@@ -64,6 +64,8 @@ CLI = "tests/test_cli.py"
 ATTACHED = "tests/test_attached.py"
 EXPORT = "tests/test_export.py"
 EXPLORE = "tests/test_explore.py"
+BUDGET = "tests/test_bench_budget.py"
+WORKLOADS = "tests/test_workloads.py"
 MODULES = "tests/test_js.py::test_modules"
 DOCTOR = "tests/test_doctor.py"
 
@@ -1042,37 +1044,67 @@ MUTANTS = [
         ),
     ),
     *bugs(
-        "specdiff_core/explorations/budget.py",
+        "specdiff_core/bench/budget.py",
         (
             "a-text-without-an-answer-votes",
             "        if answer:\n",
             "        if True:\n",
-            f"{EXPLORE}::test_the_answer_given_most_often_counts",
+            f"{BUDGET}::test_the_answer_given_most_often_counts",
         ),
         (
             "of-several-answers-the-last",
             "(votes[answer], -first[answer]) > (votes[leading], -first[leading])",
             "(votes[answer], first[answer]) > (votes[leading], first[leading])",
-            f"{EXPLORE}::test_the_answer_given_most_often_counts",
+            f"{BUDGET}::test_the_answer_given_most_often_counts",
         ),
         (
             "only-the-first-attempt-comes-first",
             "[*attempts[first:], *attempts[:first]]",
             "[*attempts]",
-            f"{EXPLORE}::test_attempts_count_in_order_as_far_as_they_are_finished",
+            f"{BUDGET}::test_attempts_count_in_order_as_far_as_they_are_finished",
         ),
         (
             "an-attempt-counts-before-its-end",
             "bisect_right(ends, seconds) for ends",
             "min(len(ends), 1 + bisect_right(ends, seconds)) for ends",
-            f"{EXPLORE}::test_before_the_first_attempt_is_finished_nothing_is_right",
+            f"{BUDGET}::test_before_the_first_attempt_is_finished_nothing_is_right",
         ),
         (
             "two-attempts-that-agree-have-no-noise",
             "(share * count + 1) / (count + 2)",
             "share",
-            f"{EXPLORE}::test_two_attempts_that_agree_have_noise_and_one_has_none_that_is_known",
+            f"{BUDGET}::test_two_attempts_that_agree_have_noise_and_one_has_none_that_is_known",
         ),
+        (
+            "an-attempt-that-was-cut-off-has-an-answer",
+            'ended = last.reason in ("end_of_text", "stop_string")',
+            "ended = True",
+            f"{BUDGET}::test_an_attempt_that_was_cut_off_has_only_an_answer_that_it_states",
+        ),
+        (
+            "vanillas-best-is-where-it-has-no-attempt-left",
+            "for seconds, accuracy in stairs(own).items() if seconds < until",
+            "for seconds, accuracy in stairs(own).items()",
+            f"{BUDGET}::test_seconds_to_an_accuracy_are_where_its_curve_first_is",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/bench/workloads.py",
+        (
+            "the-next-problem-belongs-to-this-one",
+            r"""text = re.split(r"\n\s*Question:", text)[0]""",
+            "text = str(text)",
+            f"{WORKLOADS}::test_an_answer_is_right_however_it_is_set",
+        ),
+        (
+            "a-third-is-a-number-with-many-digits",
+            "return short if Fraction(short) == value else str(value)",
+            "return short",
+            f"{WORKLOADS}::test_all_ways_to_write_an_answer_are_one",
+        ),
+    ),
+    *bugs(
+        "specdiff_core/explorations/budget.py",
         (
             "one-problem-of-the-visitors-is-enough",
             "if len(problems) < 2:",
@@ -1084,12 +1116,6 @@ MUTANTS = [
             "*filter(None, steps), result=",
             "*filter(None, [*steps, last]), result=",
             f"{EXPLORE}::test_a_line_of_the_visitors_own_is_a_problem",
-        ),
-        (
-            "an-answer-keeps-its-comma",
-            'number.replace(",", "").partition',
-            "number.partition",
-            f"{EXPLORE}::test_the_answer_of_a_text",
         ),
     ),
     *bugs(

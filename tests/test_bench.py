@@ -785,10 +785,10 @@ def test_the_suite_keeps_what_is_there_and_goes_on_without_a_browser(
     words = f"bench suite --corpus c --out {out} --report {report} --showcase {tmp_path} --device cpu".split()
     assert cli.main(words) == 0
     error = capsys.readouterr().err
-    assert "greedy.json" not in ran and "2 of 15, greedy.json: is there already" in error
+    assert "greedy.json" not in ran and "2 of 16, greedy.json: is there already" in error
     assert "page.json: left out" in error and ran[-1] == "shown-1.json"
     assert [[path.name for path in paths] for paths in shown] == [["shown-0.json", "shown-0.7.json", "shown-1.json"]]
-    assert report.read_text().count("### ") == 9, "all but the page and what is shown there"
+    assert report.read_text().count("### ") == 10, "all but the page and what is shown there"
     assert (tmp_path / "selection.json").read_bytes() == (out / "selection.json").read_bytes()
     ran.clear()
     (out / "methods.json").unlink()

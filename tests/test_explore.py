@@ -10,7 +10,6 @@ import json
 import math
 import re
 import types
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,11 @@ import pytest
 import torch
 
 import specdiff_core as lab
+from specdiff_core.bench.budget import Attempt, curves, in_turn, singles, votes
 from specdiff_core.bench.forwards import PassCosts, pass_costs
 from specdiff_core.bench.grid import BenchSetting
 from specdiff_core.bench.prompts import OWN_PROBLEMS
+from specdiff_core.bench.workloads import answered, canonical
 from specdiff_core.cli import build_parser, main
 from specdiff_core.decoding import verify
 from specdiff_core.decoding.pieces import ids_in as events_ids
@@ -46,17 +47,7 @@ from specdiff_core.explorations import (
 )
 from specdiff_core.explorations.alignment import given_of, read_run
 from specdiff_core.explorations.base import Exploration, Exploring, Step, command_of, csv_of, parse
-from specdiff_core.explorations.budget import (
-    Attempt,
-    answer_of,
-    curves,
-    grid_of,
-    in_turn,
-    majorities,
-    read_problem,
-    singles,
-    votes,
-)
+from specdiff_core.explorations.budget import read_problem
 from specdiff_core.explorations.kinds import kind_of
 from specdiff_core.explorations.losslessness import Remembered, chi_squared
 from specdiff_core.explorations.runs import Runs
@@ -67,6 +58,7 @@ from specdiff_core.models.mdlm import load_mdlm
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError, TraceError
 from specdiff_core.schema.metrics import fold, speed_up
+from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.trace import read_trace
 
 SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens": 12}
@@ -452,22 +444,6 @@ def test_the_worked_problems_are_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        (" 3 + 4 = 7\nThe answer is 7.", "7"),
-        ("The answer is $1,200.\nThe answer is 5.", "1200"),
-        ("The answer is 12, because", "12"),
-        ("The answer is -3.50 euros", "-3.5"),
-        ("The answer is 0.0.", "0"),
-        ("There are 7.", ""),
-        ("The answer is seven.", ""),
-    ],
-)
-def test_the_answer_of_a_text(text: str, answer: str) -> None:
-    assert answer_of(text) == answer
-
-
-@pytest.mark.parametrize(
     ("line", "prompt", "steps", "answer"),
     [
         ("What is 3 + 4? | 7", "Question: What is 3 + 4?\nAnswer:", (), "7"),
@@ -479,18 +455,26 @@ def test_the_answer_of_a_text(text: str, answer: str) -> None:
             "-1",
         ),
         ('{"question": "Half?", "answer": 0.50, "id": 3}', "Question: Half?\nAnswer:", (), "0.5"),
+        ('{"problem": "Half?", "answer": "\\\\dfrac12"}', "Question: Half?\nAnswer:", (), "0.5"),
+        (
+            '{"problem": "Roots?", "answer": "They are $1 \\\\pm \\\\sqrt2$.\\nSo \\\\boxed{1 + \\\\sqrt{2}}."}',
+            "Question: Roots?\nAnswer:",
+            ("They are $1 \\pm \\sqrt2$.", "So \\boxed{1 + \\sqrt{2}}."),
+            "1+\\sqrt{2}",
+        ),
     ],
 )
 def test_a_line_of_the_visitors_own_is_a_problem(line: str, prompt: str, steps: tuple[str, ...], answer: str) -> None:
     found = read_problem(line)
     assert (found.prompt, found.steps, found.answer) == (prompt, steps, answer)
-    assert answer_of(f" The answer is {answer}.") == answer
+    for text in (f" The answer is {answer}.", f"so it is \\boxed{{{answer}}}"):
+        assert canonical(answered(text)) == found.answer
 
 
 def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) -> None:
     """Lines that are none are named and passed over, and without two that can be used nothing is measured."""
     good = ["What is 3 + 4? | 7", '{"question": "Eggs?", "answer": "4 * 2 = 8 eggs.\\n8 - 1 = 7 are left.\\n#### 7"}']
-    bad = ["no number here", "What? | blue", '{"question": "?"}', "{broken", good[0], "word " * 600 + "| 3"]
+    bad = ["no number here", f"What? | {'x' * 61}", '{"question": "?"}', "{broken", good[0], "word " * 600 + "| 3"]
     texts = "\n".join([good[0], *bad, "", good[1]])
     told = explore(Budget, engine, texts=texts, methods="specdiff", problems=5, attempts=1, tokens=8, given="most")
     facts = told.explored.facts
@@ -503,116 +487,24 @@ def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) ->
     assert explore(Budget, engine, texts="1? | 1\n2? | 2", methods="specdiff", attempts=1, tokens=8).explored.facts[
         "given"
     ] == ("none"), "nothing was worked out"
-    with pytest.raises(ConfigError, match=r"Of your problems none can be used, and two are needed\. line 1: .*number"):
+    with pytest.raises(ConfigError, match=r"Of your problems none can be used, .* line 1: there is no question"):
         explore(Budget, engine, texts="\n".join(bad[:4]))
     with pytest.raises(ConfigError, match="1 can be used"):
         explore(Budget, engine, texts=good[0])
 
 
-def test_the_answer_given_most_often_counts() -> None:
-    assert majorities([]) == [""]
-    assert majorities(["", "", "5"]) == ["", "", "", "5"]  # what gives no answer has no vote
-    assert majorities(["5", "", ""]) == ["", "5", "5", "5"]
-    assert majorities(["4", "5", "5", "4"]) == ["", "4", "4", "5", "4"]  # of several, the first
-
-
-def test_answers_counted_one_by_one_are_those_counted_anew() -> None:
-    draws = np.random.default_rng(2)
-    for _ in range(300):
-        answers = [str(number or "") for number in draws.integers(0, 4, size=draws.integers(1, 9))]
-        anew = []
-        for count in range(len(answers) + 1):
-            counts = Counter(answer for answer in answers[:count] if answer)
-            anew.append(max(counts, key=counts.__getitem__, default=""))
-        assert majorities(answers) == anew
-
-
-def attempted(*attempts: tuple[float, str]) -> list[Attempt]:
-    return [Attempt(*one) for one in attempts]
-
-
-def test_attempts_count_in_order_as_far_as_they_are_finished() -> None:
-    found = {"vanilla": [attempted((1.0, "7"), (1.0, "5"), (1.0, "5"))]}
-    rows = {row["budget"]: row for row in curves(in_turn(found, ["5"]))}
-    assert list(rows) == grid_of(in_turn(found, ["5"]))[: len(rows)]
-    assert min(rows) <= 1 < max(rows) < 3.2  # 10^(4/8)
-    # Turns 7 5 5, 5 5 7 and 5 7 5: of one attempt two are right, and of two as well, for ties go to the first.
-    assert (rows[1.0]["accuracy"], rows[1.0]["attempts"]) == (pytest.approx(2 / 3), 1)
-    two = min(budget for budget in rows if budget >= 2)
-    assert (rows[two]["accuracy"], rows[two]["attempts"]) == (pytest.approx(2 / 3), 2)
-    assert (rows[max(rows)]["accuracy"], rows[max(rows)]["attempts"], rows[max(rows)]["used_up"]) == (1, 3, 1)
-    assert [row["accuracy"] for row in votes(in_turn(found, ["5"]))] == pytest.approx([2 / 3, 2 / 3, 1])
-
-
-def test_before_the_first_attempt_is_finished_nothing_is_right() -> None:
-    found = {"vanilla": [attempted((1.0, "5"))], "dflash": [attempted((0.5, "5"))]}
-    at = {(row["method"], row["budget"]): row for row in curves(in_turn(found, ["5"]))}
-    between = next(budget for name, budget in at if name == "vanilla" and 0.5 <= budget < 1)
-    assert at["vanilla", between]["accuracy"] == at["vanilla", between]["attempts"] == 0
-    assert at["dflash", min(budget for name, budget in at if name == "dflash" and budget >= 0.5)]["accuracy"] == 1
-    # Where all attempts are used up, the curve ends: more of them were not measured.
-    assert max(budget for name, budget in at if name == "dflash") < max(
-        budget for name, budget in at if name == "vanilla"
-    )
-
-
-def test_a_quicker_decoder_of_the_same_texts_is_earlier_by_its_speed_up() -> None:
-    draws = np.random.default_rng(1)
-    slow = [attempted(*((float(draws.uniform(1, 2)), str(draws.integers(3))) for _ in range(8))) for _ in range(5)]
-    fast = [[Attempt(one.seconds / 10, one.answer) for one in own] for own in slow]  # a decade: the grid's own
-    right = ["0", "1", "2", "0", "1"]
-    both_tried = in_turn({"vanilla": slow, "dflash": fast}, right)
-    rows = curves(both_tried)
-    at = {(row["method"], round(8 * math.log10(row["budget"]))): (row["accuracy"], row["attempts"]) for row in rows}
-    both = [step for name, step in at if name == "dflash" and ("vanilla", step + 8) in at]
-    assert len(both) > 8
-    for step in both:
-        assert at["dflash", step] == at["vanilla", step + 8]
-    own = votes(both_tried)
-    assert [row["accuracy"] for row in own[:8]] == [row["accuracy"] for row in own[8:]]
-    single = singles(both_tried)
-    assert single["dflash"]["difference"] == 0
-    assert single["dflash"]["seconds"] == pytest.approx(single["vanilla"]["seconds"] / 10)
-    assert single["vanilla"]["accuracy"] == votes(in_turn({"vanilla": slow}, right))[0]["accuracy"]
-
-
-def test_a_method_that_is_wrong_more_often_is_beyond_the_noise() -> None:
-    def attempts(wrong: int) -> list[list[Attempt]]:
-        return [attempted(*((1.0, "no" if i < wrong else "5") for i in range(20))) for _ in range(10)]
-
-    single = singles(in_turn({"vanilla": attempts(10), "dflash": attempts(11), "eagle": attempts(16)}, ["5"] * 10))
-    assert abs(single["dflash"]["difference"]) < single["dflash"]["noise"]
-    assert single["eagle"]["difference"] == pytest.approx(-0.3)
-    assert single["eagle"]["noise"] < 0.3
-    assert single["vanilla"]["noise"] is None
-    bands = [row for row in votes(in_turn({"vanilla": [*attempts(0), *attempts(20)]}, ["5"] * 20)) if row["k"] == 1]
-    assert 0.2 < bands[0]["low"] < 0.4 < 0.5 < 0.6 < bands[0]["high"] < 0.8  # half of 20 problems
-
-
-def test_two_attempts_that_agree_have_noise_and_one_has_none_that_is_known() -> None:
-    def single(*answers: str) -> dict[str, Any]:
-        found = {
-            "vanilla": [attempted(*[(1.0, "5")] * len(answers))],
-            "dflash": [attempted(*((1.0, said) for said in answers))],
-        }
-        return singles(in_turn(found, ["5"]))["dflash"]
-
-    assert single("6")["noise"] is None
-    assert single("6", "6")["noise"] > 1  # 2 of 2 against 0 of 2, which chance makes
-
-
-def test_the_noise_of_few_attempts_covers_what_chance_makes() -> None:
-    draws = np.random.default_rng(3)
-    beyond = 0
-    for _ in range(1000):
-        said = draws.integers(2, size=(2, 2, 3))  # methods, problems, attempts: each is right half the time
-        found = {
-            name: [attempted(*((1.0, str(one)) for one in own)) for own in each]
-            for name, each in zip(("vanilla", "dflash"), said, strict=True)
-        }
-        single = singles(in_turn(found, ["1", "1"]))["dflash"]
-        beyond += abs(single["difference"]) > single["noise"]
-    assert beyond <= 20  # of the plain shares 40
+def test_the_recorded_budget_is_what_its_attempts_say() -> None:
+    told = json.loads((ASSETS / "explore" / "budget.json").read_text())
+    facts = told["facts"]
+    found = {
+        name: [[Attempt(*one) for one in zip(own["seconds"], own["answers"], strict=True)] for own in each]
+        for name, each in facts["attempts"].items()
+    }
+    assert all(said == canonical(said) for own in found.values() for each in own for _, said in each)
+    tried = in_turn(found, [problem["answer"] for problem in facts["problems"]])
+    again = curves(tried)
+    assert [{name: row[name] for name in again[0]} for row in told["rows"]] == again
+    assert (facts["votes"], facts["single"]) == (votes(tried), singles(tried))
 
 
 def test_the_largest_seed_has_room_for_all_attempts() -> None:

@@ -149,6 +149,14 @@ OWN_PROBLEMS: tuple[Problem, ...] = (
 """Written for this project, with the solutions by hand: what a small target cannot work out, it may still finish."""
 
 
+def own_problems() -> tuple[Prompt, ...]:
+    """The worked problems as prompts: with all their sums, so that what is left is to say the answer."""
+    return tuple(
+        Prompt(id=f"own-problem-{number}", flavour="math", prompt=one.begun(len(one.steps)), answer=one.answer)
+        for number, one in enumerate(OWN_PROBLEMS, start=1)
+    )
+
+
 def own_prompts(per_flavour: int = 5) -> tuple[Prompt, ...]:
     """The first ``per_flavour`` own prompts of each flavour. The first of all flavours come before the second of any,
     so that a measurement that ends early has met every flavour."""

@@ -40,6 +40,9 @@ class Measured(msgspec.Struct, kw_only=True):
         return tuple(getattr(self, name) for name in self.KEY)
 
 
+W = TypeVar("W", bound="Row")
+
+
 class Row(Measured, kw_only=True):
     """One run of a sweep."""
 
@@ -51,7 +54,7 @@ class Row(Measured, kw_only=True):
     text: str  # equal for equal texts
 
     @classmethod
-    def of_run(cls, events: Sequence[Event], **where: Any) -> Row:
+    def of_run(cls: type[W], events: Sequence[Event], **where: Any) -> W:
         """The row of a finished run; ``where``: its prompt, flavour, repeat and setting."""
         last = final(events)
         assert last is not None, "a decode ends with Finished or raises"
@@ -247,6 +250,45 @@ class Sweep(Result, kw_only=True, tag="sweep"):
         return [entry.waiting for entry in self.entries if entry.waiting is not None]
 
 
+class Within(msgspec.Struct, frozen=True):
+    """What majorities are worth after so many seconds for each problem."""
+
+    seconds: float
+    accuracy: Interval
+    attempts: float  # finished by then, on average
+    used_up: float  # share of problems that have no attempt left
+
+
+class BudgetEntry(BenchSetting, frozen=True, kw_only=True):
+    """How often one setting is right, and how soon."""
+
+    single: Interval  # accuracy of one attempt
+    voted: Interval  # of the majority of all
+    difference: float  # of one attempt's accuracy from vanilla's
+    noise: float | None  # of that difference, 99 %; None where it is not known
+    no_answer: float  # share of attempts
+    seconds: float  # of an attempt, on average
+    speedup: Interval  # over vanilla, by token
+    within: list[Within]
+    reached: float | None  # seconds to the result's goal
+    waiting: float | None
+    attempts: int
+
+
+class Budget(Result, kw_only=True, tag="budget"):
+    """Accuracy within seconds."""
+
+    prompts: dict[str, int]  # flavour -> how many
+    repeats: int  # attempts at each
+    goal: float | None  # an accuracy that vanilla reaches
+    entries: list[BudgetEntry] = msgspec.field(name="cells")  # the baseline first
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether there were problems to resample."""
+        return sum(self.prompts.values()) > 1
+
+
 class HfBaseline(Result, kw_only=True, tag="hf_baseline"):
     """Our lanes against transformers' own loops."""
 
@@ -323,7 +365,7 @@ def read_result(path: Path, kind: type[S]) -> S:
             ratios = {pair["theirs"]: {**pair, "theirs": True} for pair in numbers["pairs"]}
             lanes = [{"theirs": False, **lane, **ratios.get(lane["lane"], {})} for lane in numbers["lanes"]]
             value |= {"kind": "hf_baseline", "result": {**numbers, "lanes": lanes}}
-        found = msgspec.convert(value, Sweep | HfBaseline | Equality | Forwards | Split | Page)
+        found = msgspec.convert(value, Sweep | Budget | HfBaseline | Equality | Forwards | Split | Page)
     except (OSError, ValueError, LookupError, TypeError, RecursionError, msgspec.ValidationError) as error:
         hint = "Name a file written by --json, or measure it again."
         raise ConfigError(f"{path} is no result of this version ({error}).", field="results", hint=hint) from error

@@ -23,6 +23,9 @@ SETTINGS = {
     # What self-selection brings: one draft and several, drawn and tested alike.
     "selected": """mdlm_streak/9/1 mdlm_streak/9/1/0/2/self mdlm_streak/9/1/0/4/self mdlm_streak/9/1/0/8/self
         mdlm_streak/9/1/0/16/self""",
+    # What a majority of attempts is worth within seconds.
+    "voted": """block/9/1 block/9/1/9 block_markov/16/1/16 mdlm_streak/9/1 mdlm/4/1 autoregressive/4/4 eagle/4/4
+        prompt_lookup/9/1""",
     # What must be equal to vanilla under match.
     "equal": """block/4/1 block/16/4 block/9/1/12 block/8/1/0/4/self block/16/1/auto block_markov/9/1 block_markov/16/4
         block_markov/8/1/0/4/trie block_markov/16/1/24/auto mdlm/4/1 mdlm/16/4 mdlm_streak/9/1 mdlm_streak/9/1/0/8/trie
@@ -47,6 +50,7 @@ COMMANDS = {
     "temperature-1.json": f"{ONCE} --first 5 --temperature 1 --settings {{fewer}},{{more_drafts}} "
     "--traces {out}/traces-1",
     "selection.json": f"{ONCE} --first 5 --draft-temperature 1 --settings {{selected}}",
+    "budget.json": "bench budget {machine} --attempts 16 --max-new-tokens 64 --json {file} --settings {voted}",
     "hf-baseline.json": f"bench hf-baseline {{machine}} --max-new-tokens 96 --json {{file}} {ON_FILE} --repeats 1",
     "forwards.json": f"bench forwards {{machine}} --max-new-tokens 96 --json {{file}} {ON_FILE} {GRID} "
     "--sweep {out}/greedy.json",

@@ -7,6 +7,7 @@ time: slow drift of the machine falls on all of them alike.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from specdiff_core.bench.grid import BASELINE, SWEPT, BenchSetting
 from specdiff_core.bench.prompts import Prompt, digest
-from specdiff_core.bench.store import Row, RowLog, Traces
+from specdiff_core.bench.store import Row, RowLog, Traces, W
 from specdiff_core.provenance import git_state
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import ConfigError
@@ -82,7 +83,9 @@ def run(engine: Decoder, prompt: str, setting: BenchSetting, base: DecodeConfig)
     return list(engine.decode(prompt, setting.config(base), detail=False))
 
 
-def sweep(
+def measure(
+    kind: str,
+    row: type[W],
     engine: Decoder,
     prompts: Sequence[Prompt],
     settings: Sequence[BenchSetting],
@@ -91,40 +94,46 @@ def sweep(
     repeats: int,
     path: Path | None = None,
     traces: Traces | None = None,
-) -> Iterator[tuple[int, int, RowLog[Row]]]:
+) -> Iterator[tuple[int, int, RowLog[W]]]:
     """Measure everything that is not measured yet.
 
     All settings of a turn share one seed, ``base.seed`` + turn: with one seed for all prompts the same draws would
     decide every text, and an interval over prompts would be far too narrow.
 
     Args:
+        kind: of the benchmark, as its file names it.
+        row: what is kept of a run.
         settings: the baseline first.
         base: what all of them share.
-        path: where rows are written; an interrupted sweep with the same path goes on.
+        path: where rows are written; an interrupted benchmark with the same path goes on.
         traces: where the events of every measured run are written, each after its run.
 
     Yields:
         (rows done, rows in all, the log) after each row, once at the start as well.
 
     Raises:
-        ConfigError: ``path`` or ``traces`` holds another sweep, or ``path`` has rows whose events were not written.
+        ConfigError: ``path`` or ``traces`` holds another benchmark, or ``path`` has rows whose events were not written.
     """
 
-    def one(turn: int, prompt: Prompt, repeat: int, setting: BenchSetting) -> Row:
+    def one(turn: int, prompt: Prompt, repeat: int, setting: BenchSetting) -> W:
         tokens = min(WARM_UP, base.max_new_tokens) if repeat < 0 else base.max_new_tokens
         config = dataclasses.replace(base, seed=base.seed + turn, max_new_tokens=tokens)
         events = run(engine, prompt.prompt, setting, config)
         if traces is not None and repeat >= 0:  # before its row: a run that has a row has its trace
             traces.write(prompt.id, repeat, setting.key, events)
-        return Row.of_run(events, prompt=prompt.id, flavour=prompt.flavour, repeat=repeat, setting=setting.key)
+        return row.of_run(events, prompt=prompt.id, flavour=prompt.flavour, repeat=repeat, setting=setting.key)
 
-    about = header("sweep", engine, prompts, settings, base, repeats=repeats, seeds="seed + turn")
-    log = RowLog(path, about, Row)
+    about = header(kind, engine, prompts, settings, base, repeats=repeats, seeds="seed + turn")
+    log = RowLog(path, about, row)
     if traces is not None:
         traces.claim(log.header, {prompt.id: prompt.flavour for prompt in prompts})
-        if lost := [row for row in log.rows if row.repeat >= 0 and not traces.path(*row.key).is_file()]:
+        if lost := [run for run in log.rows if run.repeat >= 0 and not traces.path(*run.key).is_file()]:
             message = f"{len(lost)} runs were measured earlier and their events not written there."
             hint = "Leave --traces out, or delete the rows to measure everything again."
             raise ConfigError(message, field="traces", hint=hint)
     todo = {(item[1].id, item[2], item[3].key): item for item in plan(prompts, settings, repeats)}
     yield from log.fill(todo, one, lambda: (one(0, prompts[0], -1, setting) for setting in settings))
+
+
+sweep = functools.partial(measure, "sweep", Row)
+"""The rows of a sweep, as :func:`measure` yields them."""

@@ -9,6 +9,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -32,6 +33,11 @@ class Workload:
     flavour: Callable[[Row], str]
     prompt: Callable[[Row], str]
     answer: Callable[[Row], str] = lambda row: ""  # empty: nothing to score
+
+    @property
+    def scored(self) -> bool:
+        """Whether its prompts have answers."""
+        return bool(self.answer({"answer": "1"}))
 
 
 def _gsm8k_answer(row: Row) -> str:
@@ -91,7 +97,7 @@ def load_workload(name: str, count: int) -> tuple[Prompt, ...]:
             f"There is no workload {name[:40]!r}.", field="prompts", hint=f"Choose one of: {', '.join(WORKLOADS)}."
         )
     one = WORKLOADS[name]
-    with_answers = ', "answer"' if one.answer({"answer": "1"}) else ""
+    with_answers = ', "answer"' if one.scored else ""
     local = f'or give a file of your own: --prompts FILE, JSON lines {{"id", "flavour", "prompt"{with_answers}}}.'
     try:
         datasets = importlib.import_module("datasets")
@@ -123,16 +129,31 @@ def _prompts(one: Workload, rows: Iterator[Row]) -> Iterator[Prompt]:
         )
 
 
-def answered(text: str) -> str:
+NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?"
+_STATED = re.compile(r"(?i:answer)\**(?: is|:)[:*\s]*([^\n]+)")
+_COUNTED = re.compile(rf"\$?({NUMBER})\$?(?=[,;]?\s+(?!(?:and|or|to|over|plus|minus|times|pi|sqrt)\b)[A-Za-z]{{2}})")
+"""A number before the word for what it counts, or before a reason."""
+
+
+def answered(text: str, *, ended: bool = True) -> str:
     """The final answer of a worked solution: what stands in its last ``\\boxed{…}``, after ``####`` or "answer is", or
-    else its last number; empty where there is none."""
+    else its last number; empty where there is none. Whatever follows ``Question:`` on a line of its own is another
+    problem, which a target may go on with.
+
+    Args:
+        ended: whether the text came to its own end. The last number of one that was cut off is no answer.
+    """
+    text = re.split(r"\n\s*Question:", text)[0]
     if (boxed := _boxed(text)) is not None:
         return boxed
     if "####" in text:
         return text.rpartition("####")[2].strip().split("\n")[0].strip()
-    if said := re.findall(r"(?i:answer)(?: is|:)\s*\$?([^\n]+)", text):
-        return str(said[-1]).split(". ")[0].strip().rstrip(".$ ")
-    numbers = re.findall(r"-?\d[\d,]*(?:\.\d+)?(?:/\d+)?", text)
+    if stated := _STATED.findall(text):
+        said = str(stated[-1]).split(". ")[0]
+        if counted := _COUNTED.match(said):
+            return counted[1]
+        return said.strip().rstrip(".*$ ").lstrip("$")
+    numbers = re.findall(rf"{NUMBER}(?:/\d+)?", text) if ended else ()
     return numbers[-1] if numbers else ""
 
 
@@ -149,38 +170,47 @@ def _boxed(text: str) -> str | None:
     return None  # it was not written to its end
 
 
-def is_right(text: str, answer: str) -> bool:
-    """Whether the final answer of ``text`` is ``answer``: the same number, or the same expression but for how it is set
-    (spaces, units, ``\\dfrac``, ``\\left``, dollar signs)."""
-    said, wanted = _plain(answered(text)), _plain(answer)
-    if not said or not wanted:
-        return False
-    numbers = _number(said), _number(wanted)
-    return numbers[0] == numbers[1] if None not in numbers else said == wanted
-
-
 _DROPPED = re.compile(
-    r"\\left|\\right|\\!|\\,|\\;|\\ |\\\$|\$|\\%|%|\\text\{[^}]*\}|\\mathrm\{[^}]*\}|\^\{?\\circ\}?|\s"
+    r"\\left|\\right|\\[!,; ()\[\]]|\\\$|\$|\*\*|\\%|%|\{,\}"
+    r"|\\(?:text|mbox|mathrm)\{[^}]*\}(?:\^\{?\d\}?)?|\^\{?\\circ\}?|\s"
 )
+"""What only sets an expression: spaces, brackets that grow, dollar signs, units."""
+
+
+def canonical(answer: str) -> str:
+    """An answer as every other way to write it: numbers and quotients of numbers by their value, ``1,200.50`` and
+    ``\\frac{2401}{2}`` as ``1200.5``; expressions without what only sets them (spaces, units, ``\\dfrac``, ``\\left``,
+    dollar signs); words in small letters. Empty where nothing is left."""
+    plain = _plain(re.sub(r"^\s*\\text\{([^}]*)\}\s*$", r"\1", answer))
+    if words := re.fullmatch(r"\(?([A-Za-z]+)\)?", plain):
+        return words[1].lower()
+    if (value := _number(plain)) is None:
+        return plain
+    short = f"{Decimal(value.numerator) / Decimal(value.denominator):f}"
+    return short if Fraction(short) == value else str(value)
 
 
 def _plain(answer: str) -> str:
     """An expression without what only sets it."""
-    whole = re.fullmatch(r"\\text\{([^}]*)\}", answer.strip())
-    if whole:
-        return whole[1].strip().lower()
     answer = re.sub(r"\\[dt]frac", r"\\frac", answer)
-    answer = re.sub(r"\\frac(\d)(\d)", r"\\frac{\1}{\2}", answer)
+    answer = re.sub(r"\\frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))", r"\\frac{\1\2}{\3\4}", answer)
+    answer = re.sub(r"\\sqrt\s*(\d)", r"\\sqrt{\1}", answer)
     answer = _DROPPED.sub("", answer)
     answer = re.sub(r"(\d),(?=\d{3}(\D|$))", r"\1", answer)
-    return answer.rstrip(".").removeprefix("x=").removeprefix("+")
+    return re.sub(r"^[A-Za-z](?:=|\\in)", "", answer.rstrip(".")).removeprefix("+")
 
 
 def _number(answer: str) -> Fraction | None:
     """The value of a number, a quotient or a ``\\frac{a}{b}``."""
     if parts := re.fullmatch(r"(-?)\\frac\{(-?\d+)\}\{(-?\d+)\}", answer):
-        answer = f"{parts[1]}{parts[2]}/{parts[3]}".replace("--", "")
+        return _quotient(f"{parts[1]}{parts[2]}".replace("--", ""), parts[3])
+    if parts := re.fullmatch(r"(-?\d*\.?\d+)(?:/(\d+))?", answer):
+        return _quotient(parts[1], parts[2] or "1")
+    return None
+
+
+def _quotient(numerator: str, denominator: str) -> Fraction | None:
     try:
-        return Fraction(answer)
-    except (ValueError, ZeroDivisionError):
+        return Fraction(numerator) / Fraction(denominator)
+    except (ValueError, ZeroDivisionError):  # thousands of digits, or none below the line
         return None

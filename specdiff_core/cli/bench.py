@@ -14,17 +14,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from specdiff_core.bench import store, suite
+from specdiff_core.bench.budget import ATTEMPTS, TEMPERATURE, AttemptRow, budget_result, check_problems
 from specdiff_core.bench.comparison import build_showcase, open_stored, write_showcase
 from specdiff_core.bench.grid import SWEPT, BenchSetting, grid, listed
 from specdiff_core.bench.markdown import benchmarks, section
-from specdiff_core.bench.prompts import Prompt, first_of_each, make_prompts, own_prompts, read_prompts, write_prompts
+from specdiff_core.bench.prompts import (
+    Prompt,
+    first_of_each,
+    make_prompts,
+    own_problems,
+    own_prompts,
+    read_prompts,
+    write_prompts,
+)
 from specdiff_core.bench.report import reaggregate, sweep_result
 from specdiff_core.bench.store import Result, RowLog, Sweep, Traces, read_result
-from specdiff_core.bench.sweep import sweep
+from specdiff_core.bench.sweep import measure, sweep
 from specdiff_core.bench.workloads import WORKLOADS, load_workload
 from specdiff_core.cli import options
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.methods import methods_of
 from specdiff_core.schema.pairs import ASSETS, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -47,6 +57,11 @@ def add_command(commands: Any) -> None:
     add = parser("sweep", run_sweep, "Speed-up of settings over vanilla.")
     _add_measuring(add, grid=True, repeats=True)
     add("--traces", type=Path, metavar="DIR", help="write the events of every measured run there")
+
+    add = parser("budget", run_budget, "Accuracy within seconds: problems, several attempts, the commonest answer.")
+    _add_measuring(add, problems=True)
+    about = f"at each problem, at --temperature [default {ATTEMPTS}, at {TEMPERATURE}]; one may be greedy"
+    add("--attempts", type=int, default=ATTEMPTS, metavar="K", help=about)
 
     add = parser("equality", run_equality, "Rule match against vanilla, token for token; vanilla against generate().")
     _add_measuring(add, grid=True)
@@ -91,16 +106,22 @@ def add_command(commands: Any) -> None:
     options.add_placement(kinds.choices["suite"])
 
 
-def _add_measuring(add: Callable[..., Any], *, grid: bool = False, repeats: bool = False) -> None:
-    """What the measurements share."""
-    own = "this project's own, five of each flavour"
-    about = f'JSON lines {{"id", "flavour", "prompt"}}, or a published workload ({", ".join(WORKLOADS)})'
+def _add_measuring(
+    add: Callable[..., Any], *, grid: bool = False, repeats: bool = False, problems: bool = False
+) -> None:
+    """What the measurements share; ``problems``: of prompts that have an answer."""
+    own = "this project's own worked problems" if problems else "this project's own, five of each flavour"
+    names = ", ".join(name for name, one in WORKLOADS.items() if one.scored or not problems)
+    fields = ("id", "flavour", "prompt", *(("answer",) if problems else ()))
+    line = ", ".join(f'"{name}"' for name in fields)
+    about = f"JSON lines {{{line}}}, or a published workload ({names})"
     add("--prompts", metavar="FILE|NAME", help=f"{about} [default: {own}]")
     add("--count", type=int, default=40, metavar="N", help="prompts of a published workload [default 40]")
     add("--first", type=int, metavar="N", help="use only the first N prompts of each flavour")
     add("--json", type=Path, metavar="OUT", help="write the result there, and its rows beside it (.rows.jsonl)")
     if repeats:
         add("--repeats", type=int, default=3, metavar="N", help="[default 3]")
+    usual = "every method of the pair" if problems else "those that transformers has too"
     for name, default, about in (
         ("drafters", "none,mdlm,block", "drafters"),
         ("gamma", "4,8,16", "draft windows"),
@@ -115,7 +136,7 @@ def _add_measuring(add: Callable[..., Any], *, grid: bool = False, repeats: bool
         "--settings",
         default="",
         metavar="LIST",
-        help=("one by one instead of a grid" if grid else "beside vanilla [default: those that transformers has too]")
+        help=("one by one instead of a grid" if grid else f"beside vanilla [default: {usual}]")
         + ": drafter/γ/T, for a tree /nodes, for K drafts /0/K/selection, with /auto at the end γ and T, or a tree's "
         "nodes, are chosen as it goes; as block/9/1,block/9/1/12,block/16/1/auto",
     )
@@ -155,10 +176,13 @@ def _settings(args: argparse.Namespace, base: DecodeConfig) -> tuple[BenchSettin
 
 
 def _prepare(
-    args: argparse.Namespace, base: DecodeConfig, settings: Sequence[BenchSetting]
+    args: argparse.Namespace,
+    base: DecodeConfig,
+    settings: Sequence[BenchSetting],
+    prompts: tuple[Prompt, ...] = (),
 ) -> tuple[Engine, tuple[Prompt, ...], Provenance, Path | None]:
-    """The engine, the prompts, the provenance and the file of the rows. What is wrong is found before anything is
-    measured.
+    """The engine, the prompts (those of the flags, if none are given), the provenance and the file of the rows. What is
+    wrong is found before anything is measured.
 
     Raises:
         SpecDiffError: a flag or a prompt cannot be used.
@@ -166,8 +190,7 @@ def _prepare(
     if getattr(args, "repeats", 1) < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.json, "json")
-    prompts = _prompts(args.prompts, args.count)
-    prompts = prompts if args.first is None else first_of_each(prompts, args.first)
+    prompts = prompts or _prompts(args, own_prompts())
     facts = provenance(args.argv)  # of the code that measures, not of what the repository holds later
     engine = options.open_engine(args, base.pair, [setting.drafter for setting in settings])
     for prompt in prompts:
@@ -181,17 +204,17 @@ def _prepare(
     return engine, prompts, facts, rows
 
 
-def _prompts(asked: str | None, count: int) -> tuple[Prompt, ...]:
-    """Those of a file, of a published workload, or this project's own.
+def _prompts(args: argparse.Namespace, own: tuple[Prompt, ...]) -> tuple[Prompt, ...]:
+    """Those of a file, of a published workload, or ``own``; as many of them as were asked for.
 
     Raises:
-        ConfigError: they cannot be read.
+        ConfigError: they cannot be read, or none is left.
     """
-    if count < 1:
+    if args.count < 1:
         raise ConfigError("--count leaves no prompt.", field="count", hint="Give at least 1.")
-    if asked is None:
-        return own_prompts()
-    return load_workload(asked, count) if asked in WORKLOADS else read_prompts(Path(asked))
+    if args.prompts is not None:
+        own = load_workload(args.prompts, args.count) if args.prompts in WORKLOADS else read_prompts(Path(args.prompts))
+    return own if args.first is None else first_of_each(own, args.first)
 
 
 def _follow(steps: Iterable[tuple[int, int, L]]) -> L:
@@ -222,6 +245,19 @@ def run_sweep(args: argparse.Namespace) -> None:
     log = _follow(sweep(engine, prompts, settings, base, repeats=args.repeats, path=path, traces=traces))
     where = os.path.relpath(args.traces, args.json.parent if args.json else Path()) if args.traces else ""
     _finish(args, sweep_result(log, facts, traces=where))
+
+
+def run_budget(args: argparse.Namespace) -> None:
+    """``bench budget``."""
+    others = {} if "temperature" in args else {"temperature": TEMPERATURE}
+    base = options.read_settings(args, **others)
+    keys = [BenchSetting.of_config(method.config(base)).key for method in methods_of(base.pair)]
+    settings = listed(_values(args.settings, str, "settings") if args.settings else keys, base)
+    prompts = _prompts(args, own_problems())
+    check_problems(prompts, base, args.attempts)
+    engine, prompts, facts, path = _prepare(args, base, settings, prompts)
+    log = _follow(measure("budget", AttemptRow, engine, prompts, settings, base, repeats=args.attempts, path=path))
+    _finish(args, budget_result(log, prompts, facts))
 
 
 def run_equality(args: argparse.Namespace) -> None:

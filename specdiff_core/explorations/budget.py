@@ -7,42 +7,28 @@ are finished within it. Every lossless method draws its attempts from vanilla's 
 
 from __future__ import annotations
 
-import math
 import re
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
+from specdiff_core.bench.budget import ATTEMPTS, TEMPERATURE, Attempt, attempt_of, curves, in_turn, singles, votes
 from specdiff_core.bench.grid import BASELINE
 from specdiff_core.bench.prompts import OWN_PROBLEMS, Problem, Prompt, Text, problem
-from specdiff_core.bench.report import mean_interval
+from specdiff_core.bench.workloads import answered, canonical
 from specdiff_core.explorations.base import DRAFTING, Answer, Exploration, Step, Stopped, drafters_of, each_line, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.events import Event, Finished
 from specdiff_core.schema.methods import find_method
 from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-PER_DECADE = 8
-"""Budgets of the grid from one second to ten."""
-Z99 = 2.576
-"""Of a 99 % interval: several methods are held against vanilla at once."""
-NUMBER = r"\$?(-?\d[\d,]*(?:\.\d+)?)"
-
-
-class Attempt(NamedTuple):
-    """One text: its decode seconds, the prompt's included, and the answer that it ends with; "" if with none."""
-
-    seconds: float
-    answer: str
+LONGEST = 60
+"""Characters of an answer."""
 
 
 class Budget(Exploration, frozen=True, kw_only=True):
@@ -64,7 +50,9 @@ class Budget(Exploration, frozen=True, kw_only=True):
             "cannot calculate, but may finish what is worked out.",
         ),
     ] = "all"
-    attempts: Annotated[int, Meta(ge=1, le=64, title="Attempts k", description="Of every method at every problem.")] = 8
+    attempts: Annotated[int, Meta(ge=1, le=64, title="Attempts k", description="Of every method at every problem.")] = (
+        ATTEMPTS
+    )
     problems: Annotated[
         int,
         Meta(
@@ -81,13 +69,13 @@ class Budget(Exploration, frozen=True, kw_only=True):
             title="Your own problems",
             extra_json_schema={"more": True},
             description="In place of this project's, and all of them: one a line, "
-            '"question | number", or JSON lines {"question", "answer"}, where the answer may be worked out and end in '
-            '"#### number". An attempt is right if the first number that it writes after "answer is" equals this one.',
+            '"question | answer", or JSON lines {"question", "answer"}, where the answer may be worked out and end in '
+            '"#### number" or hold \\boxed{…}. Numbers and expressions count as the same however they are written.',
         ),
     ] = ""
     temperature: Annotated[
         float, Meta(ge=0.1, le=2, title="Temperature", description="Of the target: attempts have to differ.")
-    ] = 0.5
+    ] = TEMPERATURE
     tokens: Annotated[
         int, Meta(ge=8, le=256, title="New tokens", description="Of an attempt at most; without an answer, no vote.")
     ] = 64
@@ -177,180 +165,40 @@ class Budget(Exploration, frozen=True, kw_only=True):
         for done, total, name in runs.fill():
             place = (done - 1) // len(configs) % len(problems)
             if fresh := runs.fresh_vanilla():
-                found["vanilla"][place].append(_attempt(fresh))
+                found["vanilla"][place].append(attempt_of(fresh))
             if name not in runs.failed:
-                found[name][place].append(_attempt(runs.events))
+                found[name][place].append(attempt_of(runs.events))
             yield Step(done, total, f"{methods[name].label}, {prompts[(done - 1) // len(configs)].id}", answer)
 
 
-def _attempt(events: Sequence[Event]) -> Attempt:
-    last = events[-1]
-    assert isinstance(last, Finished), "a run that was not stopped has an end"
-    return Attempt(round(last.seconds, 5), answer_of(last.text))
-
-
 class _Line(msgspec.Struct):
-    question: Text
     answer: Text | float
+    question: str = ""
+    problem: str = ""
 
 
 def read_problem(line: str) -> Problem:
-    """A problem of the visitor's own: ``question | number``, or a JSON object with ``question`` and ``answer``. An
-    answer that ends in ``#### 12`` is worked out, a sum a line, as GSM8K has them.
+    """A problem of the visitor's own: ``question | answer``, or a JSON object with ``question`` (GSM8K) or ``problem``
+    (MATH-500) and ``answer``. An answer that ends in ``#### 12`` or holds ``\\boxed{\\frac{1}{2}}`` is worked out, a
+    line for each step.
 
     Raises:
-        ConfigError: question or number are missing.
+        ConfigError: question or answer are missing.
         msgspec.DecodeError: it is no such object.
     """
     if line.lstrip().startswith("{"):
         told = msgspec.json.decode(line, type=_Line)
-        question, answer = told.question, str(told.answer)
+        question, answer = told.question or told.problem, str(told.answer)
     else:
         question, _, answer = line.rpartition("|")
-        if not question.strip():
-            raise ConfigError('there is no question with "|" and a number after it')
+    if not question.strip():
+        raise ConfigError('there is no question, nor "|" and an answer after one')
     worked, _, last = answer.rpartition("####")
-    if not (number := re.fullmatch(NUMBER, last.strip())):
-        raise ConfigError(f"the answer {last.strip()[:40]!r} is no number")
+    if "\\boxed{" in answer:
+        worked, last = answer, answered(answer)
+    if not (right := canonical(last)):
+        raise ConfigError("there is no answer")
+    if len(right) > LONGEST:
+        raise ConfigError(f"the answer is longer than {LONGEST} characters")
     steps = [re.sub("<<.*?>>", "", step).strip() for step in worked.splitlines()]  # <<…>>: notes for a calculator
-    return problem(question.strip(), *filter(None, steps), result=_plain(number[1]))
-
-
-def answer_of(text: str) -> str:
-    """The number in "The answer is 12.", the first of these; "" where there is none."""
-    said = re.search(f"answer is {NUMBER}", text)
-    return _plain(said[1]) if said else ""
-
-
-def _plain(number: str) -> str:
-    """``1,200.50`` and ``1200.5`` as the same characters."""
-    whole, _, rest = number.replace(",", "").partition(".")
-    sign, whole, rest = whole[: whole.startswith("-")], whole.lstrip("-0") or "0", rest.rstrip("0")
-    return f"{sign if whole != '0' or rest else ''}{whole}{'.' if rest else ''}{rest}"
-
-
-def majorities(answers: Sequence[str]) -> list[str]:
-    """Of none of the answers, the first, the first two and so on, the one given most often, the earliest of several;
-    texts without one have no vote."""
-    votes, first, leading = Counter[str](), dict[str, int](), ""
-    told = [leading]
-    for answer in answers:
-        if answer:
-            votes[answer] += 1
-            first.setdefault(answer, len(first))
-            if not leading or (votes[answer], -first[answer]) > (votes[leading], -first[leading]):
-                leading = answer
-        told.append(leading)
-    return told
-
-
-class _Tried:
-    """The attempts of a method at one problem, as if each in turn had been the first: so every attempt counts as often
-    as any other, and the share that is right has less noise."""
-
-    def __init__(self, attempts: Sequence[Attempt], right: str) -> None:
-        self.count, self.attempts = len(attempts), attempts
-        turns = [[*attempts[first:], *attempts[:first]] for first in range(self.count)]
-        self.ends = [list(accumulate(attempt.seconds for attempt in turn)) for turn in turns]
-        self._right = [[said == right for said in majorities([one.answer for one in turn])] for turn in turns]
-
-    def voted(self, count: int) -> float:
-        """The share of turns whose first ``count`` attempts vote for the right answer."""
-        return sum(turn[count] for turn in self._right) / self.count
-
-    def within(self, seconds: float) -> tuple[float, float]:
-        """The share of turns that are right after so many seconds, and how many attempts are finished on average."""
-        fit = [bisect_right(ends, seconds) for ends in self.ends]
-        return sum(turn[n] for turn, n in zip(self._right, fit, strict=True)) / self.count, sum(fit) / self.count
-
-
-Found = Mapping[str, Sequence[Sequence[Attempt]]]  # method -> problem -> its attempts, in order
-
-
-Tried = Mapping[str, Sequence[_Tried]]  # method -> the problems that it has attempted
-
-
-def in_turn(found: Found, right: Sequence[str]) -> Tried:
-    """What all tables of an answer count: it is the costly part, so an answer makes it once."""
-    pairs = {name: zip(each, right, strict=True) for name, each in found.items()}
-    tried = {name: [_Tried(own, answer) for own, answer in pair if own] for name, pair in pairs.items()}
-    return {name: own for name, own in tried.items() if own}
-
-
-def grid_of(tried: Tried) -> list[float]:
-    """Budgets from where no attempt is finished to where all are, evenly on a logarithmic axis."""
-    problems = [one for own in tried.values() for one in own]
-    first = min((attempt.seconds for one in problems for attempt in one.attempts), default=1.0)
-    last = max((one.ends[0][-1] for one in problems), default=1.0)
-    low, high = (math.log10(max(seconds, 1e-6)) * PER_DECADE for seconds in (first, last))
-    return [round(10 ** (step / PER_DECADE), 6) for step in range(math.floor(low), math.ceil(high) + 1)]
-
-
-def curves(tried: Tried) -> list[dict[str, Any]]:
-    """A row for each method and budget: the share of problems whose majority is right, with a 95 % bootstrap interval
-    over problems. A curve ends where all attempts at all problems are used up: what more of them would bring was not
-    measured."""
-    rows, grid = [], grid_of(tried)
-    for name, own in tried.items():
-        for budget in grid:
-            each = [one.within(budget) for one in own]
-            rows.append(
-                {
-                    "method": name,
-                    "budget": budget,
-                    **shared([score for score, _ in each]),
-                    "attempts": sum(fit for _, fit in each) / len(each),
-                    "used_up": sum(one.ends[0][-1] <= budget for one in own) / len(each),
-                    "problems": len(each),
-                }
-            )
-            if rows[-1]["used_up"] == 1:
-                break
-    return rows
-
-
-def votes(tried: Tried) -> list[dict[str, Any]]:
-    """A row for each method and number of attempts, whatever they took, of the problems that have so many."""
-    return [
-        {"method": name, "k": count, **shared([one.voted(count) for one in own]), "problems": len(own)}
-        for name, each in tried.items()
-        for count in range(1, max(one.count for one in each) + 1)
-        if (own := [one for one in each if one.count >= count])
-    ]
-
-
-def singles(tried: Tried) -> dict[str, dict[str, Any]]:
-    """By method: accuracy and mean seconds of one attempt, and the difference from vanilla's accuracy at the same
-    problems with its 99 % noise (that of the attempts only: the problems are the same). Of one attempt at a problem
-    nobody knows the noise; of a few, shares are smoothed for it, or two that agree by chance would have none."""
-    told: dict[str, dict[str, Any]] = {}
-    spread: dict[str, tuple[float, float | None]] = {}  # accuracy, its variance
-    for name, own in tried.items():
-        attempts = [attempt for one in own for attempt in one.attempts]
-        accuracy = sum(one.voted(1) for one in own) / len(own)
-        spread[name] = (accuracy, _variance([(one.voted(1), one.count) for one in own]))
-        (base, before), (_, variance) = spread.get("vanilla", spread[name]), spread[name]
-        known = name != "vanilla" and variance is not None and before is not None
-        told[name] = {
-            "accuracy": accuracy,
-            "attempts": len(attempts),
-            "seconds": sum(attempt.seconds for attempt in attempts) / len(attempts),
-            "no_answer": sum(not attempt.answer for attempt in attempts) / len(attempts),
-            "difference": accuracy - base,
-            "noise": Z99 * math.sqrt((variance or 0) + (before or 0)) if known else None,
-        }
-    return told
-
-
-def _variance(shares: Sequence[tuple[float, int]]) -> float | None:
-    """Of the mean of shares, each of so many attempts; None where one is of a single attempt."""
-    if any(count < 2 for _, count in shares):
-        return None
-    smooth = [((share * count + 1) / (count + 2), count) for share, count in shares]
-    return sum(share * (1 - share) / (count - 1) for share, count in smooth) / len(shares) ** 2
-
-
-def shared(scores: Sequence[float]) -> dict[str, float]:
-    """The mean over problems with the ends of its 95 % bootstrap interval."""
-    mean = mean_interval(scores)
-    return {"accuracy": mean.value, "low": mean.low, "high": mean.high}
+    return problem(question.strip(), *filter(None, steps), result=right)
