@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,14 @@ def compare_tab(factory: Factory, script: str) -> None:
     stops = Stops()
 
     @on_gpu(lambda *_: LONGEST)
-    def measure(values: dict[str, Any], visitor: str) -> Iterator[str]:
-        yield from measurement.stream(factory, values, stops=stops, name=visitor)
+    def measure(values: dict[str, Any], visitor: str, stop: threading.Event) -> Iterator[str]:
+        yield from measurement.stream(factory, values, visitor=visitor, stop=stop)
 
     def run(request: gr.Request, methods: Any, temperature: Any, prompts: Any, repeats: Any) -> Iterator[str]:
         values = {"methods": methods, "temperature": temperature, "prompts": prompts, "repeats": repeats}
-        yield from measure(values, request.session_hash or "")
+        visitor = request.session_hash or ""
+        with stops.of(visitor) as stopped:
+            yield from measure(values, visitor, stopped)
 
     def stop(request: gr.Request) -> None:
         stops.stop(request.session_hash or "", PATIENCE)

@@ -14,7 +14,6 @@ import msgspec
 from app.controls import QUIET
 from app.run import exploration
 from app.run.engines import Factory
-from app.run.gpu import LONGEST, on_gpu
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.metrics import CROWDED
 
@@ -75,10 +74,10 @@ def explore_tab(factory: Factory, script: str) -> None:
         factory: makes decoders; the same that the other tabs use.
         script: mounts its part of the page (:func:`app.page.mount`).
     """
+    engines = exploration.where_lent(factory)
 
-    @on_gpu(lambda *_: LONGEST)
     def explore(asked: str) -> Iterator[str]:
-        yield from exploration.stream(factory, asked, jobs=exploration.JOBS)
+        yield from exploration.stream(engines, asked, jobs=exploration.JOBS)
 
     def stop(asked: str) -> None:
         exploration.JOBS.stop(asked, PATIENCE)
