@@ -15,7 +15,7 @@ import { piece, sharePieces } from './state/detokenize.js';
 import { waiting } from './state/metrics.js';
 import { Job, listen } from './job.js';
 import { REFUSAL, isOpen, isShown, keepRuns, measuring, openTab, register } from './page.js';
-import { commit } from './views/commit.js';
+import { commit, land } from './views/commit.js';
 import { download, text } from './views/dom.js';
 import { giveLink, say } from './views/link.js';
 import { know } from './views/glossary.js';
@@ -639,7 +639,8 @@ export class App extends Job {
   /** The tab of this player was opened or left: a hidden one draws nothing and does not move. */
   turn() {
     this.asleep = !isShown(this.root);
-    if (!this.asleep) this.wake();
+    if (this.asleep) land();
+    else this.wake();
   }
 
   redraw() {

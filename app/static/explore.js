@@ -190,6 +190,7 @@ class Explore extends Job {
     const keyed = (of) => Object.fromEntries(panels.map(({ key, figure }, i) => [key, of(figure, i)]));
     const figures = new Charts(keyed((_, i) => made[i][0]), keyed((figure) => figure), {
       plotly: this.options.plotly, without: 'The chart library could not be loaded; the table below is complete without it.', share: 0, drawn: (place) => this.bind(place) });
+    new ResizeObserver(() => { if (figures.scene) figures.offer(figures.scene); }).observe(made[0][0]); // its labels are placed for its size
     return { panels: made.map(([, panel]) => panel), figures };
   }
 
