@@ -592,8 +592,7 @@ def test_stop_cancels_a_run_that_waits_in_the_queue(browser: Any, address: str, 
         else:
             start(two, tab, f"Ben waits on {tab}")
         status = f"#{tab}-player .sd-status"
-        two.wait_for_selector(f"{status}:visible")
-        two.wait_for_timeout(700)  # until it is in the server's queue
+        two.wait_for_selector(f"{status}:has-text('Yours is number')")
         two.click(f"#{tab}-stop")
         two.wait_for_selector(status, state="hidden")
         assert two.locator(f"#{tab}-player .sd-busy").count() == 0

@@ -785,6 +785,19 @@ def test_a_training_that_diverges_is_stopped_with_its_curve(
     assert json.loads(json.dumps(told.explored.rows, allow_nan=False))
 
 
+def test_a_training_that_loses_the_drafter_has_diverged_though_its_loss_is_finite(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a learning rate of 2 does. One bad replay is not enough, and it is stopped with its curve."""
+    survived = iter([2.0, 1.3, 1.5, 1.3, 1.3])
+    monkeypatch.setattr(align, "EVERY", 1)
+    monkeypatch.setattr(align, "_replay", lambda *_: [[next(survived)]] * 2)
+    told = explore(Align, engine, seconds=60, tokens=40, flavours="stories,code", per_flavour=2)
+    rows = told.explored.rows
+    assert [row["tau"] for row in rows] == [3.0, 2.3, 2.5, 2.3, 2.3] and rows[-1]["loss"] is not None
+    assert told.explored.facts["diverged"] and not told.races and not told.made
+
+
 def test_others_decode_between_the_texts_to_learn_from(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     from specdiff_core.explorations import align
 

@@ -14,7 +14,7 @@ import { openRace, pauseAll, register } from './page.js';
 
 const FIRST_SHOWN = 6; // methods that the charts begin with
 const ENDED_MS = 2500; // after the end of the server's event: how long its last frame may take to arrive
-const WORDS = { waits: 'Waiting for a free place: one measurement or race runs at a time…', stops: 'Stopping; what was measured is added up…' };
+const WORDS = { waits: 'Waiting for a free place…', alone: 'One measurement or race runs at a time, to keep its clock undisturbed.', stops: 'Stopping; what was measured is added up…' };
 const UNREADABLE = { title: 'This result cannot be shown', message: 'The server sent a comparison that does not fit together.', hint: 'Measure again.' };
 
 /** Buttons of which one is pressed; `choose(value)` hears which. */

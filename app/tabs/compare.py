@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.controls import QUIET
+from app.controls import QUIET, place_in_queue
 from app.run import measurement
 from app.run.engines import Factory
 from app.run.gpu import LONGEST, on_gpu
@@ -61,12 +61,14 @@ def compare_tab(factory: Factory, script: str) -> None:
             run_button = gr.Button("Measure", variant="primary", elem_id="compare-run")
             stop_button = gr.Button("Stop", elem_id="compare-stop")
             cancel = gr.Button("Leave the queue", elem_id="compare-cancel", elem_classes=["sd-unseen"])
+    queue = place_in_queue("compare")
     board = gr.HTML("", html_template=TEMPLATE, js_on_load=script, apply_default_css=False, elem_id="compare-player")
     running = run_button.click(
         run,
         widgets,
         board,
-        show_progress="hidden",  # its clock would ask for sixty frames a second; the tab says how far it is
+        show_progress="minimal",
+        show_progress_on=queue,
         concurrency_id="decode",
         concurrency_limit=1,  # never beside a race: each would measure the other
         trigger_mode="once",

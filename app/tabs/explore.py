@@ -11,7 +11,7 @@ from typing import Any, Literal
 import gradio as gr
 import msgspec
 
-from app.controls import QUIET
+from app.controls import QUIET, place_in_queue
 from app.run import exploration
 from app.run.engines import Factory
 from specdiff_core.explorations import EXPLORATIONS
@@ -82,6 +82,7 @@ def explore_tab(factory: Factory, script: str) -> None:
     def stop(asked: str) -> None:
         exploration.JOBS.stop(asked, PATIENCE)
 
+    queue = place_in_queue(TAB)
     board = gr.HTML("", html_template=TEMPLATE, js_on_load=script, apply_default_css=False, elem_id="explore-player")
     asked = gr.Textbox(elem_id="explore-asked", label="What the page asks for", visible=False)
     pressed = {
@@ -95,7 +96,8 @@ def explore_tab(factory: Factory, script: str) -> None:
             asked,
             board,
             js=ASKED,
-            show_progress="hidden",
+            show_progress="minimal",
+            show_progress_on=queue,
             concurrency_id="explore",
             concurrency_limit=1,
             trigger_mode="once",

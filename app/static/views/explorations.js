@@ -580,11 +580,11 @@ export const VIEWS = {
       const [first, last] = [taus[0], taus[taus.length - 1]];
       const { change } = facts; // none in old recordings, and of few texts
       const held = change ? ` (× ${ratio(change.value)}, 95 % interval over these texts ${ratio(change.low)} to ${ratio(change.high)})` : '';
-      const verdict = !change ? '' : change.low <= 1 && change.high >= 1 ? ' The interval holds 1: the change may be chance.'
+      const verdict = !change || facts.diverged ? '' : change.low <= 1 && change.high >= 1 ? ' The interval holds 1: the change may be chance.'
         : change.high < 1 ? ' So short a training can also harm: try a lower learning rate or more seconds.' : ' The shipped streak-distilled drafter was trained this way for hours.';
       return [
         `A copy of ${choice.drafter} learnt for ${Math.round(last.seconds)} s (${last.step} steps) from texts that the target wrote after ${facts.learnt.length} prompts. On ${facts.held_out.length} others τ went from ${ratio(first.tau)} to ${ratio(last.tau)}${held}.${verdict}`,
-        ...(facts.diverged ? ['The loss became NaN: training was stopped there. Try a lower learning rate.'] : []),
+        ...(facts.diverged ? [`${rows.at(-1).loss === null ? 'The loss became NaN' : 'In two replays running, less than two thirds of the drafted tokens survived that did before'}: training diverged, and was stopped there. Try a lower learning rate.`] : []),
         'The weights that all others use are as they were. Whoever trained this copy can download it below; the server keeps the last four.',
       ];
     },
