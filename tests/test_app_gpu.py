@@ -245,7 +245,7 @@ def test_stop_events_are_plain_values_and_each_is_fresh(loans: Loans | None) -> 
     first.set()
     sent = pickle.loads(pickle.dumps(first))
     assert sent.is_set()
-    many = [gpu.stop_event() for _ in range(len(gpu.FLAGS))]
+    many = [gpu.stop_event() for _ in gpu.FLAGS]
     assert not any(one.is_set() for one in many)
     many[7].set()
     assert [i for i, one in enumerate(many) if pickle.loads(pickle.dumps(one)).is_set()] == [7]
