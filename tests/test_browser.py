@@ -190,7 +190,7 @@ def test_committed_tokens_move_into_the_text_unless_motion_is_reduced(browser: A
         if (node.classList?.contains('sd-ghost')) window.ghosts = (window.ghosts ?? 0) + 1; })
         .observe(document, { childList: true, subtree: true });
         const usual = Element.prototype.animate;
-        Element.prototype.animate = function (to, how) { return usual.call(this, to, { ...how, duration: 60_000 }); };"""
+        Element.prototype.animate = function (to, how) { return usual.call(this, to, { ...how, duration: 6e4 }); };"""
     for motion in (True, False):
         with visit(browser, address, motion=motion, before=watch) as page:
             page.evaluate(f"{LIVE}.player.pause()")
@@ -1107,7 +1107,9 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
             assert "Recording" in page.inner_text("#live-player .sd-chip")
     another = f"?tab=live&trace={files[1]}&lane=drafted&round=2&at=score"
     with visit(browser, address + another, motion=True, before=late) as page:
-        page.wait_for_function(f"{app('live')}.player.stop >= 0 && {app('live')}.file === {files[1]!r} && {ready('live')}")
+        page.wait_for_function(
+            f"{app('live')}.player.stop >= 0 && {app('live')}.file === {files[1]!r} && {ready('live')}"
+        )
         page.wait_for_timeout(1000)  # the controls ask for the opening
         assert page.evaluate(f"{app('live')}.file") == files[1] and playhead(page)["stop"] >= 0
     for link in (
