@@ -103,7 +103,7 @@ def place(
                 last(settings)
             missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)
         unseen: dict[str, Any] = {"elem_classes": ["sd-unseen"]}
-        queue = gr.HTML("", elem_id=f"{tab}-queue", apply_default_css=False, **unseen)
+        queue = place_in_queue(tab)
         cancel = gr.Button("Leave the queue", elem_id=f"{tab}-cancel", **unseen)
         threads = gr.Textbox("", elem_id=f"{tab}-threads", label="Threads", **unseen)
     return Controls(
@@ -119,6 +119,11 @@ def place(
         drawer=accordion,
         missing=missing,
     )
+
+
+def place_in_queue(tab: str) -> gr.HTML:
+    """Unseen: where Gradio writes a run's place in the queue. The player repeats it in words, so it must come first."""
+    return gr.HTML("", elem_id=f"{tab}-queue", apply_default_css=False, elem_classes=["sd-unseen"])
 
 
 def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -206,8 +207,8 @@ def _runs(
     """What starts and what stops a tab's race. One tab of a visitor cannot stop the other's."""
 
     @on_gpu(lambda prompt, values, *_: seconds_of(values, lanes_of(values)))
-    def decode(prompt: str, values: dict[str, Any], visitor: str, threads: int) -> Iterator[str]:
-        yield from session.stream(decoders, prompt, values, plan, stops=stops, name=visitor, threads=threads)
+    def decode(prompt: str, values: dict[str, Any], visitor: str, threads: int, stop: threading.Event) -> Iterator[str]:
+        yield from session.stream(decoders, prompt, values, plan, visitor=visitor, threads=threads, stop=stop)
 
     def name(request: gr.Request) -> str:
         return f"{request.session_hash}/{own.tab}" if request.session_hash else ""
@@ -215,7 +216,8 @@ def _runs(
     def run(request: gr.Request, prompt: str, *values: Any) -> Iterator[str]:
         *settings, threads = values
         asked = dict(zip(own.settings, settings, strict=True))
-        yield from decode(prompt, asked, name(request), 1 if threads == "1" else 0)
+        with stops.of(name(request)) as stopped:
+            yield from decode(prompt, asked, request.session_hash or "", 1 if threads == "1" else 0, stopped)
 
     def stop(request: gr.Request) -> None:
         stops.stop(name(request))

@@ -1160,6 +1160,30 @@ MUTANTS = [
         ("the-oldest-run-speaks", "runs.map((run) => ({ run,", "runs.toReversed().map((run) => ({ run,", MODULES),
     ),
     *bugs(
+        "app/run/gpu.py",
+        (
+            "a-worker-sees-only-its-own-stop",
+            "return bool(FLAGS[self._place])",
+            "return super().is_set()",
+            ("tests/test_app_gpu.py::test_stop_events_are_plain_values_and_each_is_fresh",),
+        ),
+        (
+            "a-stop-event-is-used-again-as-it-was-left",
+            "FLAGS[place] = 0",
+            "FLAGS[place] |= 0",
+            ("tests/test_app_gpu.py::test_stop_events_are_plain_values_and_each_is_fresh",),
+        ),
+    ),
+    *bugs(
+        "specdiff_core/explorations/align.py",
+        (
+            "one-bad-replay-ends-a-training",
+            "max(self._kept[-2:]) < LOST",
+            "min(self._kept[-2:]) < LOST",
+            "tests/test_explore.py::test_a_training_that_loses_the_drafter_has_diverged_though_its_loss_is_finite",
+        ),
+    ),
+    *bugs(
         "specdiff_core/explorations/doctor.py",
         (
             "every-change-that-may-be-better-is-called-so",

@@ -17,7 +17,6 @@ from app_fakes import FakeDecoder
 
 from app import page
 from app.run import measurement
-from app.run.session import Stops
 from app.tabs import compare
 from specdiff_core.bench.comparison import build_showcase, open_stored, write_showcase
 from specdiff_core.bench.grid import BenchSetting
@@ -42,7 +41,7 @@ def factory(decoder: Any) -> Any:
 
 def frames(decoder: Any, values: dict[str, Any] = CHOICE, **options: Any) -> list[dict[str, Any]]:
     """All frames that differ."""
-    told = measurement.stream(factory(decoder), values, stops=Stops(), name="one", **options)
+    told = measurement.stream(factory(decoder), values, visitor="one", **options)
     return [json.loads(text) for text in dict.fromkeys(told)]
 
 
@@ -94,7 +93,7 @@ def test_a_method_that_cannot_be_used_is_left_out_with_its_reason() -> None:
         asked.append(drafter)
         return decoder
 
-    told = measurement.stream(make, CHOICE, stops=Stops(), name="one")
+    told = measurement.stream(make, CHOICE, visitor="one")
     last = json.loads(list(told)[-1])
     assert (last["phase"], last["count"]) == ("finished", 8) and set(asked) == {"none"}
     (table,) = last["comparison"]["tables"]
@@ -125,7 +124,7 @@ def test_nobody_is_told_what_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(measurement.Measurement, "start", kept)
     monkeypatch.setattr(measurement.Measurement, "_fold", lambda *_: folded.append(True))
-    told = measurement.stream(factory(FakeDecoder(pace=0.01)), CHOICE, stops=Stops(), name="me")
+    told = measurement.stream(factory(FakeDecoder(pace=0.01)), CHOICE, visitor="me")
     for _ in told:
         if work and work[0].count > 2:
             break
@@ -192,17 +191,17 @@ def test_stopped_too_early_there_is_nothing_to_show() -> None:
     assert (last["phase"], last["comparison"]) == ("stopped", None)
 
 
-def test_stop_by_session_and_a_closed_tab() -> None:
+def test_stop_and_a_closed_tab() -> None:
     for end in ("stop", "close"):
-        decoder, stops = FakeDecoder(pace=0.02), Stops()
-        told = measurement.stream(factory(decoder), CHOICE, stops=stops, name="me")
+        decoder, stop = FakeDecoder(pace=0.02), threading.Event()
+        told = measurement.stream(factory(decoder), CHOICE, stop=stop)
         for text in told:
             if json.loads(text)["phase"] in ("warming", "measuring"):
                 break
         if end == "close":
             told.close()
         else:
-            stops.stop("me", 0.0)
+            stop.set()
             assert json.loads(list(told)[-1])["phase"] == "stopped"
         assert decoder.stopped.wait(5)
 
@@ -253,8 +252,8 @@ def test_the_server_measures_without_torch() -> None:
     """The sweep runs where the page is served; models live in another process."""
     code = (
         "import sys; sys.path[:0] = ['tests']; from app_fakes import FakeDecoder;"
-        "from app.run import measurement as w; from app.run.session import Stops;"
-        f"told = list(w.stream(lambda *a: FakeDecoder(), {CHOICE!r}, stops=Stops(), name='x'));"
+        "from app.run import measurement as w;"
+        f"told = list(w.stream(lambda *a: FakeDecoder(), {CHOICE!r}));"
         "assert 'comparison' in told[-1], told[-1][:500];"
         "print([m for m in ('torch', 'transformers') if m in sys.modules])"
     )

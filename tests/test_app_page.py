@@ -5,17 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-import multiprocessing
-import pickle
 import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -34,7 +29,7 @@ from app.content import lessons, method_cards
 from app.content.error_cards import card
 from app.content.examples import EXAMPLES, PRESETS
 from app.endpoints import endpoints
-from app.run import gpu, session
+from app.run import session
 from app.run.engines import Engines
 from app.tabs import live, race
 from app.tabs.compare import COMPARE
@@ -440,101 +435,6 @@ def test_gamma_follows_the_window_of_the_drafter() -> None:
     asked = [["embedded", "block", 30], ["embedded", "block", 9], ["embedded", "mdlm", 30], ["new", "other", 7]]
     told = node(f"const f = {fit}; console.log(JSON.stringify({json.dumps(asked)}.map((one) => f(...one))))")
     assert told == [16, 9, 30, 7]
-
-
-def test_no_gpu_shim_without_spaces() -> None:
-    """Elsewhere the decorator returns the function itself."""
-
-    def generate() -> None:
-        """Nothing."""
-
-    assert gpu.on_gpu(lambda: 1)(generate) is generate
-
-
-class Loans:
-    """A stand-in for ZeroGPU: forks a worker for each call, pickles what goes in and out, ends it after its duration,
-    and lends no more than its quota."""
-
-    def __init__(self, quota: float) -> None:
-        self.quota, self.asked = quota, list[int]()
-
-    def GPU(self, duration: Callable[..., int]) -> Callable[[Any], Any]:
-        def decorate(task: Any) -> Any:
-            def handler(*args: Any) -> Any:
-                seconds = duration(*args)
-                self.asked.append(seconds)
-                if seconds > self.quota:
-                    raise gr.Error("You have exceeded your GPU quota")
-                context = multiprocessing.get_context("fork")
-                ours, theirs = context.Pipe()
-
-                def work() -> None:
-                    for value in task(*pickle.loads(pickle.dumps(args))):
-                        theirs.send(value)
-                    theirs.send(None)
-
-                worker = context.Process(target=work, daemon=True)
-                worker.start()
-                until = time.monotonic() + seconds
-                try:
-                    while ours.poll(max(0.0, until - time.monotonic())):
-                        if (value := ours.recv()) is None:
-                            return
-                        yield value
-                    raise gr.Error("GPU task aborted")
-                finally:
-                    worker.kill()
-                    self.quota -= seconds
-
-            return handler
-
-        return decorate
-
-
-@pytest.fixture
-def loans(monkeypatch: pytest.MonkeyPatch) -> Loans:
-    """A host that lends its GPU; an installed package alone changes nothing."""
-    lent = Loans(quota=100)
-    spaces = ModuleType("spaces")
-    spaces.__spec__ = ModuleSpec("spaces", None)
-    spaces.GPU = lent.GPU  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "spaces", spaces)
-    assert not gpu.is_lent()
-    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
-    assert gpu.is_lent()
-    return lent
-
-
-def test_a_lent_gpu_is_borrowed_for_as_long_as_a_run_needs_it(loans: Loans, built: gr.Blocks) -> None:
-    """Plain values go to the forked worker and come back; the last frame holds the whole race."""
-    results = page._results(lambda *_: FakeDecoder())
-    values = {"max_new_tokens": 40}
-    *_, last = results("Once upon", values, "live", "")
-    assert last["finished"] and set(last["lanes"]) == {"vanilla", "drafted"}
-    assert loans.asked == [gpu.seconds_of(values)]
-    loans.quota = 5
-    with pytest.raises(gr.Error, match="quota"):
-        list(results("Once upon", values, "live", ""))
-
-
-def test_a_run_that_holds_a_lent_gpu_too_long_is_ended(loans: Loans) -> None:
-    @gpu.on_gpu(lambda seconds: seconds)
-    def endless(seconds: int) -> Any:
-        while True:
-            yield "beat"
-            time.sleep(0.05)
-
-    with pytest.raises(gr.Error, match="aborted"):
-        list(endless(1))
-
-
-def test_a_loan_grows_with_what_is_asked_for() -> None:
-    few, more = gpu.seconds_of({"max_new_tokens": 32}), gpu.seconds_of({"max_new_tokens": 320})
-    assert gpu.BEGIN < few < more < gpu.LONGEST
-    assert gpu.seconds_of({"max_new_tokens": 320}, lanes=page.lanes_of({"methods": "a,b,c"})) > more
-    assert gpu.seconds_of({"max_new_tokens": 480}, lanes=40) == gpu.LONGEST
-    for odd in ({"max_new_tokens": "many"}, {"pair": "no such"}, {"max_new_tokens": -1}):
-        assert gpu.seconds_of(odd) == gpu.seconds_of({})
 
 
 def test_the_recorded_comparison_is_offered_where_it_exists(tmp_path: Path) -> None:

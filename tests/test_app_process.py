@@ -15,9 +15,9 @@ from app_fakes import FakeDecoder
 from app.content.error_cards import card
 from app.run import process
 from app.run.engines import Engines
-from app.run.process import Remote, RemoteTraceback, engines_elsewhere
+from app.run.process import Remote, engines_elsewhere
 from specdiff_core.schema.decoder import Brings
-from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
+from specdiff_core.schema.errors import ConfigError, RemoteTraceback, SpecDiffError, Stopped
 from specdiff_core.schema.events import Committed, Event, Finished
 from specdiff_core.schema.settings import DecodeConfig
 

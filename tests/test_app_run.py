@@ -54,6 +54,12 @@ def one(decoder: Any, prompt: Any = "Once", values: Any = None, **options: Any) 
     return session.stream(factory(decoder), prompt, SETTINGS | (values or {}), live.plan, **options)
 
 
+def stoppable(stops: session.Stops, name: str, *args: Any, of: Any = one, **options: Any) -> Iterator[str]:
+    """A race that a visitor can stop."""
+    with stops.of(name) as stop:
+        yield from of(*args, stop=stop, **options)
+
+
 def several(decoder: Any, prompt: Any = "Once", values: Any = METHODS, **options: Any) -> Iterator[str]:
     """A race of the Race tab."""
     return session.stream(factory(decoder), prompt, values, race.plan, **options)
@@ -179,7 +185,7 @@ def test_frames_are_rare_while_a_clock_runs() -> None:
 def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
     """close() is what Gradio does to the generator of a closed tab; stop() is the Stop button."""
     decoder, stops = FakeDecoder(pace=0.05), session.Stops()
-    run = one(decoder, values={"max_new_tokens": 400}, stops=stops, name="me")
+    run = stoppable(stops, "me", decoder, values={"max_new_tokens": 400})
     next(run), next(run), next(run)
     began = time.monotonic()
     if end == "close":
@@ -211,7 +217,7 @@ def test_stop_keeps_the_lanes_that_are_done() -> None:
 
     presser = threading.Thread(target=press)
     presser.start()
-    trace = unpack(frames(several(Slow(), stops=stops, name="me"))[-1]["trace"])
+    trace = unpack(frames(stoppable(stops, "me", Slow(), of=several))[-1]["trace"])
     presser.join(10)
     assert trace.title == "Stopped run"
     assert list(trace.lanes) == NAMES
@@ -225,7 +231,7 @@ def test_one_visitor_cannot_stop_or_see_another() -> None:
     told: dict[str, list[dict[str, Any]]] = {}
 
     def visit(name: str, decoder: FakeDecoder) -> None:
-        told[name] = frames(one(decoder, f"secret of {name}", stops=stops, name=name))
+        told[name] = frames(stoppable(stops, name, decoder, f"secret of {name}"))
 
     threads = [threading.Thread(target=visit, args=item) for item in (("anna", anna), ("ben", ben))]
     for thread in threads:
@@ -240,14 +246,13 @@ def test_one_visitor_cannot_stop_or_see_another() -> None:
 
 
 def test_visitors_without_a_name_are_not_one() -> None:
-    """The second must not stop the first."""
+    """The second must not stop the first, as the second race of a tab does."""
     stops = session.Stops()
-    jobs = [worker.RaceJob(factory(FakeDecoder()), "", {}) for _ in range(2)]
-    for job in jobs:
-        stops.add("", job)
-    stops.stop("", 0.0)
-    assert not any(job.stop.is_set() for job in jobs)
-    stops.remove("", jobs[0])
+    for name, stopped in (("", False), ("me/live", True)):
+        with stops.of(name) as first, stops.of(name) as second:
+            assert (first.is_set(), second.is_set()) == (stopped, False)
+            stops.stop(name, 0.0)
+            assert (first.is_set(), second.is_set()) == (stopped, stopped)
 
 
 @pytest.mark.parametrize(
@@ -465,7 +470,7 @@ def test_stop_while_a_pair_loads_ends_the_race_and_the_load(monkeypatch: pytest.
             time.sleep(0.005)
 
     stops = session.Stops()
-    streamed = session.stream(Engines(load), "Once", SETTINGS, live.plan, stops=stops, name="visitor")
+    streamed = stoppable(stops, "visitor", Engines(load), "Once", SETTINGS, live.plan, of=session.stream)
     told = []
     for frame in streamed:
         told.append(json.loads(frame))

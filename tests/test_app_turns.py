@@ -107,18 +107,18 @@ def race(decoder: Any, name: str) -> list[dict[str, Any]]:
         return decoder
 
     values = DecodeConfig(gamma=4, steps=2, max_new_tokens=24).to_dict()
-    return frames(session.stream(make, "Once", values, live.plan, name=name))
+    return frames(session.stream(make, "Once", values, live.plan, visitor=name))
 
 
 def test_a_race_beyond_the_share_is_a_card(monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]) -> None:
     public(**{TOKENS: 30})
     monkeypatch.setattr(worker, "SHARES", Shares())
-    assert race(FakeDecoder(), "one/live")[-1]["source"] == "run"
+    assert race(FakeDecoder(), "one")[-1]["source"] == "run"
     decoder = FakeDecoder()
-    last = race(decoder, "one/race")[-1]
+    last = race(decoder, "one")[-1]
     assert last["card"]["code"] == "limit" and "minutes" in last["card"]["hint"]
     assert not decoder.calls, "nothing was decoded"
-    assert race(FakeDecoder(), "another/live")[-1]["source"] == "run"
+    assert race(FakeDecoder(), "another")[-1]["source"] == "run"
 
 
 def test_a_race_that_uses_its_share_up_ends_and_keeps_what_it_has(
@@ -126,7 +126,7 @@ def test_a_race_that_uses_its_share_up_ends_and_keeps_what_it_has(
 ) -> None:
     public(**{SECONDS: 1.0})
     monkeypatch.setattr(worker, "SHARES", Shares())
-    last = race(FakeDecoder(pace=0.1), "one/live")[-1]
+    last = race(FakeDecoder(pace=0.1), "one")[-1]
     lanes = unpack(last["trace"]).lanes
     assert len(lanes["vanilla"]) > 3
     (failed,) = [event for events in lanes.values() for event in events if isinstance(event, Failed)]
@@ -140,5 +140,5 @@ def test_a_comparison_that_uses_its_share_up_says_so(
     monkeypatch.setattr(measurement, "SHARES", Shares())
     values = {"methods": ["dflash"], "prompts": 1, "repeats": 1, "temperature": 0.0}
     for _ in range(2):
-        told = measurement.stream(lambda *_: FakeDecoder(pace=0.05), values, stops=session.Stops(), name="one")
+        told = measurement.stream(lambda *_: FakeDecoder(pace=0.05), values, visitor="one")
         assert frames(told)[-1]["card"]["code"] == "limit"

@@ -185,16 +185,21 @@ def test_the_window_shows_every_step(browser: Any, address: str) -> None:
 
 
 def test_committed_tokens_move_into_the_text_unless_motion_is_reduced(browser: Any, address: str) -> None:
-    """And the cut tail falls."""
+    """And the cut tail falls. In another tab nothing flies on."""
     watch = """new MutationObserver((changes) => { for (const { addedNodes } of changes) for (const node of addedNodes)
         if (node.classList?.contains('sd-ghost')) window.ghosts = (window.ghosts ?? 0) + 1; })
-        .observe(document, { childList: true, subtree: true });"""
+        .observe(document, { childList: true, subtree: true });
+        const usual = Element.prototype.animate;
+        Element.prototype.animate = function (to, how) { return usual.call(this, to, { ...how, duration: 6e4 }); };"""
     for motion in (True, False):
         with visit(browser, address, motion=motion, before=watch) as page:
             page.evaluate(f"{LIVE}.player.pause()")
             stand(page, "Verified", 1)
             stand(page, "Committed", 1)
             assert bool(page.evaluate("window.ghosts ?? 0")) == motion
+            assert bool(page.locator(".sd-ghost").count()) == motion
+            open_tab(page, "compare")
+            page.wait_for_function("!document.querySelector('.sd-ghost')")
 
 
 def test_playback(browser: Any, address: str) -> None:
@@ -587,8 +592,7 @@ def test_stop_cancels_a_run_that_waits_in_the_queue(browser: Any, address: str, 
         else:
             start(two, tab, f"Ben waits on {tab}")
         status = f"#{tab}-player .sd-status"
-        two.wait_for_selector(f"{status}:visible")
-        two.wait_for_timeout(700)  # until it is in the server's queue
+        two.wait_for_selector(f"{status}:has-text('Yours is number')")
         two.click(f"#{tab}-stop")
         two.wait_for_selector(status, state="hidden")
         assert two.locator(f"#{tab}-player .sd-busy").count() == 0

@@ -365,7 +365,7 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
         other.wait_for_function(f"{LIVE}.losslessness?.done > 0")
         before = page.evaluate(SHOWN)
         take()
-        page.wait_for_selector(".sd-exp .sd-status:visible :text('Waiting for a free place')")
+        page.wait_for_selector(".sd-exp .sd-status:visible :text('One exploration runs at a time. Yours is number')")
         assert page.locator(".sd-another :text('The engine decodes both runs again')").is_visible()
         assert not page.locator(".sd-take:enabled").count()
         page.click(".sd-exp-stop")

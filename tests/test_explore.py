@@ -53,7 +53,7 @@ from specdiff_core.explorations.losslessness import Remembered, chi_squared
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.explorations.side_by_side import BRANCH, first_difference, pieces_of
 from specdiff_core.explorations.temperature import reliability
-from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau, predicted
+from specdiff_core.explorations.window_map import REPEATS, agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.models.mdlm import load_mdlm
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError, TraceError
@@ -179,21 +179,40 @@ def test_the_first_cells_are_the_corners() -> None:
 
 def test_stop_keeps_what_was_done(engine: Engine) -> None:
     steps: list[Step] = []
-    exploring = Exploring(parse(WindowMap, MAP), engine, lambda: len(steps) >= 3)
+    exploring = Exploring(parse(WindowMap, MAP), engine, lambda: len(steps) >= REPEATS + 3)
     told = exploring.advance(progress=steps.append)
     assert told.over
-    assert (told.done, told.total) == (3, 10)
+    assert (told.done, told.total) == (REPEATS + 3, 2 * REPEATS + 10)
     assert sum(row["prompts"] for row in told.explored.rows) == 3  # type: ignore[union-attr]
     assert len(told.races) == 3
 
 
 def test_it_goes_on_where_it_was_left(engine: Engine) -> None:
     exploring = Exploring(parse(WindowMap, {**MAP, "flavours": "stories"}), engine)
-    seen = [exploring.advance(0.0) for _ in range(6)]
-    assert [told.done for told in seen] == [1, 2, 3, 4, 5, 5]
-    assert [told.over for told in seen] == [False] * 5 + [True]
+    count = REPEATS + 5
+    seen = [exploring.advance(0.0) for _ in range(count + 1)]
+    assert [told.done for told in seen] == [*range(1, count + 1), count]
+    assert [told.over for told in seen] == [False] * count + [True]
     assert all(not told.races for told in seen[:-1])
     assert len(seen[-1].races) == 5
+
+
+def test_others_may_decode_between_rounds_of_bare_passes(engine: Engine) -> None:
+    """Before the cells of each prompt, a step for each round; the numbers are there from the first on."""
+    heard: list[tuple[str, list[int], int]] = []
+
+    def hear(step: Step) -> None:
+        answer = step.answer()
+        widths = [rows for rows, _ in answer.facts["curve"]["target"]]
+        heard.append((step.doing, widths, sum(row["prompts"] for row in answer.rows)))
+        list(engine.decode("Others", lab.DecodeConfig(drafter="mdlm", max_new_tokens=4)))
+
+    told = Exploring(parse(WindowMap, MAP), engine).advance(progress=hear)
+    assert told.done == told.total == len(heard) == 2 * (REPEATS + 5)
+    timed = [("bare passes: mdlm_streak", [1, 3, 5], 0)] * REPEATS
+    assert heard[:REPEATS] == timed
+    assert [doing for doing, *_ in heard[REPEATS + 5 : 2 * REPEATS + 5]] == [doing for doing, *_ in timed]
+    assert [cells for *_, cells in heard[2 * REPEATS + 5 :]] == [6, 7, 8, 9, 10]
 
 
 def failing(engine: Engine, when: Callable[[Any], bool]) -> Any:
@@ -314,9 +333,9 @@ def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPat
     engine = lab.load()
     what, heard = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
     told = Exploring(what, engine).advance(progress=lambda step: heard.append((step.doing, step.answer())))
-    timed = [f"bare passes: {name}" for name in ["none"] * 3 + sorted([*what.drafters] * 2)]
+    timed = [f"bare passes: {name}" for name in ["none"] * 9 + sorted([*what.drafters] * 6)]
     assert [doing for doing, _ in heard[: len(timed)]] == timed, "others may decode between them"
-    assert [len(answer.facts["drafts"]) for _, answer in heard[: len(timed)]][:6] == [0, 0, 0, 1, 1, 2]
+    assert [len(answer.facts["drafts"]) for _, answer in heard[: len(timed)]][:16] == [0] * 9 + [1] * 6 + [2]
     assert told.done == told.total == len(heard) == len(timed) + 11
     for row in told.explored.rows:
         assert row["cost"] == pytest.approx(row["tau"] / row["speedup"])
@@ -656,6 +675,19 @@ def test_a_training_that_diverges_is_stopped_with_its_curve(
     assert [row["step"] for row in told.explored.rows] == [0, 1, 2, 3, 4]
     assert told.explored.rows[-1]["loss"] is None
     assert json.loads(json.dumps(told.explored.rows, allow_nan=False))
+
+
+def test_a_training_that_loses_the_drafter_has_diverged_though_its_loss_is_finite(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a learning rate of 2 does. One bad replay is not enough, and it is stopped with its curve."""
+    survived = iter([2.0, 1.3, 1.5, 1.3, 1.3])
+    monkeypatch.setattr(align, "EVERY", 1)
+    monkeypatch.setattr(align, "_replay", lambda *_: [[next(survived)]] * 2)
+    told = explore(Align, engine, seconds=60, tokens=40, flavours="stories,code", per_flavour=2)
+    rows = told.explored.rows
+    assert [row["tau"] for row in rows] == [3.0, 2.3, 2.5, 2.3, 2.3] and rows[-1]["loss"] is not None
+    assert told.explored.facts["diverged"] and not told.races and not told.made
 
 
 def test_others_decode_between_the_texts_to_learn_from(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

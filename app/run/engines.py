@@ -5,6 +5,7 @@ A factory of this shape can be replaced (tests, demos): ``factory(pair, drafter,
 
 from __future__ import annotations
 
+import importlib
 import logging
 import threading
 from collections.abc import Callable
@@ -75,12 +76,14 @@ class Engines:
         """Load and warm up in the background, once, so that the first run need not wait; returns at once.
 
         Where the GPU is lent, runs are forked from this process: they inherit what is loaded here, so loading comes
-        first, and passes, which need the GPU, are left to the runs.
+        first, and passes, which need the GPU, are left to the runs. Only once ``spaces`` is imported does torch take
+        "cuda" for a place for weights.
         """
         if self._preparing:
             return
         self._preparing = True
         if is_lent():
+            importlib.import_module("spaces")
             with self._lock:
                 self._loaded[pair] = self._load(pair, LOG.info)
         else:

@@ -2,11 +2,13 @@
 
 An exploration belongs to the browser that began it, by a token that only this browser knows. When its page goes away
 it goes on for a moment, so that the page may come back. Races and comparisons of others go first, between two parts.
+On a lent GPU only its parts are measured there: the thread that follows them stays in the server.
 """
 
 from __future__ import annotations
 
 import base64
+import contextvars
 import io
 import json
 import math
@@ -16,17 +18,19 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
+import gradio as gr
 import msgspec
 
 from app import own_pairs
 from app.content.error_cards import card, new_run_id
-from app.run.engines import Factory
+from app.run.engines import Factory, Progress
+from app.run.gpu import LONGEST, is_lent, on_gpu, stop_event
 from app.run.session import BEAT, PACE, frame, refusal
 from app.run.turns import EXPLORING, TURNS, LimitReached, Turns, duration, limit
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, Exploring, Told, parse
 from specdiff_core.schema.decoder import Decoder, Stop
-from specdiff_core.schema.errors import ConfigError, Stopped
+from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
 from specdiff_core.schema.pairs import NONE
 
 GRACE = 20.0
@@ -52,7 +56,7 @@ class ExploreJob:
 
     def __init__(self, factory: Factory, what: Exploration, *, run: str = "", turns: Turns = TURNS) -> None:
         self.what, self.run = what, run
-        self.stop, self.done, self.reported = threading.Event(), threading.Event(), threading.Event()
+        self.stop, self.done, self.reported = stop_event(), threading.Event(), threading.Event()
         self.error: Exception | None = None
         self.message, self.phase = "Preparing the exploration", "loading"  # then waiting, exploring
         self.told: Told | None = None
@@ -63,13 +67,12 @@ class ExploreJob:
 
     def start(self) -> None:
         """Begin; ``done`` is set at the end, whatever happens."""
-        threading.Thread(target=self._run, name="explore", daemon=True).start()
+        whose = contextvars.copy_context()  # a lent GPU counts on the quota of the visitor who asks
+        threading.Thread(target=whose.run, args=(self._run,), name="explore", daemon=True).start()
 
     def _run(self) -> None:
         try:
-            for drafter in self.what.drafters or (NONE.name,):  # one by one: whoever waits hears of each
-                engine = self._factory(self.what.pair, drafter, self._hear)
-            most = limit(EXPLORING)
+            engine, most = _engine(self._factory, self.what, self._hear), limit(EXPLORING)
             self._until = time.monotonic() + most
             self._rest()
             if not self.stop.is_set():
@@ -88,7 +91,7 @@ class ExploreJob:
             self.done.set()
 
     def _explore(self, engine: Decoder) -> None:
-        self.phase, self.message = "exploring", ""
+        self.phase, self.message = "exploring", "Measuring the first step"
         for told in _parts(engine, self.what, self.stop):
             self.began = self.began or time.monotonic()
             self.told = told
@@ -123,6 +126,15 @@ class ExploreJob:
         return (time.monotonic() - self.began) / (told.done - 1) * (told.total - told.done)
 
 
+def _engine(factory: Factory, what: Exploration, hear: Progress) -> Decoder:
+    """What an exploration decodes with; whoever waits hears of each drafter that it brings."""
+    first, *others = what.drafters or (NONE.name,)
+    engine = factory(what.pair, first, hear)
+    for drafter in others:
+        engine = factory(what.pair, drafter, hear)
+    return engine
+
+
 def _parts(engine: Decoder, what: Exploration, stop: Stop) -> Iterator[Told]:
     """An exploration part by part, in the other process where there is one."""
     if (elsewhere := getattr(engine, "explore", None)) is not None:
@@ -138,6 +150,45 @@ def _parts(engine: Decoder, what: Exploration, stop: Stop) -> Iterator[Told]:
             raise
         over = told.over
         yield told
+
+
+class Lent:
+    """Explores on a lent GPU: an engine in its worker, which loads nothing here.
+
+    Args:
+        explore: its parts, measured there.
+        hear: is told that a GPU is waited for.
+    """
+
+    def __init__(self, explore: Callable[[Exploration, Stop], Iterator[Told]], hear: Progress) -> None:
+        self._explore, self._hear = explore, hear
+
+    def explore(self, what: Exploration, stop: Stop) -> Iterator[Told]:
+        """See :meth:`app.run.process.RemoteDecoder.explore`.
+
+        Raises:
+            SpecDiffError: there is no GPU to be had, or the loan is over.
+        """
+        self._hear("Waiting for a GPU: this host lends them run by run")
+        try:
+            yield from self._explore(what, stop)
+        except gr.Error as error:  # the host's own words
+            hint = f"A GPU is lent for at most {LONGEST} seconds; ask for less, or run the lab yourself."
+            raise SpecDiffError(f"{error.message}.".replace("..", "."), hint=hint) from None
+
+
+def where_lent(factory: Factory) -> Factory:
+    """``factory``; where the GPU is lent, its engines borrow it for the parts of an exploration."""
+
+    @on_gpu(lambda *_: LONGEST)
+    def explore(what: Exploration, stop: Stop) -> Iterator[Told]:
+        def hear(message: str) -> None:
+            if stop.is_set():
+                raise Stopped
+
+        yield from _parts(_engine(factory, what, hear), what, stop)
+
+    return (lambda pair, drafter, progress: cast(Decoder, Lent(explore, progress))) if is_lent() else factory
 
 
 class Jobs:

@@ -21,7 +21,7 @@ import msgspec
 from app.content.error_cards import card, new_run_id
 from app.controls import check_settings
 from app.run.engines import Factory
-from app.run.session import BEAT, PACE, Stops, frame, refusal
+from app.run.session import BEAT, PACE, frame, refusal
 from app.run.turns import SHARES, TURNS
 from app.run.worker import tokens_of
 from specdiff_core.bench.comparison import comparison, races, table_of
@@ -126,10 +126,19 @@ class Measurement:
     Args:
         run: the name under which errors are logged.
         visitor: whose share of the server it takes; nobody's where there is none.
+        stop: ends it; one of its own where nobody else has one.
     """
 
-    def __init__(self, factory: Factory, choice: Choice, *, run: str = "", visitor: str = "") -> None:
-        self.stop, self.done, self.reported = threading.Event(), threading.Event(), threading.Event()
+    def __init__(
+        self,
+        factory: Factory,
+        choice: Choice,
+        *,
+        run: str = "",
+        visitor: str = "",
+        stop: threading.Event | None = None,
+    ) -> None:
+        self.stop, self.done = stop or threading.Event(), threading.Event()
         self.gone = threading.Event()  # nobody listens any more
         self.error: Exception | None = None
         self.message, self.phase = "Preparing the measurement", "loading"  # then warming, measuring
@@ -268,14 +277,15 @@ def stream(
     factory: Factory,
     values: Mapping[str, Any],
     *,
-    stops: Stops,
-    name: str = "",
+    stop: threading.Event | None = None,
+    visitor: str = "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[str]:
     """Measure, and yield frames of progress, at last the comparison or a card. An equal frame is a heartbeat.
 
     Args:
-        name: of the visitor, for :class:`~app.run.session.Stops`.
+        stop: ends it; see :meth:`app.run.session.Stops.of`.
+        visitor: whose share of the server it takes.
     """
     run, seq = new_run_id(), 0
     try:
@@ -283,8 +293,7 @@ def stream(
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         yield refusal(error, run)
         return
-    work = Measurement(factory, choice, run=run, visitor=name)
-    stops.add(name, work)
+    work = Measurement(factory, choice, run=run, visitor=visitor, stop=stop)
     last, reported_at = "", float("-inf")
     try:
         work.start()
@@ -303,5 +312,3 @@ def stream(
     finally:
         work.gone.set()  # first: who stops must know
         work.stop.set()
-        work.reported.set()
-        stops.remove(name, work)

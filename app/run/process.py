@@ -11,11 +11,9 @@ import contextlib
 import itertools
 import math
 import multiprocessing
-import pickle
 import signal
 import threading
 import time
-import traceback
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -25,7 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 from app.run.engines import Engines, Loader, Progress, load_engine
 from specdiff_core.explorations.base import Exploration, Exploring, Told
 from specdiff_core.schema.decoder import Brings, Decoder, Stop
-from specdiff_core.schema.errors import SpecDiffError, Stopped
+from specdiff_core.schema.errors import Failure, SpecDiffError, Stopped
 from specdiff_core.schema.events import Event, RunStarted
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -66,21 +64,6 @@ class Slice:
     pair: str
     what: Exploration | None
     number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """How a call ended that did not end well."""
-
-    error: Exception
-    details: str  # the other process's traceback; empty where the error's own words say all
-
-
-class RemoteTraceback(Exception):
-    """Carries the traceback of the other process into the log of this one."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
 
 
 class Remote:
@@ -173,7 +156,7 @@ class Remote:
                 if not _is_last(answer):  # whoever listened has gone
                     self._drain(pipe)
         if answer is not None:
-            raise answer.error from (RemoteTraceback(answer.details) if answer.details else None)
+            answer.throw()
 
     def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
         """The next answer, with an eye on the visitor's stop event."""
@@ -250,8 +233,7 @@ def _serve(connection: Pipe, load: Loader) -> None:
             try:
                 served.answer(call)
             except Exception as error:  # raised again over there
-                foreseen = isinstance(error, SpecDiffError) and error.__cause__ is None
-                last = Failure(_portable(error), "" if foreseen else traceback.format_exc())
+                last = Failure.of(error)
             connection.send(last)
 
 
@@ -325,12 +307,3 @@ class _Served:
                     parcel, sent = [], time.monotonic()
         finally:
             self._connection.send(parcel)  # nothing that was measured is lost, whatever ended it
-
-
-def _portable(error: Exception) -> Exception:
-    """``error`` without what no pipe can carry."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception as reason:  # an exception may refuse in any way it likes
-        return RuntimeError(f"{error!r} (not passed on: {reason})")
-    return error

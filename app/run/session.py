@@ -14,12 +14,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from app.content.error_cards import card, new_run_id
 from app.controls import check_prompt
 from app.run.engines import Factory
+from app.run.gpu import stop_event
 from app.run.worker import Planner, RaceJob, warm_up_of
 from specdiff_core.schema.errors import TraceError
 from specdiff_core.schema.events import Event
@@ -37,42 +39,41 @@ PATIENCE = 6.0
 """Seconds that a stopped race gets for its last frame: its pass ends first, then its trace is packed."""
 
 
-class Job(Protocol):
-    """What can be stopped: a race, or a comparison."""
-
-    stop: threading.Event
-    reported: threading.Event
-
-
 class Stops:
-    """The jobs under way, by visitor and tab: one visitor can never stop another, and one tab not the other's."""
+    """The races and comparisons under way, by visitor and tab: one visitor can never stop another, and one tab not the
+    other's."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: dict[str, Job] = {}
+        self._runs: dict[str, tuple[threading.Event, threading.Event]] = {}  # to stop it, and whether it is over
 
-    def add(self, name: str, job: Job) -> None:
-        """Remember a job; an older one of the same name is stopped. Without a name nothing is remembered."""
-        if not name:
-            return
-        with self._lock:
-            older, self._jobs[name] = self._jobs.get(name), job
-        if older is not None:
-            older.stop.set()
-
-    def remove(self, name: str, job: Job) -> None:
-        """Forget a job that ended."""
-        with self._lock:
-            if self._jobs.get(name) is job:
-                del self._jobs[name]
+    @contextmanager
+    def of(self, name: str) -> Iterator[threading.Event]:
+        """The stop event of a run that is streamed meanwhile. An older run of the same name is stopped; one without a
+        name is not remembered."""
+        stop, over = run = stop_event(), threading.Event()
+        if name:
+            with self._lock:
+                older, self._runs[name] = self._runs.get(name), run
+            if older is not None:
+                older[0].set()
+        try:
+            yield stop
+        finally:
+            stop.set()
+            over.set()
+            with self._lock:
+                if self._runs.get(name) is run:
+                    del self._runs[name]
 
     def stop(self, name: str, patience: float = PATIENCE) -> None:
-        """Ask a job to end, and wait for its last frame to leave."""
+        """Ask a run to end, and wait for its last frame to leave."""
         with self._lock:
-            job = self._jobs.get(name)
-        if job is not None:
-            job.stop.set()
-            job.reported.wait(patience)
+            run = self._runs.get(name)
+        if run is not None:
+            stop, over = run
+            stop.set()
+            over.wait(patience)
 
 
 def pack(lanes: Mapping[str, Sequence[Event]], title: str) -> str:
@@ -97,8 +98,8 @@ def stream(
     values: Mapping[str, Any],
     planner: Planner,
     *,
-    stops: Stops | None = None,
-    name: str = "",
+    stop: threading.Event | None = None,
+    visitor: str = "",
     threads: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[str]:
@@ -106,7 +107,8 @@ def stream(
 
     Args:
         planner: from untrusted ``values`` to the lanes of the race.
-        name: of the visitor and the tab (``visitor/tab``), for :class:`Stops`; the visitor's share is counted.
+        stop: ends it; see :meth:`Stops.of`.
+        visitor: whose share of the server it takes.
     """
     run, seq = new_run_id(), 0
     try:
@@ -114,10 +116,8 @@ def stream(
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         yield refusal(error, run)
         return
-    job = RaceJob(factory, text, plan, run=run, watched=True, threads=threads, visitor=name.partition("/")[0])
+    job = RaceJob(factory, text, plan, run=run, watched=True, threads=threads, visitor=visitor, stop=stop)
     coming = list(plan)
-    if stops is not None:
-        stops.add(name, job)
     last = frame(run, seq, phase="loading", message="Preparing the run", lanes=coming)
     begun = clock()
     LOG.info("run %s: %s", run, ", ".join(coming), extra={"run": run})
@@ -136,9 +136,6 @@ def stream(
         how = "was stopped" if job.stop.is_set() else "ended" if job.done.is_set() else "was left"
         LOG.info("run %s %s after %.1f s", run, "failed" if job.error else how, clock() - begun, extra={"run": run})
         job.stop.set()
-        job.reported.set()
-        if stops is not None:
-            stops.remove(name, job)
 
 
 def _news(phase: str, lane: str, news: Sequence[tuple[str, str | Event]]) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class RaceJob:
         watched: whether a page draws what happens: it gets the time of a longer warm-up before each clock starts.
         threads: CPU threads of the decodes; 0: what a probe before the first lane finds quickest.
         visitor: whose share of the server it takes; nobody's where there is none.
+        stop: ends it; one of its own where nobody else has one.
     """
 
     def __init__(
@@ -60,12 +61,12 @@ class RaceJob:
         watched: bool = False,
         threads: int = 0,
         visitor: str = "",
+        stop: threading.Event | None = None,
     ) -> None:
         self.plan = plan
         self.lanes: dict[str, list[Event]] = {}
         self.news: deque[tuple[str, str | Event]] = deque()  # ("", progress message) or (lane, event)
-        self.stop, self.done = threading.Event(), threading.Event()
-        self.reported = threading.Event()  # the last frame has left
+        self.stop, self.done = stop or threading.Event(), threading.Event()
         self.error: Exception | None = None
         self.failures: dict[str, Card] = {}  # lane -> why it could not run, or not to its end
         self.phase, self.lane = "loading", ""  # then for each lane: "warming", "measuring"

@@ -15,7 +15,7 @@ import { piece, sharePieces } from './state/detokenize.js';
 import { waiting } from './state/metrics.js';
 import { Job, listen } from './job.js';
 import { REFUSAL, isOpen, isShown, keepRuns, measuring, openTab, register } from './page.js';
-import { commit } from './views/commit.js';
+import { commit, land } from './views/commit.js';
 import { download, text } from './views/dom.js';
 import { giveLink, say } from './views/link.js';
 import { know } from './views/glossary.js';
@@ -51,7 +51,7 @@ const NOT_RUN = 'What stands in the controls has not run yet: this is another ra
 const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
 const SERVED = 'An attached server does not tell what it drafts and tests: what came, and when, is all that is known here.';
 
-const WORDS = { waits: 'Waiting for a free place…', stops: 'Stopping…' };
+const WORDS = { waits: 'Waiting for a free place…', alone: 'One race runs at a time, to keep its clock undisturbed.', stops: 'Stopping…' };
 const UNREADABLE = { title: 'This trace cannot be shown', message: 'It was read, but its events do not fit together.', hint: 'Try another file, or run again.' };
 
 /** Values as a link holds them; the controls say theirs in the same way (app/scripts.py). @param {Record<string, string | number | boolean | null>} asked */
@@ -109,8 +109,6 @@ export class App extends Job {
     document.addEventListener('input', ({ target }) => {
       if (target instanceof Element && target.closest('.sd-invalid')) this.card.hide();
     });
-    const queue = document.getElementById(`${this.prefix}-queue`);
-    if (queue) new MutationObserver(() => this.queued(queue)).observe(queue, { childList: true, characterData: true, subtree: true });
     new ResizeObserver(() => this.turn()).observe(this.views.voice); // its size becomes nothing, or something
     this.stage([], {});
     this.turn();
@@ -515,7 +513,7 @@ export class App extends Job {
     this.views.source.differs(other ? NOT_RUN : '');
   }
 
-  /** Gradio writes the place in the queue into its own status; the player repeats it in words. @param {Element} element */
+  /** @override @param {Element} element */
   queued(element) {
     const place = queueWords(element.textContent ?? '');
     if (place && !this.waiting && !this.busy) this.pressedRun(); // started by a key
@@ -524,7 +522,7 @@ export class App extends Job {
       else if (this.waiting) this.over();
       return;
     }
-    if (place && this.waiting) this.status.show(`One race runs at a time, to keep its clock undisturbed. ${place}`);
+    super.queued(element);
   }
 
   /** @override */
@@ -639,7 +637,8 @@ export class App extends Job {
   /** The tab of this player was opened or left: a hidden one draws nothing and does not move. */
   turn() {
     this.asleep = !isShown(this.root);
-    if (!this.asleep) this.wake();
+    if (this.asleep) land();
+    else this.wake();
   }
 
   redraw() {

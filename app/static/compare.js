@@ -5,7 +5,7 @@
 import { Board, glyph } from './views/board.js';
 import { Charts, chart } from './views/charts.js';
 import { Job, listen } from './job.js';
-import { MEAN, busyMachine, check, degrees, doubted, marksOf, meanWords, origin, placeLabels, progressWords, raceOf, sourceWords, withoutRaces } from './state/comparison.js';
+import { LABEL_PIXELS, MEAN, busyMachine, check, degrees, doubted, marksOf, meanWords, origin, placeLabels, progressWords, raceOf, sourceWords, withoutRaces } from './state/comparison.js';
 import { acceptanceCurves, costFigure, flavourBars } from './views/comparison_charts.js';
 import { download, h, refill, text } from './views/dom.js';
 import { fetchFile, fromBase64 } from './state/trace.js';
@@ -13,9 +13,8 @@ import { know } from './views/glossary.js';
 import { openRace, pauseAll, register } from './page.js';
 
 const FIRST_SHOWN = 6; // methods that the charts begin with
-const LABEL_PIXELS = 6.1; // of a character of a chart label
 const ENDED_MS = 2500; // after the end of the server's event: how long its last frame may take to arrive
-const WORDS = { waits: 'Waiting for a free place: one measurement or race runs at a time…', stops: 'Stopping; what was measured is added up…' };
+const WORDS = { waits: 'Waiting for a free place…', alone: 'One measurement or race runs at a time, to keep its clock undisturbed.', stops: 'Stopping; what was measured is added up…' };
 const UNREADABLE = { title: 'This result cannot be shown', message: 'The server sent a comparison that does not fit together.', hint: 'Measure again.' };
 
 /** Buttons of which one is pressed; `choose(value)` hears which. */
@@ -62,7 +61,7 @@ class Compare extends Job {
     const [bars, barsPanel] = wide('Speed-up by temperature and flavour', `dotted: vanilla; whiskers: 95 % interval${options.races ? '; a bar opens its race' : ''}`, '0');
     barsPanel.classList.add('sd-cmp-bars');
     this.charts = new Charts({ cost, alpha, bars }, {
-      cost: (scene, c) => costFigure({ ...scene, size: { width: cost.clientWidth, height: cost.clientHeight } }, c), alpha: acceptanceCurves, bars: flavourBars,
+      cost: costFigure, alpha: acceptanceCurves, bars: flavourBars,
     }, { plotly: this.options.plotly, without: 'The chart library could not be loaded; the leaderboard is complete without it.', share: 0, drawn: (place) => this.bind(place) });
     this.content = this.full = h('div', { class: 'sd-cmp-full' },
       h('section', { class: 'sd-panel', 'aria-label': 'Leaderboard' },

@@ -16,7 +16,7 @@ import { openRace, pauseAll, register } from './page.js';
 import { origin } from './state/comparison.js';
 
 const KEPT = 'specdiff-exploring'; // the token of what this tab explores, for after a reload
-const WORDS = { waits: 'Waiting for a free place: one exploration runs at a time…', stops: 'Stopping; what was measured is kept…' };
+const WORDS = { waits: 'Waiting for a free place…', alone: 'One exploration runs at a time.', stops: 'Stopping; what was measured is kept…' };
 const UNREADABLE = { title: 'This answer cannot be shown', message: 'The server sent one that does not fit together.', hint: 'Measure again.' };
 
 /** A word that only this tab knows. `crypto.randomUUID` is missing where a page is served without TLS. */
@@ -198,6 +198,7 @@ class Explore extends Job {
     const keyed = (of) => Object.fromEntries(panels.map(({ key, figure }, i) => [key, of(figure, i)]));
     const figures = new Charts(keyed((_, i) => made[i][0]), keyed((figure) => figure), {
       plotly: this.options.plotly, without: 'The chart library could not be loaded; the table below is complete without it.', share: 0, drawn: (place) => this.bind(place) });
+    new ResizeObserver(() => { if (figures.scene) figures.offer(figures.scene); }).observe(made[0][0]); // its labels are placed for its size
     return { panels: made.map(([, panel]) => panel), figures };
   }
 

@@ -5,13 +5,14 @@
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';
 import { guard } from './page.js';
+import { queueWords } from './state/format.js';
 
 /** @template {{run: string, warming: boolean}} Run what is known of a run under way; frame_throttle.js asks whether it is `warming` */
 export class Job {
   /**
    * @param {HTMLElement} root @param {string} prefix with which the ids of its controls begin
    * @param {number} patience seconds the server takes for a stopped run's last frame
-   * @param {{waits: string, stops: string}} words for the status line
+   * @param {{waits: string, alone: string, stops: string}} words for the status line; `alone`: why it waits
    */
   constructor(root, prefix, patience, words) {
     this.root = root;
@@ -24,6 +25,8 @@ export class Job {
     this.waiting = false; // for a place in the queue
     /** @type {Run | null} */
     this.measured = null;
+    const queue = document.getElementById(`${prefix}-queue`);
+    if (queue) new MutationObserver(() => this.queued(queue)).observe(queue, { childList: true, characterData: true, subtree: true });
     this.watchdog = new Watchdog(() => this.waiting || this.busy, () => this.lost(false));
     document.addEventListener('click', ({ target }) => { // a drawer makes its buttons when it is opened
       if (!(target instanceof Element)) return;
@@ -65,6 +68,12 @@ export class Job {
     this.watchdog.heard();
     this.tell(this.told.waits);
     this.status.element.scrollIntoView({ block: 'nearest' });
+  }
+
+  /** Gradio writes the place in the queue into its own status; the player repeats it in words. @param {Element} element */
+  queued(element) {
+    const place = queueWords(element.textContent ?? '');
+    if (place && this.waiting) this.tell(`${this.told.alone} ${place}`);
   }
 
   /** A run that waits in the queue leaves it; one that is measured has a moment for its last frame. */

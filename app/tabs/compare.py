@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from app.controls import QUIET
+from app.controls import QUIET, place_in_queue
 from app.run import measurement
 from app.run.engines import Factory
 from app.run.gpu import LONGEST, on_gpu
@@ -41,12 +42,14 @@ def compare_tab(factory: Factory, script: str) -> None:
     stops = Stops()
 
     @on_gpu(lambda *_: LONGEST)
-    def measure(values: dict[str, Any], visitor: str) -> Iterator[str]:
-        yield from measurement.stream(factory, values, stops=stops, name=visitor)
+    def measure(values: dict[str, Any], visitor: str, stop: threading.Event) -> Iterator[str]:
+        yield from measurement.stream(factory, values, visitor=visitor, stop=stop)
 
     def run(request: gr.Request, methods: Any, temperature: Any, prompts: Any, repeats: Any) -> Iterator[str]:
         values = {"methods": methods, "temperature": temperature, "prompts": prompts, "repeats": repeats}
-        yield from measure(values, request.session_hash or "")
+        visitor = request.session_hash or ""
+        with stops.of(visitor) as stopped:
+            yield from measure(values, visitor, stopped)
 
     def stop(request: gr.Request) -> None:
         stops.stop(request.session_hash or "", PATIENCE)
@@ -58,12 +61,14 @@ def compare_tab(factory: Factory, script: str) -> None:
             run_button = gr.Button("Measure", variant="primary", elem_id="compare-run")
             stop_button = gr.Button("Stop", elem_id="compare-stop")
             cancel = gr.Button("Leave the queue", elem_id="compare-cancel", elem_classes=["sd-unseen"])
+    queue = place_in_queue("compare")
     board = gr.HTML("", html_template=TEMPLATE, js_on_load=script, apply_default_css=False, elem_id="compare-player")
     running = run_button.click(
         run,
         widgets,
         board,
-        show_progress="hidden",  # its clock would ask for sixty frames a second; the tab says how far it is
+        show_progress="minimal",
+        show_progress_on=queue,
         concurrency_id="decode",
         concurrency_limit=1,  # never beside a race: each would measure the other
         trigger_mode="once",

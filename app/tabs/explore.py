@@ -11,10 +11,9 @@ from typing import Any, Literal
 import gradio as gr
 import msgspec
 
-from app.controls import QUIET, pair_choices
+from app.controls import QUIET, pair_choices, place_in_queue
 from app.run import exploration
 from app.run.engines import Factory
-from app.run.gpu import LONGEST, on_gpu
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.methods import methods_of
 from specdiff_core.schema.metrics import CROWDED
@@ -96,14 +95,15 @@ def explore_tab(
         pair: the pair of the Live tab, where visitors bring their own.
         missing: says which pairs cannot be used here.
     """
+    engines = exploration.where_lent(factory)
 
-    @on_gpu(lambda *_: LONGEST)
     def explore(asked: str) -> Iterator[str]:
-        yield from exploration.stream(factory, asked, jobs=exploration.JOBS)
+        yield from exploration.stream(engines, asked, jobs=exploration.JOBS)
 
     def stop(asked: str) -> None:
         exploration.JOBS.stop(asked, PATIENCE)
 
+    queue = place_in_queue(TAB)
     board = gr.HTML("", html_template=TEMPLATE, js_on_load=script, apply_default_css=False, elem_id="explore-player")
     asked = gr.Textbox(elem_id="explore-asked", label="What the page asks for", visible=False)
     pressed = {
@@ -117,7 +117,8 @@ def explore_tab(
             asked,
             board,
             js=ASKED,
-            show_progress="hidden",
+            show_progress="minimal",
+            show_progress_on=queue,
             concurrency_id="explore",
             concurrency_limit=1,
             trigger_mode="once",

@@ -6,7 +6,7 @@ The limit of a setting is τ·t₁ / (t_draft + t_verify): every second spent in
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -136,10 +136,15 @@ class PassTimes:
         self._drafts: dict[tuple[int, int], list[float]] = {}
         self._context = 0
 
-    def measure(self, prompt: str, repeats: int) -> None:
+    def rounds(self, prompt: str, repeats: int) -> Iterator[None]:
         """Time passes behind ``prompt`` and what vanilla writes after it, in the order of a run, so that each finds in
         the processor's caches what it would find there: the target over 1 row, again and again; and for each window a
-        draft, then the target over γ + 1 rows."""
+        draft, then the target over γ + 1 rows.
+
+        Yields:
+            After each of ``repeats`` rounds of all passes, the first of which comes after two that warm up. Between two
+            rounds others may use the engine.
+        """
         engine, base = self._engine, self._base
         begun = engine.encode(prompt, base)
         room = engine.pair.spec.context - len(begun) - max(self._gammas, default=0) - 1
@@ -170,6 +175,7 @@ class PassTimes:
 
         for number in range(2 + repeats):
             scores, drafts = (self._scores, self._drafts) if number > 1 else ({}, {})  # the first two warm up
+            score(1)  # others may have decoded since
             for _ in range(2):
                 scores.setdefault(1, []).append(score(1))
             for gamma in self._gammas:
@@ -178,7 +184,9 @@ class PassTimes:
                 for steps in sorted({1, min(MORE, gamma)} if self._spec.drafting == "denoise" else {1}):
                     drafts.setdefault((gamma, steps), []).append(draft(gamma, steps))
                     scores.setdefault(gamma + 1, []).append(score(gamma + 1))
-        self._context = len(ids)
+            if number > 1:
+                self._context = len(ids)
+                yield
 
     @property
     def costs(self) -> PassCosts:
@@ -199,7 +207,8 @@ def pass_costs(
 ) -> PassCosts:
     """:class:`PassTimes` of one sitting."""
     times = PassTimes(engine, drafter_name, gammas, tokens=tokens)
-    times.measure(prompt, repeats)
+    for _ in times.rounds(prompt, repeats):
+        pass
     return times.costs
 
 

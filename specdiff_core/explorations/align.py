@@ -41,6 +41,10 @@ BATCH = 2048
 """Tokens of a step."""
 EVERY = 10
 """Steps between two replays."""
+LOST = 2 / 3
+"""A training has diverged where in two replays running fewer drafted tokens survive than this share of those before
+it. The loss seldom tells: a step of Muon or AdamW is as long as its rate says, so what a drafter knows can be lost
+while all its weights stay finite."""
 FEWEST = 6
 """Texts with an interval: fewer all go one way by chance more often than a 95 % one may be wrong."""
 COPIES, FREE, BATCH_OF_TEXTS = 8, 192, 32
@@ -140,7 +144,8 @@ class Align(OnPrompts, frozen=True, kw_only=True):
     def _train(
         self, task: DraftTask, replay: Callable[[], list[list[int]]], known: _Known, stopped: Stopped, threads: int
     ) -> Iterator[tuple[float, str]]:
-        """Optimiser steps until the time is over; a loss or gradient that is not finite ends them, with its curve."""
+        """Optimiser steps until the time is over or training has diverged, which ends them with its curve: a loss or
+        gradient is not finite, or too little survives (:data:`LOST`)."""
         import torch
 
         from specdiff_core.models.device import cpu_threads
@@ -150,7 +155,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         groups = [(group, group["lr"]) for optimizer in optimizers for group in optimizer.param_groups]
         parameters = [p for p in task.model.parameters() if p.requires_grad]
         spent, step = 0.0, 0
-        while spent < self.seconds and not stopped():
+        while spent < self.seconds and not stopped() and not known.diverged:
             began, step = time.monotonic(), step + 1
             rate = min(1.0, step / 10) * max(0.0, 1 - spent / self.seconds)
             for group, peak in groups:
@@ -189,10 +194,11 @@ class _Known:
         self._facts = {"skipped": skipped, "learnt": learnt, "held_out": held_out}
         self._alphas: list[dict[str, Any]] = []
         self._replays: list[list[list[int]]] = []  # the first and the last: text -> accepted tokens of its rounds
+        self._kept: list[float] = []  # tokens of a draft that survived, on average, in each replay
         self.diverged = False
 
     def learnt(self, step: int, seconds: float, loss: float) -> None:
-        self.diverged = loss != loss or loss == float("inf")
+        self.diverged = not math.isfinite(loss)
         self.rows.append({"step": step, "seconds": seconds, "loss": None if self.diverged else loss, "tau": None})
 
     def replayed(self, step: int, seconds: float, by_text: list[list[int]]) -> None:
@@ -200,7 +206,9 @@ class _Known:
             self.rows.append({"step": step, "seconds": seconds, "loss": None, "tau": None})
         self._replays = [*self._replays[:1], by_text]
         accepted = [kept for own in by_text for kept in own]
-        self.rows[-1]["tau"] = 1 + sum(accepted) / len(accepted)
+        self._kept.append(sum(accepted) / len(accepted))
+        self.rows[-1]["tau"] = 1 + self._kept[-1]
+        self.diverged = len(self._kept) > 2 and max(self._kept[-2:]) < LOST * self._kept[0]
         reached = [sum(kept >= place for kept in accepted) for place in range(GAMMA + 1)]
         alphas = [reached[place + 1] / reached[place] if reached[place] else None for place in range(GAMMA)]
         self._alphas.append({"step": step, "alpha_at": alphas})

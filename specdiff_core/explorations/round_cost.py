@@ -46,7 +46,6 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
         from specdiff_core.bench.forwards import PassTimes
-        from specdiff_core.models.device import cpu_threads
 
         prompts, skipped = self.prompts(engine)
         methods = {setting.key: (setting, method) for setting, method in self.methods().items()}
@@ -71,18 +70,19 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
             }
             return Answer(rows=rows, facts=facts, races=runs.races)
 
-        for done, name in enumerate(sittings):  # a step each: others may decode between them
+        timed, total = 0, len(sittings) * REPEATS + len(methods) * len(prompts)
+        for name in sittings:
+            windows = WINDOWS if name != "none" else [width - 1 for width in ROWS if width > 1]
+            own = times.setdefault(name, PassTimes(engine, name, windows))
+            for _ in runs.bare_passes(own, prompts[0], REPEATS):
+                timed += 1
+                yield Step(timed, total, f"bare passes: {name}", answer)
             if stopped():
                 return
-            windows = WINDOWS if name != "none" else [width - 1 for width in ROWS if width > 1]
-            timed = times.setdefault(name, PassTimes(engine, name, windows))
-            with cpu_threads(runs.threads):
-                timed.measure(prompts[0].prompt, REPEATS)
-            yield Step(done + 1, len(sittings) + len(methods) * len(prompts), f"bare passes: {name}", answer)
-        for done, total, key in runs.fill():
+        for done, _, key in runs.fill():
             setting, method = methods[key]
             survived[key].update(_survivors(runs, setting))
-            yield Step(len(sittings) + done, len(sittings) + total, method.label, answer)
+            yield Step(timed + done, total, method.label, answer)
 
 
 def _survivors(runs: Runs, setting: BenchSetting) -> Iterator[int]:

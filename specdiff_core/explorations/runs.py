@@ -20,6 +20,7 @@ from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import dump_trace
 
 if TYPE_CHECKING:
+    from specdiff_core.bench.forwards import PassTimes
     from specdiff_core.engine import Engine
 
 TOGETHER = 6
@@ -82,6 +83,19 @@ class Runs:
                 yield turn * len(keys) + number + 1, len(keys) * len(self._prompts), key
         if not any(key in self.metrics for key in keys):
             raise SpecDiffError("Nothing could be measured. " + next(iter(self.failed.values())))
+
+    def bare_passes(self, times: PassTimes, prompt: Prompt, repeats: int) -> Iterator[None]:
+        """Time passes, on as many threads as the runs use: see :meth:`~specdiff_core.bench.forwards.PassTimes.rounds`.
+        Ends early where it is stopped."""
+        from specdiff_core.models.device import cpu_threads
+
+        rounds = times.rounds(prompt.prompt, repeats)
+        for _ in range(repeats):
+            if self._stopped():
+                return
+            with cpu_threads(self.threads):  # not in between: others decode then
+                next(rounds)
+            yield
 
     def _run(self, turn: int, prompt: Prompt, key: str) -> bool:
         config = self._settings[key]

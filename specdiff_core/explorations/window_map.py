@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 
 from specdiff_core.bench.grid import BenchSetting, grid
-from specdiff_core.bench.prompts import Prompt
 from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, drafter_that, drafters_that, enum
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.schema.metrics import Metrics
@@ -71,7 +70,6 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
         from specdiff_core.bench.forwards import PassTimes
-        from specdiff_core.models.device import cpu_threads
 
         cells = self.cells()
         prompts, skipped = self.prompts(engine)
@@ -85,15 +83,19 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             facts = {"skipped": skipped, "curve": curve.plain(), "agree": agreement(rows), **runs.facts()}
             return Answer(rows=rows, facts=facts, races=runs.races)
 
-        def measure(prompt: Prompt) -> None:
-            with cpu_threads(runs.threads):
-                times.measure(prompt.prompt, REPEATS)
+        total = (REPEATS + len(cells)) * len(prompts)
 
-        measure(prompts[0])
-        for done, total, key in runs.fill():
-            yield Step(done, total, BenchSetting.parse(key).name, answer)
-            if done % len(cells) == 0 and done < total:
-                measure(prompts[done // len(cells)])
+        def passes(turn: int) -> Iterator[Step]:
+            timed = turn * (REPEATS + len(cells))
+            for done, _ in enumerate(runs.bare_passes(times, prompts[turn], REPEATS), timed + 1):
+                yield Step(done, total, f"bare passes: {self.drafter}", answer)
+
+        yield from passes(0)
+        for done, _, key in runs.fill():
+            turn = (done - 1) // len(cells) + 1
+            yield Step(turn * REPEATS + done, total, BenchSetting.parse(key).name, answer)
+            if done == turn * len(cells) and turn < len(prompts):
+                yield from passes(turn)
 
 
 def _level(index: int, count: int) -> int:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+import traceback
+from dataclasses import dataclass
+from typing import NoReturn
+
 
 class SpecDiffError(Exception):
     """Base of all errors that people may see.
@@ -120,3 +125,37 @@ class CorpusError(SpecDiffError):
     """A training corpus is missing, empty, or not in the expected format."""
 
     code = "corpus"
+
+
+class RemoteTraceback(Exception):
+    """Carries the traceback of another process into the log of this one."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How work in another process ended that did not end well; pipes carry it."""
+
+    error: Exception
+    details: str  # the other process's traceback; empty where the error's own words say all
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """The failure that is being handled."""
+        foreseen = isinstance(error, SpecDiffError) and error.__cause__ is None
+        return cls(_portable(error), "" if foreseen else traceback.format_exc())
+
+    def throw(self) -> NoReturn:
+        """Raise it here, with the traceback of the other process as the cause."""
+        raise self.error from (RemoteTraceback(self.details) if self.details else None)
+
+
+def _portable(error: Exception) -> Exception:
+    """``error`` without what no pipe can carry."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception as reason:  # an exception may refuse in any way it likes
+        return RuntimeError(f"{error!r} (not passed on: {reason})")
+    return error

@@ -64,13 +64,13 @@ test('confidence: a row for each step, empty until it has happened', () => {
 test('points lie on the line of their speed-up', () => {
   const one = table();
   const shown = new Set(['block/window', 'block/tree']);
-  const figure = costFigure({ table: one, flavour: 'code', marks: marksOf([one], methods), shown, size: { width: 500, height: 300 }, place: (spots) => spots.map(() => 'top center') }, c);
+  const figure = costFigure({ table: one, flavour: 'code', marks: marksOf([one], methods), shown, place: (spots) => spots.map(() => 'top center') }, c, { width: 500, height: 300 });
   const points = figure.data[figure.data.length - 1];
   points.x.forEach((x, i) => assert.ok(Math.abs(points.y[i] / x - [1, 3, 2][i]) < 1e-9));
   for (const line of figure.data.slice(0, -1)) assert.ok(line.x[1] <= figure.layout.xaxis.range[1] + 1e-9 && line.y[1] <= figure.layout.yaxis.range[1] + 1e-9);
   assert.equal(figure.layout.annotations.length, figure.data.length - 1);
   assert.ok(points.customdata.every((data, i) => data[2] === `speed-up = τ / cost = ${[1, 3, 2][i].toFixed(2)}×`));
-  const mean = costFigure({ table: one, flavour: MEAN, marks: marksOf([one], methods), shown, size: { width: 500, height: 300 }, place: (spots) => spots.map(() => 'top center') }, c);
+  const mean = costFigure({ table: one, flavour: MEAN, marks: marksOf([one], methods), shown, place: (spots) => spots.map(() => 'top center') }, c, { width: 500, height: 300 });
   assert.match(mean.data[mean.data.length - 1].customdata[1][2], /pooled .*mean of the flavours: 2[.]50×/);
 });
 

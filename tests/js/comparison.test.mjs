@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { MEAN, axisEnd, busyMachine, check, doubted, exactness, intervalWords, leaderboard, marksOf, meanWords, numbersOf, origin, placeLabels, progressWords, raceOf, sourceWords, typicalFlavour, withoutRaces } from '../../app/static/state/comparison.js';
+import { MEAN, axisEnd, busyMachine, check, doubted, exactness, fitLabels, intervalWords, leaderboard, marksOf, meanWords, numbersOf, origin, placeLabels, progressWords, raceOf, sourceWords, typicalFlavour, withoutRaces } from '../../app/static/state/comparison.js';
 import { methods } from './fixture.mjs';
 import { table } from './comparison.mjs';
 
@@ -115,6 +115,20 @@ test('labels of points that lie close do not cover each other', () => {
   assert.equal(new Set(places).size, 3);
   assert.deepEqual(placeLabels([{ x: 295, y: 100, text: 'at the edge' }], (text) => 6 * text.length, { width: 300, height: 200 }), ['middle left']);
   assert.equal(numbersOf(table().cells[1], MEAN).value, 2.5);
+});
+
+test('of labels that do not fit beside each other some are left out, but none that must stay', () => {
+  const width = (text) => 6 * text.length;
+  const size = { width: 300, height: 200 };
+  const crowd = Array.from({ length: 12 }, (_, i) => ({ x: 150 + 2 * (i % 4), y: 100 + 2 * Math.floor(i / 4), text: `method ${i}` }));
+  const places = fitLabels([...crowd, { x: 152, y: 102, text: 'here', kept: true }], width, size);
+  const shown = places.filter(Boolean);
+  assert.ok(shown.length >= 4 && shown.length < 10, `${shown.length}`);
+  assert.equal(new Set(shown).size, shown.length, 'each at another side of the crowd');
+  assert.ok(places[12]);
+  const apart = [{ x: 50, y: 50, text: 'one' }, { x: 200, y: 150, text: 'two' }];
+  assert.deepEqual(fitLabels(apart, width, size), ['middle right', 'middle right']);
+  assert.deepEqual(apart.map(({ text }) => text), ['one', 'two'], 'what is given stays as it is');
 });
 
 test('the comparison that ships is of a known form: each bar opens a race that is there, each method has a mark of its own', () => {

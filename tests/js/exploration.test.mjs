@@ -130,7 +130,8 @@ test('words', () => {
   assert.equal(busyMachine(answer, 0.6), '');
   assert.equal(originWords(answer), '2026-11-23 16:38 UTC: cpu: X, fp32, 2 threads. 3 of 10 steps so far.');
   assert.equal(progressWords({ phase: 'exploring', message: '', doing: 'γ 4', done: 2, total: 9, left: 130 }), '2 of 9: γ 4, about 3 minutes left');
-  assert.match(progressWords({ phase: 'waiting', message: '', left: null }), /goes first/);
+  assert.match(progressWords({ phase: 'waiting', message: '', left: null }), /A race or a comparison goes first/);
+  assert.equal(progressWords({ phase: 'exploring', message: 'Measuring the first step', left: null }), 'Measuring the first step…');
   assert.equal(progressWords({ phase: 'loading', message: 'Loading', left: null }), 'Loading…');
 });
 
@@ -198,12 +199,16 @@ test('a method has its own colour and mark in every chart, whatever stands befor
 });
 
 test('an alignment has a verdict only with an interval of its change', () => {
-  const words = (facts) => VIEWS.align.notes({ rows: [{ step: 0, seconds: 0, tau: 2 }, { step: 10, seconds: 5, tau: 3 }], choice: { drafter: 'mdlm' }, facts: { learnt: ['a'], held_out: ['b'], ...facts } }).join(' ');
+  const words = (facts, rows = [{ step: 0, seconds: 0, tau: 2 }, { step: 10, seconds: 5, tau: 3 }]) => VIEWS.align.notes({ rows, choice: { drafter: 'mdlm' }, facts: { learnt: ['a'], held_out: ['b'], ...facts } }).join(' ');
   for (const change of [undefined, null]) assert.match(words({ change }), /τ went from 2\.00 to 3\.00\. The weights/);
   assert.match(words({ change: { value: 1.5, low: 0.9, high: 2 } }), /to 3\.00 \(× 1\.50, 95 % interval over these texts 0\.90 to 2\.00\)\. .*may be chance/);
   assert.match(words({ change: { value: 1.5, low: 1.2, high: 2 } }), /trained this way for hours/);
   assert.match(words({ change: { value: 0.8, low: 0.7, high: 0.9 } }), /can also harm/);
-  assert.match(words({ diverged: true }), /The loss became NaN/);
+  const rows = (loss) => [{ step: 0, seconds: 0, tau: 2 }, { step: 10, seconds: 5, tau: 1.5, loss }];
+  assert.match(words({ diverged: true }, rows(null)), /The loss became NaN/);
+  const lost = words({ diverged: true, change: { value: 0.75, low: 0.7, high: 0.8 } }, rows(7));
+  assert.match(lost, /less than two thirds .* survived .*diverged, and was stopped/);
+  assert.doesNotMatch(lost, /can also harm/);
 });
 
 const colours = new Proxy({}, { get: (_, name) => String(name) });

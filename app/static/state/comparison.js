@@ -167,11 +167,10 @@ export function withoutRaces(comparison) {
   return { ...comparison, tables };
 }
 
-/**
- * Where labels of points stand, so that they do not cover each other or another point: a text position of Plotly for
- * each. Points are in pixels, `width(text)` too; the first place that is free is taken, the least crowded one else.
- */
-export function placeLabels(points, width, size, height = 14) {
+export const LABEL_PIXELS = 6.1; // of a character of a chart label
+
+/** Where labels of points stand, as `placeLabels` says it, and how much each covers there. */
+function standing(points, width, size, height) {
   const gap = 9;
   const boxes = points.map(({ x, y }) => [x - 6, y - 6, x + 6, y + 6]);
   const places = {
@@ -198,5 +197,22 @@ export function placeLabels(points, width, size, height = 14) {
       }
     });
   }
-  return taken.map((one) => one.name);
+  return taken;
+}
+
+/**
+ * Where labels of points stand, so that they do not cover each other or another point: a text position of Plotly for
+ * each. Points are in pixels, `width(text)` too; the first place that is free is taken, the least crowded one else.
+ */
+export const placeLabels = (points, width, size, height = 14) => standing(points, width, size, height).map(({ name }) => name);
+
+/** The same for more labels than fit: null for those that would cover something, the worst of them first; `kept` ones stay. */
+export function fitLabels(points, width, size, height = 14) {
+  const left = points.map((point) => ({ ...point }));
+  for (;;) {
+    const taken = standing(left, width, size, height);
+    const over = left.flatMap(({ text, kept }, i) => (text && !kept && taken[i].cost > 0 ? [i] : []));
+    if (!over.length) return left.map(({ text }, i) => (text ? taken[i].name : null));
+    left[over.reduce((worst, i) => (taken[i].cost > taken[worst].cost ? i : worst))].text = '';
+  }
 }

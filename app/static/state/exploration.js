@@ -37,8 +37,8 @@ export function busyMachine({ rows }, crowded) {
 /** One line about an exploration under way. @param {{phase: string, message: string, doing?: string, done?: number, total?: number, left: number | null}} message */
 export function progressWords({ phase, message, doing, done = 0, total = 0, left }) {
   if (phase === 'loading') return `${message}…`;
-  if (phase === 'waiting') return 'Somebody’s race goes first; this goes on in a moment…';
-  if (!total) return 'Timing bare passes…';
+  if (phase === 'waiting') return 'A race or a comparison goes first; this goes on when it is done…';
+  if (!total) return `${message}…`;
   const rest = left === null ? '' : left < 90 ? `, about ${plural(Math.max(1, Math.ceil(left)), 'second')} left` : `, about ${Math.ceil(left / 60)} minutes left`;
   return `${done} of ${total}: ${doing}${rest}`;
 }

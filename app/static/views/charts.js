@@ -144,7 +144,7 @@ export function chart(title, hint, frame = (/** @type {HTMLElement} */ place) =>
 export class Charts {
   /**
    * @param {Record<string, HTMLElement>} places figure name -> element
-   * @param {Record<string, (scene: any, c: Colours) => Figure>} figures
+   * @param {Record<string, (scene: any, c: Colours, size: {width: number, height: number}) => Figure>} figures
    * @param {{plotly: string, without: string, share?: number, drawn?: (place: HTMLElement) => void}} options address of Plotly;
    *   what to say where it cannot be loaded; at most one part in `share` of the time goes into figures; hears of each one
    */
@@ -221,7 +221,8 @@ export class Charts {
       const began = performance.now();
       this.dirty.delete(name);
       try {
-        this.draw(this.places[name], this.figures[name](this.scene, colours(this.places[name])));
+        const place = this.places[name];
+        this.draw(place, this.figures[name](this.scene, colours(place), { width: place.clientWidth, height: place.clientHeight }));
       } catch (error) {
         console.error('a figure could not be drawn:', error); // the others, and the player, go on
       }

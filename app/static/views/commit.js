@@ -27,3 +27,8 @@ export function commit(from, to, cut) {
   });
   for (const cell of cut) cell.animate([{ transform: 'none', opacity: 1 }, { transform: 'translateY(14px)', opacity: 0 }, { transform: 'none', opacity: 1 }], { duration: 2 * MILLISECONDS, easing: EASE });
 }
+
+/** Take away what still flies: its player is hidden, and it would float over another tab. */
+export function land() {
+  for (const ghost of document.querySelectorAll('.sd-ghost')) ghost.remove();
+}

@@ -20,7 +20,7 @@ function speedWords({ tau, cost, value }, flavour) {
 }
 
 /** τ against the cost of a round; behind it lines of equal speed-up. `size` is the plot in pixels. */
-export function costFigure({ table, flavour, marks, shown, size, place }, c) {
+export function costFigure({ table, flavour, marks, shown, place }, c, size) {
   const cells = table.cells.filter((cell) => shown.has(cell.group) || cell.drafter === 'none');
   const points = cells.map((cell) => ({ cell, ...numbersOf(cell, flavour) })).filter((point) => point.cost);
   const right = 1.12 * Math.max(1.5, ...points.map((point) => point.cost));

@@ -3,6 +3,7 @@
 
 import { alignmentWords } from '../state/alignment.js';
 import { axis, escaped, layout } from './charts.js';
+import { LABEL_PIXELS, fitLabels } from '../state/comparison.js';
 import { DRAWS, PlaygroundView, SandboxView, SideBySideView } from './widgets.js';
 import { acceptance, biasWords, budgetFor, paperShape, tauAround } from '../state/exploration.js';
 import { milliseconds, plural, quoted, ratio, times } from '../state/format.js';
@@ -75,18 +76,25 @@ function slices({ answer: { rows }, races }, c) {
 
 // What would it take?
 
-/** Methods and the sandbox by what a round brings and costs, with lines of equal speed-up. */
-function plane({ answer: { rows }, widget, methods }, c) {
+/** Methods and the sandbox by what a round brings and costs, with lines of equal speed-up. Where names would cover each other, some are left to the pointer. */
+function plane({ answer: { rows }, widget, methods }, c, size = { width: 700, height: 300 }) {
   const known = rows.filter((row) => row.speedup);
   const here = widget.point;
   const most = [Math.max(3, here.cost, ...known.map((row) => row.cost)) * 1.08, Math.max(4, here.tau, ...known.map((row) => row.tau)) * 1.08];
   const lines = [1, 1.5, 2, 3, 4, 6].filter((speed) => speed * 0.8 < most[1]).map((speed) => ({
     type: 'scatter', mode: 'lines', x: [0, Math.min(most[0], most[1] / speed)], y: [0, Math.min(most[1], most[0] * speed)], hoverinfo: 'skip', line: { color: speed === 1 ? c.residual : c.line, width: speed === 1 ? 1.6 : 1, dash: speed === 1 ? 'dash' : 'solid' } }));
   const labels = [1, 1.5, 2, 3, 4, 6].filter((speed) => speed * 0.8 < most[1]).map((speed) => ({ x: Math.min(most[0], most[1] / speed), y: Math.min(most[1], most[0] * speed), text: `${speed}×`, showarrow: false, xanchor: 'right', yanchor: 'top', font: { size: 11, color: c.muted } }));
+  const inner = { width: Math.max(120, size.width - 62), height: Math.max(80, size.height - 58) };
+  const spot = (cost, tau, text, more = {}) => ({ x: (cost / most[0]) * inner.width, y: (1 - tau / most[1]) * inner.height, text, ...more });
+  const words = `sandbox ${times(here.speedup)}`;
+  const [top, ...names] = fitLabels([
+    spot(here.cost, here.tau, words, { kept: true }), ...known.map((row) => spot(row.cost, row.tau, row.method)),
+    ...labels.map(({ x, y }) => { const { x: right, y: above } = spot(x, y, ''); return { x: right - 10, y: above + 8, text: '' }; }),
+  ], (text) => LABEL_PIXELS * text.length, inner);
   const points = known.map((row, i) => ({
-    type: 'scatter', mode: 'markers+text', x: [row.cost], y: [row.tau], text: [row.method], textposition: ['top center', 'bottom center', 'middle right'][i % 3], textfont: { size: 11, color: c.ink }, customdata: [[row.race, `${row.label}: ${times(row.speedup)}<br>${spread(row)}<br>${ratio(1000 * row.seconds_per_round, 1)} ms a round`]],
+    type: 'scatter', mode: 'markers+text', x: [row.cost], y: [row.tau], text: [names[i] ? row.method : ''], textposition: names[i] ?? 'top center', textfont: { size: 11, color: c.ink }, customdata: [[row.race, `${row.label}: ${times(row.speedup)}<br>${spread(row)}<br>${ratio(1000 * row.seconds_per_round, 1)} ms a round`]],
     marker: { size: 10, symbol: methods[row.method].mark, color: c[methods[row.method].colour] }, hovertemplate: '%{customdata[1]}<br>τ = %{y:.2f}, cost %{x:.2f}<extra>click: its race</extra>' }));
-  const star = { type: 'scatter', mode: 'markers+text', x: [here.cost], y: [here.tau], text: [`sandbox ${times(here.speedup)}`], textposition: 'top center', textfont: { size: 12, color: c.accent }, marker: { size: 16, symbol: 'star', color: c.accent, line: { color: c.card, width: 1 } }, hovertemplate: 'the sandbox: τ = %{y:.2f}, cost %{x:.2f}<extra></extra>' };
+  const star = { type: 'scatter', mode: 'markers+text', x: [here.cost], y: [here.tau], text: [words], textposition: top, textfont: { size: 12, color: c.accent }, marker: { size: 16, symbol: 'star', color: c.accent, line: { color: c.card, width: 1 } }, hovertemplate: 'the sandbox: τ = %{y:.2f}, cost %{x:.2f}<extra></extra>' };
   const shape = layout(c, axis(c, 'cost of a round, in vanilla passes', { range: [0, most[0]] }), axis(c, 'τ, tokens per round', { range: [0, most[1]] }));
   return { data: [...lines, ...points, star], layout: { ...shape, annotations: labels } };
 }
@@ -575,11 +583,11 @@ export const VIEWS = {
       const [first, last] = [taus[0], taus[taus.length - 1]];
       const { change } = facts; // none in old recordings, and of few texts
       const held = change ? ` (× ${ratio(change.value)}, 95 % interval over these texts ${ratio(change.low)} to ${ratio(change.high)})` : '';
-      const verdict = !change ? '' : change.low <= 1 && change.high >= 1 ? ' The interval holds 1: the change may be chance.'
+      const verdict = !change || facts.diverged ? '' : change.low <= 1 && change.high >= 1 ? ' The interval holds 1: the change may be chance.'
         : change.high < 1 ? ' So short a training can also harm: try a lower learning rate or more seconds.' : ' The shipped streak-distilled drafter was trained this way for hours.';
       return [
         `A copy of ${choice.drafter} learnt for ${Math.round(last.seconds)} s (${last.step} steps) from texts that the target wrote after ${facts.learnt.length} prompts. On ${facts.held_out.length} others τ went from ${ratio(first.tau)} to ${ratio(last.tau)}${held}.${verdict}`,
-        ...(facts.diverged ? ['The loss became NaN: training was stopped there. Try a lower learning rate.'] : []),
+        ...(facts.diverged ? [`${rows.at(-1).loss === null ? 'The loss became NaN' : 'In two replays running, less than two thirds of the drafted tokens survived that did before'}: training diverged, and was stopped there. Try a lower learning rate.`] : []),
         'The weights that all others use are as they were. Whoever trained this copy can download it below; the server keeps the last four.',
       ];
     },
