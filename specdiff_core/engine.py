@@ -78,6 +78,7 @@ class Engine:
         *,
         device: str = "auto",
         dtype: str = "auto",
+        context: int | None = None,
         drafters: Sequence[str] | None = None,
         progress: Callable[[str], None] | None = None,
         record: bool = True,
@@ -88,6 +89,7 @@ class Engine:
             pair: one of ``PAIRS``, or the name of one's own (:func:`~specdiff_core.models.own_pairs.bring`).
             device: auto, cpu or cuda.
             dtype: auto, fp32 or bf16; auto is fp32 on a CPU.
+            context: tokens that a run may hold, up to the target's own positions; by default what the pair says.
             drafters: by default all that ship with the project; those of the hub are fetched when a run asks for them.
             progress: hears what is being loaded.
             record: see :func:`~specdiff_core.models.device.choose_placement`.
@@ -95,7 +97,7 @@ class Engine:
         Raises:
             SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
         """
-        spec = own_pairs.find(pair)
+        spec = own_pairs.find(pair, context)
         drafters = loaded(spec) if drafters is None else drafters
         placement = choose_placement(device, dtype, record=record)
         return cls(load_pair(spec, placement, drafters=drafters, progress=progress), progress)

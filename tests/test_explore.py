@@ -1070,7 +1070,8 @@ def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pyt
     words = ["--texts", f"@{prompts}", "--tokens", "8", "--gammas", "2", "--steps", "1"]
     assert main(["explore", "window-map", *words, "--json", str(out), "--csv", str(table)]) == 0
     told = json.loads(out.read_text(encoding="utf-8"))
-    assert (told["kind"], told["name"], told["done"], told["total"]) == ("exploration", "window-map", 1, 1)
+    assert (told["kind"], told["name"], told["done"], told["total"]) == ("exploration", "window-map", 5, 5)
+    assert [row["prompts"] for row in told["rows"]] == [1]
     races = msgspec.json.decode(out.with_suffix(".races.json").read_bytes(), type=dict[str, bytes])
     assert set(read_trace(races["mdlm/2/1"]).lanes) == {"vanilla", "drafted"}
     assert table.read_text(encoding="utf-8") in capsys.readouterr().out
@@ -1091,7 +1092,7 @@ def test_what_was_finished_before_it_broke_off_is_written(
     original = WindowMap.explore
 
     def explore(self: WindowMap, engine: Any, stopped: Any) -> Iterator[Step]:
-        yield next(original(self, engine, stopped))
+        yield from itertools.islice(original(self, engine, stopped), 5)  # bare passes, then the first cell
         raise error
 
     monkeypatch.setattr(WindowMap, "explore", explore)
@@ -1099,9 +1100,9 @@ def test_what_was_finished_before_it_broke_off_is_written(
     words = ["--flavours", "stories", "--per-flavour", "1", "--tokens", "8", "--gammas", "2,4", "--steps", "1"]
     assert main(["explore", "window-map", *words, "--json", str(out), "--csv", str(table)]) == status
     told = json.loads(out.read_text(encoding="utf-8"))
-    assert (told["done"], told["total"], len(told["rows"])) == (1, 2, 2)
+    assert (told["done"], told["total"], [row["prompts"] for row in told["rows"]]) == (5, 6, [1, 0])
     assert out.with_suffix(".races.json").is_file() and table.is_file()
-    assert "broke off after 1 of 2 steps" in capsys.readouterr().err
+    assert "broke off after 5 of 6 steps" in capsys.readouterr().err
 
 
 def test_from_python(engine: Engine) -> None:

@@ -14,8 +14,8 @@ from app import controls, own_pairs, page
 from app.tabs import live
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
-from specdiff_core.models.own_pairs import KEPT, OWN, bring, kind_of, parse
-from specdiff_core.schema.errors import ConfigError, WeightsError
+from specdiff_core.models.own_pairs import KEPT, OWN, bring, find, kind_of, parse
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, WeightsError
 from specdiff_core.schema.events import Finished
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, find_pair
 from specdiff_core.schema.settings import DecodeConfig
@@ -114,8 +114,20 @@ def test_what_the_config_does_not_say_is_asked_for(target: str, tmp_path: Path) 
         brought(target, folder)
     with pytest.raises(ConfigError, match="64 positions, and 65 are asked for"):
         brought(target, context=65)
+    with pytest.raises(ConfigError, match="64 positions, and 7 are asked for"):
+        find(brought(target).name, 7)
     with pytest.raises(WeightsError, match="does not exist"):
         brought(str(tmp_path / "nowhere"))
+
+
+def test_a_run_holds_as_many_tokens_as_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of any pair, up to the positions of its target."""
+    engine = Engine.load("embedded", context=40, drafters=("block", "none"))
+    assert engine.target.context == 40
+    with pytest.raises(ContextOverflow):
+        list(engine.decode("the cat " * 30, DecodeConfig(drafter="none")))
+    assert main(["decode", "--prompt", "the cat", "--drafter", "none", "--context", "513"]) != 0
+    assert "512 positions, and 513 are asked for" in capsys.readouterr().err
 
 
 def test_a_pair_of_ones_own_decodes(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

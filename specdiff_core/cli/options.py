@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,6 @@ def add_own_pair(parser: argparse.ArgumentParser, *, drafter: bool = False) -> N
     )
     group.add_argument("--shift", metavar="0|1", help="of a denoiser: slot i − shift predicts token i")
     group.add_argument("--mask-id", metavar="ID", help="of a denoiser whose config names none")
-    group.add_argument("--context", metavar="TOKENS", help="of a run [default: the target's, at most 4096]")
 
 
 def own_pair(args: argparse.Namespace) -> dict[str, str]:
@@ -125,6 +125,8 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("device")
     group.add_argument("--device", default="auto", help="auto, cpu or cuda [default auto]")
     group.add_argument("--dtype", default="auto", help="auto, fp32 or bf16 [default auto: fp32 on a CPU]")
+    about = "that a run may hold, up to the target's own positions [default: what `pairs NAME` tells, or 4096]"
+    group.add_argument("--context", type=int, metavar="TOKENS", help=about)
     group.add_argument("--threads", type=int, metavar="N", help="CPU threads [default: torch's own choice]")
 
 
@@ -136,7 +138,7 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     """
     from specdiff_core.models.own_pairs import find
 
-    spec = find(pair)
+    spec = find(pair, args.context)
     for name in drafters:
         spec.drafter(name)  # a misspelt name is told before anything is loaded
     if os.environ.get("RANK", "0") == "0":
@@ -146,14 +148,15 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     from specdiff_core.models.device import set_threads
 
     set_threads(args.threads)
+    load = partial(Engine.load, pair, device=args.device, dtype=args.dtype, context=args.context)
     if parallel.rank():
-        parallel.follow(Engine.load(pair, device=args.device, dtype=args.dtype, drafters=("none",)).target.model)
+        parallel.follow(load(drafters=("none",)).target.model)
         parallel.end()
         raise SystemExit
     if parallel.ranks() > 1:
         atexit.register(parallel.end)
     wanted = tuple(dict.fromkeys((*drafters, "none")))
-    engine = Engine.load(pair, device=args.device, dtype=args.dtype, drafters=wanted, progress=say)
+    engine = load(drafters=wanted, progress=say)
     for name in drafters:
         engine.drafter(name)  # missing weights are told now, not in the middle of a run
     return engine

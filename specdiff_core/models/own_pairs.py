@@ -4,6 +4,7 @@ What kind of drafter it is stands in the drafter's own config; what does not sta
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -17,6 +18,8 @@ OWN = "own?"
 """With which the name of such a pair begins; a query string follows."""
 CONTEXT = 4096
 """Tokens of a run, where the target allows more and nobody asks for more."""
+SHORTEST = 8
+"""Tokens that any run may hold."""
 KEPT = 64
 """Pairs that are remembered: the last ones."""
 KINDS = ("denoise", "block", "sequential", "eagle")
@@ -33,7 +36,7 @@ class OwnPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: Annotated[str, msgspec.Meta(max_length=20)] = ""  # of the drafter, where its config does not say: KINDS
     shift: Annotated[int, msgspec.Meta(ge=0, le=1)] | None = None  # slot i − shift predicts token i
     mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    context: Annotated[int, msgspec.Meta(ge=8, le=2**20)] | None = None
+    context: Annotated[int, msgspec.Meta(ge=SHORTEST, le=2**20)] | None = None
 
     @property
     def name(self) -> str:
@@ -70,13 +73,21 @@ def named(name: str) -> OwnPair:
     return parse(dict(parse_qsl(name.removeprefix(OWN), keep_blank_values=True)))
 
 
-def find(name: str) -> PairSpec:
+def find(name: str, context: int | None = None) -> PairSpec:
     """The pair of any name, one's own too.
+
+    Args:
+        context: tokens that a run may hold, where not as many as the pair says.
 
     Raises:
         SpecDiffError: there is none; as :func:`~specdiff_core.schema.pairs.find_pair` and :func:`bring`.
+        ConfigError: the target has not so many positions.
     """
-    return bring(name) if name.startswith(OWN) else find_pair(name)
+    spec = bring(name) if name.startswith(OWN) else find_pair(name)
+    if context is None:
+        return spec
+    _positions(spec.target, spec.revision, context)
+    return dataclasses.replace(spec, context=context)
 
 
 def bring(name: str) -> PairSpec:
@@ -91,15 +102,8 @@ def bring(name: str) -> PairSpec:
     if name in OWN_PAIRS:
         return OWN_PAIRS[name]
     own = named(name)
-    target = read_config(resolve(own.target, own.target_revision, weights=False))
-    longest = int(target.get("max_position_embeddings") or target.get("n_positions") or CONTEXT)
-    if own.context is not None and own.context > longest:
-        raise ConfigError(
-            f"The target has {longest:,} positions, and {own.context:,} are asked for.",
-            field="context",
-            hint="Ask for fewer.",
-        )
-    context = own.context or min(longest, CONTEXT)
+    longest = _positions(own.target, own.target_revision, own.context)
+    context = own.context or min(longest or CONTEXT, CONTEXT)
     drafters = (PROMPT_LOOKUP, NONE) if not own.drafter else (_drafter(own, context), PROMPT_LOOKUP, NONE)
     spec = PairSpec(
         name=name,
@@ -113,6 +117,25 @@ def bring(name: str) -> PairSpec:
     while len(OWN_PAIRS) > KEPT:
         OWN_PAIRS.pop(next(iter(OWN_PAIRS)), None)
     return spec
+
+
+def _positions(target: str, revision: str, context: int | None) -> int | None:
+    """How many positions a target has, or None where its config does not say.
+
+    Raises:
+        ConfigError: fewer than ``context``, or that is too short for any run.
+    """
+    values = read_config(resolve(target, revision, weights=False))
+    told = values.get("max_position_embeddings") or values.get("n_positions")
+    longest = told if isinstance(told, int) else None
+    if context is not None and not SHORTEST <= context <= (longest or context):
+        has = f"The target has {longest:,} positions" if longest else "A run takes some room"
+        raise ConfigError(
+            f"{has}, and {context:,} are asked for.",
+            field="context",
+            hint=f"Ask for fewer, and at least {SHORTEST}.",
+        )
+    return longest
 
 
 def _called(source: str) -> str:
