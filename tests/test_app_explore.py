@@ -352,7 +352,7 @@ def test_in_the_other_process_others_decode_between_two_parts(monkeypatch: pytes
     remote = Remote(load)
     try:
         engine: Any = remote.load("embedded", lambda message: None)
-        what = EXPLORATIONS["losslessness"](runs=3000)  # type: ignore[call-arg]
+        what = EXPLORATIONS["losslessness"](runs=3000)
         parts = engine.explore(what, threading.Event())
         first = next(parts)
         assert 0 < first.done < first.total
@@ -369,7 +369,7 @@ def test_in_the_other_process_others_decode_between_two_parts(monkeypatch: pytes
         assert last.over
         assert last.done < last.total
         with pytest.raises(Exception, match="T = 4"):
-            next(engine.explore(EXPLORATIONS["losslessness"](steps=4), stop))  # type: ignore[call-arg]
+            next(engine.explore(EXPLORATIONS["losslessness"](steps=4), stop))
         assert len(list(engine.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
     finally:
         remote.close()
@@ -382,7 +382,7 @@ def test_one_that_was_given_up_never_takes_steps_of_the_next() -> None:
         engine: Any = remote.load("embedded", lambda message: None)
         stops = [threading.Event(), threading.Event()]
         given_up, next_one = (
-            engine.explore(EXPLORATIONS["losslessness"](runs=runs), stop)  # type: ignore[call-arg]
+            engine.explore(EXPLORATIONS["losslessness"](runs=runs), stop)
             for runs, stop in zip((90_000, 3000), stops, strict=True)
         )
         next(given_up)

@@ -126,7 +126,7 @@ def loans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loans | None]:
     lent = Loans(quota=1000)
     spaces = ModuleType("spaces")
     spaces.__spec__ = ModuleSpec("spaces", None)
-    spaces.GPU = lent.GPU  # type: ignore[attr-defined]
+    spaces.GPU = lent.GPU
     monkeypatch.setitem(sys.modules, "spaces", spaces)
     assert not gpu.is_lent()
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
@@ -152,7 +152,7 @@ def test_elsewhere_the_decorator_returns_the_function_itself() -> None:
         """Nothing."""
 
     assert gpu.on_gpu(lambda: 1)(generate) is generate
-    assert exploration.where_lent(generate) is generate  # type: ignore[arg-type, comparison-overlap]
+    assert exploration.where_lent(generate) is generate
     assert type(gpu.stop_event()) is threading.Event
 
 

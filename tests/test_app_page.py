@@ -468,7 +468,7 @@ def test_logs_for_programs_name_the_run() -> None:
     lines: list[str] = []
     handler = logging.Handler()
     handler.setFormatter(launch.JsonLines())
-    handler.emit = lambda record: lines.append(handler.format(record))  # type: ignore[method-assign]
+    handler.emit = lambda record: lines.append(handler.format(record))
     loggers = [logging.getLogger(name) for name in ("specdiff.page", "specdiff.runs")]
     for logger in loggers:
         logger.addHandler(handler)

@@ -256,7 +256,7 @@ def test_published_problems_are_scored_by_their_answers(
     """Greedy, one attempt, with a stand-in for the package that streams them."""
     package = ModuleType("datasets")
     rows = [{"question": f"What is {number} + 1?", "answer": f"It is so.\n#### {number + 1}"} for number in range(9)]
-    package.load_dataset = lambda *_, **__: iter(rows)  # type: ignore[attr-defined]
+    package.load_dataset = lambda *_, **__: iter(rows)
     monkeypatch.setitem(sys.modules, "datasets", package)
     result = tmp_path / "b.json"
     words = f"bench budget --prompts gsm8k --count 2 --attempts 1 --temperature 0 --max-new-tokens 8 --json {result}"

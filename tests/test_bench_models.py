@@ -453,7 +453,7 @@ def test_a_part_does_not_count_what_runs_inside_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(loop, "to_probs", inner)
     monkeypatch.setattr(loop, "verify", outer)
     with split_module.watched() as watch:
-        loop.verify()  # type: ignore[call-arg]
+        loop.verify()
         assert watch.spent == {"tests": 1.0, "sampling": 4.0}
     assert loop.verify is outer and loop.to_probs is inner
 

@@ -513,7 +513,7 @@ def test_runs_that_agree_are_held_up_where_they_came_closest(engine: Engine) -> 
     assert all(len(row["ulps_at"]) == layers for row in (first, *others))
     if told.facts["exactness"] == "bitwise":
         assert all(row["moved"] == row.get("ulps", 0) == 0 for row in told.rows)
-    ids = [*engine.encode(parse(Diverge, {}).prompt), *decoded(engine, drafter="none").ids]  # type: ignore[attr-defined]
+    ids = [*engine.encode(parse(Diverge, {}).prompt), *decoded(engine, drafter="none").ids]
     place = len(ids) - 40 + told.facts["position"] - 1
     run = engine.target.start()
     run.read(ids[: place - 1])
@@ -531,7 +531,7 @@ def test_trees_move_a_lead_by_rounding_only(engine: Engine) -> None:
 
 
 def decoded(engine: Engine, **settings: Any) -> Finished:
-    prompt = parse(Diverge, {}).prompt  # type: ignore[attr-defined]
+    prompt = parse(Diverge, {}).prompt
     *_, end = lab.decode(prompt, engine=engine, max_new_tokens=40, ignore_eos=True, detail=False, **settings)
     assert isinstance(end, Finished)
     return end
@@ -602,7 +602,7 @@ def recorded(engine: Engine, prompt: str, **settings: Any) -> list[Event]:
 
 def planted(engine: Engine, near: bool) -> dict[str, list[Event]]:
     """A run, and the same with its second best token put in where that lacks next to nothing, or a lot."""
-    for prompt in parse(Doctor, {"per_flavour": 5}).prompts(engine)[0]:  # type: ignore[attr-defined]
+    for prompt in parse(Doctor, {"per_flavour": 5}).prompts(engine)[0]:
         header, end = recorded(engine, prompt.prompt, max_new_tokens=64)
         run = engine.target.start()
         run.read(header.prompt_ids[:-1])

@@ -169,7 +169,7 @@ def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
 
 
 def test_the_first_cells_are_the_corners() -> None:
-    cells = parse(WindowMap, {"gammas": "1,2,3,4,5,6,7,8,9", "steps": "1,2,3,4,5"}).cells()  # type: ignore[attr-defined]
+    cells = parse(WindowMap, {"gammas": "1,2,3,4,5,6,7,8,9", "steps": "1,2,3,4,5"}).cells()
     asked = [(cell.gamma, cell.steps) for cell in cells]
     assert len(asked) == len(set(asked)) == sum(min(gamma, 5) for gamma in range(1, 10))
     assert asked[:3] == [(1, 1), (9, 1), (9, 5)]
@@ -183,7 +183,7 @@ def test_stop_keeps_what_was_done(engine: Engine) -> None:
     told = exploring.advance(progress=steps.append)
     assert told.over
     assert (told.done, told.total) == (REPEATS + 3, 2 * REPEATS + 10)
-    assert sum(row["prompts"] for row in told.explored.rows) == 3  # type: ignore[union-attr]
+    assert sum(row["prompts"] for row in told.explored.rows) == 3
     assert len(told.races) == 3
 
 
@@ -284,24 +284,24 @@ def test_lines_that_are_no_prompts_are_named_and_passed_over(engine: Engine) -> 
             "word " * 600,
         ]
     )
-    prompts, skipped = parse(WindowMap, {"texts": texts}).prompts(engine)  # type: ignore[attr-defined]
+    prompts, skipped = parse(WindowMap, {"texts": texts}).prompts(engine)
     assert [prompt.prompt for prompt in prompts] == ["Once upon a time", "There was"]
     assert [line.split(":")[0] for line in skipped] == ["line 2", "line 5", "line 6"]
     saved_elsewhere = '\ufeff{"id": "a", "flavour": "mine", "prompt": "one\u2028two"}\r\n{"id": "b"}\r\nThere was\v\r'
-    prompts, skipped = parse(WindowMap, {"texts": saved_elsewhere}).prompts(engine)  # type: ignore[attr-defined]
+    prompts, skipped = parse(WindowMap, {"texts": saved_elsewhere}).prompts(engine)
     assert [prompt.prompt for prompt in prompts] == ["one\u2028two", "There was"]
     assert [line.split(":")[0] for line in skipped] == ["line 2"]
     with pytest.raises(ConfigError, match="line 1"):
-        parse(WindowMap, {"texts": "{"}).prompts(engine)  # type: ignore[attr-defined]
+        parse(WindowMap, {"texts": "{"}).prompts(engine)
     with pytest.raises(ConfigError, match="no prompt"):
-        parse(WindowMap, {"flavours": ""}).prompts(engine)  # type: ignore[attr-defined]
+        parse(WindowMap, {"flavours": ""}).prompts(engine)
 
 
 def test_a_prediction_is_the_formula_on_bare_passes() -> None:
     passes = PassCosts(target={1: 0.010, 5: 0.014}, draft={4: 0.003}, again={4: 0.002}, context=48)
     vanilla = types.SimpleNamespace(committed=100, seconds_by={"prefill": 0.1})
     own = types.SimpleNamespace(committed=50, alpha=0.5, alpha_at=(0.8, 0.5, 0.5, 0.5))
-    row = predicted(BenchSetting("mdlm", 4, 3), own, vanilla, passes)  # type: ignore[arg-type]
+    row = predicted(BenchSetting("mdlm", 4, 3), own, vanilla, passes)
     tau = 1 + 0.8 + 0.4 + 0.2 + 0.1
     assert row["predicted_tau"] == pytest.approx(tau)
     assert row["geometric_tau"] == pytest.approx(1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16)
@@ -452,7 +452,7 @@ def test_the_worked_problems_are_right() -> None:
     assert len({problem.prompt for problem in OWN_PROBLEMS}) == len(OWN_PROBLEMS)
     for problem in OWN_PROBLEMS:
         for step in problem.steps:
-            left, sign, right, result = re.search(r"(\d+) ([-+*/]) (\d+) = (\d+)", step).groups()  # type: ignore[union-attr]
+            left, sign, right, result = re.search(r"(\d+) ([-+*/]) (\d+) = (\d+)", step).groups()
             a, b = int(left), int(right)
             assert {"+": a + b, "-": a - b, "*": a * b, "/": a / b}[sign] == int(result), step
         assert f"= {problem.answer} " in problem.steps[-1]
@@ -556,7 +556,7 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
     assert first.seconds == pytest.approx(attempts["specdiff"][0][0].seconds, rel=1e-3)
     steps: list[Step] = []
     stopped = Exploring(parse(Budget, what), engine, lambda: len(steps) >= 4).advance(progress=steps.append)
-    kept_attempts = stopped.explored.facts["attempts"]["specdiff"]  # type: ignore[union-attr]
+    kept_attempts = stopped.explored.facts["attempts"]["specdiff"]
     assert [len(own["seconds"]) for own in kept_attempts] == [2, 1, 1]
     with pytest.raises(ConfigError, match="Vanilla"):
         explore(Budget, engine, methods="vanilla")
@@ -571,7 +571,7 @@ def said_by(engine: Engine) -> torch.Tensor:
 
 
 def spoken(engine: Engine, config: lab.DecodeConfig) -> tuple[int, ...]:
-    return list(engine.decode("Once upon a time", config))[-1].ids  # type: ignore[union-attr]
+    return list(engine.decode("Once upon a time", config))[-1].ids
 
 
 def engine_weights(engine: Engine, drafter: str) -> dict[str, torch.Tensor]:
@@ -618,15 +618,15 @@ def test_a_replay_is_the_rounds_of_a_greedy_decode(engine: Engine, monkeypatch: 
     )  # bf16 decides near ties otherwise
     what = parse(Align, {"tokens": 40, "flavours": "stories,math"})
     writer = align._Writer(engine, 0)
-    prompts = [prompt.prompt for prompt in what.prompts(engine)[0]]  # type: ignore[attr-defined]
+    prompts = [prompt.prompt for prompt in what.prompts(engine)[0]]
     texts = writer.write(prompts, 40, (0.0,))
-    task = align._task(what, engine, writer, texts * 4)  # type: ignore[arg-type]
-    view = engine.drafter("mdlm").view  # type: ignore[attr-defined]
+    task = align._task(what, engine, writer, texts * 4)
+    view = engine.drafter("mdlm").view
     config = lab.DecodeConfig(drafter="mdlm", gamma=align.GAMMA, steps=1, max_new_tokens=50, ignore_eos=True)
     rounds = 0
     for text in texts:
         told = list(engine.decode(str(engine.pair.tokenizer.decode(text.ids[1 : text.prompt])), config))
-        spoken = torch.tensor(told[-1].ids[: len(text.ids) - text.prompt])  # type: ignore[union-attr]
+        spoken = torch.tensor(told[-1].ids[: len(text.ids) - text.prompt])
         same = int((spoken == text.ids[text.prompt :]).long().cumprod(-1).sum())  # bf16 wrote the other
         with torch.no_grad():
             (kept,) = align._replay(task, [align.Text(text.ids[: text.prompt + same], text.prompt)], view)
@@ -790,7 +790,7 @@ def test_a_branch_goes_on_from_the_token_that_was_put_there(pair_engine: Engine,
     told = explore(SideBySide, pair_engine, **TWO, branch=run, round=row["round"], take=take)
     assert [new_ids(told, name) for name in ("a", "b")] == [new_ids(plain, name) for name in ("a", "b")]
     before = new_ids(plain, run)[: row["position"] - 1 + row["accepted"]]
-    prefix = [*pair_engine.encode(parse(SideBySide, {}).prompt), *before, take]  # type: ignore[attr-defined]
+    prefix = [*pair_engine.encode(parse(SideBySide, {}).prompt), *before, take]
     branch = new_ids(told, BRANCH)
     assert lanes_of(told)[BRANCH][1].prompt_ids == tuple(prefix)
     assert len(before) + 1 + len(branch) == 32
@@ -1123,8 +1123,8 @@ def test_all_runs_use_as_many_threads(engine: Engine, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(engine, "decode", decode)
     what = parse(WindowMap, {**MAP, "flavours": "stories"})
-    cells = {cell.key: cell.config(what.base) for cell in what.cells()}  # type: ignore[attr-defined]
-    runs = Runs(engine, what.base, cells, what.prompts(engine)[0], lambda: False)  # type: ignore[attr-defined]
+    cells = {cell.key: cell.config(what.base) for cell in what.cells()}
+    runs = Runs(engine, what.base, cells, what.prompts(engine)[0], lambda: False)
     list(runs.fill())
     assert asked[0] == 0
     assert set(asked[1:]) == {runs.threads}

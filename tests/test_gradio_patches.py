@@ -194,7 +194,7 @@ def test_the_server_forgets_pages_that_are_gone() -> None:
     launched: dict[str, Any] = {}
     with gr.Blocks() as page:
         gr.HTML()
-    page.launch = launched.update  # type: ignore[method-assign]
+    page.launch = launched.update
     launch.serve(page)
     assert launched.keys() <= inspect.signature(gr.Blocks.launch).parameters.keys()
     page.state_session_capacity = launched["state_session_capacity"]

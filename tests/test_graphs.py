@@ -195,7 +195,7 @@ def test_a_pass_that_is_filled_up_is_the_pass(engine: Engine, replaying: Engine,
                 ours, theirs = (session.score(ids, last=last) for session in (recorded, plain))
                 assert ours.logits.shape == theirs.logits.shape and ours.features is not None
                 assert torch.allclose(ours.logits, theirs.logits, atol=1e-4)
-                assert torch.allclose(ours.features, theirs.features, atol=1e-4)  # type: ignore[arg-type]
+                assert torch.allclose(ours.features, theirs.features, atol=1e-4)
                 for session in (plain, recorded):
                     session.rollback(rows, ())
         tree = [-1, -1, 0, 1, 2]

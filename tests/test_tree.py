@@ -336,7 +336,7 @@ def test_the_events_of_a_tree_tell_p_and_q_at_every_node_where_detail_is_asked_f
     def told(detail: bool) -> list[tuple[DraftReady, TargetScored]]:
         events = list(speculate([3, 4], config, FakeTarget(), good_drafter(), FakeClock(), detail=detail))
         found = [one for one in events if isinstance(one, DraftReady | TargetScored)]
-        return list(zip(found[::2], found[1::2], strict=True))  # type: ignore[arg-type]
+        return list(zip(found[::2], found[1::2], strict=True))
 
     for draft, scored in told(detail=True):
         nodes = range(len(draft.ids))

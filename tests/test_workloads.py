@@ -36,7 +36,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         (name,) = [one.name for one in WORKLOADS.values() if one.source == source]
         return (ROWS[name] for _ in range(1000))
 
-    package.load_dataset = load_dataset  # type: ignore[attr-defined]
+    package.load_dataset = load_dataset
     monkeypatch.setitem(sys.modules, "datasets", package)
     return asked
 

@@ -115,7 +115,8 @@ class Align(OnPrompts, frozen=True, kw_only=True):
             yield Step(1, total, f"the target writes: {len(text)} texts so far", known.answer)
         with cpu_threads(threads):
             replays = writer.write([prompt.prompt for prompt in held_out], self.tokens, (0.0,))
-        task, view = _task(self, engine, writer, text), engine.drafter(self.drafter).view  # type: ignore[attr-defined]
+        drafter: Any = engine.drafter(self.drafter)
+        task, view = _task(self, engine, writer, text), drafter.view
 
         def replay() -> list[list[int]]:
             with torch.no_grad(), cpu_threads(threads):

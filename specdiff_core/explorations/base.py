@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Stopped = Callable[[], bool]
 T = TypeVar("T")
+E = TypeVar("E", bound="Exploration")
 PAIR = Annotated[
     str,
     Meta(
@@ -118,7 +119,7 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The fields in plain JSON values: name, title, words, kind, default, limits or choices, what of the pair the
         choices are (``of``: drafters or methods), and whether it is one of those that few change (``more``)."""
         properties = msgspec.json.schema(cls)["$defs"][cls.__name__]["properties"]
-        own = [name for name in properties if name in vars(cls)["__annotations__"]]  # the others are shared
+        own = [name for name in vars(cls)["__annotations__"] if name in properties]  # the others are shared
         rest = [name for name in properties if name not in own]
         fields = [_described(name, properties[name]) for name in (*own, *rest)]
         return [field | {"more": field["name"] in rest or field["more"]} for field in fields]
@@ -145,7 +146,7 @@ def _described(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def parse(kind: type[Exploration], values: Mapping[str, Any]) -> Exploration:
+def parse(kind: type[E], values: Mapping[str, Any]) -> E:
     """A record from untrusted values: of a list also its entries in one string, separated by commas.
 
     Raises:
