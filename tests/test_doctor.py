@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import itertools
@@ -32,10 +33,10 @@ from specdiff_core.loading import load_pair
 from specdiff_core.models.cache import KeyValues
 from specdiff_core.models.device import choose_placement
 from specdiff_core.models.target import NetworkRun
-from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.pairs import EMBEDDED, NONE, OWN_PAIRS, DrafterSpec, PairSpec
-from specdiff_core.schema.settings import RevealOrder, Sampling
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Sampling, Template
 from specdiff_core.schema.trace import write_trace
 
 FEW: dict[str, Any] = {"tokens": 40, "per_flavour": 2, "gamma": 4}
@@ -291,6 +292,19 @@ def test_a_template_that_the_drafter_was_not_trained_with_is_named(
     told = examined(other, "mdlm", tokens=16)
     assert (told.facts["verdict"], told.facts["suspect"], told.facts["change"]) == ("wrong", "template", change)
     assert "no weights" in told.facts["not_changed"]["dtype"] or "dtype" in told.facts["not_changed"]
+
+
+def test_a_prompt_without_room_for_a_longer_template_is_left_out_there(engine: Engine) -> None:
+    tokenizer = copy.deepcopy(engine.pair.tokenizer)
+    tokenizer.chat_template = TEMPLATE.replace(" think", 20 * " think")
+    other = Engine(dataclasses.replace(engine.pair, tokenizer=tokenizer))
+    longest = "a"
+    with contextlib.suppress(ContextOverflow):
+        while other.encode(longest + 10 * " a", DecodeConfig(template=Template.CHAT)):
+            longest += " a"
+    told = examined(other, "mdlm", tokens=16, texts=f"The cat\n{longest}")
+    counts = {row["change"]: row["texts"] for row in told.rows if row["declaration"] in ("", "template")}
+    assert counts["as declared"] > counts["the chat template, thinking on"] == 1
 
 
 def test_a_weak_drafter_is_told_to_be_weak(engine: Engine) -> None:

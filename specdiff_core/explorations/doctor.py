@@ -7,6 +7,7 @@ Nothing is decoded speculatively: what the target says greedily is known beforeh
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from msgspec import Meta
 from specdiff_core.bench.report import BOUNDS, resamples
 from specdiff_core.bench.store import LEVEL
 from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, enum
-from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
 from specdiff_core.schema.pairs import drafter_names
 from specdiff_core.schema.settings import DecodeConfig, Template
 
@@ -94,7 +95,8 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
             for prompt in prompts:
                 if stopped():
                     return
-                texts[way][prompt.id] = _write(engine, ways[way](prompt.prompt), self.tokens, layers)
+                with contextlib.suppress(ContextOverflow):  # a longer template: its row counts the texts that fit
+                    texts[way][prompt.id] = _write(engine, ways[way](prompt.prompt), self.tokens, layers)
                 done += 1
                 yield Step(done, total, f"the target writes: {prompt.id}", known.answer)
 
