@@ -6,7 +6,8 @@ FROM python:3.12-slim
 # Where torch comes from: without CUDA by default; empty takes the usual build, which brings CUDA along.
 ARG TORCH=https://download.pytorch.org/whl/cpu
 
-RUN useradd --create-home --uid 1000 lab
+# The folder of hub models is made here, so that a volume in its place belongs to the same user.
+RUN useradd --create-home --uid 1000 lab && install -d -o lab -g lab /home/lab/hub
 WORKDIR /home/lab/specdiff
 COPY --chown=lab requirements.txt .
 RUN PIP_EXTRA_INDEX_URL="$TORCH" pip install --no-cache-dir -r requirements.txt
