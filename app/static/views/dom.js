@@ -30,7 +30,7 @@ export function attribute(element, name, value) {
 /** Give an element other buttons; one at the place of the one that had the focus keeps it. @param {HTMLElement} element @param {string} words before them @param {HTMLElement[]} buttons */
 export function refill(element, words, buttons) {
   const had = [...element.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
-  element.replaceChildren(h('span', { class: 'sd-sub' }, words), ...buttons);
+  element.replaceChildren(...(words ? [h('span', { class: 'sd-sub' }, words)] : []), ...buttons);
   buttons[had]?.focus();
 }
 
