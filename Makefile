@@ -1,4 +1,4 @@
-# One set of checks for people and CI; ./lab holds the commands, so that a machine without make can run them too.
+# The same checks for people and CI. ./lab has the commands, so that make is optional.
 .PHONY: check format bench
 
 check:
@@ -7,9 +7,10 @@ check:
 format:
 	.venv/bin/python -m ruff check --fix .
 	.venv/bin/python -m ruff format .
+	.venv/bin/deno fmt --config tests/js/deno.json
 
-# Everything in BENCHMARKS.md and on the Compare tab, on a quiet machine: make bench CORPUS=folder. Prompts are cut from
-# the corpus' validation text; run it again after an interruption.
+# Measure everything in BENCHMARKS.md, on a quiet machine: make bench CORPUS=folder. Prompts come from the corpus' validation
+# text. An interrupted run continues where it stopped.
 CORPUS ?= corpus
 bench:
-	.venv/bin/python -m specdiff_core bench suite --corpus $(CORPUS)
+	.venv/bin/python -m benchmarks suite --corpus $(CORPUS)

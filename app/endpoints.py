@@ -22,7 +22,7 @@ from specdiff_core.schema.trace import event_to_dict
 from specdiff_core.schema.wording import values_words
 
 Results = Callable[[str, dict[str, Any], str, str], Iterator[dict[str, Any]]]
-"""(prompt, values, tab, visitor) to what :func:`app.run.session.results` yields."""
+"""(prompt, values, tab, visitor) to what :func:`app.run.race.results` yields."""
 Summary = Callable[[dict[str, Any]], dict[str, Any]]
 
 RACE = """Race speculative diffusion decoding against vanilla decoding of the same target model, and measure both.
@@ -85,7 +85,7 @@ def _endpoint(
     words["include_events"] = "Add every event of all lanes to the result (large)."
     asking = inspect.Parameter("request", kind, default=None, annotation=gr.Request | None)  # Gradio's own, no argument
     parameters.append(asking)
-    signature = inspect.Signature(parameters, return_annotation=Iterator[dict])
+    signature = inspect.Signature(parameters, return_annotation=Iterator[dict[str, Any]])
 
     def endpoint(*args: Any, **named: Any) -> Iterator[dict[str, Any]]:
         bound = signature.bind(*args, **named)
@@ -103,8 +103,10 @@ def _endpoint(
     arguments = "\n".join(f"    {name}: {what}" for name, what in words.items())  # one line each: Gradio reads no more
     endpoint.__name__ = endpoint.__qualname__ = name
     endpoint.__doc__ = f"{about}\n\nArgs:\n{arguments}\n"
-    endpoint.__annotations__ = {item.name: item.annotation for item in parameters} | {"return": Iterator[dict]}
-    endpoint.__signature__ = signature
+    endpoint.__annotations__ = {item.name: item.annotation for item in parameters} | {
+        "return": Iterator[dict[str, Any]]
+    }
+    vars(endpoint)["__signature__"] = signature
     return endpoint
 
 

@@ -14,6 +14,7 @@ import gzip
 import json
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from posixpath import normpath
 from typing import Any, NamedTuple
@@ -24,11 +25,12 @@ from app.content import lessons, workshop
 from app.content.html import element, json_for_script
 from app.page import PLOTLY, STATIC, head, known_methods, player_options, recordings
 from app.recordings import TRACES
-from app.run.session import pack, read_race
+from app.run import exploration
+from app.run.race import read_race
 from app.tabs import explore, live, race
-from app.tabs.compare import COMPARE, RESULTS, compare_options
 from specdiff_core.schema.errors import SpecDiffError, TraceError
 from specdiff_core.schema.symbols import glossary
+from specdiff_core.schema.trace import dump_trace
 
 SINGLE = {".html", ".htm"}
 MARK = '<meta name="generator" content="SpecDiff Lab export">'
@@ -42,8 +44,8 @@ EMPTY = {
     live.TAB: "No recording of vanilla and one drafter was put into this export.",
     race.TAB: "No race of several methods was put into this export. A cell of a chart in Explore opens its race here.",
 }
-REGIONS = {"explore": ("sd sd-exp", "Explorations"), "compare": ("sd sd-cmp", "Comparison of methods")}
-_IMPORT = re.compile(r"""^(import .*?from ')(\.[^']+)(';)$""", re.MULTILINE)
+REGIONS = {tab: ("sd sd-exp", name) for tab, name in explore.NAMES.items()}
+_IMPORT = re.compile(r"""^((?:import|export|\}) ?.*from ')(\.[^']+)(';)$""", re.MULTILINE)
 
 
 class Chosen(NamedTuple):
@@ -80,14 +82,18 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
                 raise TraceError(f"{path}: {error.message}", hint=error.hint) from error
             name = shown.get(path, f"own-{path.name}" if path.name in shown.values() else path.name)
             url = _free(f"traces/{tab}/{quote(name, errors='replace')}", files)
-            files[url] = pack(trace.lanes, trace.title)
+            files[url] = _base64(gzip.compress(dump_trace(trace.lanes, title=trace.title), 6, mtime=0))
             recorded[tab].append({"title": trace.title or path.name, "url": url, "asked": {}})
     else:
         for tab, folder in ((live.TAB, TRACES), (race.TAB, TRACES / race.TAB)):
-            recorded[tab] = recordings(folder, lambda path, tab=tab: f"traces/{tab}/{path.name}")
+            recorded[tab] = recordings(folder, partial(_address, tab))
             for one in recorded[tab]:
                 files[one["url"]] = _base64((folder / one["url"].rsplit("/", 1)[-1]).read_bytes())
     return Chosen(recorded, files, chosen)
+
+
+def _address(tab: str, path: Path) -> str:
+    return f"traces/{tab}/{path.name}"
 
 
 def _free(url: str, files: dict[str, str]) -> str:
@@ -101,22 +107,22 @@ def _free(url: str, files: dict[str, str]) -> str:
 
 
 def _without_races() -> list[str]:
-    """The recorded answers whose races are left out: every γ × T map but the first."""
-    return explore.recordings(explore.RECORDED, "window-map")[1:]
+    """The recorded answers whose races are left out: every γ × T map but the first, and the comparison."""
+    return [*explore.recordings(explore.RECORDED[explore.TAB], "window-map")[1:], explore.COMPARE]
 
 
 def _answers() -> Iterator[tuple[str, str]]:
-    """The recorded answers of Explore with their races, and the numbers of Compare without: those are the largest, and
-    next those of a second γ × T map."""
+    """The recorded answers of Explore and Compare, with their races but for the largest."""
     without = {f"{stem}.races.json" for stem in _without_races()}
-    for path in sorted(explore.RECORDED.glob("*.json")):
-        if path.name in without:
-            yield f"{explore.TAB}/{path.name}", "{}"
-            continue
-        yield f"{explore.TAB}/{path.name}", _compact(json.loads(path.read_text(encoding="utf-8")))
-    found = json.loads((COMPARE / RESULTS).read_text(encoding="utf-8"))
-    tables = [{**table, "races": {}} for table in found["tables"]]
-    yield f"compare/{RESULTS}", _compact({**found, "tables": tables, "median": ""})  # that names a race
+    stems = {
+        tab: [stem for name in exploration.forms(tab) for stem in explore.recordings(folder, name)]
+        for tab, folder in explore.RECORDED.items()
+    }
+    for tab, found in stems.items():
+        for path in (explore.RECORDED[tab] / f"{stem}{end}" for stem in found for end in (".json", ".races.json")):
+            if path.is_file():
+                held = "{}" if path.name in without else _compact(json.loads(path.read_text(encoding="utf-8")))
+                yield f"{tab}/{path.name}", held
 
 
 def _compact(value: Any) -> str:
@@ -152,8 +158,8 @@ def told(chosen: Chosen, plotly: str) -> dict[str, Any]:
     options: dict[str, dict[str, Any]] = {
         tab: {**player_options(tab, chosen.recorded[tab]), "empty": EMPTY[tab]} for tab in (live.TAB, race.TAB)
     }
-    options["explore"] = explore.explore_options(explore.RECORDED, address, without_races=_without_races())
-    options["compare"] = compare_options(COMPARE, address, races=False)
+    for tab, folder in explore.RECORDED.items():
+        options[tab] = explore.explore_options(tab, folder, address, without_races=_without_races())
     options["learn"] = {"lessons": workshop.lessons(chosen.lessons)}
     shared = {"methods": known_methods(), "symbols": glossary()}
     return {

@@ -1,6 +1,5 @@
-"""Every place where this page depends on Gradio's insides: what each works around, in which versions, and what breaks
-if it goes. Each has a test (tests/test_gradio_patches.py) that fails when Gradio no longer needs it or has changed
-under it.
+"""Every patch of Gradio's insides: what each works around, in which versions, and what happens without it. Each has a
+test (tests/test_gradio_patches.py) that fails when Gradio no longer needs it or has changed under it.
 
 ============== =========================================================== ======= =================================
 patch          works around                                                seen in without it
@@ -8,15 +7,23 @@ patch          works around                                                seen 
 skip_stubs     every import parses all components and renders type stubs   6.31    the page is up a second later
 calm_queue     the queue polls for events a thousand times a second        6.31    6 % of a core taken from the decode
 count_values   a call with too few values is printed with all of them      6.31    a visitor's prompt and a traceback in
-                                                                                   the log, no word to the caller
+                                                                                   the log, no message for the caller
 EarlyScript    ``launch(head=)`` adds scripts after Gradio's own ran       6.31    Gradio's waiting clock asks for 60
                                                                                    frames a second beside the decode
-unjudged       widgets refuse values out of range with their own error     6.31    two kinds of refusal, one not ours
+unjudged       widgets refuse values out of range with a toast             6.31    two kinds of refusal, one not ours
+answer_json    MCP answers are written with ``str``                        6.31    agents get a Python repr, no JSON
 ============== =========================================================== ======= =================================
+
+The page's scripts depend on what Gradio draws, without changing it; the browser tests fail where that changes:
+``static/job.js`` reads the queue position that Gradio writes into a component's status (``state/format.js:
+queueWords``), ``static/page.js`` finds tabs by their labels, scripts press buttons that only they see (class
+``sd-unseen``), and ``static/style.css`` names Gradio's own classes.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from importlib.abc import MetaPathFinder
@@ -87,13 +94,33 @@ def count_values(page: Any) -> None:
     page.validate_inputs = check
 
 
-def unjudged(component: Any) -> Any:
-    """Let a widget pass on what it was given: ``DecodeConfig`` judges it, and a person gets a card.
+def unjudged(*kinds: Any) -> None:
+    """Let widgets of these classes pass on what they were given: ``DecodeConfig`` judges it, and a person gets a card.
 
-    Set on the instance, because Gradio writes a stub file beside every subclass of a component.
+    Set on the classes: when an event updates a widget, Gradio makes another instance for that visitor.
     """
-    component.preprocess = lambda payload: payload
-    return component
+    for kind in kinds:
+        if not hasattr(kind.preprocess, "__wrapped__"):
+            kind.preprocess = functools.wraps(kind.preprocess)(lambda self, payload: payload)
+
+
+def answer_json() -> None:
+    """Write the answers of MCP tools as JSON. Without the package ``mcp`` there are none."""
+    try:
+        from gradio.mcp import GradioMCPServer
+    except ImportError:
+        return
+    write = GradioMCPServer.postprocess_output_data
+    if hasattr(write, "__wrapped__"):
+        return
+
+    @functools.wraps(write)
+    def write_json(self: Any, data: Sequence[Any], root_url: str) -> Any:
+        return write(
+            self, [json.dumps(one, ensure_ascii=False) if "finished" in one else one for one in data], root_url
+        )
+
+    GradioMCPServer.postprocess_output_data = write_json  # type: ignore[method-assign]
 
 
 class EarlyScript:

@@ -15,6 +15,8 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlsplit
 
+from app.own_pairs import is_loopback
+
 LOG = logging.getLogger("specdiff.server")
 DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
 LONGEST_LINK = 1200
@@ -26,7 +28,7 @@ may hold a megabyte of races. Nothing here reads them again, and Gradio would ke
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Flags; what is not given follows Gradio's environment variables (GRADIO_SERVER_PORT and the like)."""
-    parser = argparse.ArgumentParser(prog="python app.py", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(description=DESCRIPTION)
     parser.add_argument("--host", help="address to listen on (GRADIO_SERVER_NAME; default 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port (GRADIO_SERVER_PORT; default: first free one from 7860)")
     parser.add_argument("--share", action="store_true", default=None, help="make a public link (GRADIO_SHARE)")
@@ -94,33 +96,69 @@ def theme() -> Any:
     return base.set(block_shadow="none", block_border_width="1px", button_border_width="1px", **both)
 
 
-def link_code(request: Any) -> Any:
-    """A link to this very page as a QR code, made here: ``/qr?link=…`` answers with an SVG. It refuses a link that
-    leads elsewhere, or that is too long for a camera."""
+def lan_address() -> str:
+    """The address of this machine in its network, as far as it is known; nothing is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # reserved for documentation
+        except OSError:
+            return ""
+        address: str = probe.getsockname()[0]
+    return "" if is_loopback(address) else address
+
+
+def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
+    """Answers ``/qr?link=…`` with a link to this very page as a QR code (SVG). It refuses a link that leads elsewhere,
+    that is too long for a camera, or that no other device can open: of 127.0.0.1, unless the server listens
+    ``everywhere``; then the code has the address of this machine in its network."""
     import segno
     from starlette.responses import PlainTextResponse, Response
 
-    link = request.query_params.get("link", "")
-    hosts = {request.headers.get(name) for name in ("host", "x-forwarded-host")} - {None}
+    def answer(request: Any) -> Any:
+        link = request.query_params.get("link", "")
+        hosts = {request.headers.get(name) for name in ("host", "x-forwarded-host")} - {None}
+        try:
+            place = urlsplit(link)
+        except ValueError:
+            place = urlsplit("")
+        leads_here = place.scheme in {"http", "https"} and place.netloc in hosts
+        if not leads_here or not link.isascii() or len(link) > LONGEST_LINK:
+            return PlainTextResponse(f"A link to this page of at most {LONGEST_LINK} characters, please.", 400)
+        if is_loopback(place.hostname):
+            address = lan_address() if everywhere else ""
+            if not address:
+                return Response(status_code=204)  # no error: the page says what to do
+            link = place._replace(netloc=address + (f":{place.port}" if place.port else "")).geturl()
+        picture = io.BytesIO()
+        segno.make_qr(link, error="m").save(picture, kind="svg", scale=4, light="white", xmldecl=False)
+        return Response(picture.getvalue(), media_type="image/svg+xml", headers={"X-Content-Type-Options": "nosniff"})
+
+    return answer
+
+
+def trace_file(request: Any) -> Any:
+    """A part of a trace file that a race writes: ``/runs/NAME?from=BYTE&to=BYTE``."""
+    from starlette.responses import PlainTextResponse, Response
+
+    from app.run.race import TRACES
+
+    query = request.query_params
     try:
-        place = urlsplit(link)
-    except ValueError:
-        place = urlsplit("")
-    leads_here = place.scheme in {"http", "https"} and place.netloc in hosts
-    if not leads_here or not link.isascii() or len(link) > LONGEST_LINK:
-        return PlainTextResponse(f"A link to this page of at most {LONGEST_LINK} characters, please.", 400)
-    picture = io.BytesIO()
-    segno.make_qr(link, error="m").save(picture, kind="svg", scale=4, light="white", xmldecl=False)
-    return Response(picture.getvalue(), media_type="image/svg+xml", headers={"X-Content-Type-Options": "nosniff"})
+        part = TRACES.read(request.path_params["name"], int(query.get("from", 0)), int(query["to"]))
+    except (KeyError, ValueError):
+        part = None
+    if part is None:
+        return PlainTextResponse("This trace isn't kept any more.", 404)
+    return Response(part, media_type="application/jsonl", headers={"Cache-Control": "no-store"})
 
 
 def weights(request: Any) -> Any:
     """What an exploration made, as a ZIP archive: ``/weights?token=…`` answers the browser that asked for it."""
     from starlette.responses import PlainTextResponse, Response
 
-    from app.run.exploration import JOBS
+    from app.run.exploration import MADE
 
-    archive = JOBS.archive(request.query_params.get("token", ""))
+    archive = MADE.archive(request.query_params.get("token", ""))
     if archive is None:
         return PlainTextResponse("These weights are not kept any more. Align again, then download at once.", 404)
     headers = {"Content-Disposition": 'attachment; filename="specdiff-aligned.zip"', "Cache-Control": "no-store"}
@@ -182,18 +220,26 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
     from starlette.middleware.gzip import GZipMiddleware
     from starlette.routing import Route
 
-    from app.gradio_patches import EarlyScript, calm_queue, count_values
+    from app.gradio_patches import EarlyScript, answer_json, calm_queue, count_values
     from app.page import STATIC, head
 
     page.queue(max_size=64, default_concurrency_limit=8)
     calm_queue(page)
     count_values(page)
+    answer_json()
+    host = overrides.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")
+    routes = [
+        Route("/qr", link_code(host in {"0.0.0.0", "::"})),
+        Route("/weights", weights),
+        Route("/runs/{name}", trace_file),
+        *probes(loading),
+    ]
     throttle = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
     options: dict[str, Any] = {
         # Gradio compresses its scripts, not the page itself. Streams of events stay as they are.
         "app_kwargs": {
             "middleware": [Middleware(GZipMiddleware, compresslevel=6), Middleware(EarlyScript, script=throttle)],
-            "routes": [Route("/qr", link_code), Route("/weights", weights), *probes(loading)],
+            "routes": routes,
         },
         "theme": theme(),
         "head": head(),
@@ -219,8 +265,8 @@ def _interrupt(signum: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Build the page and serve it until it is interrupted."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Build the page and serve it until it is interrupted: ``python app.py``, or ``specdiff page`` once installed."""
     options = arguments(argv)
     for name in (signal.SIGINT, signal.SIGTERM):  # a script's background process begins with interrupts ignored
         signal.signal(name, _interrupt)
@@ -250,3 +296,4 @@ def main(argv: Sequence[str] | None = None) -> None:
         root_path=options.root_path,
     )
     LOG.info("the server has ended; the process that decodes ends with it")
+    return 0

@@ -27,7 +27,7 @@ import numpy as np
 
 from app import controls
 from app.run.process import Remote
-from app.run.worker import warm_up_of
+from app.run.race import warm_up_of
 from specdiff_core.provenance import provenance
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
 from specdiff_core.schema.events import RunStarted
@@ -169,7 +169,7 @@ def waiting(runs: Sequence[dict[str, Any]]) -> float | None:
 
 
 def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
-    """All figures of the page, as one result for ``bench report``.
+    """All figures of the page, as one result for ``python -m benchmarks report``.
 
     Each of ``starts`` servers serves ``repeats`` turns of both clocks, so that no single process decides the figure.
     """
@@ -232,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m app.measure", description="Measure the page in a real browser.")
     parser.add_argument("--repeats", type=int, default=6, metavar="N", help="turns of both at each start [default 6]")
     parser.add_argument("--starts", type=int, default=8, metavar="N", help="cold starts of the server [default 8]")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write the result there, for bench report")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the result there, for benchmarks report")
     args = parser.parse_args(argv)
     if min(args.repeats, args.starts) < 1:
         parser.error("--repeats and --starts must be at least 1")

@@ -1,5 +1,5 @@
-"""Pairs that visitors bring, and who may: everybody on a server of one's own; on a public host nobody, unless the
-environment names what may be brought.
+"""Which pairs of their own visitors may load: any on a private server; on a public host none, unless the environment
+names repositories or folders.
 """
 
 from __future__ import annotations
@@ -11,21 +11,26 @@ from fnmatch import fnmatchcase
 from specdiff_core.models.folders import is_local
 from specdiff_core.models.own_pairs import OWN, bring, named
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.published import FILES
 
 ALLOWED = "SPECDIFF_OWN_PAIRS"
-"""Environment variable: patterns of hub repositories and folders that may be brought, separated by commas
+"""Environment variable: patterns of hub repositories and folders that visitors may load, separated by commas
 (``Qwen/*, /models/*``); nothing: none."""
 _served = {"public": "SPACE_ID" in os.environ}
 
 
-def served_to(host: str | None, *, shared: bool) -> None:
-    """Remember whom the server is for: an address that others can reach makes it public, and so does what leads others
-    to it: a share link, or a proxy's path (``shared``)."""
-    host = host or os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1"
+def is_loopback(host: str | None) -> bool:
+    """Whether only this machine can open an address."""
     try:
-        alone = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
     except ValueError:
-        alone = False
+        return False
+
+
+def served_to(host: str | None, *, shared: bool) -> None:
+    """Note who can reach the server. It is public with an address that other machines reach, and with a share link or a
+    proxy's path (``shared``)."""
+    alone = is_loopback(host or os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1")
     _served["public"] = not alone or shared or "SPACE_ID" in os.environ
 
 
@@ -35,14 +40,20 @@ def is_public() -> bool:
 
 
 def patterns() -> tuple[str, ...]:
-    """What may be brought; none: nothing."""
-    if (told := os.environ.get(ALLOWED)) is not None:
-        return tuple(part.strip() for part in told.split(",") if part.strip())
+    """What visitors may load; none: nothing."""
+    if (allowed := os.environ.get(ALLOWED)) is not None:
+        return tuple(part.strip() for part in allowed.split(",") if part.strip())
     return () if is_public() else ("*",)
 
 
+def may_fetch(source: str) -> bool:
+    """Whether a visitor's run may download a repository of the hub: on a public host only those of one small file, and
+    what the environment names."""
+    return not is_public() or source in FILES or any(fnmatchcase(source, one) for one in patterns())
+
+
 def check(name: str) -> None:
-    """Make the pair of a name known, if it is one's own and may be brought here.
+    """Register the pair of a name, if it is one of your own and may be loaded here.
 
     Raises:
         ConfigError: it may not, or it is no pair; and whatever :func:`~specdiff_core.models.own_pairs.bring` raises.
@@ -55,8 +66,8 @@ def check(name: str) -> None:
         fitting = [one for one in patterns() if not (is_local(source) and is_public()) or one[:1] in "/."]
         if ".." in source or not any(fnmatchcase(source, one) for one in fitting):
             raise ConfigError(
-                f"{source} may not be brought to this server.",
+                f"{source} may not be loaded on this server.",
                 field="pair",
-                hint=f"Whoever runs it can allow it: {ALLOWED}={source!r}. Or run the lab yourself.",
+                hint=f"Its operator can allow it: {ALLOWED}={source!r}. Or run the lab yourself.",
             )
     bring(name)

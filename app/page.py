@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import plotly
+import plotly  # type: ignore[import-untyped]
 
 from app import controls, scripts
 from app.content import lessons, workshop
 from app.content.error_cards import card, new_run_id
-from app.content.examples import PRESETS
+from app.content.examples import PRESETS, presets_of
 from app.content.html import element, json_for_script
 from app.content.palette import css
 from app.controls import NO_STEPS, QUIET, Controls
 from app.endpoints import Results, endpoints
 from app.recordings import INDEX, TRACES
-from app.run import session
-from app.run.engines import Engines, Factory, unavailable
-from app.run.gpu import on_gpu, seconds_of
-from app.run.worker import Planner
+from app.run import job
+from app.run import race as running
+from app.run.engines import Engines, Factory, following, unavailable
+from app.run.race import Planner
 from app.tabs import explore, live, race
-from app.tabs.compare import COMPARE, compare_options, compare_tab
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import PAIRS
@@ -110,14 +108,14 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
         "prefix": tab,
         "crowded": CROWDED,
         "noSteps": NO_STEPS,
-        "patience": session.PATIENCE,
+        "patience": running.PATIENCE,
         "recordings": recorded,
         "empty": EMPTY[tab],
     }
 
 
 def build(
-    factory: Factory | None = None, traces: Path = TRACES, compared: Path = COMPARE, explored: Path = explore.RECORDED
+    factory: Factory | None = None, traces: Path = TRACES, recorded: Mapping[str, Path] = explore.RECORDED
 ) -> gr.Blocks:
     """The whole page.
 
@@ -125,13 +123,13 @@ def build(
         factory: makes decoders; by default the project's model pairs, loaded at the first run.
         traces: folder of recorded traces; the page opens on the first of them, and the Race tab on the first in
             ``race`` below it.
-        compared: folder of the recorded comparison; without it the tab offers to measure.
-        explored: folder of recorded answers of explorations.
+        recorded: folders of recorded answers, by tab; without them a tab offers to measure.
     """
     decoders = factory or Engines()
-    stops = session.Stops()
-    gr.set_static_paths([STATIC, PLOTLY.parent, traces, compared, explored])
+    decode = running.decoding(decoders)
+    gr.set_static_paths([STATIC, PLOTLY.parent, traces, *recorded.values()])
 
+    page: gr.Blocks
     with gr.Blocks(title="SpecDiff Lab", analytics_enabled=False, fill_width=True) as page:
         with gr.Row(elem_id="sd-top"):
             gr.HTML(lessons.brand(), elem_id="sd-brand", apply_default_css=False)
@@ -142,8 +140,9 @@ def build(
         players: dict[str, gr.HTML] = {}
         with gr.Tabs(elem_id="sd-tabs") as tabs:
             for tab, folder in ((live.TAB, traces), (race.TAB, traces / "race")):
-                with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]):
-                    placed[tab] = TABS[tab].place()
+                with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]) as shown:
+                    placed[tab] = own = TABS[tab].place()
+                    shown.select(controls.model_of, own.settings["pair"], own.model, **QUIET)  # fetched elsewhere
                     players[tab] = gr.HTML(
                         "",
                         html_template=TEMPLATE,
@@ -152,15 +151,15 @@ def build(
                         elem_id=f"{tab}-player",
                         elem_classes=["sd-player"],
                     )
-            with gr.Tab("Explore", id=explore.TAB):
-                explore.explore_tab(
-                    decoders,
-                    mount("explore.js", explore.explore_options(explored, served)),
-                    pair=placed[live.TAB].settings["pair"],
-                    missing=missing_pairs,
-                )
-            with gr.Tab("Compare", id="compare"):
-                compare_tab(decoders, mount("compare.js", compare_options(compared, served)))
+            for tab, folder in recorded.items():
+                with gr.Tab(tab.capitalize(), id=tab):
+                    explore.explore_tab(
+                        tab,
+                        decoders,
+                        mount("explore.js", explore.explore_options(tab, folder, served)),
+                        pair=placed[live.TAB].settings["pair"],
+                        missing=missing_pairs,
+                    )
             with gr.Tab("Learn", id="learn"):
                 own = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
                 script = mount("learn.js", own)
@@ -169,10 +168,15 @@ def build(
                 gr.HTML(lessons.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
         for tab, own in placed.items():
-            run, stop = _runs(decoders, stops, own, TABS[tab].plan)
+            run, stop = _runs(decode, own, TABS[tab].plan)
             controls.wire(own, run, stop, players[tab])
             pair = own.settings["pair"]
             own.drawer.expand(pairs_here, pair, [pair, own.missing], **QUIET)
+            page.load(pairs_here, pair, [pair, own.missing], **QUIET)
+            _fetch_model(decoders, own)
+        loaded = page.load(_doing(decoders), None, [own.model[1] for own in placed.values()], **UNLIMITED)
+        for own in placed.values():
+            loaded.then(controls.model_of, own.settings["pair"], own.model, **QUIET)
         upload.upload(
             show_file,
             upload,
@@ -196,19 +200,58 @@ def build(
             show_progress="hidden",
             api_visibility="private",
         )
-        for endpoint in endpoints(_results(decoders)):
-            gr.api(endpoint, api_name=endpoint.__name__, concurrency_id="decode", concurrency_limit=1)
+        for endpoint in endpoints(_results(decode)):
+            gr.api(  # type: ignore[attr-defined]  # what Gradio exports is not typed
+                endpoint, api_name=endpoint.__name__, concurrency_id="decode", concurrency_limit=1
+            )
     return page
 
 
+def _fetch_model(decoders: Factory, own: Controls) -> None:
+    """What the buttons beside a model do: its file is fetched, in words, and that can be stopped."""
+    pair, (*_, get, stop) = own.settings["pair"], own.model
+    load = getattr(decoders, "get", lambda pair, hear: decoders(pair, "none", hear))
+
+    def fetch(pair: str) -> Iterator[list[Any]]:
+        ended = ""
+        try:
+            for message in following(lambda hear: load(pair, hear)):
+                yield controls.model_of(pair, message, fetching=True)
+        except Exception as error:  # shown where the visitor looks; logged by content/error_cards.py
+            refused = card(error, new_run_id())
+            ended = f"{refused['message']} {refused['hint']}"
+        yield controls.model_of(pair, ended)
+
+    def stopped(pair: str) -> list[Any]:
+        return controls.model_of(pair, "Stopped. What has arrived is kept.")
+
+    fetching = get.click(fetch, pair, own.model, trigger_mode="once", **UNLIMITED)
+    stop.click(stopped, pair, own.model, cancels=[fetching], **QUIET)
+
+
+UNLIMITED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
+"""Events that last, and decode nothing."""
+
+
+def _doing(decoders: Factory) -> Callable[[], Iterator[list[str]]]:
+    """For the tabs with models, what is loaded in the background, until it is there."""
+
+    def doing() -> Iterator[list[str]]:
+        for message in getattr(decoders, "doing", tuple)():
+            yield [element("p", text=f"In the background: {message}")] * len(TABS)
+        yield [""] * len(TABS)
+
+    return doing
+
+
+JOBS = job.Jobs()
+"""The races of this server."""
+
+
 def _runs(
-    decoders: Factory, stops: session.Stops, own: Controls, plan: Planner
+    decode: running.Decode, own: Controls, plan: Planner
 ) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:
     """What starts and what stops a tab's race. One tab of a visitor cannot stop the other's."""
-
-    @on_gpu(lambda prompt, values, *_: seconds_of(values, lanes_of(values)))
-    def decode(prompt: str, values: dict[str, Any], visitor: str, threads: int, stop: threading.Event) -> Iterator[str]:
-        yield from session.stream(decoders, prompt, values, plan, visitor=visitor, threads=threads, stop=stop)
 
     def name(request: gr.Request) -> str:
         return f"{request.session_hash}/{own.tab}" if request.session_hash else ""
@@ -216,27 +259,32 @@ def _runs(
     def run(request: gr.Request, prompt: str, *values: Any) -> Iterator[str]:
         *settings, threads = values
         asked = dict(zip(own.settings, settings, strict=True))
-        with stops.of(name(request)) as stopped:
-            yield from decode(prompt, asked, request.session_hash or "", 1 if threads == "1" else 0, stopped)
+
+        def make(run: str) -> running.Race:
+            return running.Race(
+                decode,
+                controls.check_prompt(prompt),
+                plan(asked),
+                run=run,
+                visitor=request.session_hash or "",
+                watched=True,
+                threads=1 if threads == "1" else 0,
+            )
+
+        yield from job.stream(make, JOBS, name(request))
 
     def stop(request: gr.Request) -> None:
-        stops.stop(name(request))
+        JOBS.stop(name(request), running.PATIENCE)
 
     return run, stop
 
 
-def lanes_of(values: Mapping[str, Any]) -> int:
-    """How many lanes untrusted settings ask for: vanilla, and one or several beside it."""
-    methods = values.get("methods", "")
-    return 1 + max(1, len(methods.split(",") if isinstance(methods, str) else methods))
-
-
-def _results(decoders: Factory) -> Results:
+def _results(decode: running.Decode) -> Results:
     """Races for programs."""
 
-    @on_gpu(lambda prompt, values, *_: seconds_of(values, lanes_of(values)))
     def results(prompt: str, values: dict[str, Any], tab: str, visitor: str) -> Iterator[dict[str, Any]]:
-        yield from session.results(decoders, prompt, values, TABS[tab].plan, visitor=visitor)
+        plan = TABS[tab].plan(values)
+        yield from running.results(running.Race(decode, controls.check_prompt(prompt), plan, visitor=visitor))
 
     return results
 
@@ -252,7 +300,7 @@ def _all_controls(placed: dict[str, Controls]) -> str:
 
 def show_file(path: str | None) -> list[Any]:
     """A visitor's file for the players of Live and Race, and the tab to open; a card goes to whichever is on screen."""
-    frame, tab = session.open_trace(path)
+    frame, tab = running.open_trace(path)
     if not tab:
         return [frame, frame, gr.skip()]
     return [*(frame if name == tab else gr.skip() for name in TABS), gr.Tabs(selected=tab)]
@@ -273,7 +321,7 @@ def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[An
             filled[tab] = found
             preset = _preset_of(query) if tab == live.TAB and SETTINGS.keys() & query.keys() else gr.skip()
     except Exception as error:  # shown as a card, logged by content/error_cards.py
-        frames[tab] = session.refusal(error)
+        frames[tab] = job.refusal(error)
         filled[tab][0] = query.get("prompt") or gr.skip()
     selected = gr.Tabs(selected=opened) if opened != live.TAB else gr.skip()
     return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), selected]
@@ -291,15 +339,16 @@ def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
     return {**asked, **lesson}
 
 
-def _preset_of(query: dict[str, str]) -> str:
-    """The preset whose settings a link holds, or none."""
+def _preset_of(query: dict[str, str]) -> Any:
+    """The list of presets for the pair of a link, and the one whose settings it holds, or none."""
     config = controls.check_settings({name: query[name] for name in SETTINGS if name in query})
     chosen = {name: controls.shown(value) for name, value in config.to_dict().items()}
-    for number, item in enumerate(PRESETS):
-        values = controls.preset_values(item)
-        if all(chosen[name] == value for name, value in values.items()):
-            return str(number)
-    return controls.CUSTOM
+    fitting = (
+        str(place)
+        for place in presets_of(config.pair)
+        if all(chosen[name] == value for name, value in controls.preset_values(PRESETS[place]).items())
+    )
+    return gr.update(choices=controls.preset_choices(config.pair), value=next(fitting, controls.CUSTOM))
 
 
 def missing_pairs(look: Callable[[], dict[str, str]] = unavailable) -> dict[str, str]:

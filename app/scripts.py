@@ -21,15 +21,13 @@ element.querySelectorAll('code').forEach((code) => {
   code.textContent = code.textContent.replaceAll('http://127.0.0.1:7860/', own);
 });"""
 
-_BOND = """(gamma, steps) => {
-  const typing = document.activeElement && document.activeElement.type === 'number';
-  return typing || !(gamma >= 1) || !(steps >= 1) ? OWN : Math.BOUND(gamma, steps);
+_FIT = """(pair, drafter, gamma, steps) => {
+  const typing = globalThis.document?.activeElement?.type === 'number';
+  if (typing || !(gamma >= 1) || !(steps >= 1)) return [gamma, steps];
+  const most = Math.min(gamma, LONGEST[pair]?.[drafter] ?? gamma);
+  return [most, Math.min(steps, most)];
 }"""
-"""While somebody types a number, 16 passes through 1 and through nothing: the other knob waits for the end."""
-KEEP_STEPS_BELOW_GAMMA = _BOND.replace("OWN", "steps").replace("BOUND", "min")
-KEEP_GAMMA_ABOVE_STEPS = _BOND.replace("OWN", "gamma").replace("BOUND", "max")
-
-_FIT = "(pair, drafter, gamma) => Math.min(gamma, LONGEST[pair]?.[drafter] ?? gamma)"
+"""While somebody types a number, 16 passes through 1 and through nothing: nothing changes until the end."""
 
 _QUERY = """((names, values) => {
   const query = new URLSearchParams();
@@ -69,8 +67,8 @@ _RUN = """(...values) => {
 _CHOOSE = """(index, pair, ...values) => {
   const chosen = OPTIONS[index];
   if (!chosen) return values;
-  const fits = (DRAFTERS[pair] || []).includes(chosen.drafter);
-  return Object.keys(chosen).map((name, i) => (name === 'drafter' && !fits ? values[i] : chosen[name]));
+  const drafter = DRAFTERS[pair]?.[chosen.drafter];
+  return Object.keys(chosen).map((name, i) => (name === 'drafter' ? drafter ?? values[i] : chosen[name]));
 }"""
 
 
@@ -94,16 +92,19 @@ def run(tab: str) -> str:
     return _RUN.replace("TAB", json_for_script(tab))
 
 
-def choose(options: Sequence[dict[str, Any]], drafters: Mapping[str, Sequence[str]]) -> str:
+def choose(options: Sequence[dict[str, Any]], drafters: Mapping[str, Mapping[str, str]]) -> str:
     """From the index of an option, the pair, and the values on the page to the option's values, in order.
 
     No option of that index, or a drafter that the pair has not: what is on the page stays. Gradio tells of a choice
     also when somebody only passes by the list; that is harmless, because a setting that is changed takes the list's
     own value away (see :data:`app.controls.CUSTOM`).
+
+    Args:
+        drafters: pair -> drafter of an option -> the pair's own that stands for it.
     """
     return _CHOOSE.replace("OPTIONS", json_for_script(list(options))).replace("DRAFTERS", json_for_script(drafters))
 
 
 def fit(longest: Mapping[str, Mapping[str, int]]) -> str:
-    """From pair, drafter and γ to a γ that the drafter takes: asked here, where a preset may just have set it."""
+    """From pair, drafter, γ and T to the γ and T that work: γ up to the drafter's window, T up to γ."""
     return _FIT.replace("LONGEST", json_for_script(longest))

@@ -99,7 +99,7 @@ def race(
     Raises:
         SpecDiffError: as :func:`decode`, and where the pair cannot follow a method.
     """
-    from specdiff_core.schema import decoder
+    from specdiff_core.measure import runner
     from specdiff_core.schema.errors import ConfigError
     from specdiff_core.schema.methods import PLAIN, race_lanes
     from specdiff_core.schema.summary import race_summary
@@ -115,15 +115,15 @@ def race(
 
         others = attached.attach(*((attach,) if isinstance(attach, str) else attach))
     lanes |= dict.fromkeys(others, config)
-    return race_summary(decoder.race(engine, prompt, lanes, repeats=repeats, others=others))
+    return race_summary(runner.race(engine, prompt, lanes, repeats=repeats, others=others))
 
 
 def explore(name: str, *, engine: Engine, progress: Callable[[Step], None] | None = None, **choice: Any) -> Explored:
-    """Answer a question by measuring: ``rows`` are the table, ``facts`` what stands beside it.
+    """Answer a question by measuring: ``rows`` are the table, ``facts`` the numbers beside it.
 
     Args:
         name: one of :data:`~specdiff_core.explorations.EXPLORATIONS`.
-        progress: hears every step.
+        progress: called with every step.
         choice: fields of that exploration; ``pair`` is the engine's.
 
     Raises:
@@ -134,9 +134,9 @@ def explore(name: str, *, engine: Engine, progress: Callable[[Step], None] | Non
 
     what = parse(find_exploration(name), {"pair": engine.pair.spec.name, **choice})
     _check_pair(engine, what.pair)
-    told = Exploring(what, engine).advance(progress=progress)
-    assert told.explored is not None, "an exploration measures something or raises"
-    return told.explored
+    last = Exploring(what, engine).advance(progress=progress)
+    assert last.explored is not None, "an exploration measures something or raises"
+    return last.explored
 
 
 def _config(engine: Engine, settings: Mapping[str, Any]) -> DecodeConfig:

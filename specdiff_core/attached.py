@@ -1,11 +1,11 @@
 """A running vLLM, SGLang, llama.cpp or OpenAI-compatible server as a decoder: prompt out, streamed text in, as events.
 
-Measured here is when each piece of text arrived, on this machine's clock and with the network in it. What a server says
-of its own speculation is kept apart, as :class:`~specdiff_core.schema.events.Quoted`. Nothing about its distribution is
-checked.
+Measured here is when each piece of text arrived, on this machine's clock and with the network in
+it. What a server says of its own speculation is kept apart, as
+:class:`~specdiff_core.schema.events.Quoted`. Nothing about its distribution is checked.
 
-Sources of the wire formats: vLLM's docs/features/speculative_decoding/acceptance_metrics.md (pull request 48915),
-SGLang's pull requests 33518 and 34814, and tools/server/README.md of llama.cpp.
+Sources of the wire formats: vLLM's docs/features/speculative_decoding/acceptance_metrics.md (pull
+request 48915), SGLang's pull requests 33518 and 34814, and tools/server/README.md of llama.cpp.
 """
 
 from __future__ import annotations
@@ -16,29 +16,67 @@ import datetime
 import hashlib
 import os
 import platform
+import socket
+import threading
 import time
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import httpx
 import msgspec
 
 from specdiff_core.schema.decoder import WARM_UP, Stop
-from specdiff_core.schema.errors import ConfigError, ServerError
+from specdiff_core.schema.errors import ConfigError, ServerError, one_line
 from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Template, check_prompt
 
 KEY = "SPECDIFF_ATTACH_KEY"
 """Environment variable: the key that a server asks for, if it does."""
 
-KINDS = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp", "me": "llama-cpp-python"}
-"""``owned_by`` of a server's models -> what the server is. Anything else speaks OpenAI's protocol, and no more."""
+
+class Server(NamedTuple):
+    """What a kind of server understands."""
+
+    name: str
+    sampler: Mapping[str, Any] = {}  # switches its own sampler off
+    follows: Collection[str] = ()  # of top_k and ignore_eos
+    all_tokens: int = 0  # its top-k that keeps all
+    path: str = "/v1/completions"
+    limit: str = "max_tokens"
+
+
+_BOTH = ("top_k", "ignore_eos")
+_COUNTED = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}, "return_token_ids": True}
+_VLLM = {"min_p": 0.0, "repetition_penalty": 1.0, **_COUNTED}
+_SGLANG = {**_VLLM, "return_spec_tokens_details": True}
+_LLAMA = {"min_p": 0.0, "repeat_penalty": 1.0}
+_OPENAI = Server("server")
+SERVERS = {
+    "vllm": Server("vLLM", _VLLM, _BOTH, -1),
+    "sglang": Server("SGLang", _SGLANG, _BOTH, -1),
+    "llamacpp": Server("llama.cpp", {**_LLAMA, "cache_prompt": False}, _BOTH, 0, "/completion", "n_predict"),
+    "me": Server("llama-cpp-python", _LLAMA, ("top_k",)),
+}
+"""By ``owned_by`` of a server's models. Anything else speaks OpenAI's protocol, and no more."""
+
+COUNTS = {
+    "steps": ("num_spec_steps", "num_verification_steps", "spec_verify_ct"),
+    "drafted": ("num_draft_tokens", "num_verified_draft_tokens", "spec_num_proposed_drafts"),
+    "accepted": ("num_accepted_draft_tokens", "spec_num_correct_drafts"),
+}
+"""What servers count of their speculation: vLLM, SGLang with --speculative-decoding-stats, and
+SGLang's return_spec_tokens_details."""
 
 SENT = ("temperature", "top_k", "top_p", "seed", "max_new_tokens", "ignore_eos", "stop")
 """Settings that a server is asked to follow. All others are of this lab's own loop."""
+
+ASK_SECONDS = 30.0
+RUN_SECONDS = 1800.0
+RUN_BYTES = 32_000_000
+LINE_BYTES = 1_000_000  # of a line, or of an answer that is no stream
 
 _TIMEOUT = httpx.Timeout(10.0, read=300.0)
 _HTTP = "an address such as http://127.0.0.1:8000"
@@ -46,26 +84,17 @@ _LOG = "Its log may say why."
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]  # far more than a run of this lab has
 
 
-class _Spec(msgspec.Struct):
-    """What a server counted of its speculation, under each of the names in use."""
+class _Counts(msgspec.Struct):
+    steps: Count | None = None
+    drafted: Count | None = None
+    accepted: Count | None = None
 
-    num_spec_steps: Count | None = None  # vLLM
-    num_draft_tokens: Count | None = None
-    num_verification_steps: Count | None = None  # SGLang, --speculative-decoding-stats
-    num_verified_draft_tokens: Count | None = None
-    num_accepted_draft_tokens: Count | None = None  # both
-    spec_verify_ct: Count | None = None  # SGLang, return_spec_tokens_details
-    spec_num_proposed_drafts: Count | None = None
-    spec_num_correct_drafts: Count | None = None
 
-    def quoted(self, rate: float | None) -> Quoted:
-        """The same under one name each."""
-        return Quoted(
-            steps=_first(self.num_spec_steps, self.num_verification_steps, self.spec_verify_ct),
-            drafted=_first(self.num_draft_tokens, self.num_verified_draft_tokens, self.spec_num_proposed_drafts),
-            accepted=_first(self.num_accepted_draft_tokens, self.spec_num_correct_drafts),
-            tokens_per_second=rate,
-        )
+def _quoted(counts: Mapping[str, Any], rate: float | None) -> Quoted:
+    """A server's counts, whatever it calls them."""
+    named = {ours: next((counts[name] for name in names if name in counts), None) for ours, names in COUNTS.items()}
+    found = msgspec.convert(named, _Counts)
+    return Quoted(steps=found.steps, drafted=found.drafted, accepted=found.accepted, tokens_per_second=rate)
 
 
 class _Timings(msgspec.Struct):
@@ -75,13 +104,13 @@ class _Timings(msgspec.Struct):
 
 
 class _Metrics(msgspec.Struct):
-    speculative_decoding: _Spec | None = None
+    speculative_decoding: dict[str, Any] | None = None
     tokens_per_second: float | None = None
 
 
 class _Extension(msgspec.Struct):
-    speculative_decoding_stats: _Spec | None = None
-    spec_tokens_details: _Spec | None = None
+    speculative_decoding_stats: dict[str, Any] | None = None
+    spec_tokens_details: dict[str, Any] | None = None
 
 
 class _Usage(msgspec.Struct):
@@ -113,15 +142,15 @@ class _Chunk(msgspec.Struct):
     def read(self, before: int) -> tuple[str, int, str]:
         """Text, how many tokens it is, and why the run ends, "" if it goes on; ``before``: tokens until now.
 
-        A chunk without a count is one token. One with a count and no text tells of tokens that had none.
+        A chunk without a count is one token. One with a count and no text counts tokens that had none.
         """
         choice = self.choices[0] if self.choices else _Choice()
         text = choice.text or self.content or ""
-        told = self.usage.completion_tokens if self.usage else self.tokens_predicted
+        found = self.usage.completion_tokens if self.usage else self.tokens_predicted
         if choice.token_ids is not None:
             tokens = len(choice.token_ids)
-        elif told is not None:
-            tokens = max(0, told - before)
+        elif found is not None:
+            tokens = max(0, found - before)
         else:
             tokens = int(bool(text))
         if self.stop:
@@ -129,15 +158,15 @@ class _Chunk(msgspec.Struct):
         if choice.finish_reason == "stop":
             by_string = isinstance(choice.stop_reason, str) or isinstance(choice.matched_stop, str)
             return text, tokens, "stop_string" if by_string else "end_of_text"
-        return text, tokens, _line(choice.finish_reason or "")
+        return text, tokens, one_line(choice.finish_reason or "")[:80]
 
     def quoted(self, tokens: int) -> Quoted | None:
         """What the server says of its speculation; ``tokens``: of the run so far."""
         if self.metrics and self.metrics.speculative_decoding:
-            return self.metrics.speculative_decoding.quoted(self.metrics.tokens_per_second)
-        if self.sglext and (spec := self.sglext.speculative_decoding_stats or self.sglext.spec_tokens_details):
-            return spec.quoted(None)
-        if self.timings:  # llama.cpp tells no passes; each brings one token beside what it accepts, the first a prefill
+            return _quoted(self.metrics.speculative_decoding, self.metrics.tokens_per_second)
+        if self.sglext and (counts := self.sglext.speculative_decoding_stats or self.sglext.spec_tokens_details):
+            return _quoted(counts, None)
+        if self.timings:  # llama.cpp counts no passes; each adds one token, the first is a prefill
             accepted = self.timings.draft_n_accepted
             steps = None if accepted is None or tokens - 1 <= accepted else tokens - 1 - accepted
             rate = self.timings.predicted_per_second
@@ -155,10 +184,6 @@ class _Models(msgspec.Struct):
 
 
 _chunk = msgspec.json.Decoder(_Chunk | None)
-
-
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,19 +219,20 @@ class Attached:
         warm_up: float | None = None,
         threads: int | None = None,
     ) -> Iterator[Event]:
-        """Yield RunStarted, then each piece of the stream as Committed, then Finished. A stream that breaks off ends
-        with Failed, after what came. ``detail``, ``grain`` and ``threads`` are the server's own affair.
+        """Yield RunStarted, then each piece of the stream as Committed, then Finished. A stream
+        that breaks off ends with Failed, after what came. ``detail``, ``grain`` and ``threads`` are
+        the server's own affair.
 
         Raises:
             ConfigError: the prompt is no text, or a setting is one that this kind of server cannot follow.
             ServerError: nothing came.
         """
         check_prompt(prompt)
-        path, request = self._request(prompt, config)
+        request = self._request(prompt, config)
         yield self._header(prompt, config)
         if warm_up is not None:
             short = dataclasses.replace(config, max_new_tokens=min(WARM_UP, config.max_new_tokens))
-            for _ in self._stream(*self._request(prompt, short)):
+            for _ in self._stream(self._request(prompt, short)):
                 pass
         pieces: dict[str, int] = {}
         ids: list[int] = []
@@ -214,13 +240,14 @@ class Attached:
         quoted: Quoted | None = None
         at, rounds, began = 0.0, 0, time.perf_counter()
         try:
-            with contextlib.closing(self._stream(path, request)) as stream:
-                for chunk in stream:
-                    new, tokens, ended = chunk.read(len(ids))
-                    text, held, reason = text + new, held + new, ended or reason
+            with contextlib.closing(self._stream(request)) as stream:
+                for chunk, new, tokens, ended in stream:
+                    text += new
+                    held += new
+                    reason = ended or reason
                     if tokens:
                         at = time.perf_counter() - began
-                        # Where in a chunk a token ends is not told: the first has all of the text.
+                        # A chunk does not say where its tokens end: the first has all of the text.
                         words = [held, *[""] * (tokens - 1)]
                         if fresh := [word for word in dict.fromkeys(words) if word not in pieces]:
                             pieces |= {word: _own_id(word) for word in fresh}
@@ -258,11 +285,11 @@ class Attached:
             prompt=prompt,
             prompt_ids=(),
             models={
-                "target": f"{_line(self.model)}, served at {self.where}",
+                "target": f"{one_line(self.model)[:100]}, served at {self.where}",
                 "drafter": "the server’s own, if it has one",
             },
             device=f"the machine behind {self.where}",
-            dtype="a dtype it does not tell",
+            dtype="a dtype it does not report",
             reason="attached: a server that was running",
             threads=0,
             versions={"python": platform.python_version(), "httpx": httpx.__version__},
@@ -274,15 +301,20 @@ class Attached:
             started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
 
-    def _request(self, prompt: str, config: DecodeConfig) -> tuple[str, dict[str, Any]]:
-        """Path and body of a run. Servers have samplers of their own, switched off here, and keep the states of
-        prompts that they know, which would make every run but the first begin without a prefill."""
+    def _request(self, prompt: str, config: DecodeConfig) -> dict[str, Any]:
+        """The body of a run. Servers have samplers of their own, switched off here, and keep the states of prompts that
+        they know, which would make every run but the first begin without a prefill."""
         if config.system or config.template not in (Template.AUTO, Template.PLAIN):
             raise ConfigError(
                 "An attached server gets the prompt as it stands, without a template or a system prompt.",
                 field="template",
                 hint="Leave out --template and --system.",
             )
+        kind = self._server
+        for name in ("top_k", "ignore_eos"):
+            if getattr(config, name) and name not in kind.follows:
+                words = f"{self.name} has no setting “{SETTINGS[name].label}”."
+                raise ConfigError(words, field=name, hint="Leave it out for this race.")
         body: dict[str, Any] = {
             "model": self.model,
             "prompt": prompt,
@@ -290,56 +322,57 @@ class Attached:
             "top_p": config.top_p,
             "seed": config.seed,
             "stream": True,
+            "stop": list(config.stops) or None,
+            "top_k": config.top_k or kind.all_tokens,
+            "ignore_eos": config.ignore_eos,
+            "cache_salt": uuid.uuid4().hex if kind.all_tokens else None,  # of vLLM and SGLang
+            "stream_options": None if kind.limit == "n_predict" else {"include_usage": True},
+            kind.limit: config.max_new_tokens,
+            **kind.sampler,
         }
-        if config.stops:
-            body["stop"] = list(config.stops)
-        own = {"top_k": config.top_k, "min_p": 0.0, "repeat_penalty": 1.0}  # llama.cpp's names
-        if self.kind == "llama.cpp":
-            body |= own | {"n_predict": config.max_new_tokens, "ignore_eos": config.ignore_eos, "cache_prompt": False}
-            return "/completion", body
-        body |= {"max_tokens": config.max_new_tokens, "stream_options": {"include_usage": True}}
-        if self.kind in ("vLLM", "SGLang"):
-            body |= {"top_k": config.top_k or -1, "min_p": 0.0, "repetition_penalty": 1.0}
-            body |= {"ignore_eos": config.ignore_eos, "return_token_ids": True, "cache_salt": uuid.uuid4().hex}
-            body["stream_options"]["continuous_usage_stats"] = True
-            if self.kind == "SGLang":
-                body["return_spec_tokens_details"] = True
-            return "/v1/completions", body
-        if self.kind == "llama-cpp-python":
-            body |= own
-        elif config.top_k:
-            raise self._lacks("top_k")
-        if config.ignore_eos:
-            raise self._lacks("ignore_eos")
-        return "/v1/completions", body
+        unsent = {name for name in _BOTH if name not in kind.follows}
+        return {name: value for name, value in body.items() if value is not None and name not in unsent}
 
-    def _lacks(self, name: str) -> ConfigError:
-        what = SETTINGS[name].label
-        return ConfigError(f"{self.name} has no setting “{what}”.", field=name, hint="Leave it out for this race.")
+    @property
+    def _server(self) -> Server:
+        return next((kind for kind in SERVERS.values() if kind.name == self.kind), _OPENAI)
 
-    def _stream(self, path: str, body: dict[str, Any]) -> Generator[_Chunk, None, None]:
-        """The events of a stream, until the server says that there are no more.
+    def _stream(self, body: dict[str, Any]) -> Generator[tuple[_Chunk, str, int, str], None, None]:
+        """The events of a stream, each with its text, tokens and end (:meth:`_Chunk.read`).
 
         Raises:
-            ServerError: it refuses, breaks off, or sends what is no such event.
+            ServerError: the server refuses, breaks off, sends what is no such event, or exceeds a
+                limit (of tokens, of ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``).
         """
-        with _worded(self.name), _client(self.address) as client, client.stream("POST", path, json=body) as answer:
+        written, limit = 0, body[self._server.limit]
+        with (
+            _worded(self.name),
+            _client(self.address) as client,
+            _within(RUN_SECONDS, self.name) as extensions,
+            client.stream("POST", self._server.path, json=body, extensions=extensions) as answer,
+        ):
             if answer.status_code != 200:
-                raise _refusal(self.name, answer.status_code, answer.read())
-            for line in _lines(answer.iter_bytes()):
+                raise _refusal(self.name, answer.status_code, b"".join(_parts(answer, self.name, LINE_BYTES)))
+            for line in _lines(_parts(answer, self.name, RUN_BYTES), self.name):
                 field, _, data = line.partition(b":")
                 if field not in (b"data", b"error") or data.strip() == b"[DONE]":
                     continue  # a comment that keeps the line open, or the end
                 chunk = _chunk.decode(data)
                 if field == b"error" or (chunk is not None and chunk.error is not None):
                     raise ServerError(f"{self.name} gave up: {_message(data)}", hint=_LOG)
-                if chunk is not None:
-                    yield chunk
+                if chunk is None:
+                    continue
+                text, tokens, ended = chunk.read(written)
+                written += tokens
+                if written > limit:
+                    words = f"{self.name} ignores the limit of {limit} tokens."
+                    raise ServerError(words, hint="Check that it supports max_tokens.")
+                yield chunk, text, tokens, ended
 
 
 def _own_id(piece: str) -> int:
-    """The id of a piece of a stream, in every run the same. A server's own id may be another text at another place, and
-    several ids may share a piece."""
+    """The id of a piece of a stream, in every run the same. A server's own id may be another text
+    at another place, and several ids may share a piece."""
     return int.from_bytes(hashlib.blake2b(piece.encode(), digest_size=6).digest(), "big")
 
 
@@ -361,7 +394,7 @@ def ask(address: str) -> Attached:
 
     Raises:
         ConfigError: that is no address, or one of its models has to be named.
-        ServerError: nothing answers there, or nothing that this lab can speak with.
+        ServerError: nothing answers there within ``ASK_SECONDS``, or nothing that this lab can speak with.
     """
     base, _, model = address.partition("#")
     base, model = base.rstrip("/").removesuffix("/v1"), unquote(model)
@@ -369,26 +402,31 @@ def ask(address: str) -> Attached:
         raise ConfigError(f"{base[:80]!r} is no address of a server.", field="attach", hint=f"Give {_HTTP}.")
     here = Attached(address=base, kind="server", model=model)
     wrong = f"What answers at {here.where} is no vLLM, SGLang, llama.cpp or OpenAI-compatible server: "
-    with _worded(here.name), _client(base) as client:
-        answer = client.get("/v1/models")
+    with (
+        _worded(here.name),
+        _client(base) as client,
+        _within(ASK_SECONDS, here.name) as extensions,
+        client.stream("GET", "/v1/models", extensions=extensions) as answer,
+    ):
+        content = b"".join(_parts(answer, here.name, LINE_BYTES))
     if answer.status_code == 404:
         raise ServerError(f"{wrong}it has no /v1/models.", hint=f"Give {_HTTP}.")
     if answer.status_code != 200:
-        raise _refusal(here.name, answer.status_code, answer.content)
+        raise _refusal(here.name, answer.status_code, content)
     try:
-        served = {one.id: one.owned_by for one in msgspec.json.decode(answer.content, type=_Models).data}
-    except msgspec.DecodeError as error:
+        served = {one.id: one.owned_by for one in msgspec.json.decode(content, type=_Models).data}
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ServerError(f"{wrong}its /v1/models lists none.", hint=f"Give {_HTTP}.") from error
     if not model and len(served) == 1:
         model = next(iter(served))
     if model not in served:
-        names, first = _line(", ".join(served)) or "none", _line(next(iter(served), "model"))
+        names, first = one_line(", ".join(served)) or "none", one_line(next(iter(served), "model"))
         raise ConfigError(
             f"{here.where} serves {f'no model {model!r}' if model else 'several models' if served else 'no model'}.",
             field="attach",
             hint=f"Name one after a #, as in {here.where}#{first[:80]}. It serves: {names[:300]}.",
         )
-    return Attached(address=base, kind=KINDS.get(served[model], "server"), model=model)
+    return Attached(address=base, kind=SERVERS.get(served[model], _OPENAI).name, model=model)
 
 
 def _is_http(address: str) -> bool:
@@ -413,18 +451,78 @@ def _client(address: str) -> httpx.Client:
     return httpx.Client(
         base_url=address,
         timeout=_TIMEOUT,
-        headers={"Authorization": f"Bearer {key}"} if key else {},
+        headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {}),
         trust_env=host not in ("localhost", "127.0.0.1", "::1"),
     )
 
 
-def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines of a stream, which end at a line feed only: text may hold any other separator."""
-    rest = b""
+@contextlib.contextmanager
+def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
+    """Extensions of a request whose connection is shut down after ``seconds``. (httpx limits the
+    time of a read, not of all reads together.)
+
+    Raises:
+        ServerError: it was shut down.
+    """
+    sockets: list[socket.socket] = []
+    late = threading.Event()
+
+    def trace(event: str, info: dict[str, Any]) -> None:
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            sockets.append(info["return_value"].get_extra_info("socket"))
+
+    def shut_down() -> None:
+        late.set()
+        for one in sockets:
+            with contextlib.suppress(OSError):  # it is closed, or TLS has taken it over
+                one.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, shut_down)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield {"trace": trace}
+    except Exception:  # whatever comes of an answer that was cut off
+        if not late.is_set():
+            raise
+    finally:
+        timer.cancel()
+    if late.is_set():
+        raise ServerError(f"{name} takes longer than {seconds:g} s.", hint=_LOG)
+
+
+def _parts(answer: httpx.Response, name: str, most: int) -> Iterator[bytes]:
+    """The body of an answer, as it arrives.
+
+    Raises:
+        ServerError: it is longer than ``most`` bytes, or compressed, so that a few bytes may be a gigabyte.
+    """
+    if answer.headers.get("Content-Encoding", "identity") != "identity":
+        raise ServerError(f"{name} compresses its answers.", hint="Turn compression off, there or in its proxy.")
+    size = 0
+    for part in answer.iter_raw():
+        size += len(part)
+        if size > most:
+            raise ServerError(f"{name} sends more than {most // 10**6} MB.", hint=_LOG)
+        yield part
+
+
+def _lines(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Lines of a stream, which end at a line feed only: text may hold any other separator.
+
+    Raises:
+        ServerError: a line is longer than ``LINE_BYTES``.
+    """
+    line = bytearray()
     for part in parts:
-        *whole, rest = (rest + part).split(b"\n")
-        yield from whole
-    yield rest
+        *ends, rest = part.split(b"\n")
+        for end in ends:
+            yield bytes(line + end)
+            line.clear()
+        line += rest
+        if len(line) > LINE_BYTES:
+            raise ServerError(f"{name} sends a line of more than {LINE_BYTES // 10**6} MB.", hint=_LOG)
+    yield bytes(line)
 
 
 @contextlib.contextmanager
@@ -437,10 +535,10 @@ def _worded(name: str) -> Iterator[None]:
     except httpx.TimeoutException as error:
         raise ServerError(f"{name} has said nothing for too long.", hint=_LOG) from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise ServerError(f"The connection to {name} broke off: {error}.", hint=_LOG) from error
-    except msgspec.DecodeError as error:
+        raise ServerError(f"The connection to {name} broke off: {one_line(str(error))[:200]}.", hint=_LOG) from error
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ServerError(f"{name} sent what is no event of a stream: {error}.", hint=_LOG) from error
-    except ValueError as error:  # names of hosts that nobody can have, and proxies of kinds that httpx does not know
+    except ValueError as error:  # impossible host names, unknown kinds of proxies
         raise ServerError(f"{name} cannot be asked: {error}.", hint=f"Look at the proxy, and give {_HTTP}.") from error
 
 
@@ -452,14 +550,9 @@ def _refusal(name: str, status: int, body: bytes) -> ServerError:
 def _message(body: bytes) -> str:
     """What a server says about an error, in one line: the message, wherever in its JSON it stands."""
     try:
-        told = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        told = body.decode("utf-8", errors="replace")
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        found = body.decode("utf-8", errors="replace")
     for name in ("error", "message", "detail"):
-        told = told.get(name, told) if isinstance(told, dict) else told
-    return _line(str(told))[:200].rstrip(".") + "."
-
-
-def _line(text: str) -> str:
-    """Foreign words in one line, without what could steer a terminal."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+        found = found.get(name, found) if isinstance(found, dict) else found
+    return one_line(str(found))[:200].rstrip(".") + "."

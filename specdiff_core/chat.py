@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core import templating
+from specdiff_core.schema.errors import ConfigError, one_line
 from specdiff_core.schema.settings import DecodeConfig, Template
 
 
@@ -31,8 +33,8 @@ def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
     """The text of a chat with one message, up to where the answer begins; None where the prompt is a text's beginning.
 
     Raises:
-        ConfigError: there is no template, it refuses a system prompt, or the visitor's words hold what has a meaning in
-            it (``<|im_end|>`` would end the message).
+        ConfigError: there is no template, it refuses a system prompt or exceeds a limit, or the
+            visitor's words hold what has a meaning in it (``<|im_end|>`` would end the message).
     """
     template = template_of(tokenizer, config)
     if template is Template.PLAIN:
@@ -45,17 +47,16 @@ def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
             )
     messages = [{"role": "system", "content": config.system}] if config.system else []
     messages.append({"role": "user", "content": prompt})
+    values = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
+    values |= {**tokenizer.special_tokens_map, "enable_thinking": template is Template.THINK}
     try:
-        told: str = tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, enable_thinking=template is Template.THINK
-        )
-    except Exception as error:  # a template is a program of its own, and says in its own words what it refuses
+        return templating.render(json.dumps([tokenizer.get_chat_template(), values], default=str))
+    except ValueError as error:
         raise ConfigError(
-            f"This target's chat template refuses that: {str(error)[:120]}",
+            f"This target's chat template failed: {one_line(str(error))[:120]}",
             field="system" if config.system else "template",
             hint="Leave out the system prompt, or let the prompt be the beginning of a text.",
         ) from error
-    return told
 
 
 def before(text: str, stops: Sequence[str]) -> str:
@@ -73,7 +74,7 @@ class StopStrings:
 
     def __init__(self, tokenizer: Any, stops: Sequence[str]) -> None:
         self._tokenizer, self._stops = tokenizer, tuple(stops)
-        self._reach = max(len(stop.encode()) for stop in stops)  # tokens that a string may stretch over
+        self._reach = max(len(stop.encode()) for stop in stops)  # tokens of a string, at most
 
     def __call__(self, written: Sequence[int], fresh: Sequence[int]) -> int | None:
         """Of ``fresh`` tokens behind those already ``written``, how many it takes until a string stands there."""

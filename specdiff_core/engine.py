@@ -8,8 +8,6 @@ import datetime
 import glob
 import logging
 import platform
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
@@ -21,7 +19,7 @@ import torch
 from specdiff_core.chat import StopStrings, as_chat, before
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.controller import Auto, Fixed
-from specdiff_core.decoding.loop import speculate
+from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.drafters.base import Drafter, Rehearses
 from specdiff_core.loading import LoadedPair, load_pair
@@ -61,12 +59,12 @@ class Engine:
 
     Args:
         pair: target, tokenizer and drafters.
-        progress: hears of drafters that are loaded later.
+        progress: called with a line for each drafter that is loaded later.
     """
 
     def __init__(self, pair: LoadedPair, progress: Callable[[str], None] | None = None) -> None:
         self.pair = pair
-        self._tell = progress or logger.info
+        self._progress = progress or logger.info
         graphs = pair.placement.graphs
         self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress, graphs=graphs)
         self._stock: dict[str, PreTrainedModel] = {}
@@ -88,10 +86,10 @@ class Engine:
         Args:
             pair: one of ``PAIRS``, or the name of one's own (:func:`~specdiff_core.models.own_pairs.bring`).
             device: auto, cpu or cuda.
-            dtype: auto, fp32 or bf16; auto is fp32 on a CPU.
+            dtype: auto, fp32 or bf16; auto is fp32 on a CPU, but for pairs that prefer bf16 where it is computed.
             context: tokens that a run may hold, up to the target's own positions; by default what the pair says.
             drafters: by default all that ship with the project; those of the hub are fetched when a run asks for them.
-            progress: hears what is being loaded.
+            progress: called with a line for whatever is being loaded.
             record: see :func:`~specdiff_core.models.device.choose_placement`.
 
         Raises:
@@ -99,11 +97,11 @@ class Engine:
         """
         spec = own_pairs.find(pair, context)
         drafters = loaded(spec) if drafters is None else drafters
-        placement = choose_placement(device, dtype, record=record)
+        placement = choose_placement(device, dtype, record=record, bf16=spec.bf16)
         return cls(load_pair(spec, placement, drafters=drafters, progress=progress), progress)
 
     @property
-    def _ends(self) -> tuple[int, ...]:
+    def ends(self) -> tuple[int, ...]:
         """Ids that end a text; of a pair that was put together by hand, the tokenizer's."""
         end = self.pair.tokenizer.eos_token_id
         return self.pair.ends or (() if end is None else (end,))
@@ -124,7 +122,7 @@ class Engine:
         """
         tokenizer, spec = self.pair.tokenizer, self.pair.spec
         check_prompt(prompt)
-        if len(prompt) > 64 * spec.context:  # far beyond any context: not worth encoding
+        if len(prompt) > 64 * spec.context:  # far beyond any context: not encoded
             raise ContextOverflow(
                 f"The prompt has {len(prompt):,} characters; the context holds {spec.context} tokens.",
                 hint=f"Shorten it to about {3 * spec.context:,} characters.",
@@ -153,7 +151,7 @@ class Engine:
             ConfigError: the pair has none of that name, or its weights are missing; the message holds the reason.
         """
         if name not in self.pair.missing:
-            self.bring(name, self._tell)
+            self.bring(name, self._progress)
         spec = self.pair.spec.drafter(name)
         if spec.name not in self.pair.drafters:
             raise ConfigError(
@@ -203,14 +201,14 @@ class Engine:
         spec = self.pair.spec.drafter(config.drafter)
         config = spec.follow(config)  # the header says what really runs
         clock = clock or DeviceClock(self.pair.placement.device, grain)
-        ends = () if config.ignore_eos else self._ends
         cut = StopStrings(self.pair.tokenizer, config.stops) if config.stops else None
         stopped = stop.is_set if stop is not None else lambda: False
+        ending = Ending(() if config.ignore_eos else self.ends, cut, stopped)
 
         def decode_few(tokens: int) -> None:
             few = dataclasses.replace(config, max_new_tokens=tokens)
             off = DeviceClock(self.pair.placement.device, "total")
-            for _ in speculate(ids, few, self.target, drafter, off, ends=ends, cut=cut, detail=False, stopped=stopped):
+            for _ in speculate(ids, few, self.target, drafter, off, ending=ending, detail=False):
                 pass
 
         def warm() -> None:
@@ -228,10 +226,8 @@ class Engine:
             drafter,
             clock,
             controller=controller,
-            ends=ends,
-            cut=cut,
+            ending=ending,
             detail=detail,
-            stopped=stopped,
         )
         probed = threads == 0 and self.pair.placement.device.type == "cpu"
         with cpu_threads(self.quickest_threads() if probed else threads or None):
@@ -257,7 +253,7 @@ class Engine:
         drafts = self.pair.spec.drafter(config.drafter).drafting != "nothing"
         drafted = max(config.gamma * config.num_drafts, config.tree_nodes) if drafts else 0
         with graphs.recording():
-            self.target.rehearse(1 + drafted, drafter.layers)
+            self.target.warm_up(1 + drafted, drafter.layers)
             if isinstance(drafter, Rehearses):
                 drafter.rehearse(config.gamma, config.tree_nodes)
             decode(max(WARM_UP, WINDOWS * (config.gamma + 1)))
@@ -307,7 +303,7 @@ class Engine:
             grain=clock.grain,
             lossless=config.rule.lossless,
             exactness=self._exactness(config),
-            network=self.pair.network,
+            network="; ".join(filter(None, (self.pair.network, self.pair.mismatch(draft.name)))),
             started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
 
@@ -317,6 +313,7 @@ class Engine:
         """Frame the loop's events: the header, then the warm-up; the text, peak memory and waiting threads in the last
         one."""
         cuda = self.pair.placement.device.type == "cuda"
+        held = torch.cuda.memory_allocated() if cuda else 0
         if cuda:
             torch.cuda.reset_peak_memory_stats()
         yield header
@@ -325,17 +322,11 @@ class Engine:
         for event in loop:
             if isinstance(event, Finished):
                 text = before(str(self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)), stops)
-                peak = torch.cuda.max_memory_allocated() if cuda else _resident_peak()
+                peak = torch.cuda.max_memory_allocated() - held if cuda else None  # a process's own is no run's
                 after = None if waiting is None else _waited()
                 waited = None if waiting is None or after is None else max(0.0, after - waiting)
                 event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)
             yield event
-
-
-def _resident_peak() -> int:
-    """Largest resident set of this process so far, in bytes (getrusage counts kB on Linux, bytes on macOS)."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _waited() -> float | None:
@@ -345,6 +336,6 @@ def _waited() -> float | None:
     """
     waits = []
     for path in glob.glob("/proc/self/task/*/schedstat"):
-        with contextlib.suppress(OSError), open(path, encoding="ascii") as file:  # a thread may just have ended
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as file:  # the thread ended
             waits.append(int(file.read().split()[1]))
     return sum(waits) / 1e9 if waits else None

@@ -1,6 +1,6 @@
 """Turns a pair's description into loaded models, on the device that was chosen.
 
-Safetensors only, never remote code, pinned revisions.
+Safetensors and GGUF files only, never remote code, pinned revisions.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import torch
 
 from specdiff_core.models import hub
 from specdiff_core.models.causal import config_of, ends_of, load_causal, load_stock
+from specdiff_core.models.device import loading_threads
 from specdiff_core.models.dflash import DFlashDraftModel
-from specdiff_core.models.folders import AGAIN, is_local, read_generation, resolve, shown
+from specdiff_core.models.folders import AGAIN, is_local, read_config, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig
 from specdiff_core.models.memory import find_machine, needed, refusal
@@ -32,6 +33,7 @@ from specdiff_core.schema.errors import (
     WeightsError,
     is_memory,
 )
+from specdiff_core.schema.published import FILES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -55,8 +57,9 @@ class LoadedPair:
     model: Any  # the target: a Decoder of this lab, or a model of transformers
     tokenizer: PreTrainedTokenizerBase
     drafters: dict[str, Drafter]
-    missing: dict[str, str] = field(default_factory=dict)  # drafter -> why it is not in ``drafters``
-    ends: tuple[int, ...] = ()  # ids that end a text, as tokenizer, config and generation_config say
+    missing: dict[str, str] = field(default_factory=dict)  # drafter -> reason
+    trained_for: dict[str, str] = field(default_factory=dict)  # drafter -> target, by its config
+    ends: tuple[int, ...] = ()  # ids that end a text, of tokenizer and both configs
     stock_reason: str = ""  # why the target is not run by this lab's network, where it is not
 
     @property
@@ -67,9 +70,14 @@ class LoadedPair:
         made = f"this lab's network; products by {kernel(self.placement.device, self.placement.dtype)}"
         return made if self.placement.graphs is None else f"{made}; {self.placement.graphs}"
 
+    def mismatch(self, drafter: str) -> str:
+        """A note if the drafter was trained for another target, such as the same model in another precision."""
+        known, target = self.trained_for.get(drafter, ""), self.name_of("target")
+        return f"the drafter was trained for {known}" if Path(known).name != Path(target).name and known else ""
+
     def stock(self, role: str = "target") -> PreTrainedModel:
-        """The weights of ``"target"``, or of a small drafter of its kind, in transformers' own module: loaded anew,
-        unless that is what runs them."""
+        """The weights of ``"target"``, or of a small drafter of its kind, in transformers' own
+        module: loaded anew, unless that is what runs them."""
         drafter = None if role == "target" else self.spec.drafter(role)
         held: Any = self.model if drafter is None else self.drafters[role]
         model = held if drafter is None else held.reader.model
@@ -81,24 +89,27 @@ class LoadedPair:
         stock: PreTrainedModel = model
         return stock
 
-    def add(self, drafter: DrafterSpec, tell: Callable[[str], None]) -> None:
+    def add(self, drafter: DrafterSpec, progress: Callable[[str], None]) -> None:
         """Load a drafter of the pair; where it cannot be, its reason is in ``missing``.
 
         Raises:
-            Stopped: ``tell`` says that nobody waits any more.
-            SpecDiffError: its files are damaged in a way that its own code tells.
+            Stopped: ``progress`` raised it.
+            SpecDiffError: its files are damaged in a way that its own code reports.
         """
-        tell(f"Loading the drafter: {drafter.label}")
+        progress(f"Loading the drafter: {drafter.label}")
         self.missing.pop(drafter.name, None)
         try:
-            with hub.telling(tell), _memory_errors(self.spec, self.placement, [drafter.name]):
+            memory = _memory_errors(self.spec, self.placement, [drafter.name])
+            with hub.reporting(progress), memory, loading_threads(self.placement.device):
                 if drafter.source:
-                    resolve(drafter.source, drafter.revision, weights=False)
+                    folder = resolve(drafter.source, drafter.revision, weights=False)
+                    if not drafter.is_foreign:
+                        self.trained_for[drafter.name] = str(read_config(folder).get("trained_for", ""))
                     _check_room(self.spec, self.placement, drafter)
                 self.drafters[drafter.name] = _load_drafter(drafter, self.placement, self.model, self.spec)
         except (PairUnavailable, TokenizerMismatch) as error:
             self.missing[drafter.name] = str(error)
-        except Exception as error:  # whatever is wrong with one drafter, target and other drafters still work
+        except Exception as error:  # the target and other drafters still work
             if isinstance(error, SpecDiffError) or is_memory(error):
                 raise
             logger.warning("the drafter %s of %s was not loaded", drafter.name, self.spec.name, exc_info=error)
@@ -119,6 +130,8 @@ class LoadedPair:
 def _name(source: str, revision: str) -> str:
     if is_local(source):
         return shown(source)
+    if (file := FILES.get(source)) is not None:
+        return f"{source}@{file.revision}/{file.name}"
     if revision:
         return f"{source}@{revision}"
     found = hub.commit(source, "")
@@ -134,8 +147,8 @@ def load_pair(
 ) -> LoadedPair:
     """Load the target and the drafters (all of the pair's by default) onto ``placement``.
 
-    A drafter whose weights are missing, damaged or for other ids does not make the pair unusable: its reason is in
-    ``missing``.
+    A drafter whose weights are missing, damaged or for other ids does not make the pair unusable:
+    its reason is in ``missing``.
 
     Raises:
         ConfigError: ``drafters`` names one that the pair does not have.
@@ -144,18 +157,18 @@ def load_pair(
         TokenizerMismatch: tokenizer and target disagree about the vocabulary.
         OutOfMemory: the device is too small.
     """
-    tell = progress or (lambda message: None)
+    report = progress or (lambda message: None)
     wanted = [spec.drafter(name) for name in drafters] if drafters is not None else list(spec.drafters)
     names = [drafter.name for drafter in wanted]
-    with hub.telling(tell), _memory_errors(spec, placement, names):
-        tell("Looking for the target's files")
+    with hub.reporting(report), _memory_errors(spec, placement, names), loading_threads(placement.device):
+        report("Looking for the target's files")
         folder = resolve(spec.target, spec.revision, weights=False)
-        tell("Loading the tokenizer")
+        report("Loading the tokenizer")
         same = not spec.tokenizer or spec.tokenizer == spec.target
         tokenizer = _load_tokenizer(folder if same else resolve(spec.tokenizer, spec.tokenizer_revision, weights=False))
         spread = _fit(spec, placement, names)
         folder = resolve(spec.target, spec.revision)
-        tell("Loading the target")
+        report("Loading the target")
         model, why_stock = load_causal(
             folder,
             placement.dtype,
@@ -175,14 +188,14 @@ def load_pair(
         stock_reason=why_stock,
     )
     for drafter in wanted:
-        pair.add(drafter, tell)
+        pair.add(drafter, report)
     return pair
 
 
 def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple[int, ...]:
     """Every id that ends a text: chat models have one for a message beside that of a document."""
-    told = [tokenizer.eos_token_id, model.config.eos_token_id, read_generation(folder).get("eos_token_id")]
-    return tuple(dict.fromkeys(one for entry in told for one in ends_of(entry)))
+    stated = [tokenizer.eos_token_id, model.config.eos_token_id, read_generation(folder).get("eos_token_id")]
+    return tuple(dict.fromkeys(one for entry in stated for one in ends_of(entry)))
 
 
 def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
@@ -190,7 +203,7 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:  # the tokenizers library raises bare Exception for a damaged tokenizer.json
+    except Exception as error:  # of the tokenizers library, for a damaged file
         raise WeightsError(
             f"The tokenizer in {shown(folder)}, or the config.json beside it, is missing or damaged "
             f"({type(error).__name__}).",
@@ -230,14 +243,15 @@ def counted(folder: Path, values: dict[str, Any]) -> int | None:
             else:
                 build: Any = AutoModelForCausalLM.from_config  # untyped
                 network = build(config_of(folder, "model"), trust_remote_code=False)
-    except Exception:  # loading says what is wrong with it
+    except Exception as error:  # whatever is wrong with it, loading it will say so
+        logger.info("the parameters of %s cannot be counted", shown(folder), exc_info=error)
         return None
     return sum(int(parameter.numel()) for parameter in network.parameters())
 
 
 def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[int | str, int] | None:
-    """None where the pair fits on its device; else what accelerate may use of each device, with room left on the first
-    for what must be there.
+    """None where the pair fits on its device; else what accelerate may use of each device, with
+    room left on the first for what must be there.
 
     Raises:
         OutOfMemory: it fits nowhere; the message says what would.

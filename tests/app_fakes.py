@@ -5,7 +5,6 @@ Its events have the real shapes, so that the page cannot tell the difference; it
 
 from __future__ import annotations
 
-import base64
 import functools
 import json
 import random
@@ -15,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from app.run import job, race
 from specdiff_core.schema.events import (
     Candidate,
     Committed,
@@ -252,6 +252,23 @@ def frames(generator: Iterator[str]) -> list[dict[str, Any]]:
     return [json.loads(value) for value in seen]
 
 
-def unpack(text: str) -> Trace:
-    """The trace in a frame."""
-    return read_trace(base64.b64decode(text))
+def raced(
+    factory: Any, prompt: object, values: Any, plan: Any, *, jobs: Any = None, name: str = "", **options: Any
+) -> Iterator[str]:
+    """The frames of a race, as the page asks for one."""
+    from app.controls import check_prompt  # here: a process that decodes imports no Gradio
+
+    clock = options.pop("clock", time.monotonic)
+
+    def make(run: str) -> race.Race:
+        lanes, text = plan(values), check_prompt(prompt)
+        return race.Race(race.decoding(factory), text, lanes, run=run, watched=True, **options)
+
+    return job.stream(make, jobs or job.Jobs(), name, clock=clock)
+
+
+def trace_of(frame: dict[str, Any]) -> Trace:
+    """The trace of a frame, as far as it reaches, as the page fetches it."""
+    raw = race.TRACES.read(frame["trace"].removeprefix("runs/"), 0, frame["size"])
+    assert raw is not None
+    return read_trace(raw)

@@ -1,6 +1,6 @@
 """Exact enumeration of everything that is left to sampler: a :class:`Sampler` that walks every branch.
 
-``outcomes(experiment)`` runs ``experiment(sampler)`` once per branch and returns the law of its result.
+``outcomes(experiment)`` runs ``experiment(sampler)`` once per branch and returns the distribution of its result.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def walked(experiment: Callable[[Branches], Value]) -> Iterator[tuple[Value, flo
 
 
 def outcomes(experiment: Callable[[Branches], Result]) -> dict[Result, float]:
-    """The exact law of ``experiment``'s result."""
+    """The exact distribution of ``experiment``'s result."""
     law: dict[Result, float] = {}
     for result, weight in walked(experiment):
         law[result] = law.get(result, 0.0) + weight
@@ -100,7 +100,7 @@ def outcomes(experiment: Callable[[Branches], Result]) -> dict[Result, float]:
 
 
 def in_turn(first: Callable[[Branches], Value], second: Callable[[Value, Branches], Result]) -> dict[Result, float]:
-    """The exact law of ``second(first(sampler), sampler)``. ``first`` runs once for each branch of its own."""
+    """The exact distribution of ``second(first(sampler), sampler)``; ``first`` runs once for each branch of its own."""
     law: dict[Result, float] = {}
     for value, weight in walked(first):
         for result, more in walked(functools.partial(second, value)):
@@ -109,9 +109,9 @@ def in_turn(first: Callable[[Branches], Value], second: Callable[[Value, Branche
 
 
 def chain(
-    round_law: Callable[[tuple[int, ...]], dict[tuple[int, ...], float]], length: int
+    round_of: Callable[[tuple[int, ...]], dict[tuple[int, ...], float]], length: int
 ) -> dict[tuple[int, ...], float]:
-    """The joint law of the first ``length`` tokens when rounds follow one another."""
+    """The joint distribution of the first ``length`` tokens when rounds follow one another."""
     done: dict[tuple[int, ...], float] = {}
     cache: dict[tuple[int, ...], dict[tuple[int, ...], float]] = {}
     open_: dict[tuple[int, ...], float] = {(): 1.0}
@@ -119,7 +119,7 @@ def chain(
         following: dict[tuple[int, ...], float] = {}
         for prefix, weight in open_.items():
             if prefix not in cache:
-                cache[prefix] = round_law(prefix)
+                cache[prefix] = round_of(prefix)
             for emitted, probability in cache[prefix].items():
                 text = prefix + emitted
                 into, key = (done, text[:length]) if len(text) >= length else (following, text)

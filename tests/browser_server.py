@@ -19,12 +19,17 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from app_fakes import FakeDecoder  # noqa: E402 - the paths above make these importable
-from compare_fakes import store_sweep  # noqa: E402
+
+from app.content import examples  # noqa: E402
+
+# These tests watch denoising, so their page opens on the embedded pair.
+examples.OPENING = next(preset for preset in examples.PRESETS if preset.pair == "embedded")
+examples.EXAMPLES = dict(reversed(examples.EXAMPLES.items()))
 
 from app.launch import serve  # noqa: E402
 from app.page import build  # noqa: E402
 from app.recordings import Recording, record  # noqa: E402
-from specdiff_core.bench.comparison import build_showcase, open_stored, write_showcase  # noqa: E402
+from app.tabs import explore  # noqa: E402
 from specdiff_core.schema.errors import ContextOverflow, OutOfMemory, WeightsError  # noqa: E402
 from specdiff_core.schema.events import DenoiseStep, Event, PiecesSeen  # noqa: E402
 from specdiff_core.schema.settings import DecodeConfig  # noqa: E402
@@ -70,11 +75,13 @@ def scripted(recording: Recording) -> dict[str, list[Event]]:
 def main() -> None:
     """Serve until killed."""
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
-    traces, compared = folder / "traces", folder / "compare"
+    traces, recorded = folder / "traces", explore.RECORDED
     if "bare" not in sys.argv:
         record(traces, scripted)
-        stored = [open_stored(store_sweep(folder, temperature)) for temperature in (0.0, 1.0)]
-        write_showcase(compared, build_showcase(stored))
+    else:
+        recorded = {tab: folder / tab for tab in recorded}
+        for path in recorded.values():
+            path.mkdir(exist_ok=True)
     run = list(FakeDecoder().decode("Once", DecodeConfig(gamma=6, steps=3, max_new_tokens=40)))
     vanilla = list(FakeDecoder().decode("Once", DecodeConfig(drafter="none", max_new_tokens=40)))
     silent = [event for event in run if not isinstance(event, (DenoiseStep, PiecesSeen))]
@@ -86,7 +93,7 @@ def main() -> None:
         time.sleep(0.05)
         return Scripted(folder)
 
-    serve(build(factory, traces, compared), server_name="127.0.0.1", server_port=port, quiet=True)
+    serve(build(factory, traces, recorded), server_name="127.0.0.1", server_port=port, quiet=True)
 
 
 if __name__ == "__main__":

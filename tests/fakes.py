@@ -13,8 +13,21 @@ from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.target import Scores
+from specdiff_core.provenance import Provenance
 
 V, MASK, END = 12, 1, 0
+ORIGIN: Provenance = {
+    "date": "2026-01-02T03:04+00:00",
+    "command": "python -m specdiff_core bench sweep --json sweep.json",
+    "commit": "0123456789ab",
+    "dirty": False,
+    "cpu": "A test processor",
+    "cores": 2,
+    "threads": 1,
+    "gpu": "",
+    "system": "Linux x86_64",
+    "versions": {"python": "3", "torch": "0"},
+}
 
 
 class FakeClock(DeviceClock):
@@ -33,7 +46,7 @@ Script = Callable[[tuple[int, ...], Tensor], Tensor]
 """(committed ids, window ids [g]) -> logits [g, V]."""
 
 
-class ScriptedSession:
+class ScriptedSession(DraftSession):
     """Records what it observed, so that tests can compare it with what was committed."""
 
     def __init__(self, script: Script, mask_id: int) -> None:
@@ -139,6 +152,18 @@ def good_drafter(error: float = 0.6) -> ScriptedDrafter:
         return torch.stack(rows)
 
     return ScriptedDrafter(script, mask_id=MASK)
+
+
+def small_model(layers: int = 2, vocab: int = 40) -> Any:
+    """A Llama of transformers with weights of an opinion."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(layers)
+    config = LlamaConfig(
+        vocab_size=vocab, hidden_size=32, intermediate_size=64, num_hidden_layers=layers, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=64, initializer_range=0.4, eos_token_id=None, pad_token_id=0,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
 
 
 def last(events: Any) -> Any:

@@ -2,51 +2,61 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from pathlib import Path
 
 import gradio as gr
 import pytest
 
 from app import controls
-from app.content.examples import EXAMPLES, PRESETS, Preset
+from app.content.examples import EXAMPLES, MOST, OPENING, PRESETS, Preset, examples_of, presets_of
 from app.tabs import live, race
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import METHODS, find_method
-from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.pairs import EMBEDDED, PAIRS
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
+ROOT = Path(__file__).resolve().parent.parent
 DEFAULTS = DecodeConfig().to_dict()
 
 
 @pytest.mark.parametrize("name", list(SETTINGS))
 def test_every_setting_has_a_widget_that_shows_the_opening_value(name: str) -> None:
-    """Live opens on its first preset, Race on the defaults; γ ends where the opening drafter's window does."""
-    for tab, opening in (("live", PRESETS[0].config.to_dict()), ("race", DEFAULTS)):
+    """Live opens on its first preset, Race on the defaults of the same pair."""
+    for tab, opening in (("live", OPENING.config.to_dict()), ("race", {**DEFAULTS, "pair": OPENING.pair})):
         widget = controls.widget(name, tab)
         assert SETTINGS[name].read(widget.value) == SETTINGS[name].read(opening[name])
-        assert SETTINGS[name].label in widget.label and widget.elem_id == f"{tab}-{name}"
+        assert SETTINGS[name].label in widget.label
+        assert widget.elem_id == f"{tab}-{name}" + ("-setting" if name == "stop" else ""), "tab-stop is the button"
 
 
 @pytest.mark.parametrize("name", ["gamma", "steps", "temperature", "top_p", "max_new_tokens"])
 def test_sliders_have_the_range_of_the_setting(name: str) -> None:
-    """Range and step come from the record; DecodeConfig judges, so that a person gets a card."""
+    """Range and step come from the record, or from the opening drafter's window; DecodeConfig judges, so that a person
+    gets a card."""
     widget, setting = controls.widget(name, "live"), SETTINGS[name]
-    high = 16 if name == "gamma" else setting.high
+    high = 8 if name in ("gamma", "steps") else setting.high
     assert (widget.minimum, widget.maximum, widget.step) == (setting.low, high, setting.step)
     assert widget.preprocess(10_000) == 10_000
 
 
-def test_gamma_ends_where_the_window_of_the_drafter_does() -> None:
-    assert live.window_of("embedded", "block") == gr.update(maximum=16)
-    assert live.window_of("embedded", "mdlm") == gr.update(maximum=32)
+def test_gamma_and_steps_end_where_the_window_of_the_drafter_does() -> None:
+    assert live.window_of("embedded", "block") == [gr.update(maximum=16)] * 2
+    assert live.window_of("embedded", "mdlm") == [gr.update(maximum=32)] * 2
+    assert live.window_of("smollm2", "block") == [gr.update(maximum=8)] * 2
     assert controls.longest_window("unknown", "block") == 32
 
 
 def test_a_pair_brings_its_drafters() -> None:
-    assert live.drafters_of("gpt2-mdlm", "mdlm")["value"] == "mdlm"
+    """Those that are here; the one that was chosen stays where it can."""
+    assert "value" not in live.drafters_of("gpt2-mdlm", "mdlm")
     assert live.drafters_of("gpt2-mdlm", "eagle")["value"] == "mdlm"
     for name, spec in PAIRS.items():
-        assert [drafter for _, drafter in controls.drafter_choices(name)] == [d.name for d in spec.drafters]
+        here = [drafter.name for drafter in spec.drafters if drafter.is_here]
+        assert [drafter for _, drafter in controls.drafter_choices(name)] == here
+    gone = dataclasses.replace(PAIRS["embedded"].drafters[0], source=str(ROOT / "not" / "here"))
+    assert not gone.is_here and PAIRS["gpt2-mdlm"].drafter("mdlm").is_here, "that one is fetched"
     assert [name for _, name in controls.pair_choices(dict.fromkeys([*PAIRS][1:], "no files"))] == ["embedded"]
 
 
@@ -67,11 +77,47 @@ def test_only_the_published_shortcut_is_not_lossless_and_says_so() -> None:
         assert lossless != ("not lossless" in preset.label)
 
 
-def test_examples_cover_the_four_flavours() -> None:
-    """Each is short enough to run at once."""
-    assert [example.flavour for example in EXAMPLES] == ["Dialogue", "Story", "Math", "Code"]
-    for example in EXAMPLES:
-        assert 20 < len(controls.check_prompt(example.prompt)) < 300
+@pytest.mark.parametrize("pair", EXAMPLES)
+def test_a_pair_has_examples_and_presets_of_its_own(pair: str) -> None:
+    """Each prompt is short enough to run at once, and no preset asks for more than the pair's drafters do."""
+    for example in EXAMPLES[pair]:
+        assert 10 < len(controls.check_prompt(example.prompt)) < 300
+    assert len({example.prompt for example in EXAMPLES[pair]}) == len(EXAMPLES[pair])
+    for preset in map(PRESETS.__getitem__, presets_of(pair)):
+        assert preset.pair == pair == preset.config.pair
+        assert preset.config.gamma <= controls.longest_window(pair, preset.config.drafter)
+        if preset.config.tree_nodes:
+            assert PAIRS[pair].drafter(preset.config.drafter).can_branch
+
+
+@pytest.mark.parametrize("pair", [*PAIRS, "unknown"])
+def test_every_pair_has_something_to_start_from(pair: str) -> None:
+    """Examples of a kind that it takes, and presets of drafters that it has."""
+    chat = pair in PAIRS and PAIRS[pair].chat
+    assert examples_of(pair) == EXAMPLES["smollm2" if chat else "embedded"]
+    chips, *_ = updates = controls.of_model(pair)
+    assert len(updates) == MOST + len(controls.model_of(pair)) and chips["value"] == examples_of(pair)[0].flavour
+    for preset in map(PRESETS.__getitem__, presets_of(pair)):
+        assert PAIRS.get(pair, EMBEDDED).playing(preset.config.drafter)
+
+
+def test_another_pair_replaces_an_example_and_nothing_that_somebody_wrote() -> None:
+    first, second, *_ = (example.prompt for example in EXAMPLES["embedded"])
+    message = EXAMPLES["smollm2"][2].prompt
+    assert controls.first_example("embedded", message) == first
+    for prompt in (second, "My own words", "", f"{message} "):
+        assert controls.first_example("embedded", prompt) == gr.skip()
+    here = [value for _, value in controls.preset_choices("embedded")]
+    there = [value for _, value in controls.preset_choices("smollm2")]
+    chosen, *settings = live.first_preset("embedded", there[0])
+    assert chosen["value"] == here[0]
+    assert settings == list(controls.preset_values(PRESETS[int(here[0])]).values())
+    chosen, *settings = live.first_preset("llama2-diffullama", there[0])
+    drafter = settings[list(controls.preset_values(OPENING)).index("drafter")]
+    assert drafter == PAIRS["llama2-diffullama"].playing("mdlm").name
+    assert drafter in [name for _, name in controls.drafter_choices("llama2-diffullama")]
+    for kept in (here[1], controls.CUSTOM):
+        assert all(update == gr.skip() for update in live.first_preset("embedded", kept))
 
 
 def test_a_share_link_restores_every_setting() -> None:
@@ -137,6 +183,8 @@ def test_another_pair_keeps_what_it_has_of_the_choice() -> None:
     }
     assert len(race.methods_here("gpt2-mdlm", ["dflash"])["value"]) == race.FEWEST
     assert all(name != "vanilla" for _, name in few["choices"]), "it cannot be taken off"
+    assert race.methods_here("smollm2", [*race.DEFAULT["embedded"]])["value"] == [*race.DEFAULT["smollm2"]]
+    assert race.methods_here("smollm2", ["specdiff", "ddtree"])["value"] == ["ddtree"]
 
 
 def test_the_lanes_of_a_race_are_the_methods_in_their_order_and_vanilla_is_first() -> None:

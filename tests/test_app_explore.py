@@ -21,13 +21,15 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from app import launch, own_pairs, page
-from app.run import exploration
-from app.run.exploration import ExploreJob, Jobs
+from app.run import exploration, job
+from app.run import race as running
+from app.run.exploration import ExploreJob, Made, exploring
+from app.run.job import Jobs
 from app.run.process import Remote
 from app.run.turns import EXPLORING, Turns
 from app.tabs import explore
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, Told, parse
+from specdiff_core.explorations.base import Answer, Exploration, Snapshot, Step, Stopped, parse
 from specdiff_core.models import own_pairs as own_models
 from specdiff_core.schema.errors import OutOfMemory, SpecDiffError
 from specdiff_core.schema.pairs import OWN_PAIRS
@@ -67,8 +69,9 @@ class Counting(Exploration, frozen=True, kw_only=True):
 @pytest.fixture(autouse=True)
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXPLORATIONS, "counting", Counting)
-    monkeypatch.setattr(exploration, "BEAT", 0.02)
-    monkeypatch.setattr(exploration, "PACE", 0.02)
+    monkeypatch.setattr(job, "BEAT", 0.02)
+    monkeypatch.setattr(job, "PACE", 0.02)
+    monkeypatch.setattr(exploration, "SLICE", 0.02)
 
 
 def load(pair: str, progress: Any) -> Any:
@@ -87,26 +90,26 @@ def ask(token: str = TOKEN, **choice: Any) -> str:
 
 def frames(asked: object, jobs: Jobs | None = None, **options: Any) -> list[dict[str, Any]]:
     """All frames that differ."""
-    told = exploration.stream(options.pop("factory", factory), asked, jobs=jobs or Jobs(), **options)
-    return [json.loads(text) for text in dict.fromkeys(told)]
+    final = exploration.stream(exploring(options.pop("factory", factory)), asked, jobs=jobs or Jobs(), **options)
+    return [json.loads(text) for text in dict.fromkeys(final)]
 
 
 def test_frames_tell_the_progress_and_at_last_everything() -> None:
-    told = frames(ask(pause=0.05))
-    last = told[-1]
+    final = frames(ask(pause=0.05))
+    last = final[-1]
     assert (last["phase"], last["done"], last["total"], last["finished"]) == ("finished", 5, 5, True)
     assert last["result"]["rows"] == [{"number": number} for number in range(1, 6)]
     assert last["result"]["choice"] == {"pair": "embedded", "to": 5, "pause": 0.05, "fails_at": 0, "words": ""}
     assert base64.b64decode(last["races"]["1"]) == b"race"
-    under_way = [frame for frame in told[:-1] if frame.get("result")]
+    under_way = [frame for frame in final[:-1] if frame.get("result")]
     assert under_way
     assert all(frame["phase"] == "exploring" and "races" not in frame for frame in under_way)
-    assert [frame["seq"] for frame in told] == sorted({frame["seq"] for frame in told})
+    assert [frame["seq"] for frame in final] == sorted({frame["seq"] for frame in final})
 
 
 def test_what_it_made_can_be_fetched_by_whoever_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = Jobs()
-    monkeypatch.setattr(exploration, "JOBS", jobs)
+    monkeypatch.setattr(exploration, "MADE", Made())
     client = TestClient(Starlette(routes=[Route("/weights", launch.weights)]))
     *before, last = frames(ask(), jobs)
     assert last["made"] is True
@@ -126,16 +129,16 @@ def test_what_it_made_can_be_fetched_by_whoever_asked_for_it(monkeypatch: pytest
 
 
 def test_stop_keeps_what_was_found() -> None:
-    jobs, told = Jobs(), []
-    for text in exploration.stream(factory, ask(to=1000, pause=0.02), jobs=jobs):
-        told.append(json.loads(text))
-        if told[-1].get("done", 0) >= 2 and not told[-1].get("finished"):
-            threading.Thread(target=jobs.stop, args=(ask(), 5.0)).start()
-    assert told[-1]["phase"] == "stopped"
-    assert 2 <= told[-1]["done"] < 1000
-    assert len(told[-1]["result"]["rows"]) == told[-1]["done"]
-    jobs.stop("no token", 5.0)
-    jobs.stop(ask("another-visitor"), 5.0)
+    jobs, final = Jobs(), []
+    for text in exploration.stream(exploring(factory), ask(to=1000, pause=0.02), jobs=jobs):
+        final.append(json.loads(text))
+        if final[-1].get("done", 0) >= 2 and not final[-1].get("finished"):
+            threading.Thread(target=jobs.stop, args=(TOKEN, 5.0)).start()
+    assert final[-1]["phase"] == "stopped"
+    assert 2 <= final[-1]["done"] < 1000
+    assert len(final[-1]["result"]["rows"]) == final[-1]["done"]
+    jobs.stop(exploration.token_of("no token"), 5.0)
+    jobs.stop(exploration.token_of(ask("another-visitor")), 5.0)
 
 
 def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
@@ -150,18 +153,18 @@ def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch)
     """With what was measured, and a card that says so; also while it waits for races of others."""
     monkeypatch.setenv(EXPLORING, "0.3")
     last = frames(ask(to=1000, pause=0.02))[-1]
-    assert last["card"]["code"] == "limit" and "What was measured until then is shown" in last["card"]["message"]
+    assert last["card"]["code"] == "limit" and last["card"]["hint"]
     assert 2 <= last["done"] < 100 and last["races"]
     turns = Turns()
     with turns.short():
         last = frames(ask(), turns=turns)[-1]
-    assert "Races of others took all of it" in last["card"]["message"]
+    assert last["card"]["code"] == "limit" and "result" not in last
     monkeypatch.setenv(EXPLORING, "0")
     assert frames(ask())[-1]["phase"] == "finished"
 
 
 def test_what_fails_in_the_other_process_keeps_its_races() -> None:
-    """A failure is told there; only a process that is killed takes them along."""
+    """A failure is final there; only a process that is killed takes them along."""
     remote = Remote(load)
     try:
         engine: Any = remote.load("embedded", lambda message: None)
@@ -210,7 +213,7 @@ def test_no_folder_of_a_public_host_is_read_for_an_exploration(name: str, monkey
     own = own_models.parse({"target": "/etc/passwd"}).name
     asked = json.dumps({"token": TOKEN, "explore": name, "choice": {"pair": own}})
     (frame,) = frames(asked, factory=lambda *_: pytest.fail("nothing is loaded"))
-    refused = "Invalid enum value" if name == "align" else "/etc/passwd may not be brought to this server"
+    refused = "Invalid enum value" if name == "align" else "/etc/passwd may not be loaded on this server"
     assert refused in frame["card"]["message"] and not looked
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
     if name == "counting":
@@ -236,9 +239,9 @@ def test_another_pair_in_a_run_that_a_trace_tells_loads_nothing() -> None:
 
 
 def test_the_forms_narrow_to_what_a_pair_has() -> None:
-    told = json.loads(explore.offered({"gpt2-mdlm": "no network"}, "embedded"))
-    assert "gpt2-mdlm" not in told and "gpt2-mdlm:xl" in told
-    assert told["llama3.1-dflash"]["methods"] == [
+    final = json.loads(explore.offered({"gpt2-mdlm": "no network"}, "embedded"))
+    assert "gpt2-mdlm" not in final and "gpt2-mdlm:xl" in final
+    assert final["llama3.1-dflash"]["methods"] == [
         "vanilla",
         "autoregressive",
         "prompt_lookup",
@@ -246,13 +249,16 @@ def test_the_forms_narrow_to_what_a_pair_has() -> None:
         "ddtree",
         "auto",
     ]
-    known = {name for one in told.values() for name in (*one["drafters"], *one["methods"])}
-    for name, form in exploration.forms().items():
+    known = {name for one in final.values() for name in (*one["drafters"], *one["methods"])}
+    for name, form in exploration.forms("explore").items():
         for field in form["fields"]:
             assert field["of"] in ("", "drafters", "methods"), name
             assert not field["of"] or set(field["choices"]) <= known
-    of = {name: {field["name"]: field["of"] for field in form["fields"]} for name, form in exploration.forms().items()}
-    assert (of["doctor"]["drafter"], of["length"]["methods"], of["diverge"]["b"]) == ("drafters", "methods", "methods")
+    of = {
+        name: {field["name"]: field["of"] for field in form["fields"]}
+        for name, form in exploration.forms("explore").items()
+    }
+    assert (of["window-map"]["drafter"], of["text"]["methods"]) == ("drafters", "methods")
     assert all(("pair" in fields) == (name not in ("losslessness", "align")) for name, fields in of.items())
 
 
@@ -267,25 +273,30 @@ def test_every_drafter_is_there_before_it_explores() -> None:
         return FakeDecoder()
 
     choice = {"methods": "specdiff,eagle,dflash"}
-    told = frames(json.dumps({"token": TOKEN, "explore": "length", "choice": choice}), factory=factory)
+    final = frames(json.dumps({"token": TOKEN, "explore": "text", "choice": choice}), factory=factory)
     assert asked == [("embedded", "mdlm"), ("embedded", "eagle")]
-    assert told[-1]["card"]["message"] == "full"
+    assert final[-1]["card"]["message"] == "full"
     asked.clear()
-    told = frames(json.dumps({"token": TOKEN, "explore": "length", "choice": {"pair": "gpt2-mdlm"}}), factory=factory)
-    assert not asked and "no drafter for dflash, eagle, markov_tree" in told[-1]["card"]["message"]
-    assert "specdiff" in told[-1]["card"]["hint"]
+    final = frames(
+        json.dumps(
+            {"token": TOKEN, "explore": "text", "choice": {"pair": "gpt2-mdlm", "methods": "dflash,eagle,markov_tree"}}
+        ),
+        factory=factory,
+    )
+    assert not asked and "no drafter for dflash, eagle, markov_tree" in final[-1]["card"]["message"]
+    assert "specdiff" in final[-1]["card"]["hint"]
 
 
 def test_a_reload_finds_it_again() -> None:
     jobs = Jobs()
-    stream = exploration.stream(factory, ask(to=40, pause=0.02), jobs=jobs)
+    stream = exploration.stream(exploring(factory), ask(to=40, pause=0.02), jobs=jobs)
     while json.loads(next(stream)).get("done", 0) < 3:
         pass
     stream.close()  # the page goes away
-    told = frames(json.dumps({"token": TOKEN}), jobs)
-    assert told[0]["done"] >= 3
-    assert told[-1]["phase"] == "finished"
-    assert told[-1]["done"] == 40
+    final = frames(json.dumps({"token": TOKEN}), jobs)
+    assert final[0]["done"] >= 3
+    assert final[-1]["phase"] == "finished"
+    assert final[-1]["done"] == 40
     assert frames(json.dumps({"token": TOKEN}), jobs)[-1]["phase"] == "gone"  # its end was heard
     assert frames(json.dumps({"token": "another-visitor"}), jobs)[-1]["phase"] == "gone"
 
@@ -293,7 +304,7 @@ def test_a_reload_finds_it_again() -> None:
 def test_without_its_page_it_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exploration, "GRACE", 0.1)
     jobs = Jobs()
-    stream = exploration.stream(factory, ask(to=100_000, pause=0.01), jobs=jobs)
+    stream = exploration.stream(exploring(factory), ask(to=100_000, pause=0.01), jobs=jobs)
     while json.loads(next(stream)).get("done", 0) < 2:
         pass
     job = jobs.find(TOKEN)
@@ -304,7 +315,7 @@ def test_without_its_page_it_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_new_one_does_not_wait_for_one_that_nobody_follows() -> None:
     jobs = Jobs()
-    stream = exploration.stream(factory, ask(to=100_000, pause=0.01), jobs=jobs)
+    stream = exploration.stream(exploring(factory), ask(to=100_000, pause=0.01), jobs=jobs)
     while json.loads(next(stream)).get("done", 0) < 2:
         pass
     job = jobs.find(TOKEN)
@@ -316,7 +327,7 @@ def test_a_new_one_does_not_wait_for_one_that_nobody_follows() -> None:
 
 def test_races_go_first() -> None:
     turns, waiting = Turns(), []
-    stream = exploration.stream(factory, ask(to=30, pause=0.02), jobs=Jobs(), turns=turns)
+    stream = exploration.stream(exploring(factory), ask(to=30, pause=0.02), jobs=Jobs(), turns=turns)
     while json.loads(next(stream)).get("done", 0) < 3:
         pass
     with turns.short():
@@ -329,10 +340,8 @@ def test_races_go_first() -> None:
 
 
 def test_a_race_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    from app.run import worker
-
     turns = Turns()
-    monkeypatch.setattr(worker, "TURNS", turns)
+    monkeypatch.setattr(running.Race, "turns", turns)
     seen: list[bool] = []
 
     class Looking(FakeDecoder):
@@ -341,9 +350,9 @@ def test_a_race_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
             return super().decode(*args, **options)
 
     plan = {"vanilla": DecodeConfig(drafter="none", max_new_tokens=4)}
-    job = worker.RaceJob(lambda pair, drafter, progress: Looking(), "Once", plan)
-    job.start()
-    assert job.done.wait(10)
+    race = running.Race(running.decoding(lambda pair, drafter, progress: Looking()), "Once", plan)
+    race.start()
+    assert race.done.wait(10)
     assert seen == [False]
     assert turns.wait(5)
 
@@ -390,41 +399,42 @@ def test_one_that_was_given_up_never_takes_steps_of_the_next() -> None:
         first = next(next_one)
         with pytest.raises(SpecDiffError, match="has ended"):
             next(given_up)
-        told = list(next_one)[-1]
-        assert first.done < told.done == told.total == 3000
+        final = list(next_one)[-1]
+        assert first.done < final.done == final.total == 3000
     finally:
         remote.close()
 
 
 def test_the_time_that_is_left() -> None:
-    job = ExploreJob(factory, Counting())
-    assert job.left is None
+    job = ExploreJob(exploring(factory), Counting())
+    assert job.remaining is None
     job.began = time.monotonic() - 30
-    job.told = Told(4, 14, "number 4", None, {}, {}, False)  # three of them in 30 s: ten more
-    assert job.left == pytest.approx(100, rel=0.01)
+    job.snapshot = Snapshot(4, 14, "number 4", None, {}, {}, False)  # three of them in 30 s: ten more
+    assert job.remaining == pytest.approx(100, rel=0.01)
 
 
-def test_the_tab_knows_every_exploration_and_every_recording() -> None:
-    told = explore.explore_options(explore.RECORDED, page.served)
-    assert list(told["forms"]) == list(EXPLORATIONS)
-    for name, stems in told["recorded"].items():
+@pytest.mark.parametrize("tab", list(explore.RECORDED))
+def test_a_tab_knows_its_questions_and_every_recording(tab: str) -> None:
+    folder = explore.RECORDED[tab]
+    final = explore.explore_options(tab, folder, page.served)
+    assert list(final["forms"]) == [name for name, kind in EXPLORATIONS.items() if kind.tab == tab]
+    for name, stems in final["recorded"].items():
         assert stems or name == "counting"
         for stem in stems:
-            found = json.loads((explore.RECORDED / f"{stem}.json").read_text(encoding="utf-8"))
+            found = json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"))
             assert (found["kind"], found["name"], found["done"]) == ("exploration", name, found["total"])
             unasked = {field["name"]: field["default"] for field in EXPLORATIONS[name].form() if field["hidden"]}
             choice = msgspec.json.decode(msgspec.json.encode(parse(EXPLORATIONS[name], found["choice"])))
             assert choice == {"pair": "embedded"} | unasked | found["choice"], (
                 "also of one from before pairs were asked"
             )
-            assert not unasked.keys() & {field["name"] for field in told["forms"][name]["fields"]}
-            races = explore.RECORDED / f"{stem}.races.json"
-            asked = {row["race"] for row in found["rows"] if row.get("speedup") and "race" in row}
-            assert not asked or asked <= json.loads(races.read_text(encoding="utf-8")).keys()
+            assert not unasked.keys() & {field["name"] for field in final["forms"][name]["fields"]}
+            assert {column for row in found["rows"] for column in row} <= EXPLORATIONS[name].columns.keys()
+    assert set(final["renamed"].values()) <= EXPLORATIONS.keys()
 
 
 def test_a_recording_that_is_broken_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    good = (explore.RECORDED / "losslessness.coins.json").read_bytes()
+    good = (explore.RECORDED["explore"] / "losslessness.coins.json").read_bytes()
     (tmp_path / "losslessness.coins.json").write_bytes(good)
     for word, broken in (
         ("cut", good[:5000]),
@@ -453,5 +463,6 @@ def test_a_link_opens_the_tab_and_changes_nothing_else() -> None:
 
 
 def test_the_first_recording_is_what_the_form_asks_for() -> None:
-    assert explore.recordings(explore.RECORDED, "window-map") == ["window-map.mdlm", "window-map.block"]
-    assert explore.recordings(explore.RECORDED, "losslessness") == ["losslessness.coins", "losslessness.mdlm"]
+    folder = explore.RECORDED["explore"]
+    assert explore.recordings(folder, "window-map")[0] == "window-map.mdlm"
+    assert explore.recordings(folder, "losslessness") == ["losslessness.coins", "losslessness.mdlm"]

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 import pytest
-from app_fakes import FakeDecoder
+from app_fakes import FakeDecoder, raced
 from gradio.helpers import special_args
 from gradio.utils import get_function_description
 from playwright._impl._driver import compute_driver_executable
@@ -24,15 +24,14 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import launch, page, recordings, scripts
+from app import controls, launch, page, recordings, scripts
 from app.content import lessons, method_cards
 from app.content.error_cards import card
 from app.content.examples import EXAMPLES, PRESETS
 from app.endpoints import endpoints
-from app.run import session
+from app.run import race as running
 from app.run.engines import Engines
 from app.tabs import live, race
-from app.tabs.compare import COMPARE
 from specdiff_core.schema.errors import PairUnavailable, WeightsError
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import BASELINE, METHODS
@@ -117,14 +116,12 @@ def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) 
 
 
 def test_the_opening_recordings_are_of_what_the_controls_show(built: gr.Blocks) -> None:
-    """And the one of Live shows denoising: T is larger than 1."""
     for tab, names in (("live", ("prompt", *SETTINGS)), ("race", ("prompt", "methods", *race.SETTINGS))):
         first = next(iter(page.recordings(TRACES if tab == "live" else TRACES / "race")))
         widgets = {getattr(block, "elem_id", None): block for block in built.blocks.values()}
-        shown = {name: widgets[f"{tab}-{name}"].value for name in names}
+        shown = {name: widgets[f"{tab}-{name}" + ("-setting" if name == "stop" else "")].value for name in names}
         shown |= {name: ",".join(value) for name, value in shown.items() if isinstance(value, list)}
         assert list(first["asked"].items()) == list(shown.items())
-    assert PRESETS[0].config.steps > 1
 
 
 def test_nothing_on_the_page_points_outside() -> None:
@@ -156,7 +153,7 @@ def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -
 
 def results(decoder: Any) -> Any:
     """Races of the endpoints on a factory."""
-    return lambda prompt, values, tab, _: session.results(decoder, prompt, values, page.TABS[tab].plan)
+    return page._results(running.decoding(decoder))
 
 
 def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
@@ -288,12 +285,14 @@ def test_a_link_fills_the_controls_of_its_tab_and_names_the_preset(cards_of: dic
     assert opened(cards_of, {"prompt": "Once"}) == {"live-prompt": "Once"}
     found = opened(cards_of, {"gamma": "5", "steps": "2"})
     assert (found["live-gamma"], found["live-steps"], found["live-drafter"]) == (5, 2, "block")
-    assert found["preset"] == "custom" and "tab" not in found
+    assert found["preset"]["value"] == "custom" and "tab" not in found
+    assert found["live-prompt"] == EXAMPLES["embedded"][0].prompt, "that of the link's pair"
     found = opened(cards_of, {"methods": "specdiff", "prompt": "Once"})
     assert found["race-methods"]["value"] == ["specdiff"] and found["tab"].selected == "race"
     for number, preset in enumerate(PRESETS):
         query = {name: str(value) for name, value in preset.config.to_dict().items() if value is not None}
-        assert opened(cards_of, query)["preset"] == str(number)
+        found = opened(cards_of, query)["preset"]
+        assert found["value"] == str(number) and found["choices"] == controls.preset_choices(preset.pair)
 
 
 def test_a_link_that_does_not_work_keeps_its_prompt_and_says_why(cards_of: dict[str, Any]) -> None:
@@ -352,7 +351,7 @@ def squares(svg: str) -> list[str]:
 def test_the_code_of_a_link_is_the_link_and_leads_to_this_page_only() -> None:
     import segno
 
-    client = TestClient(Starlette(routes=[Route("/qr", launch.link_code)]), base_url="http://lab.example:7860")
+    client = TestClient(Starlette(routes=[Route("/qr", launch.link_code())]), base_url="http://lab.example:7860")
     link = "http://lab.example:7860/?lesson=gamma&step=2&prompt=caf%C3%A9"
     answer = client.get("/qr", params={"link": link})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
@@ -374,6 +373,26 @@ def test_the_code_of_a_link_is_the_link_and_leads_to_this_page_only() -> None:
     assert {client.get("/qr", params={"link": bad}).status_code for bad in refused} == {400}
 
 
+def test_the_code_of_a_loopback_address_is_one_that_phones_can_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's own in its network, where the server listens there; otherwise there is no code."""
+    import segno
+
+    link = "http://127.0.0.1:7860/?lesson=gamma"
+    for everywhere, address, status in (
+        (False, "192.168.0.7", 204),
+        (True, "", 204),
+        (True, "192.168.0.7", 200),
+    ):
+        monkeypatch.setattr(launch, "lan_address", lambda address=address: address)
+        client = TestClient(
+            Starlette(routes=[Route("/qr", launch.link_code(everywhere))]), base_url="http://127.0.0.1:7860"
+        )
+        answer = client.get("/qr", params={"link": link})
+        assert answer.status_code == status
+    code = segno.make_qr("http://192.168.0.7:7860/?lesson=gamma", error="m").matrix_iter(border=4)
+    assert squares(answer.text) == ["".join(" #"[bool(dark)] for dark in row) for row in code]
+
+
 @pytest.mark.parametrize("method", [one for one in METHODS if one.name != BASELINE], ids=lambda one: one.name)
 def test_use_in_live_has_the_settings_of_the_method_and_a_recording(method: Any, cards_of: dict[str, Any]) -> None:
     query = dict(parse_qsl(method_cards.link(method).removeprefix("?")))
@@ -382,7 +401,7 @@ def test_use_in_live_has_the_settings_of_the_method_and_a_recording(method: Any,
     asked = {name: found[f"live-{name}"] for name in SETTINGS}
     assert asked == {name: "" if value is None else value for name, value in config.items()}
     known = [one["asked"] for one in page.recordings(TRACES)]
-    assert {"prompt": EXAMPLES[0].prompt, **asked} in known
+    assert {"prompt": EXAMPLES["embedded"][0].prompt, **asked} in known
 
 
 def test_a_file_goes_to_the_player_of_its_lanes(tmp_path: Path) -> None:
@@ -412,36 +431,31 @@ def test_a_share_link_and_the_index_of_recordings_use_the_same_words() -> None:
 def test_presets_fill_their_widgets_in_order() -> None:
     """A drafter that the pair has not leaves the one on the page; passing by the list changes nothing."""
     options = [{"gamma": 8, "drafter": "block"}, {"gamma": 16, "drafter": "mdlm"}]
-    chosen = scripts.choose(options, {"embedded": ["block", "mdlm"], "other": ["mdlm"]})
-    asked = [[1, "embedded"], [0, "embedded"], [0, "other"], ["custom", "embedded"], [0, "nothing"]]
+    chosen = scripts.choose(options, {"embedded": {"block": "block", "mdlm": "mdlm"}, "other": {"mdlm": "dream"}})
+    asked = [[1, "embedded"], [0, "embedded"], [0, "other"], [1, "other"], ["custom", "embedded"], [0, "nothing"]]
     told = node(f"const f = {chosen}; console.log(JSON.stringify({asked}.map(([i, p]) => f(i, p, 5, 'own'))))")
-    assert told == [[16, "mdlm"], [8, "block"], [8, "own"], [5, "own"], [8, "own"]]
+    assert told == [[16, "mdlm"], [8, "block"], [8, "own"], [16, "dream"], [5, "own"], [8, "own"]]
 
 
-def test_the_knobs_keep_t_below_gamma_but_not_while_somebody_types() -> None:
+def test_gamma_is_limited_by_the_window_of_the_drafter_and_t_by_gamma_but_not_while_somebody_types() -> None:
     """Typing 16 passes through 1; an emptied box is no number."""
-    told = node(f"""
+    asked = [
+        ["embedded", "block", 30, 20],
+        ["embedded", "block", 9, 4],
+        ["embedded", "block", 9, 32],
+        ["smollm2", "block", 9, 4],
+        ["new", "x", 7, 7],
+        ["embedded", "block", None, 9],
+    ]
+    found = node(f"""
         let focus = 'range';
         globalThis.document = {{ get activeElement() {{ return {{ type: focus }}; }} }};
-        const below = {scripts.KEEP_STEPS_BELOW_GAMMA}, above = {scripts.KEEP_GAMMA_ABOVE_STEPS};
-        const told = [below(4, 9), above(4, 9), below(null, 9), above(4, 0)];
+        const fit = {scripts.fit(live.LONGEST)}, all = () => {json.dumps(asked)}.map((one) => fit(...one));
+        const told = all();
         focus = 'number';
-        console.log(JSON.stringify([...told, below(1, 9), above(4, 9)]));""")
-    assert told == [4, 9, 9, 4, 9, 4]
-
-
-def test_gamma_follows_the_window_of_the_drafter() -> None:
-    fit = scripts.fit(live.LONGEST)
-    asked = [["embedded", "block", 30], ["embedded", "block", 9], ["embedded", "mdlm", 30], ["new", "other", 7]]
-    told = node(f"const f = {fit}; console.log(JSON.stringify({json.dumps(asked)}.map((one) => f(...one))))")
-    assert told == [16, 9, 30, 7]
-
-
-def test_the_recorded_comparison_is_offered_where_it_exists(tmp_path: Path) -> None:
-    from app.tabs.compare import compare_options
-
-    assert compare_options(tmp_path, page.served)["recorded"] == ""
-    assert compare_options(COMPARE, page.served)["recorded"].endswith("assets/compare/")
+        console.log(JSON.stringify([told, all()]));""")
+    assert found[0] == [[16, 16], [9, 4], [9, 9], [8, 4], [7, 7], [None, 9]]
+    assert found[1] == [one[2:] for one in asked]
 
 
 def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
@@ -476,7 +490,7 @@ def test_logs_for_programs_name_the_run() -> None:
     try:
         shown = card(ValueError("nobody foresaw this\nat all"), "abcd1234")
         plan = lambda values: {"vanilla": DecodeConfig(drafter="none")}  # noqa: E731
-        (*_, last) = session.stream(lambda *_: FakeDecoder(), "Once", {}, plan)
+        (*_, last) = raced(lambda *_: FakeDecoder(), "Once", {}, plan)
     finally:
         for logger in loggers:
             logger.removeHandler(handler)

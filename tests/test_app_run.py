@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
+import itertools
 import json
 import logging
 import threading
@@ -13,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app_fakes import FakeDecoder, frames, unpack
+from app_fakes import FakeDecoder, frames, raced, trace_of
 
 from app.content.error_cards import card
 from app.run import engines as app_engines
-from app.run import session, worker
+from app.run import job
+from app.run import race as running
 from app.run.engines import Engines
+from app.run.job import Jobs
 from app.tabs import live, race
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, Stopped, WeightsError
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, RunStarted, Verified
@@ -35,8 +36,8 @@ MEMORY = OutOfMemory("The device ran out of memory.", hint="Use a smaller γ.")
 
 @pytest.fixture(autouse=True)
 def _short_warm_ups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "SETTLE", 0.02)
-    monkeypatch.setattr(worker, "BETWEEN", 0.03)
+    monkeypatch.setattr(running, "SETTLE", 0.02)
+    monkeypatch.setattr(running, "BETWEEN", 0.03)
 
 
 def factory(decoder: Any) -> Any:
@@ -51,22 +52,16 @@ def factory(decoder: Any) -> Any:
 
 def one(decoder: Any, prompt: Any = "Once", values: Any = None, **options: Any) -> Iterator[str]:
     """A race of the Live tab."""
-    return session.stream(factory(decoder), prompt, SETTINGS | (values or {}), live.plan, **options)
-
-
-def stoppable(stops: session.Stops, name: str, *args: Any, of: Any = one, **options: Any) -> Iterator[str]:
-    """A race that a visitor can stop."""
-    with stops.of(name) as stop:
-        yield from of(*args, stop=stop, **options)
+    return raced(factory(decoder), prompt, SETTINGS | (values or {}), live.plan, **options)
 
 
 def several(decoder: Any, prompt: Any = "Once", values: Any = METHODS, **options: Any) -> Iterator[str]:
     """A race of the Race tab."""
-    return session.stream(factory(decoder), prompt, values, race.plan, **options)
+    return raced(factory(decoder), prompt, values, race.plan, **options)
 
 
 def lanes_of(frame: dict[str, Any]) -> dict[str, Any]:
-    return dict(unpack(frame["trace"]).lanes)
+    return dict(trace_of(frame).lanes)
 
 
 def test_a_slip_of_a_visitor_leaves_no_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -84,13 +79,15 @@ def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
     told = frames(one(decoder))
     last = told[-1]
     assert last["finished"] and last["source"] == "run"
-    trace = unpack(last["trace"])
+    trace = trace_of(last)
     (_, vanilla), (_, drafted) = decoder.calls
     assert (vanilla.drafter, drafted.drafter) == ("none", "block")
     assert list(trace.lanes) == ["vanilla", "drafted"]
     assert list(trace.lanes["vanilla"]) == list(FakeDecoder().decode("Once", vanilla))
     assert list(trace.lanes["drafted"]) == list(FakeDecoder().decode("Once", drafted))
-    assert gzip.decompress(base64.b64decode(last["trace"])) == dump_trace(dict(trace.lanes), title=trace.title)
+    assert running.TRACES.read(last["trace"].removeprefix("runs/"), 0, last["size"]) == dump_trace(
+        trace.lanes, title=trace.title
+    )
     assert [frame["seq"] for frame in told] == sorted({frame["seq"] for frame in told})
     assert len({frame["run"] for frame in told}) == 1
 
@@ -102,12 +99,12 @@ def test_every_drafter_is_ready_before_the_first_clock_and_each_lane_has_its_own
         asked.append((drafter, len(decoder.calls)))
         return decoder
 
-    told = frames(session.stream(make, "Once", METHODS, race.plan))
+    told = frames(raced(make, "Once", METHODS, race.plan))
     drafters = ["none", "autoregressive", "mdlm", "block"]
     assert asked == [*((name, 0) for name in drafters), *((name, turn) for turn, name in enumerate(drafters))]
-    assert decoder.warm_ups == [worker.SETTLE, *[worker.BETWEEN] * 3]
+    assert decoder.warm_ups == [running.SETTLE, *[running.BETWEEN] * 3]
     assert all(frame["lanes"] == NAMES for frame in told[:-1])
-    trace = unpack(told[-1]["trace"])
+    trace = trace_of(told[-1])
     assert list(trace.lanes) == NAMES and trace.title == "Live run"
     assert all(isinstance(events[-1], Finished) for events in trace.lanes.values())
     warmed = [frame["lane"] for frame in told if frame["phase"] == "warming"]
@@ -116,8 +113,8 @@ def test_every_drafter_is_ready_before_the_first_clock_and_each_lane_has_its_own
 
 def test_no_clock_starts_before_the_page_has_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """It hears of a lane when its warm-up begins; a redraw would take its processor from what is measured."""
-    monkeypatch.setattr(worker, "SETTLE", 0.3)
-    monkeypatch.setattr(worker, "BETWEEN", 0.4)
+    monkeypatch.setattr(running, "SETTLE", 0.3)
+    monkeypatch.setattr(running, "BETWEEN", 0.4)
     heard: dict[str, float] = {}
     measured: dict[str, float] = {}
 
@@ -127,19 +124,20 @@ def test_no_clock_starts_before_the_page_has_settled(monkeypatch: pytest.MonkeyP
             measured["vanilla" if config.drafter == "none" else "drafted"] = time.monotonic()
 
     for value in one(Watched()):
-        for event in json.loads(value).get("events", ()):
-            if event["kind"] == "RunStarted":
-                heard[event["lane"]] = time.monotonic()
-    assert measured["vanilla"] - heard["vanilla"] > 0.7 * worker.SETTLE
-    assert measured["drafted"] - heard["drafted"] > 0.7 * worker.BETWEEN
+        frame = json.loads(value)
+        for lane, events in lanes_of(frame).items() if frame["size"] else ():
+            if any(isinstance(event, RunStarted) for event in events):
+                heard.setdefault(lane, time.monotonic())
+    assert measured["vanilla"] - heard["vanilla"] > 0.7 * running.SETTLE
+    assert measured["drafted"] - heard["drafted"] > 0.7 * running.BETWEEN
 
 
 def test_the_page_draws_the_first_lane_before_the_second_is_measured() -> None:
     """And hears nothing while a short one is measured."""
     told = frames(one(FakeDecoder(pace=0.01)))
     assert all(frame["phase"] != "measuring" for frame in told), "lanes shorter than a second are left alone"
-    between = [frame["events"] for frame in told if (frame["phase"], frame.get("lane")) == ("warming", "drafted")]
-    assert any(event["kind"] == "Finished" and event["lane"] == "vanilla" for events in between for event in events)
+    between = [lanes_of(frame) for frame in told if (frame["phase"], frame.get("lane")) == ("warming", "drafted")]
+    assert any(isinstance(lanes["vanilla"][-1], Finished) for lanes in between)
 
 
 def test_without_a_drafter_only_vanilla_runs() -> None:
@@ -163,7 +161,7 @@ def test_heartbeats_come_while_nothing_happens() -> None:
         gaps.append(time.monotonic() - began)
         began = time.monotonic()
     assert len(gaps) > 3
-    assert max(gaps) < session.BEAT + 0.6  # slack for a busy machine
+    assert max(gaps) < job.BEAT + 0.6  # slack for a busy machine
 
 
 def test_frames_are_rare_while_a_clock_runs() -> None:
@@ -176,24 +174,25 @@ def test_frames_are_rare_while_a_clock_runs() -> None:
 
     told = frames(one(FakeDecoder(pace=0.05), values={"max_new_tokens": 30}, clock=clock))
     live = [frame for frame in told if frame["phase"] == "measuring"]
-    assert len(live) <= now[0] / session.PACE + 2  # and one at the start of each lane
-    kinds = {event["kind"] for frame in live for event in frame["events"]}
-    assert kinds <= {"RunStarted", "PiecesSeen", "Committed", "Finished"}
+    assert len(live) <= now[0] / job.PACE + 2  # and one at the start of each lane
+    assert all(a["size"] < b["size"] for a, b in itertools.pairwise(live))
 
 
 @pytest.mark.parametrize("end", ["close", "stop"])
 def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
     """close() is what Gradio does to the generator of a closed tab; stop() is the Stop button."""
-    decoder, stops = FakeDecoder(pace=0.05), session.Stops()
-    run = stoppable(stops, "me", decoder, values={"max_new_tokens": 400})
-    next(run), next(run), next(run)
+    decoder, jobs = FakeDecoder(pace=0.05), Jobs()
+    run = one(decoder, values={"max_new_tokens": 400}, jobs=jobs, name="me")
+    while json.loads(next(run))["phase"] != "measuring":
+        pass
     began = time.monotonic()
     if end == "close":
         run.close()
     else:
-        threading.Thread(target=stops.stop, args=("me",)).start()
-        trace = unpack(frames(run)[-1]["trace"])
-        assert trace.title == "Stopped run"
+        threading.Thread(target=jobs.stop, args=("me", 6.0)).start()
+        last = frames(run)[-1]
+        assert last["phase"] == "stopped" and last["source"] == "run"
+        trace = trace_of(last)
         assert trace.lanes["vanilla"][-1].reason == "stopped"
     assert decoder.stopped.wait(1.0)
     assert time.monotonic() - began < 1.5
@@ -201,7 +200,7 @@ def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
 
 def test_stop_keeps_the_lanes_that_are_done() -> None:
     """The third lane is under way when somebody presses Stop; the fourth never begins, and the trace names it."""
-    decoder, stops, reached = FakeDecoder(), session.Stops(), threading.Event()
+    decoder, jobs, reached = FakeDecoder(), Jobs(), threading.Event()
 
     class Slow(FakeDecoder):
         def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
@@ -213,30 +212,57 @@ def test_stop_keeps_the_lanes_that_are_done() -> None:
 
     def press() -> None:
         assert reached.wait(20)
-        stops.stop("me")
+        jobs.stop("me", 6.0)
 
     presser = threading.Thread(target=press)
     presser.start()
-    trace = unpack(frames(stoppable(stops, "me", Slow(), of=several))[-1]["trace"])
+    trace = trace_of(frames(several(Slow(), jobs=jobs, name="me"))[-1])
     presser.join(10)
-    assert trace.title == "Stopped run"
     assert list(trace.lanes) == NAMES
     assert [run[-1].reason if run else None for run in trace.lanes.values()] == ["length", "length", "stopped", None]
 
 
+def test_a_race_that_is_stopped_before_its_first_token_shows_nothing() -> None:
+    """The race before comes back, whichever lane it was."""
+    jobs, begun = Jobs(), threading.Event()
+
+    class Late(FakeDecoder):
+        def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
+            begun.set()
+            assert stop is not None and stop.wait(10)
+
+    presser = threading.Thread(target=lambda: begun.wait(20) and jobs.stop("me", 6.0))
+    presser.start()
+    last = frames(one(Late(), jobs=jobs, name="me"))[-1]
+    presser.join(10)
+    assert (last["phase"], last["trace"], last["finished"]) == ("stopped", None, True) and "card" not in last
+
+
+def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "KEPT", 2)
+    traces = running.Traces()
+    first, *later = (traces.new() for _ in range(3))
+    for path in (first, *later):
+        path.write_bytes(path.name.encode())
+    assert traces.read(first.name, 0, 5) is None
+    assert [traces.read(path.name, 2, 5) for path in later] == [path.name[2:5].encode() for path in later]
+    for name, start, end in (("../secret", 0, 5), (later[0].name, -1, 5), (later[0].name, 5, 2), ("", 0, 5)):
+        assert traces.read(name, start, end) is None
+
+
 def test_one_visitor_cannot_stop_or_see_another() -> None:
     """Two sessions at once: own prompts, own traces, own stop events."""
-    stops = session.Stops()
+    jobs = Jobs()
     anna, ben = FakeDecoder(pace=0.02), FakeDecoder(pace=0.02)
     told: dict[str, list[dict[str, Any]]] = {}
 
     def visit(name: str, decoder: FakeDecoder) -> None:
-        told[name] = frames(stoppable(stops, name, decoder, f"secret of {name}"))
+        told[name] = frames(one(decoder, f"secret of {name}", jobs=jobs, name=name))
 
     threads = [threading.Thread(target=visit, args=item) for item in (("anna", anna), ("ben", ben))]
     for thread in threads:
         thread.start()
-    stops.stop("carla")
+    jobs.stop("carla", 6.0)
     for thread in threads:
         thread.join(20)
     assert not anna.stopped.is_set() and not ben.stopped.is_set()
@@ -247,12 +273,14 @@ def test_one_visitor_cannot_stop_or_see_another() -> None:
 
 def test_visitors_without_a_name_are_not_one() -> None:
     """The second must not stop the first, as the second race of a tab does."""
-    stops = session.Stops()
     for name, stopped in (("", False), ("me/live", True)):
-        with stops.of(name) as first, stops.of(name) as second:
-            assert (first.is_set(), second.is_set()) == (stopped, False)
-            stops.stop(name, 0.0)
-            assert (first.is_set(), second.is_set()) == (stopped, stopped)
+        jobs = Jobs()
+        first, second = (one(FakeDecoder(pace=0.02), jobs=jobs, name=name) for _ in range(2))
+        next(first)
+        last = frames(second)[-1]
+        jobs.stop(name, 0.0)
+        assert last["phase"] == "finished"
+        assert (frames(first)[-1]["phase"] == "stopped") == stopped
 
 
 @pytest.mark.parametrize(
@@ -272,7 +300,7 @@ def test_bad_input_gets_a_card_and_no_run(prompt: str, values: dict[str, Any], f
     assert len(told) == 1 and not decoder.calls
     assert told[0]["card"]["field"] == field
     assert told[0]["card"]["hint"]
-    assert "trace" not in told[0], "what the visitor saw before stays"
+    assert not told[0].get("trace"), "what the visitor saw before stays"
 
 
 @pytest.mark.parametrize(
@@ -323,7 +351,7 @@ def test_a_lane_that_fails_says_why_and_the_others_run(when: str) -> None:
             raise MISSING
         return decoder
 
-    told = frames(session.stream(make, "Once", METHODS, race.plan))
+    told = frames(raced(make, "Once", METHODS, race.plan))
     last = told[-1]
     assert "card" not in last and last["source"] == "run"
     lanes = lanes_of(last)
@@ -334,8 +362,8 @@ def test_a_lane_that_fails_says_why_and_the_others_run(when: str) -> None:
     kinds = {type(event) for event in lanes["specdiff"]}
     assert (RunStarted in kinds) == (when in {"warm-up", "decode"})
     assert (Committed in kinds) == (when == "decode")
-    heard = [event for frame in told[:-1] for event in frame.get("events", ()) if event["kind"] == "Failed"]
-    assert [event["lane"] for event in heard] == ["specdiff"], "the page hears of it while the race goes on"
+    early = [lanes_of(frame)["specdiff"] for frame in told[:-1] if frame["size"]]
+    assert any(events and isinstance(events[-1], Failed) for events in early), "shown while the race goes on"
 
 
 @pytest.mark.parametrize("early", [False, True], ids=["while measured", "in its warm-up"])
@@ -369,8 +397,8 @@ def test_a_race_that_can_compare_nothing_is_a_card_at_once(broken: set[str]) -> 
             raise MISSING
         return decoder
 
-    last = frames(session.stream(make, "Once", METHODS, race.plan))[-1]
-    assert last["card"]["message"] == MISSING.message and "trace" not in last and not decoder.calls
+    last = frames(raced(make, "Once", METHODS, race.plan))[-1]
+    assert last["card"]["message"] == MISSING.message and not last["trace"] and not decoder.calls
 
 
 def test_where_vanilla_cannot_even_begin_the_race_is_a_card() -> None:
@@ -426,7 +454,7 @@ def test_a_dead_process_ends_one_lane_and_the_next_gets_another() -> None:
         return Mortal()
 
     engines = Engines(load, alive=lambda: living[0])
-    lanes = lanes_of(frames(session.stream(engines, "Once", METHODS, race.plan))[-1])
+    lanes = lanes_of(frames(raced(engines, "Once", METHODS, race.plan))[-1])
     assert isinstance(lanes["specdiff"][-1], Failed) and isinstance(lanes["dflash"][-1], Finished)
     assert loads == ["embedded", "embedded"]
 
@@ -444,7 +472,7 @@ def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it() -> None:
 
     loader = Engines(load)
     for _ in range(2):
-        loader.prepare()  # two visitors opened the page
+        loader.prepare("embedded")  # two visitors opened the page
     assert begun.wait(10)
     heard: list[str] = []
     runner = threading.Thread(target=loader, args=("embedded", "block", heard.append))
@@ -469,13 +497,13 @@ def test_stop_while_a_pair_loads_ends_the_race_and_the_load(monkeypatch: pytest.
             tell("Downloading owner/name: 3 of 9 GB")
             time.sleep(0.005)
 
-    stops = session.Stops()
-    streamed = stoppable(stops, "visitor", Engines(load), "Once", SETTINGS, live.plan, of=session.stream)
+    jobs = Jobs()
+    streamed = raced(Engines(load), "Once", SETTINGS, live.plan, jobs=jobs, name="visitor")
     told = []
     for frame in streamed:
         told.append(json.loads(frame))
         if "Downloading" in str(told[-1].get("message")):
-            stops.stop("visitor", patience=0)
+            jobs.stop("visitor", patience=0)
     assert told[-1]["phase"] == "stopped" and told[-1]["finished"] and "card" not in told[-1]
     assert loads == ["embedded"]
 
@@ -510,35 +538,39 @@ def test_opening_files(tmp_path: Path) -> None:
         ({"block/9/1": events}, "race"),
     ):
         write_trace(good, lanes, title="kept")
-        opened = session.open_trace(str(good))
+        opened = running.open_trace(str(good))
         told = json.loads(opened.frame)
         assert opened.tab == tab and told["source"] == "file"
-        assert unpack(told["trace"]).title == "kept" and list(lanes_of(told)) == list(lanes)
+        assert trace_of(told).title == "kept" and list(lanes_of(told)) == list(lanes)
     whole = good.read_bytes()
     bad = {
         "cut.gz": whole[: len(whole) // 2],
         "text.txt": b"hello",
         "picture.png": bytes(range(256)),
         "empty": b"",
-        "half.jsonl": b'{"kind":"Trace","schema":1,"lanes":["drafted"],"title":"\\ud800"}\n',
+        "half.jsonl": b'{"kind":"Trace","schema":2,"lanes":["drafted"],"title":"\\ud800"}\n',
         "other.jsonl": b'{"kind":"Trace","schema":99,"lanes":[]}\n',
-        "none.jsonl": b'{"kind":"Trace","schema":1,"lanes":["drafted"]}\n',
-        "wrong.jsonl": b'{"kind":"Trace","schema":1,"lanes":["a"]}\n{"kind":"Finished","lane":"a","reason":1}\n',
+        "none.jsonl": b'{"kind":"Trace","schema":2,"lanes":["drafted"]}\n',
+        "wrong.jsonl": b'{"kind":"Trace","schema":2,"lanes":["a"]}\n{"kind":"Finished","lane":"a","reason":1}\n',
     }
     for name, content in bad.items():
         path = tmp_path / name
         path.write_bytes(content)
-        opened = session.open_trace(str(path))
+        opened = running.open_trace(str(path))
         told = json.loads(opened.frame)
         assert told["card"]["code"] in {"trace", "trace-schema"} and not opened.tab, name
         assert told["card"]["hint"] and told["source"] == "file", name
-    assert json.loads(session.open_trace(None).frame)["card"]["code"] == "trace"
+    assert json.loads(running.open_trace(None).frame)["card"]["code"] == "trace"
 
 
 def test_results_for_programs() -> None:
     """Progress, then the events of every lane; what went wrong is raised."""
-    *progress, last = session.results(factory(FakeDecoder(pace=0.01)), "Once", SETTINGS, live.plan)
-    assert all(not item["finished"] for item in progress)
+
+    def results(make: Any, prompt: str = "Once") -> list[dict[str, Any]]:
+        return list(running.results(running.Race(running.decoding(make), prompt, live.plan(SETTINGS))))
+
+    *progress, last = results(factory(FakeDecoder(pace=0.1)))
+    assert progress and all(not item["finished"] for item in progress)
     assert list(last["lanes"]) == ["vanilla", "drafted"]
     assert all(fold(run).committed == 24 for run in last["lanes"].values())
 
@@ -546,9 +578,7 @@ def test_results_for_programs() -> None:
         raise MEMORY
 
     with pytest.raises(OutOfMemory):
-        list(session.results(broken, "Once", SETTINGS, live.plan))
-    with pytest.raises(ConfigError):
-        list(session.results(factory(FakeDecoder()), "", SETTINGS, live.plan))
+        results(broken)
 
 
 def test_cards_are_plain_text() -> None:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from app_fakes import FakeDecoder, frames, unpack
+from app_fakes import FakeDecoder, frames, raced, trace_of
 
 from app import own_pairs
-from app.run import measurement, session, turns, worker
+from app.run import race as running
+from app.run import turns
 from app.run.turns import EXPLORING, SECONDS, TOKENS, WINDOW, LimitReached, Shares, duration, limit
 from app.tabs import live
 from specdiff_core.schema.errors import ConfigError
@@ -107,12 +108,12 @@ def race(decoder: Any, name: str) -> list[dict[str, Any]]:
         return decoder
 
     values = DecodeConfig(gamma=4, steps=2, max_new_tokens=24).to_dict()
-    return frames(session.stream(make, "Once", values, live.plan, visitor=name))
+    return frames(raced(make, "Once", values, live.plan, visitor=name))
 
 
 def test_a_race_beyond_the_share_is_a_card(monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]) -> None:
     public(**{TOKENS: 30})
-    monkeypatch.setattr(worker, "SHARES", Shares())
+    monkeypatch.setattr(running, "SHARES", Shares())
     assert race(FakeDecoder(), "one")[-1]["source"] == "run"
     decoder = FakeDecoder()
     last = race(decoder, "one")[-1]
@@ -125,20 +126,9 @@ def test_a_race_that_uses_its_share_up_ends_and_keeps_what_it_has(
     monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]
 ) -> None:
     public(**{SECONDS: 1.0})
-    monkeypatch.setattr(worker, "SHARES", Shares())
+    monkeypatch.setattr(running, "SHARES", Shares())
     last = race(FakeDecoder(pace=0.1), "one")[-1]
-    lanes = unpack(last["trace"]).lanes
+    lanes = trace_of(last).lanes
     assert len(lanes["vanilla"]) > 3
     (failed,) = [event for events in lanes.values() for event in events if isinstance(event, Failed)]
     assert failed.code == "limit"
-
-
-def test_a_comparison_that_uses_its_share_up_says_so(
-    monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]
-) -> None:
-    public(**{SECONDS: 0.5})
-    monkeypatch.setattr(measurement, "SHARES", Shares())
-    values = {"methods": ["dflash"], "prompts": 1, "repeats": 1, "temperature": 0.0}
-    for _ in range(2):
-        told = measurement.stream(lambda *_: FakeDecoder(pace=0.05), values, visitor="one")
-        assert frames(told)[-1]["card"]["code"] == "limit"

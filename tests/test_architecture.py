@@ -1,4 +1,6 @@
-"""Who may import whom, who may draw, seed and wait, and how large shipped files may be."""
+"""What may be imported where (with import-linter, which ./lab test runs), where randomness and time come from, and how
+large shipped files may be.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,6 @@ def shipped() -> list[Path]:
     except (OSError, subprocess.SubprocessError):  # no repository: an unpacked archive
         return [path for path in ROOT.rglob("*") if path.is_file() and not {".git", ".venv"} & set(path.parts)]
     return [ROOT / line for line in out.splitlines() if (ROOT / line).is_file()]
-
-
-def test_import_contracts_hold() -> None:
-    code = "from importlinter.cli import lint_imports; import sys; sys.exit(lint_imports(no_cache=True))"
-    done = run_python("-c", code)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
 
 
 GUARD = """
@@ -113,11 +109,12 @@ def test_chance_and_time_have_one_home() -> None:
         "uniform_",
     }
     elsewhere = {
-        ("specdiff_core/bench/report.py", "default_rng"),  # the bootstrap resamples what was measured
+        ("specdiff_core/measure/statistics.py", "default_rng"),  # the bootstrap resamples what was measured
         ("app/measure.py", "default_rng"),
         ("specdiff_core/explorations/losslessness.py", "default_rng"),  # a constructed case, and the floor of the noise
         ("specdiff_core/explorations/losslessness.py", "multinomial"),
         ("specdiff_core/explorations/align.py", "manual_seed"),  # training text, as in specdiff_core/train
+        ("specdiff_core/explorations/align.py", "default_rng"),
         ("specdiff_core/models/mdlm.py", "normal_"),  # weights that training begins with
         ("specdiff_core/models/dflash.py", "normal_"),
         ("specdiff_core/models/markov.py", "normal_"),

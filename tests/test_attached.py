@@ -4,6 +4,8 @@ their documentation and pull requests; and a real llama-cpp-python server where 
 from __future__ import annotations
 
 import contextlib
+import gzip
+import itertools
 import json
 import os
 import socket
@@ -14,11 +16,12 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any
 
 import pytest
 
-from specdiff_core import cli
+from specdiff_core import attached, cli
 from specdiff_core.attached import KEY, Attached, ask, attach
 from specdiff_core.cli import options
 from specdiff_core.explorations.alignment import compare_traces
@@ -52,52 +55,28 @@ VLLM = [
     choice(" a\u2028", token_ids=[12, 13, 14], usage={"completion_tokens": 4}, finish_reason=None),
     choice("cat.", token_ids=[11, 15], finish_reason="length", stop_reason=None, usage={"completion_tokens": 6}),
 ]
+VLLM_COUNTS = {
+    "mean_acceptance_length": 2.5, "draft_acceptance_rate": 0.5, "acceptance_histogram": [0, 1, 1], "num_spec_steps": 2,
+    "num_accepted_draft_tokens": 3, "num_draft_tokens": 6, "num_spec_tokens": 3, "per_step_accepted": [2, 1],
+    "per_step_drafted": [3, 3],
+}  # fmt: skip
 VLLM_END = {
-    "choices": [],
-    "usage": {"prompt_tokens": 2, "completion_tokens": 6},
-    "metrics": {
-        "tokens_per_second": 103.2,
-        "speculative_decoding": {
-            "mean_acceptance_length": 2.5,
-            "draft_acceptance_rate": 0.5,
-            "acceptance_histogram": [0, 1, 1],
-            "num_spec_steps": 2,
-            "num_accepted_draft_tokens": 3,
-            "num_draft_tokens": 6,
-            "num_spec_tokens": 3,
-            "per_step_accepted": [2, 1],
-            "per_step_drafted": [3, 3],
-        },
-    },
-}
+    "choices": [], "usage": {"prompt_tokens": 2, "completion_tokens": 6},
+    "metrics": {"tokens_per_second": 103.2, "speculative_decoding": VLLM_COUNTS},
+}  # fmt: skip
 SGLANG = [{**chunk, "sglext": None} for chunk in VLLM]
+SGLANG_COUNTS = {"spec_accept_length": 2.5, "spec_num_correct_drafts": 3, "spec_num_proposed_drafts": 6,
+                 "spec_verify_ct": 2}  # fmt: skip
 SGLANG_END = [
-    {
-        "choices": [],
-        "sglext": {
-            "spec_tokens_details": {
-                "spec_accept_length": 2.5,
-                "spec_num_correct_drafts": 3,
-                "spec_num_proposed_drafts": 6,
-                "spec_verify_ct": 2,
-            }
-        },
-    },
+    {"choices": [], "sglext": {"spec_tokens_details": SGLANG_COUNTS}},
     {"choices": [], "usage": {"completion_tokens": 6}},
 ]
+TIMINGS = {"predicted_n": 6, "predicted_per_second": 103.2, "draft_n": 6, "draft_n_accepted": 3}
 LLAMA = [
-    {"index": 0, "content": text, "tokens": [1], "stop": False, "id_slot": 0, "tokens_predicted": count}
-    for text, count in ((",", 1), (" a\u2028", 4), ("cat.", 6))
-] + [
-    {
-        "index": 0,
-        "content": "",
-        "stop": True,
-        "stop_type": "limit",
-        "tokens_predicted": 6,
-        "timings": {"predicted_n": 6, "predicted_per_second": 103.2, "draft_n": 6, "draft_n_accepted": 3},
-    }
-]
+    *({"index": 0, "content": text, "tokens": [1], "stop": False, "id_slot": 0, "tokens_predicted": count}
+      for text, count in ((",", 1), (" a\u2028", 4), ("cat.", 6))),
+    {"index": 0, "content": "", "stop": True, "stop_type": "limit", "tokens_predicted": 6, "timings": TIMINGS},
+]  # fmt: skip
 PLAIN = [choice(","), choice(" a\u2028"), choice("cat."), choice("", finish_reason="length")]
 
 FORMATS: dict[str, tuple[str, list[bytes], Quoted | None]] = {
@@ -111,7 +90,16 @@ FORMATS: dict[str, tuple[str, list[bytes], Quoted | None]] = {
 class StandIn:
     """A server of one kind. ``asked`` holds what it was sent: path, body and key."""
 
-    def __init__(self, owner: str, answer: Answer, *, models: Any = None, status: int = 200, cut: bool = False) -> None:
+    def __init__(
+        self,
+        owner: str,
+        answer: Answer,
+        *,
+        models: Any = None,
+        status: int = 200,
+        cut: bool = False,
+        encoding: str = "identity",
+    ) -> None:
         listed = models if models is not None else {"data": [{"id": "tiny", "owned_by": owner}]}
         self.asked: list[tuple[str, Body, str | None]] = []
         stand_in = self
@@ -133,6 +121,7 @@ class StandIn:
                 parts = answer(body)
                 self.send_response(status)
                 self.send_header("Transfer-Encoding", "chunked")
+                self.send_header("Content-Encoding", encoding)
                 self.end_headers()
                 for part in parts:
                     with contextlib.suppress(OSError):  # the client may have heard enough
@@ -241,8 +230,9 @@ def test_why_a_text_ends(chunk: Body, reason: str) -> None:
 
 def test_a_count_at_the_end_is_believed() -> None:
     """A server that tells its tokens only then may have put several into a chunk."""
+    config = DecodeConfig(max_new_tokens=9)
     with StandIn("someone", lambda body: sse(*PLAIN, {"choices": [], "usage": {"completion_tokens": 9}})) as server:
-        end = list(ask(server.url).decode("Once", CONFIG))[-1]
+        end = list(ask(server.url).decode("Once", config))[-1]
     assert isinstance(end, Finished) and len(end.ids) == 9 and end.text == TEXT
 
 
@@ -265,6 +255,72 @@ def test_what_came_before_a_break_stays(how: str) -> None:
     assert fold(events).committed == 4
     with StandIn("vllm", lambda body: parts[2:], cut=cut) as server, pytest.raises(ServerError):
         list(ask(server.url).decode("Once", CONFIG))
+
+
+def drip(sent: bytes) -> Iterator[bytes]:
+    """A byte every 50 ms, for 5 s."""
+    for _ in range(100):
+        time.sleep(0.05)
+        yield sent
+
+
+ATTACKS: dict[str, tuple[Callable[[], Any], str]] = {
+    "endless line": (lambda: [b"data: ", *[b"x" * 100_000] * 20], "a line of more than 1 MB"),
+    "endless body": (lambda: [b":" + b"x" * 98 + b"\n"] * 25_000, "more than 2 MB"),
+    "gzip bomb": (lambda: [gzip.compress(bytes(50_000_000))], "compresses its answers"),
+    "drip": (lambda: drip(b"x"), "longer than 0.5 s"),
+    "drip of comments": (lambda: drip(b":\n"), "longer than 0.5 s"),
+    "no end": (lambda: sse(*[choice("x")] * 20), "ignores the limit of 6 tokens"),
+    "a million tokens": (lambda: sse(choice("x") | {"usage": {"completion_tokens": 10**6}}), "ignores the limit of 6"),
+    "nested": (lambda: [b'data: {"error":' + b"[" * 10_000 + b"\n\n"], "no event of a stream"),
+}
+
+
+@pytest.mark.parametrize("warm_up", [None, 1.0])
+@pytest.mark.parametrize("how", ATTACKS)
+def test_a_hostile_stream_ends_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, how: str, warm_up: float | None
+) -> None:
+    """In a run, and in the warm-up before it."""
+    parts, words = ATTACKS[how]
+    monkeypatch.setattr(attached, "RUN_SECONDS", 0.5 if "drip" in how else 60.0)
+    monkeypatch.setattr(attached, "RUN_BYTES", 2_000_000)
+    encoding = "gzip" if "gzip" in how else "identity"
+    events: list[Any] = []
+    with StandIn("vllm", lambda body: parts(), encoding=encoding) as server:
+        try:
+            events += ask(server.url).decode("Once", CONFIG, warm_up=warm_up)
+        except ServerError as error:
+            events.append(error)
+    end = events[-1]
+    assert isinstance(end, (Failed, ServerError)) and words in end.message and end.hint
+
+
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    """Silent, or with a byte now and then in its headers or its body."""
+    monkeypatch.setattr(attached, "ASK_SECONDS", 0.5)
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                for byte in itertools.chain([begun], drip(b"x" if begun else b"")):
+                    self.wfile.write(byte)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(ServerError, match="takes longer than"):
+            ask(f"http://127.0.0.1:{server.server_address[1]}")
+        assert time.monotonic() - began < 3
+        server.shutdown()
+
+
+def test_a_list_of_models_has_an_end() -> None:
+    models = {"data": [{"id": "x" * 2_000_000}]}
+    with of_kind("vllm", models=models) as server, pytest.raises(ServerError, match="more than 1 MB"):
+        ask(server.url)
 
 
 def test_a_stop_is_heard_between_chunks() -> None:
@@ -377,7 +433,7 @@ def test_a_race_goes_on_without_a_server_that_broke(
     with StandIn("vllm", lambda body: sse(*VLLM[:2]), cut=True) as server:
         assert cli.main(["race", "--prompt", "Once", "--attach", server.url]) == 0
     out = capsys.readouterr().out
-    assert "broke off" in out and "failed" in out and "nothing about drafts" in out
+    assert "broke off" in out and "failed" in out and "no drafts" in out
 
 
 LLAMA_PYTHON = os.environ.get("SPECDIFF_LLAMA_PYTHON", sys.executable)
@@ -393,11 +449,12 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "no llama-cpp-python[server] with gguf here; SPECDIFF_LLAMA_PYTHON names an interpreter that has it"
         )
     import numpy as np
-    from safetensors.torch import load_file
+
+    from specdiff_core.models.files import dequantised_state
 
     folder, here = ROOT / "assets" / "embedded" / "target", tmp_path_factory.mktemp("gguf")
-    shards = [load_file(path) for path in sorted(folder.glob("*.safetensors"))]
-    np.savez(here / "weights.npz", **{name: one.float().numpy() for shard in shards for name, one in shard.items()})
+    weights = dequantised_state(folder) or {}
+    np.savez(here / "weights.npz", **{name: one.float().numpy() for name, one in weights.items()})
     convert = [LLAMA_PYTHON, ROOT / "tests" / "gguf_target.py", folder, here / "weights.npz", here / "target.gguf"]
     subprocess.run(list(map(str, convert)), check=True, timeout=120)
     url = unused()

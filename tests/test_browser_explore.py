@@ -87,7 +87,7 @@ def test_a_reload_finds_what_runs_and_stop_keeps_it(browser: Any, address: str) 
         told = page.evaluate(f"{LIVE}.losslessness")
         assert before < told["done"] < told["total"]
         assert "Stopped" in page.text_content(".sd-exp > .sd-voice")
-        assert page.evaluate("sessionStorage.getItem('specdiff-exploring')") is None
+        assert page.evaluate("sessionStorage.getItem('specdiff-exploring-explore')") is None
 
 
 def test_a_value_out_of_range_is_a_card_and_nothing_is_lost(browser: Any, address: str) -> None:
@@ -199,7 +199,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         assert page.evaluate(f"{EXPLORE}.query()").count("own%3Ftarget") == 1
 
 
-@pytest.mark.parametrize("name", list(EXPLORATIONS))
+@pytest.mark.parametrize("name", [name for name, kind in EXPLORATIONS.items() if kind.tab == "explore"])
 def test_recorded_answers_are_shown_whole(browser: Any, address: str, name: str) -> None:
     with visit(browser, f"{address}?explore={name}", size="1440x2600", until=THERE) as page:
         page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
@@ -287,7 +287,7 @@ def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, addres
             )
             page.wait_for_selector(f'[data-key="{key}"][aria-pressed=true]')
             assert page.locator(".sd-track-column [aria-pressed=true]").count() == 1
-        assert page.inner_text(".sd-exp .sd-inspector h3").startswith("A, Round 3")
+        assert page.inner_text(".sd-exp .sd-inspector h3").startswith("A: round 3, position ")
         assert page.locator(".sd-exp .sd-inspector .sd-pq-row").count() > 4
         assert not serious(page)
         take = page.locator(".sd-take").nth(1)
@@ -300,7 +300,7 @@ def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, addres
         assert f"take={token}" in page.evaluate("location.search")
         page.wait_for_selector(".sd-track-forced")
         assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0, "B is a run"
-        assert "no longer a sample of the target’s law" in page.inner_text(".sd-exp-notes")
+        assert "is no sample of the target’s distribution" in page.inner_text(".sd-exp-notes")
         assert page.locator('[data-key^="what if/"]').count() == sum(
             row["run"] == "what if" and row["refused"] is not None for row in told["rows"]
         )
@@ -365,7 +365,9 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
         other.wait_for_function(f"{LIVE}.losslessness?.done > 0")
         before = page.evaluate(SHOWN)
         take()
-        page.wait_for_selector(".sd-exp .sd-status:visible :text('One exploration runs at a time. Yours is number')")
+        page.wait_for_selector(
+            ".sd-exp .sd-status:visible :text('One question is measured at a time. Yours is number')"
+        )
         assert page.locator(".sd-another :text('The engine decodes both runs again')").is_visible()
         assert not page.locator(".sd-take:enabled").count()
         page.click(".sd-exp-stop")

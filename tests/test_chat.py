@@ -10,6 +10,7 @@ import pytest
 from test_loading import CPU, save_target, save_tokenizer
 from transformers import AutoTokenizer
 
+from specdiff_core import templating
 from specdiff_core.chat import StopStrings, as_chat, before
 from specdiff_core.decoding.pieces import piece, spells_spaces
 from specdiff_core.engine import Engine
@@ -76,13 +77,52 @@ def test_what_a_chat_refuses(chatty: Engine) -> None:
         prompt = values.pop("prompt")
         with pytest.raises(ConfigError, match="has a meaning in this target's chat template"):
             chatty.encode(prompt, config(**values))
-    with pytest.raises(ConfigError, match="refuses that"):
+    with pytest.raises(ConfigError, match="template failed: no"):
         chatty.encode("hi", config(system="refuse me"))
     plain = load_pair(dataclasses.replace(chatty.pair.spec), CPU).tokenizer
     plain.chat_template = None
     assert as_chat(plain, "hi", config()) is None
     with pytest.raises(ConfigError, match="not trained to chat"):
         as_chat(plain, "hi", config(template=Template.CHAT))
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 s"),
+        ("{{ 10 ** (10 ** 9) }}", "more than 1 s"),
+        ("{{ 'x' * 3000000000 }}", "MB"),
+        ("{{ '%3000000000d' % 1 }}", "MB"),
+        ("{{ 'x' * 2000000 }}", "1,000,000 characters"),
+        ("{{ raise_exception('\x1b[2Jno') }}", r"failed: \[2Jno Leave"),
+        ("{% if %}", "Expected an expression"),
+    ],
+)
+def test_a_template_has_limits(chatty: Engine, monkeypatch: pytest.MonkeyPatch, template: str, why: str) -> None:
+    """Of time, memory and output; what it says of itself cannot steer a terminal."""
+    if "1 s" in why:
+        monkeypatch.setattr(templating, "SECONDS", 1)
+    monkeypatch.setattr(chatty.pair.tokenizer, "chat_template", template)
+    with pytest.raises(ConfigError, match=why) as caught:
+        chatty.encode("hi", config())
+    assert caught.value.message.isprintable()
+
+
+def test_a_chat_is_rendered_as_transformers_renders_it(chatty: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = chatty.pair.tokenizer
+    template = (
+        "{{ bos_token }}{% set n = namespace(x=0) %}"
+        "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}\n"
+        "  {% generation %}{% set n.x = 1 %}{{ m | tojson(indent=1) }}{% endgeneration %}\n{% endfor %}"
+        "{{ n.x }}{{ tools }}{{ strftime_now('%Y') }}{{ dict(a='é') | tojson }}{{ add_generation_prompt }}"
+    )
+    for written in (TEMPLATE, template):
+        monkeypatch.setattr(tokenizer, "chat_template", written)
+        messages = [{"role": "system", "content": "Bé\n<brief>."}, {"role": "user", "content": "the cat"}]
+        theirs = tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+        )
+        assert as_chat(tokenizer, "the cat", config(system="Bé\n<brief>.")) == theirs
 
 
 def test_a_text_ends_at_every_end_that_the_files_name(chatty: Engine) -> None:
@@ -151,4 +191,4 @@ class Spelled:
 def test_pieces_of_a_vocabulary_that_spells_spaces(chatty: Engine) -> None:
     tokenizer: Any = Spelled()
     assert spells_spaces(tokenizer) and not spells_spaces(chatty.pair.tokenizer)
-    assert [piece(tokenizer, token, True) for token in range(6)] == ["<s>", " the", "é", "\n", "\\xe2", " "]
+    assert [piece(tokenizer, token, True) for token in range(6)] == ["◇", " the", "é", "\n", "\\xe2", " "]

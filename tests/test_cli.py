@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,30 +19,16 @@ from specdiff_core.models.memory import Machine
 from specdiff_core.schema.errors import ContextOverflow, SpecDiffError
 from specdiff_core.schema.events import Committed, Failed, Finished, PiecesSeen
 from specdiff_core.schema.pairs import PairSpec
-from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
+from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import race_summary
 from specdiff_core.schema.trace import read_trace, write_trace
 from tests.app_fakes import FakeDecoder
 
 ROOT = Path(__file__).resolve().parent.parent
-PROMISED = [
-    "text",
-    "token_ids",
-    "new_tokens",
-    "rounds",
-    "tau",
-    "alpha",
-    "seconds",
-    "tokens_per_second",
-    "draft_nfe",
-    "target_calls",
-    "lossless",
-    "drafter",
-    "rule",
-    "device",
-    "dtype",
-    "versions",
-]
+PROMISED = {
+    "text", "token_ids", "new_tokens", "rounds", "tau", "alpha", "seconds", "tokens_per_second", "draft_nfe",
+    "target_calls", "lossless", "drafter", "rule", "device", "dtype", "versions",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -66,7 +51,7 @@ def test_decode_json_is_the_last_line_and_has_what_was_promised(
     status, out, _ = run(capsys, *words)
     assert status == 0
     found = json.loads(out.splitlines()[-1])
-    assert set(PROMISED) <= set(found)
+    assert set(found) >= PROMISED
     assert found["drafter"] == "block"
     assert found["rule"] == "ratio"
     assert found["lossless"] is True
@@ -91,18 +76,6 @@ def test_every_setting_has_a_flag_that_arrives(fake: FakeDecoder, capsys: pytest
         words += [options.flag(name)] if value is True else [options.flag(name), str(value)]
     assert run(capsys, *words)[0] == 0
     assert fake.calls[-1] == ("x", DecodeConfig.parse(values))
-
-
-def test_help_tells_the_metadata_of_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("decode", "race"):
-        with pytest.raises(SystemExit) as stop:
-            cli.main([command, "--help"])
-        assert stop.value.code == 0
-        told = re.sub(r"\s+", " ", capsys.readouterr().out)
-        for item in SETTINGS.values():
-            assert options.flag(item.name) in told
-            assert re.sub(r"\s+", " ", options.explain(item)).replace("%%", "%") in told
-        assert all(option.value in told for item in SETTINGS.values() for option in item.choices)
 
 
 @pytest.mark.parametrize(
@@ -172,17 +145,14 @@ def test_race_interleaves_and_tells_its_spread(
 def test_a_race_of_several_methods(fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Vanilla first, each method with its own settings, every repeat in the opposite order; a line for each."""
     trace = tmp_path / "race.jsonl.gz"
-    words = (
+    words = [
         "race",
         "--prompt",
         "Once",
-        "--max-new-tokens",
-        "30",
         "--methods",
         "markov_tree, specdiff",
-        "--repeats",
-        "2",
-    )
+        *["--max-new-tokens", "30", "--repeats", "2"],
+    ]
     status, out, _ = run(capsys, *words, "--json", "--trace", str(trace))
     assert status == 0
     order = [(config.drafter, config.tree_nodes, config.max_new_tokens) for _, config in fake.calls]
@@ -242,21 +212,14 @@ def test_methods_that_cannot_race_are_told_before_the_work(
     assert status == 2 and told in err and "hint: " in err and not fake.calls
 
 
-def test_a_target_that_is_no_file_is_told_before_the_work(
-    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    for command in ("decode", "race"):
-        status, _, err = run(capsys, command, "--prompt", "x", "--trace", str(tmp_path))
-        assert status == 2 and "is no file" in err and not fake.calls
-
-
 def test_a_place_where_nothing_can_be_written_is_told_before_the_work(
     fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    for place in (tmp_path / "file" / "x.jsonl", tmp_path / ("x" * 300)):
-        status, _, err = run(capsys, "decode", "--prompt", "x", "--trace", str(place))
-        assert status == 2 and "hint: " in err and not fake.calls
+    for place in (tmp_path, tmp_path / "file" / "x.jsonl", tmp_path / ("x" * 300)):
+        for command in ("decode", "race"):
+            status, _, err = run(capsys, command, "--prompt", "x", "--trace", str(place))
+            assert status == 2 and "hint: " in err and not fake.calls
     made = tmp_path / "made" / "here" / "x.jsonl"
     options.check_target(made, "trace")
     assert made.parent.is_dir() and not made.exists()
@@ -378,11 +341,6 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert process.wait(timeout=60) == 141
 
 
-def test_a_race_needs_a_turn(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = run(capsys, "race", "--prompt", "x", "--repeats", "0")
-    assert status == 2 and "--repeats" in err
-
-
 @pytest.mark.parametrize("verb", ["decode", "race"])
 def test_an_empty_prompt_is_told_before_anything_is_loaded(
     verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -390,19 +348,3 @@ def test_an_empty_prompt_is_told_before_anything_is_loaded(
     monkeypatch.setattr(options, "open_engine", lambda *_: pytest.fail("nothing may be loaded"))
     status, _, err = run(capsys, verb, "--prompt", "  ")
     assert status == 2 and "The prompt is empty" in err
-
-
-def test_training_without_text_says_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    status, _, err = run(capsys, "train", "target", "--corpus", str(tmp_path))
-    assert status == 2
-    assert "No training text" in err
-    for name in ("train", "valid"):
-        (tmp_path / f"tales.{name}.txt").write_text("Once.\n\n<|endoftext|>\n\nTwice.\n")
-    words = ("--corpus", str(tmp_path), "--tokenizer", str(tmp_path))
-    status, _, err = run(capsys, "train", "block", *words)
-    assert status == 2
-    assert "train tokenizer" in err
-    assert run(capsys, "train", "target", "--steps", "0", *words)[0] == 2
-    for fraction in ("1.5", "-0.1", "nan"):
-        status, _, err = run(capsys, "train", "block", "--whole", fraction, *words)
-        assert status == 2 and "--whole must be from 0 to 1" in err

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 import torch
-from branches import Branches, chain, outcomes, total_variation
-from fakes import FakeClock, FakeTarget, good_drafter, last
-from test_drafters import conditionals, context, drafted, small_model
-from test_lossless import LENGTH, TOLERANCE, Tables
+from branches import Branches, outcomes
+from fakes import FakeClock, FakeTarget, good_drafter, last, small_model
+from tables import EXACT_RULES, TOLERANCE, Tables, Text, context_of, denoised, distance, distance_of, verified
+from test_drafters import drafted
+from test_drafters import sequential as sequential_drafts
 
 from specdiff_core.decoding.controller import PRIOR_ALPHA, Auto, Choice, Fixed
 from specdiff_core.decoding.loop import speculate
-from specdiff_core.decoding.verify import verify
-from specdiff_core.drafters.autoregressive import AutoregressiveDrafter, AutoregressiveSession
-from specdiff_core.drafters.base import Draft, drained
-from specdiff_core.drafters.denoise import denoise
+from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
+from specdiff_core.drafters.base import Draft
 from specdiff_core.drafters.vanilla import VanillaDrafter
-from specdiff_core.maths.randomness import Independent
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Decided, DraftReady, Finished
 from specdiff_core.schema.pairs import EMBEDDED
@@ -35,7 +34,7 @@ def sequential(gamma: int, steps: int) -> int:
 
 
 def length(controller: Auto, choice: Choice, alpha: float, passes) -> tuple[int, int]:
-    """Positions of a draft and passes made for it, where every belief is ``alpha``."""
+    """Positions of a draft and passes made for it, where every confidence is ``alpha``."""
     assert controller.stop_criterion is not None
     if passes is denoiser:
         return controller.stop_criterion([alpha] * choice.gamma), 1
@@ -142,7 +141,7 @@ def test_what_is_worth_a_row() -> None:
     controller.choose(8)
     stop_criterion = controller.stop_criterion
     assert stop_criterion is not None
-    counts = [stop_criterion([belief] * 8) for belief in (1.0, 0.9, 0.6, 0.3, 0.0)]
+    counts = [stop_criterion([confidence] * 8) for confidence in (1.0, 0.9, 0.6, 0.3, 0.0)]
     assert counts == sorted(counts, reverse=True) and counts[0] == 8 and counts[-1] == 1
 
 
@@ -162,7 +161,7 @@ def test_beliefs_are_corrected_by_what_came_of_them() -> None:
 
 
 class Half:
-    """A controller whose γ changes with what was accepted, and that cuts where beliefs are low: worse than any."""
+    """A controller whose γ changes with what was accepted, and that cuts where confidences are low: worse than any."""
 
     adaptive = True
 
@@ -173,118 +172,61 @@ class Half:
         return Choice(gamma=min(limit, 3 - self._last), steps=1)
 
     @staticmethod
-    def stop_criterion(beliefs: Sequence[float]) -> int:
-        return 1 + sum(belief > 0.5 for belief in beliefs[1:2])
+    def stop_criterion(confidences: Sequence[float]) -> int:
+        return 1 + sum(confidence > 0.5 for confidence in confidences[1:2])
 
     def learn(self, tested, draft_seconds, passes, verify_seconds, rows) -> None:
         self._last = sum(tested) % 2
 
 
-def windows(tables: Tables, prefix: tuple[int, ...], rng: Branches, gamma: int, stop_criterion) -> Draft:
-    told = dataclasses.replace(context([0, *prefix], gamma, rng), steps=1, stop_criterion=stop_criterion)
-    return drained(denoise(lambda window: tables.logits(prefix, window), told, mask_id=tables.size))
-
-
 def by_value(draft: Draft) -> Draft:
-    """The forbidden cut: a token goes because its own q is low (docs/theory.md, Lengths chosen as it goes)."""
-    assert draft.probs is not None
-    q = draft.probs.gather(-1, draft.ids[:, None])[:, 0].tolist()
-    size = next((i for i, value in enumerate(q) if value < 0.5), len(q))
-    return dataclasses.replace(
-        draft,
-        ids=draft.ids[:size],
-        probs=draft.probs[:size],
-        exact_q=draft.exact_q[:size],
-        reveal_steps=draft.reveal_steps[:size],
-    )
+    """The forbidden cut: a token goes because its own q is low (docs/theory.md, Adaptive lengths)."""
+    return draft.only(range(next((i for i, q in enumerate(draft.q) if q < 0.5), len(draft.q))))
 
 
-def distance(rule: Rule, cut) -> float:
+def windows(tables: Tables, prefix: Text, sampler: Branches) -> Draft:
+    """γ that depends on the past, and a cut by the distributions."""
+    return denoised(tables, prefix, sampler, gamma=1 + len(prefix) % 2, stop_criterion=Half.stop_criterion)
+
+
+@pytest.mark.parametrize("rule", EXACT_RULES)
+def test_lengths_that_follow_the_past_and_distributions_keep_the_joint_distribution(rule: Rule) -> None:
+    """Three tokens, to 1e-12; a cut by the drawn value is caught."""
     tables = Tables(seed=21, size=3)
-
-    def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(rng: Branches) -> tuple[int, ...]:
-            gamma = 1 + len(prefix) % 2  # γ that depends on the past
-            draft = cut(windows(tables, prefix, rng, gamma, Half.stop_criterion))
-            verdict, _ = verify(draft, tables.scores(prefix, draft), rule, rng, range(len(prefix), len(prefix) + 4))
-            return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
-
-        return outcomes(play)
-
-    return total_variation(chain(round_law, LENGTH), tables.target_law(LENGTH))
+    assert distance(tables, partial(windows, tables), verified(rule)) < TOLERANCE
+    if rule is Rule.RATIO:
+        assert distance(tables, lambda *known: by_value(windows(tables, *known)), verified(rule)) > 1e-3
 
 
-@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.DELTA, Rule.MATCH])
-def test_the_joint_law_is_the_targets(rule: Rule) -> None:
-    """Enumeration: γ that follows the past, drafts that are cut by their distributions: three tokens, to 1e-12."""
-    assert distance(rule, lambda draft: draft) < TOLERANCE
-
-
-def test_a_cut_by_the_drawn_value_is_caught() -> None:
-    assert distance(Rule.RATIO, by_value) > 1e-3
-
-
-@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.DELTA, Rule.MATCH])
-def test_one_pass_in_any_reveal_order_keeps_the_law(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", EXACT_RULES)
+def test_one_pass_in_any_reveal_order_keeps_the_joint_distribution(rule: Rule) -> None:
     """Also where positions are chosen by their drawn values: with one pass that happens behind the cut."""
-    tables = Tables(seed=22, size=3)
-
-    def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(rng: Branches) -> tuple[int, ...]:
-            told = dataclasses.replace(
-                context([0, *prefix], 2, rng),
-                steps=1,
-                stop_criterion=Half.stop_criterion,
-                order=RevealOrder.VALUE_CONFIDENCE,
-            )
-            draft = drained(denoise(lambda window: tables.logits(prefix, window), told, mask_id=tables.size))
-            verdict, _ = verify(draft, tables.scores(prefix, draft), rule, rng, range(len(prefix), len(prefix) + 4))
-            return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
-
-        return outcomes(play)
-
-    assert total_variation(chain(round_law, LENGTH), tables.target_law(LENGTH)) < TOLERANCE
+    values = {"order": RevealOrder.VALUE_CONFIDENCE, "stop_criterion": Half.stop_criterion}
+    assert distance_of(Tables(seed=22, size=3), rule, **values) < TOLERANCE
 
 
-def sequential_distance(rule: Rule, stop_criterion, cut=lambda draft: draft) -> float:
-    tables = Tables(seed=33, size=3)
-
-    def round_law(prefix: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        def play(rng: Branches) -> tuple[int, ...]:
-            session = AutoregressiveSession(conditionals(tables))
-            ids = [0, *prefix]
-            session.observe(ids[:-1], None)
-            draft = cut(drafted(session, dataclasses.replace(context(ids, 3, rng), stop_criterion=stop_criterion)))
-            verdict, _ = verify(draft, tables.scores(prefix, draft), rule, rng, range(len(prefix), len(prefix) + 4))
-            return (*draft.ids.tolist()[: verdict.accepted], verdict.extra)
-
-        return outcomes(play)
-
-    return total_variation(chain(round_law, LENGTH), tables.target_law(LENGTH))
+def unsure(confidences: Sequence[float]) -> int:
+    """Ends a draft before a position of low confidence, or behind one of middling confidence."""
+    if confidences[-1] < 0.45 and len(confidences) > 1:
+        return len(confidences) - 1
+    return len(confidences) + (confidences[-1] > 0.7)
 
 
-def unsure(beliefs: Sequence[float]) -> int:
-    """Ends a draft before a position of low belief, or behind one of middling belief."""
-    return len(beliefs) - 1 if beliefs[-1] < 0.45 and len(beliefs) > 1 else len(beliefs) + (beliefs[-1] > 0.7)
-
-
-@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.DELTA, Rule.MATCH])
+@pytest.mark.parametrize("rule", EXACT_RULES)
 def test_a_sequential_draft_may_end_where_it_is_unsure(rule: Rule) -> None:
-    """q depends on what was drawn before, and so does the length; the joint law does not change."""
-    assert sequential_distance(rule, unsure) < TOLERANCE
+    """q depends on what was drawn before, and so does the length; a cut by the drawn value is caught."""
+    tables = Tables(seed=33, size=3)
+    drafting = sequential_drafts(tables, 3 if rule is Rule.RATIO else 2, stop_criterion=unsure)
+    assert distance(tables, drafting, verified(rule), 2) < TOLERANCE
+    if rule is Rule.RATIO:
+        whole = sequential_drafts(tables, 3)
+        assert distance(tables, lambda *known: by_value(whole(*known)), verified(rule), 2) > 1e-3
 
 
-def test_a_sequential_cut_by_the_drawn_value_is_caught() -> None:
-    assert sequential_distance(Rule.RATIO, None, by_value) > 1e-3
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_length_of_a_draft_does_not_depend_on_what_is_drawn(seed: int) -> None:
-    tables = Tables(seed=8, size=3)
-    sizes = {
-        windows(tables, (1,), Independent("draft", seed + i, 0), 3, Half.stop_criterion).ids.numel() for i in range(20)
-    }
-    assert len(sizes) == 1
+@pytest.mark.parametrize("gamma", range(1, 4))
+def test_the_length_of_a_draft_does_not_depend_on_what_is_drawn(gamma: int) -> None:
+    tables, values = Tables(seed=8, size=3), {"gamma": gamma, "stop_criterion": Half.stop_criterion}
+    assert len(outcomes(lambda sampler: len(denoised(tables, (1,), sampler, **values).ids))) == 1
 
 
 def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
@@ -295,16 +237,16 @@ def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
     def begin(stop_criterion) -> Draft:
         session = drafter.start()
         session.observe(ids[:-1], None)
-        return drafted(session, dataclasses.replace(context(ids, 5), stop_criterion=stop_criterion))
+        return drafted(session, context_of(ids, 5, stop_criterion=stop_criterion))
 
     whole = begin(None)
     # The third was read and found not worth its row; then, the second is the last one worth a pass.
     for stop_criterion, passes in (
-        (lambda beliefs: 2 if len(beliefs) > 2 else 9, 3),
-        (lambda beliefs: 2 + (len(beliefs) < 2), 2),
+        (lambda confidences: 2 if len(confidences) > 2 else 9, 3),
+        (lambda confidences: 2 + (len(confidences) < 2), 2),
     ):
         cut = begin(stop_criterion)
-        assert cut.ids.tolist() == whole.ids.tolist()[:2] and cut.nfe == passes and whole.nfe == 5
+        assert cut.ids == whole.ids[:2] and cut.nfe == passes and whole.nfe == 5
         assert cut.probs is not None and len(cut.probs) == len(cut.exact_q) == 2
 
 
@@ -313,12 +255,12 @@ def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float
     config = DecodeConfig(gamma=8, rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, auto=True)
     auto = Auto(config, denoiser)
     events = list(speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=auto))
-    told = last(events)
-    assert isinstance(told, Finished)
-    assert told.ids == last(speculate([3, 4, 5], config, FakeTarget(), VanillaDrafter(), FakeClock())).ids
+    found = last(events)
+    assert isinstance(found, Finished)
+    assert found.ids == last(speculate([3, 4, 5], config, FakeTarget(), VanillaDrafter(), FakeClock())).ids
     decided = [event for event in events if isinstance(event, Decided)]
     drafts = [event for event in events if isinstance(event, DraftReady)]
-    assert len(decided) == len(drafts) == told.rounds
+    assert len(decided) == len(drafts) == found.rounds
     for before, draft in zip(decided, drafts, strict=True):
         assert len(draft.ids) <= before.gamma <= 8
         assert len(before.alphas) == before.gamma
@@ -379,11 +321,3 @@ def test_what_can_be_chosen_as_it_goes() -> None:
     assert not block.follow(dataclasses.replace(auto, num_drafts=2)).auto
     assert not EMBEDDED.drafter("prompt_lookup").follow(auto).auto
     assert not EMBEDDED.drafter("none").follow(auto).auto
-
-
-def test_a_real_pair_of_networks_under_auto() -> None:
-    target = Target(small_model(3), context=64)
-    config = DecodeConfig(gamma=6, temperature=1.0, max_new_tokens=40, rule=Rule.MATCH, auto=True)
-    drafter = AutoregressiveDrafter("small", Target(small_model(), context=64))
-    run = speculate([3, 4, 5], config, target, drafter, FakeClock(), controller=Auto(config, sequential))
-    assert last(run).ids == last(speculate([3, 4, 5], config, target, VanillaDrafter(), FakeClock())).ids

@@ -7,6 +7,7 @@ on two prompts; all of them are slow. That the law holds for every setting is pr
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from collections.abc import Callable
@@ -17,7 +18,7 @@ import pytest
 import torch
 from branches import spread
 
-from specdiff_core.bench.equality import difference
+from benchmarks.equality import difference
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models.device import choose_placement
@@ -28,6 +29,14 @@ from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
 
 PROMPTS = [json.loads(line) for line in (Path(__file__).parent / "prompts.jsonl").read_text().splitlines()]
 DRAFTERS = [spec.name for spec in EMBEDDED.drafters if spec.name != "none"]
+CPU = choose_placement("cpu", "fp32")
+IDS = 4096  # of the shipped pair
+WAYS = [
+    *((name, {"steps": 2}) for name in ("block", "block_markov", "mdlm")),
+    *((name, {"tree_nodes": 12}) for name in ("block", "block_markov", "mdlm", "eagle")),
+    *((name, {"num_drafts": 2}) for name in ("block", "block_markov", "mdlm")),
+    *((name, {}) for name in ("block", "block_markov", "mdlm", "autoregressive", "eagle")),
+]
 
 
 EXTENTS = ["few", pytest.param("all", marks=pytest.mark.slow)]
@@ -43,7 +52,7 @@ def chosen(extent: str, first: int, every: int) -> list[tuple[int, str]]:
 def engine() -> Engine:
     """The shipped pair, loaded once per process."""
     torch.set_num_threads(min(2, torch.get_num_threads() or 1))
-    return Engine(load_pair(EMBEDDED, choose_placement("cpu", "fp32")))
+    return Engine(load_pair(EMBEDDED, CPU))
 
 
 def ids_of(engine: Engine, prompt: str, config: DecodeConfig) -> tuple[int, ...]:
@@ -72,6 +81,21 @@ def assert_same(
     if found is not None:
         logging.getLogger(__name__).warning("a tie: %s", found)
         assert found["tie"], f"{prompt[:30]!r}: {found}"
+
+
+@pytest.fixture(scope="module")
+def even() -> Engine:
+    """The shipped pair, with every odd id suppressed."""
+    return Engine(load_pair(dataclasses.replace(EMBEDDED, suppress=tuple(range(1, IDS, 2))), CPU))
+
+
+@pytest.mark.parametrize(("drafter", "values"), WAYS)
+def test_a_drafter_never_drafts_a_suppressed_id(even: Engine, drafter: str, values: dict[str, int]) -> None:
+    """In each way to draft. Without the ban about half of the 16 or more drafted ids would be odd."""
+    config = DecodeConfig(drafter=drafter, gamma=8, temperature=1.0, max_new_tokens=12, ignore_eos=True, **values)
+    events = list(even.decode("Once upon a time", config))
+    drafted = [token for event in events if isinstance(event, DraftReady) for token in event.ids]
+    assert len(drafted) >= 16 and not any(token % 2 for token in drafted)
 
 
 @pytest.mark.parametrize("extent", EXTENTS)

@@ -20,11 +20,6 @@ import pytest
 import torch
 
 import specdiff_core as lab
-from specdiff_core.bench.budget import Attempt, curves, in_turn, singles, votes
-from specdiff_core.bench.forwards import PassCosts, pass_costs
-from specdiff_core.bench.grid import BenchSetting
-from specdiff_core.bench.prompts import OWN_PROBLEMS
-from specdiff_core.bench.workloads import answered, canonical
 from specdiff_core.cli import build_parser, main
 from specdiff_core.decoding import verify
 from specdiff_core.decoding.pieces import ids_in as events_ids
@@ -34,26 +29,31 @@ from specdiff_core.explorations import (
     EXPLORATIONS,
     Align,
     Budget,
-    Kinds,
-    Length,
+    Compare,
     Losslessness,
     RoundCost,
     SideBySide,
     Temperature,
-    WhichGamma,
+    WhichText,
     WindowMap,
     align,
     losslessness,
 )
 from specdiff_core.explorations.alignment import given_of, read_run
-from specdiff_core.explorations.base import Exploration, Exploring, Step, command_of, csv_of, parse
+from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, command_of, csv_of, parse
 from specdiff_core.explorations.budget import read_problem
-from specdiff_core.explorations.kinds import kind_of
+from specdiff_core.explorations.compare import conclusion
 from specdiff_core.explorations.losslessness import Remembered, chi_squared
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.explorations.side_by_side import BRANCH, first_difference, pieces_of
 from specdiff_core.explorations.temperature import reliability
+from specdiff_core.explorations.text import kind_of
 from specdiff_core.explorations.window_map import REPEATS, agreement, expected_tau, geometric_tau, predicted
+from specdiff_core.measure.answers import answered, canonical
+from specdiff_core.measure.grid import BenchSetting
+from specdiff_core.measure.passes import PassCosts, pass_costs
+from specdiff_core.measure.prompts import OWN_PROBLEMS
+from specdiff_core.measure.votes import Attempt, curves, in_turn, singles, votes
 from specdiff_core.models.mdlm import load_mdlm
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError, TraceError
@@ -62,7 +62,7 @@ from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.trace import read_trace
 
 SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens": 12}
-MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "mdlm_streak"}
+MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "mdlm_streak", "controller": "false"}
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_a_value_out_of_range_is_named(kind: type[Exploration], values: dict[str
 @pytest.mark.parametrize(
     ("values", "word"),
     [
-        ({"drafter": "eagle"}, "no denoising steps"),
+        ({"drafter": "block_markov_tree"}, "drafter"),
         ({"drafter": "no such"}, "drafter"),
         ({"gammas": "2", "steps": "4"}, "measure"),
     ],
@@ -146,11 +146,11 @@ def test_what_cannot_be_mapped_is_refused(engine: Engine, values: dict[str, Any]
 
 
 def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
-    told = explore(WindowMap, engine, **{**MAP, "flavours": "stories"})
-    rows = told.explored.rows
+    final = explore(WindowMap, engine, **{**MAP, "flavours": "stories"})
+    rows = final.explored.rows
     assert [(row["gamma"], row["steps"]) for row in rows] == [(2, 1), (4, 1), (2, 2), (4, 2), (4, 4)]
     for row in rows:
-        lanes = read_trace(told.races[row["race"]]).lanes
+        lanes = read_trace(final.races[row["race"]]).lanes
         vanilla, drafted = fold(lanes["vanilla"]), fold(lanes["drafted"])
         for run in lanes.values():
             spelled = {one for event in run if isinstance(event, events.PiecesSeen) for one in event.pieces}
@@ -161,15 +161,16 @@ def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
         assert row["low"] is None
         assert row["seconds_per_round"] == pytest.approx(drafted.seconds / drafted.rounds, rel=1e-6)
         assert 0.2 < row["speedup"] / (speed_up(vanilla, drafted) or 0) < 5  # vanilla ran twice; one is in the race
-    facts = told.explored.facts
+    facts = final.explored.facts
     assert facts["agree"] == agreement(rows)
     assert [rows for rows, _ in facts["curve"]["target"]] == [1, 3, 5]
-    assert told.explored.machine["threads"] == facts["threads"]
-    assert told.explored.origin["command"].endswith("--gammas 2,4 --steps 1,2,4")
+    assert final.explored.machine["threads"] == facts["threads"]
+    assert final.explored.origin["command"].endswith("--gammas 2,4 --steps 1,2,4 --controller False")
 
 
 def test_the_first_cells_are_the_corners() -> None:
-    cells = parse(WindowMap, {"gammas": "1,2,3,4,5,6,7,8,9", "steps": "1,2,3,4,5"}).cells()
+    *cells, controller = parse(WindowMap, {"gammas": "1,2,3,4,5,6,7,8,9", "steps": "1,2,3,4,5"}).cells()
+    assert controller == BenchSetting("mdlm", 9, 5, auto=True)
     asked = [(cell.gamma, cell.steps) for cell in cells]
     assert len(asked) == len(set(asked)) == sum(min(gamma, 5) for gamma in range(1, 10))
     assert asked[:3] == [(1, 1), (9, 1), (9, 5)]
@@ -180,20 +181,20 @@ def test_the_first_cells_are_the_corners() -> None:
 def test_stop_keeps_what_was_done(engine: Engine) -> None:
     steps: list[Step] = []
     exploring = Exploring(parse(WindowMap, MAP), engine, lambda: len(steps) >= REPEATS + 3)
-    told = exploring.advance(progress=steps.append)
-    assert told.over
-    assert (told.done, told.total) == (REPEATS + 3, 2 * REPEATS + 10)
-    assert sum(row["prompts"] for row in told.explored.rows) == 3
-    assert len(told.races) == 3
+    final = exploring.advance(progress=steps.append)
+    assert final.over
+    assert (final.done, final.total) == (REPEATS + 3, 2 * REPEATS + 10)
+    assert sum(row["prompts"] for row in final.explored.rows) == 3
+    assert len(final.races) == 3
 
 
 def test_it_goes_on_where_it_was_left(engine: Engine) -> None:
     exploring = Exploring(parse(WindowMap, {**MAP, "flavours": "stories"}), engine)
     count = REPEATS + 5
     seen = [exploring.advance(0.0) for _ in range(count + 1)]
-    assert [told.done for told in seen] == [*range(1, count + 1), count]
-    assert [told.over for told in seen] == [False] * count + [True]
-    assert all(not told.races for told in seen[:-1])
+    assert [final.done for final in seen] == [*range(1, count + 1), count]
+    assert [final.over for final in seen] == [False] * count + [True]
+    assert all(not final.races for final in seen[:-1])
     assert len(seen[-1].races) == 5
 
 
@@ -207,8 +208,8 @@ def test_others_may_decode_between_rounds_of_bare_passes(engine: Engine) -> None
         heard.append((step.doing, widths, sum(row["prompts"] for row in answer.rows)))
         list(engine.decode("Others", lab.DecodeConfig(drafter="mdlm", max_new_tokens=4)))
 
-    told = Exploring(parse(WindowMap, MAP), engine).advance(progress=hear)
-    assert told.done == told.total == len(heard) == 2 * (REPEATS + 5)
+    final = Exploring(parse(WindowMap, MAP), engine).advance(progress=hear)
+    assert final.done == final.total == len(heard) == 2 * (REPEATS + 5)
     timed = [("bare passes: mdlm_streak", [1, 3, 5], 0)] * REPEATS
     assert heard[:REPEATS] == timed
     assert [doing for doing, *_ in heard[REPEATS + 5 : 2 * REPEATS + 5]] == [doing for doing, *_ in timed]
@@ -229,12 +230,12 @@ def failing(engine: Engine, when: Callable[[Any], bool]) -> Any:
 
 
 def test_a_cell_that_fails_costs_itself_only(engine: Engine) -> None:
-    told = explore(WindowMap, failing(engine, lambda config: (config.gamma, config.steps) == (4, 2)), **MAP)
-    rows = {(row["gamma"], row["steps"]): row for row in told.explored.rows}
+    final = explore(WindowMap, failing(engine, lambda config: (config.gamma, config.steps) == (4, 2)), **MAP)
+    rows = {(row["gamma"], row["steps"]): row for row in final.explored.rows}
     assert rows[4, 2]["failed"] == "The device ran out of memory."
     assert "speedup" not in rows[4, 2]
     assert [row["prompts"] for key, row in rows.items() if key != (4, 2)] == [2] * 4
-    assert told.done == told.total
+    assert final.done == final.total
 
 
 def test_a_drafter_that_breaks_on_the_way_keeps_what_it_measured(engine: Engine) -> None:
@@ -244,28 +245,28 @@ def test_a_drafter_that_breaks_on_the_way_keeps_what_it_measured(engine: Engine)
         asked.append(config.drafter)
         return config.drafter != "none" and asked.count("mdlm_streak") > 4
 
-    told = explore(WindowMap, failing(engine, breaks), **MAP)
-    rows = told.explored.rows
+    final = explore(WindowMap, failing(engine, breaks), **MAP)
+    rows = final.explored.rows
     assert [row["prompts"] for row in rows if "speedup" in row] == [1] * 4
     assert all(row["failed"] == "The device ran out of memory." for row in rows)
-    assert told.done == told.total
-    assert len(told.races) == 4
+    assert final.done == final.total
+    assert len(final.races) == 4
 
 
 @pytest.mark.parametrize(
-    ("kind", "values"), [(Length, {"tokens": 64, "methods": "specdiff,dflash"}), (Temperature, {"drafter": "mdlm"})]
+    ("kind", "values"), [(WhichText, {"tokens": 64, "methods": "specdiff,dflash"}), (Temperature, {"drafter": "mdlm"})]
 )
 def test_what_fails_has_no_numbers_of_another_run(
     engine: Engine, kind: type[Exploration], values: dict[str, Any]
 ) -> None:
-    told = explore(kind, failing(engine, lambda config: config.drafter == "block" or config.draft_temperature == 0.7),
+    final = explore(kind, failing(engine, lambda config: config.drafter == "block" or config.draft_temperature == 0.7),
                    flavours="stories", per_flavour=1, **values).explored  # fmt: skip
-    if kind is Length:
-        assert {row["method"] for row in told.rows} == {"vanilla", "specdiff"}
-        assert told.facts["skipped"] == ["Block diffusion (DFlash): The device ran out of memory."]
+    if kind is WhichText:
+        assert {row["method"] for row in final.rows} == {"vanilla", "specdiff"}
+        assert final.facts["skipped"] == ["Block diffusion (DFlash): The device ran out of memory."]
     else:
-        assert all("failed" in row for row in told.rows if row["draft_temperature"] == 0.7)
-        assert all(point["draft_temperature"] != 0.7 for point in told.facts["reliability"])
+        assert all("failed" in row for row in final.rows if row["draft_temperature"] == 0.7)
+        assert all(point["draft_temperature"] != 0.7 for point in final.facts["reliability"])
 
 
 def test_where_nothing_can_be_measured_the_reason_is_told(engine: Engine) -> None:
@@ -332,35 +333,35 @@ def test_bare_passes_of_every_size(engine: Engine) -> None:
 def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = lab.load()
     what, heard = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
-    told = Exploring(what, engine).advance(progress=lambda step: heard.append((step.doing, step.answer())))
+    final = Exploring(what, engine).advance(progress=lambda step: heard.append((step.doing, step.answer())))
     timed = [f"bare passes: {name}" for name in ["none"] * 9 + sorted([*what.drafters] * 6)]
     assert [doing for doing, _ in heard[: len(timed)]] == timed, "others may decode between them"
     assert [len(answer.facts["drafts"]) for _, answer in heard[: len(timed)]][:16] == [0] * 9 + [1] * 6 + [2]
-    assert told.done == told.total == len(heard) == len(timed) + 11
-    for row in told.explored.rows:
+    assert final.done == final.total == len(heard) == len(timed) + 11
+    for row in final.explored.rows:
         assert row["cost"] == pytest.approx(row["tau"] / row["speedup"])
-        counts = dict(told.explored.facts["lengths"].get(row["method"], ()))
+        counts = dict(final.explored.facts["lengths"].get(row["method"], ()))
         deepest = row["nodes"] or row["gamma"]
         assert all(0 <= kept <= deepest for kept in counts)
-    assert set(told.explored.facts["drafts"]) == set(parse(RoundCost, {}).drafters)
+    assert set(final.explored.facts["drafts"]) == set(parse(RoundCost, {}).drafters)
 
 
 # Temperature, controllers, length, kinds of text.
 
 
 def test_every_pair_of_temperatures(engine: Engine) -> None:
-    told = explore(
+    final = explore(
         Temperature, engine, drafter="mdlm", tokens=12, per_flavour=1, temperatures="0,1", draft_temperatures="0,1"
     )
-    rows = {(row["temperature"], row["draft_temperature"]): row for row in told.explored.rows}
+    rows = {(row["temperature"], row["draft_temperature"]): row for row in final.explored.rows}
     assert list(rows) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert all(row["prompts"] == 4 for row in rows.values())
-    drawn = [(one["temperature"], one["draft_temperature"]) for one in told.explored.facts["reliability"]]
+    drawn = [(one["temperature"], one["draft_temperature"]) for one in final.explored.facts["reliability"]]
     assert drawn == [(0, 1), (1, 1)]
-    for one in told.explored.facts["fits"]:
+    for one in final.explored.facts["fits"]:
         assert one["usual"] == one["temperature"]
         assert one["fitted"] in (0, 1)
-    assert set(told.races) == {"0/0", "0/1", "1/0", "1/1"}
+    assert set(final.races) == {"0/0", "0/1", "1/0", "1/1"}
 
 
 def test_reliability_is_counted_by_confidence() -> None:
@@ -377,34 +378,39 @@ def test_reliability_is_counted_by_confidence() -> None:
 
 
 def test_regret_is_against_the_best_fixed_setting_of_each_kind_of_text(engine: Engine) -> None:
-    told = explore(WhichGamma, engine, drafter="mdlm", gammas="1,3", steps="1", **SMALL)
-    rows = told.explored.rows
-    assert len(rows) == 3 * 3  # all, stories, code × γ 1, γ 3, the controller
-    for one in told.explored.facts["regrets"]:
-        own = [row for row in rows if row["flavour"] == one["flavour"]]
-        best = max(row["speedup"] for row in own if not row["auto"])
-        assert one["best"] == best
-        assert one["regret"] == pytest.approx(1 - next(row["speedup"] for row in own if row["auto"]) / best)
-    chosen = told.explored.facts["chosen"]
+    what = parse(WindowMap, {"drafter": "mdlm", "gammas": "1,3", "steps": "1", **SMALL})
+    final = Exploring(what, engine).advance().explored
+    fixed = {row["gamma"]: row["speedup"] for row in final.rows if not row["auto"]}
+    (auto,) = (row for row in final.rows if row["auto"])
+    regrets = {one["flavour"]: one for one in final.facts["regrets"]}
+    assert set(regrets) == {"all", "stories", "code"}
+    assert regrets["all"]["best"] == pytest.approx(max(fixed.values()))
+    assert fixed[regrets["all"]["gamma"]] == pytest.approx(max(fixed.values()))
+    for one in regrets.values():
+        assert one["regret"] == pytest.approx(1 - one["auto"] / one["best"])
+    chosen = final.facts["chosen"]
     assert all(size <= 3 for counts in chosen.values() for size, _ in counts)
-    assert sum(count for _, count in chosen["all"]) == sum(
-        count for flavour in ("stories", "code") for _, count in chosen[flavour]
-    )
+    count = {flavour: sum(number for _, number in counts) for flavour, counts in chosen.items()}
+    assert count["all"] == count["stories"] + count["code"]
+    drawn = {figure.key: figure for figure in final.report.figures}
+    (line,) = (trace for trace in drawn["slices"].data if trace["name"] == "controller")
+    assert set(line["y"]) == {auto["speedup"]}
+    assert drawn["hindsight"].data[1]["y"] == [one["auto"] for one in final.facts["regrets"]]
 
 
 def test_a_kind_of_text_may_be_called_all(engine: Engine) -> None:
     texts = "\n".join(f'{{"id": "{name}", "flavour": "{name}", "prompt": "Once upon"}}' for name in ("all", "b"))
-    told = explore(WhichGamma, engine, drafter="mdlm", gammas="2", steps="1", tokens=8, texts=texts).explored
-    assert [row["flavour"] for row in told.rows] == ["all", "all", "b", "b"]
-    of_all, of_b = ([count for _, count in told.facts["chosen"][name]] for name in ("all", "b"))
+    final = explore(WindowMap, engine, drafter="mdlm", gammas="2", steps="1", tokens=8, texts=texts).explored
+    of_all, of_b = ([count for _, count in final.facts["chosen"][name]] for name in ("all", "b"))
     assert sum(of_all) == 2 * sum(of_b)  # the same prompt twice, not three times
 
 
 def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
-    told = explore(Length, engine, methods="specdiff", flavours="stories", tokens=100, width=32)
+    final = explore(WhichText, engine, methods="specdiff", flavours="stories", per_flavour=1, tokens=100, width=32)
     by_method: dict[str, list[Any]] = {}
-    for row in told.explored.rows:
-        by_method.setdefault(row["method"], []).append(row)
+    for row in final.explored.rows:
+        if row["group"] == "length":
+            by_method.setdefault(row["method"], []).append(row)
     assert set(by_method) == {"vanilla", "specdiff"}
     assert sum(row["rounds"] for row in by_method["vanilla"]) == 99
     assert all(row["tau"] == 1 for row in by_method["vanilla"] if row["rounds"])
@@ -413,16 +419,22 @@ def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
     assert 95 <= drafted <= 99
 
 
-def test_every_tested_token_is_of_one_kind(engine: Engine) -> None:
-    told = explore(Kinds, engine, method="specdiff", tokens=32, per_flavour=1)
+@pytest.mark.parametrize("method", ["specdiff", "ddtree"], ids=["window", "tree"])
+def test_every_tested_token_is_of_one_kind_and_rejections_of_trees_count(method: str) -> None:
+    """The acceptance rate of each sorting is that of the runs themselves, of windows and of trees."""
+    engine = lab.load(drafters=["mdlm", "block", "none"])
+    final = explore(WhichText, engine, methods=method, tokens=48, per_flavour=1, flavours="stories")
     sums: dict[str, tuple[int, float]] = {}
-    for row in told.explored.rows:
-        before = sums.get(row["group"], (0, 0.0))
-        sums[row["group"]] = (before[0] + row["tested"], before[1] + row["tested"] * row["accepted"])
-        assert -1e-9 <= row["low"] <= row["accepted"] <= row["high"] + 1e-9 <= 1 + 1e-8
-    lanes = [fold(read_trace(race).lanes["drafted"]) for race in told.races.values()]
-    assert len({(tested, round(accepted)) for tested, accepted in sums.values()}) == 1
-    assert sums["token"][0] >= lanes[0].tested
+    for row in final.explored.rows:
+        if row["group"] != "length":
+            before = sums.get(row["group"], (0, 0.0))
+            sums[row["group"]] = (before[0] + row["tested"], before[1] + row["tested"] * row["accepted"])
+            assert -1e-9 <= row["low"] <= row["accepted"] <= row["high"] + 1e-9 <= 1 + 1e-8
+    run = fold(read_trace(final.races[method]).lanes["drafted"])
+    assert run.accepted < run.tested
+    for tested, accepted in sums.values():
+        assert run.tested - tested <= 1, "the last round may test past the end of the text"
+        assert accepted == pytest.approx(run.accepted, abs=1)
 
 
 @pytest.mark.parametrize(
@@ -443,6 +455,90 @@ def test_every_tested_token_is_of_one_kind(engine: Engine) -> None:
 )
 def test_kinds_of_tokens(piece: str, line: str, kind: str) -> None:
     assert kind_of(piece, line) == kind
+
+
+# Which method?
+
+
+def test_methods_are_ranked_at_each_temperature_and_their_races_are_there() -> None:
+    engine = lab.load(drafters=["block", "none", "prompt_lookup"])
+    final = explore(Compare, engine, methods="prompt_lookup,dflash", tokens=16, flavours="stories,code")
+    rows = final.explored.rows
+    assert {(row["temperature"], row["method"], row["flavour"]) for row in rows} == {
+        (degree, method, flavour)
+        for degree in (0.0, 1.0)
+        for method in ("vanilla", "prompt_lookup", "dflash")
+        for flavour in ("mean", "stories", "code")
+    }
+    means = {(row["temperature"], row["method"]): row for row in rows if row["flavour"] == "mean"}
+    for (degree, method), mean in means.items():
+        own = [row["speedup"] for row in rows if (row["temperature"], row["method"]) == (degree, method)][1:]
+        assert mean["speedup"] == pytest.approx(np.mean(own))
+        assert mean["cost"] == pytest.approx(mean["tau"] / mean["speedup"])
+    assert means[0.0, "vanilla"]["speedup"] == 1 and means[0.0, "vanilla"]["tau"] == 1
+    assert means[0.0, "dflash"]["same_text"] == means[0.0, "dflash"]["texts"] == 2
+    for row in rows:
+        if row["race"]:
+            lanes = read_trace(final.races[row["race"]]).lanes
+            (header,) = (event for event in lanes["drafted"] if isinstance(event, events.RunStarted))
+            assert header.config["temperature"] == row["temperature"]
+    report = final.explored.report
+    assert [[value for value, *_ in switch.options] for switch in report.switches] == [
+        ["0", "1"],
+        ["mean", "stories", "code"],
+    ]
+    board = next(one for one in report.boards if one.when == {"temperature": "1", "flavour": "code"})
+    values = [row["value"] for row in board.rows]
+    assert values == sorted(values, reverse=True) and len(values) == 3
+
+
+def test_the_conclusion_says_who_leads_and_that_the_order_turns() -> None:
+    def row(short: str, speedup: float, **more: Any) -> dict[str, Any]:
+        known = {
+            "method": short,
+            "label": short,
+            "short": short,
+            "speedup": speedup,
+            "low": None,
+            "high": None,
+            "tau": 2.0,
+        }
+        return known | more
+
+    tree, window = row("ddtree", 3.0, tau=5.0), row("dflash", 2.0, tau=4.0)
+    answer, notes = conclusion({0.0: [tree, window], 1.0: [row("dflash", 1.5, tau=2.1), row("ddtree", 0.9, tau=1.9)]})
+    assert "ddtree is fastest, 3.00×" in answer and "dflash is fastest, 1.50×" in answer
+    final = " ".join(notes)
+    assert "from first to place 2 of 2" in final and "the tree of ddtree accepts more" in final
+    assert "Slower than vanilla at temperature 1: ddtree" in final
+    _, notes = conclusion({0.0: [tree, window], 1.0: [row("ddtree", 2.0, tau=3.0), row("dflash", 1.5)]})
+    assert "turns" not in " ".join(notes)
+    assert "no method beats vanilla" in conclusion({0.0: [row("dflash", 0.7)]})[0]
+
+
+# What is recorded.
+
+RECORDED = sorted(
+    path for tab in ("explore", "compare") for path in (ASSETS / tab).glob("*.json")
+    if not path.name.endswith(".races.json") and path.name != "selection.json"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_a_recorded_answer_says_what_its_numbers_say(path: Path) -> None:
+    """Its sentence, notes and figures are those that this version makes of its rows, whose races are there."""
+    final = msgspec.json.decode(path.read_bytes(), type=Explored)
+    report = parse(EXPLORATIONS[final.name], final.choice).report(final.rows, final.facts)
+    again = msgspec.json.decode(msgspec.json.encode(report))
+    assert again == msgspec.json.decode(msgspec.json.encode(final.report)), (
+        "`explore show FILE --json FILE` draws it anew"
+    )
+    assert report.answer and all(figure.data for figure in report.figures if figure.key != "three")
+    races = path.with_suffix(".races.json")
+    known = {*msgspec.json.decode(races.read_bytes()), *final.files} if races.is_file() else {*final.files}
+    named = {row["race"].split("#")[0] for row in final.rows if row.get("race")}
+    assert named <= known
+    assert all((path.parent / file).is_file() for file in final.files.values())
 
 
 # Budget.
@@ -495,8 +591,8 @@ def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) ->
     good = ["What is 3 + 4? | 7", '{"question": "Eggs?", "answer": "4 * 2 = 8 eggs.\\n8 - 1 = 7 are left.\\n#### 7"}']
     bad = ["no number here", f"What? | {'x' * 61}", '{"question": "?"}', "{broken", good[0], "word " * 600 + "| 3"]
     texts = "\n".join([good[0], *bad, "", good[1]])
-    told = explore(Budget, engine, texts=texts, methods="specdiff", problems=5, attempts=1, tokens=8, given="most")
-    facts = told.explored.facts
+    final = explore(Budget, engine, texts=texts, methods="specdiff", problems=5, attempts=1, tokens=8, given="most")
+    facts = final.explored.facts
     assert facts["problems"] == [
         {"prompt": "Question: What is 3 + 4?\nAnswer:", "answer": "7"},
         {"prompt": "Question: Eggs?\nAnswer: 4 * 2 = 8 eggs.\n", "answer": "7"},
@@ -513,8 +609,8 @@ def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) ->
 
 
 def test_the_recorded_budget_is_what_its_attempts_say() -> None:
-    told = json.loads((ASSETS / "explore" / "budget.json").read_text())
-    facts = told["facts"]
+    final = json.loads((ASSETS / "explore" / "budget.json").read_text())
+    facts = final["facts"]
     found = {
         name: [[Attempt(*one) for one in zip(own["seconds"], own["answers"], strict=True)] for own in each]
         for name, each in facts["attempts"].items()
@@ -522,7 +618,7 @@ def test_the_recorded_budget_is_what_its_attempts_say() -> None:
     assert all(said == canonical(said) for own in found.values() for each in own for _, said in each)
     tried = in_turn(found, [problem["answer"] for problem in facts["problems"]])
     again = curves(tried)
-    assert [{name: row[name] for name in again[0]} for row in told["rows"]] == again
+    assert [{name: row[name] for name in again[0]} for row in final["rows"]] == again
     assert (facts["votes"], facts["single"]) == (votes(tried), singles(tried))
 
 
@@ -535,9 +631,9 @@ def test_the_largest_seed_has_room_for_all_attempts() -> None:
 
 def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
     what: dict[str, Any] = {"methods": "specdiff", "problems": 3, "attempts": 2, "tokens": 24}
-    told = explore(Budget, engine, **what)
-    assert (told.done, told.total) == (6, 6)
-    facts = told.explored.facts
+    final = explore(Budget, engine, **what)
+    assert (final.done, final.total) == (6, 6)
+    facts = final.explored.facts
     assert set(facts["attempts"]) == {"vanilla", "specdiff"}
     attempts = {
         name: [[Attempt(*one) for one in zip(own["seconds"], own["answers"], strict=True)] for own in each]
@@ -549,10 +645,10 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
     right = [problem["answer"] for problem in facts["problems"]]
     kept = [
         {name: row[name] for name in again}
-        for row, again in zip(told.explored.rows, curves(in_turn(attempts, right)), strict=True)
+        for row, again in zip(final.explored.rows, curves(in_turn(attempts, right)), strict=True)
     ]
     assert kept == curves(in_turn(attempts, right))
-    first = fold(read_trace(told.races["specdiff"]).lanes["drafted"])
+    first = fold(read_trace(final.races["specdiff"]).lanes["drafted"])
     assert first.seconds == pytest.approx(attempts["specdiff"][0][0].seconds, rel=1e-3)
     steps: list[Step] = []
     stopped = Exploring(parse(Budget, what), engine, lambda: len(steps) >= 4).advance(progress=steps.append)
@@ -581,10 +677,10 @@ def engine_weights(engine: Engine, drafter: str) -> dict[str, torch.Tensor]:
 
 def test_a_copy_learns_and_the_weights_stay(engine: Engine, tmp_path: Path) -> None:
     before = said_by(engine)
-    told = explore(Align, engine, seconds=5, tokens=40, flavours="stories,code", per_flavour=2)
+    final = explore(Align, engine, seconds=60, tokens=40, flavours="stories,code", per_flavour=2)
     assert torch.equal(said_by(engine), before)
-    assert told.done == told.total
-    rows, facts = told.explored.rows, told.explored.facts
+    assert final.done == final.total
+    rows, facts = final.explored.rows, final.explored.facts
     assert rows[0]["step"] == 0
     assert [row["step"] for row in rows[1:]] == list(range(1, len(rows)))
     assert rows[-1]["tau"] is not None
@@ -592,8 +688,8 @@ def test_a_copy_learns_and_the_weights_stay(engine: Engine, tmp_path: Path) -> N
     assert facts["held_out"] == ["own-stories-2", "own-code-2"]
     assert [one["step"] for one in facts["alphas"]] == [0, rows[-1]["step"]]
     assert facts["change"] is None, "of two texts there is no interval"
-    assert set(facts["race"]) == set(told.races) == {"mdlm", "aligned"}
-    drafted = read_trace(told.races["aligned"]).lanes["drafted"]
+    assert set(facts["race"]) == set(final.races) == {"mdlm", "aligned"}
+    drafted = read_trace(final.races["aligned"]).lanes["drafted"]
     (header,) = (event for event in drafted if isinstance(event, events.RunStarted))
     assert header.config["drafter"] == "aligned"
     with pytest.raises(ConfigError, match="aligned"):
@@ -601,7 +697,7 @@ def test_a_copy_learns_and_the_weights_stay(engine: Engine, tmp_path: Path) -> N
 
     folder = tmp_path / "copy"
     folder.mkdir()
-    for name, content in told.made.items():
+    for name, content in final.made.items():
         (folder / name).write_bytes(content)
     copied = align.with_drafter(engine, "mdlm", load_mdlm(folder).float())
     lane: dict[str, Any] = {"gamma": 8, "max_new_tokens": 32, "ignore_eos": True}
@@ -625,12 +721,12 @@ def test_a_replay_is_the_rounds_of_a_greedy_decode(engine: Engine, monkeypatch: 
     config = lab.DecodeConfig(drafter="mdlm", gamma=align.GAMMA, steps=1, max_new_tokens=50, ignore_eos=True)
     rounds = 0
     for text in texts:
-        told = list(engine.decode(str(engine.pair.tokenizer.decode(text.ids[1 : text.prompt])), config))
-        spoken = torch.tensor(told[-1].ids[: len(text.ids) - text.prompt])
+        final = list(engine.decode(str(engine.pair.tokenizer.decode(text.ids[1 : text.prompt])), config))
+        spoken = torch.tensor(final[-1].ids[: len(text.ids) - text.prompt])
         same = int((spoken == text.ids[text.prompt :]).long().cumprod(-1).sum())  # bf16 wrote the other
         with torch.no_grad():
             (kept,) = align._replay(task, [align.Text(text.ids[: text.prompt + same], text.prompt)], view)
-        accepted = [event.accepted for event in told if isinstance(event, events.Verified)]
+        accepted = [event.accepted for event in final if isinstance(event, events.Verified)]
         assert kept == accepted[: len(kept)]
         rounds += len(kept)
     assert rounds >= 16
@@ -670,11 +766,11 @@ def test_a_training_that_diverges_is_stopped_with_its_curve(
 
     usual, calls = DraftTask.loss, itertools.count()
     monkeypatch.setattr(DraftTask, "loss", lambda self: broken(usual(self)) if next(calls) == 3 else usual(self))
-    told = explore(Align, engine, seconds=5, tokens=40, flavours="stories,code", per_flavour=2)
-    assert told.explored.facts["diverged"]
-    assert [row["step"] for row in told.explored.rows] == [0, 1, 2, 3, 4]
-    assert told.explored.rows[-1]["loss"] is None
-    assert json.loads(json.dumps(told.explored.rows, allow_nan=False))
+    final = explore(Align, engine, seconds=60, tokens=40, flavours="stories,code", per_flavour=2)
+    assert final.explored.facts["diverged"]
+    assert [row["step"] for row in final.explored.rows] == [0, 1, 2, 3, 4]
+    assert final.explored.rows[-1]["loss"] is None
+    assert json.loads(json.dumps(final.explored.rows, allow_nan=False))
 
 
 def test_a_training_that_loses_the_drafter_has_diverged_though_its_loss_is_finite(
@@ -684,10 +780,10 @@ def test_a_training_that_loses_the_drafter_has_diverged_though_its_loss_is_finit
     survived = iter([2.0, 1.3, 1.5, 1.3, 1.3])
     monkeypatch.setattr(align, "EVERY", 1)
     monkeypatch.setattr(align, "_replay", lambda *_: [[next(survived)]] * 2)
-    told = explore(Align, engine, seconds=60, tokens=40, flavours="stories,code", per_flavour=2)
-    rows = told.explored.rows
+    final = explore(Align, engine, seconds=60, tokens=40, flavours="stories,code", per_flavour=2)
+    rows = final.explored.rows
     assert [row["tau"] for row in rows] == [3.0, 2.3, 2.5, 2.3, 2.3] and rows[-1]["loss"] is not None
-    assert told.explored.facts["diverged"] and not told.races and not told.made
+    assert final.explored.facts["diverged"] and not final.races and not final.made
 
 
 def test_others_decode_between_the_texts_to_learn_from(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -700,8 +796,8 @@ def test_others_decode_between_the_texts_to_learn_from(engine: Engine, monkeypat
         return usual(self, prompts, tokens, temperatures)
 
     monkeypatch.setattr(align._Writer, "write", write)
-    told = Exploring(parse(Align, {"tokens": 32}), engine, lambda: len(sizes) == 4).advance()
-    assert told.over
+    final = Exploring(parse(Align, {"tokens": 32}), engine, lambda: len(sizes) == 4).advance()
+    assert final.over
     assert len(sizes) == 4
     assert max(sizes) <= align.BATCH_OF_TEXTS
 
@@ -723,23 +819,23 @@ def pair_engine() -> Engine:
     return lab.load(drafters=["mdlm", "block", "none"])
 
 
-def new_ids(told: Any, name: str) -> list[int]:
+def new_ids(final: Any, name: str) -> list[int]:
     """The new tokens of a run in the trace that holds all of them."""
-    return [i for one in lanes_of(told)[name] if isinstance(one, events.Committed) for i in one.ids]
+    return [i for one in lanes_of(final)[name] if isinstance(one, events.Committed) for i in one.ids]
 
 
-def lanes_of(told: Any) -> dict[str, Any]:
-    return read_trace(told.races["runs"]).lanes
+def lanes_of(final: Any) -> dict[str, Any]:
+    return read_trace(final.races["runs"]).lanes
 
 
 @pytest.mark.parametrize("values", [{"temperature": 0.7}, {"a": "ddtree"}, {"a": "vanilla", "rule": "block"}], ids=str)
 def test_rounds_lie_one_after_the_other_along_the_text(pair_engine: Engine, values: dict[str, Any]) -> None:
-    told = explore(SideBySide, pair_engine, **{**TWO, **values})
+    final = explore(SideBySide, pair_engine, **{**TWO, **values})
     for name in ("a", "b"):
-        rows = [row for row in told.explored.rows if row["run"] == name]
-        verdicts = [one for one in lanes_of(told)[name] if isinstance(one, events.Verified)]
+        rows = [row for row in final.explored.rows if row["run"] == name]
+        verdicts = [one for one in lanes_of(final)[name] if isinstance(one, events.Verified)]
         assert len(rows) == len(verdicts) > 4
-        ids, place = new_ids(told, name), 0
+        ids, place = new_ids(final, name), 0
         assert len(ids) == 32
         for row, verdict in zip(rows, verdicts, strict=True):
             assert row["position"] == place + 1
@@ -751,7 +847,7 @@ def test_rounds_lie_one_after_the_other_along_the_text(pair_engine: Engine, valu
             place += row["accepted"] + 1
         assert place == 32
         assert "".join(row["text"] for row in rows) == pair_engine.pair.tokenizer.decode(ids)
-    assert {"labels", "must_be_equal", "first_difference"} <= told.explored.facts.keys()
+    assert {"labels", "must_be_equal", "first_difference"} <= final.explored.facts.keys()
 
 
 @pytest.mark.parametrize(
@@ -760,17 +856,17 @@ def test_rounds_lie_one_after_the_other_along_the_text(pair_engine: Engine, valu
     ids=str,
 )
 def test_two_runs_part_only_where_they_may(pair_engine: Engine, values: dict[str, Any], must: bool) -> None:
-    told = explore(SideBySide, pair_engine, **{**TWO, **values})
-    assert told.explored.facts["must_be_equal"] is must
-    assert (new_ids(told, "a") == new_ids(told, "b")) is must
-    assert told.explored.facts["first_difference"] == first_difference(new_ids(told, "a"), new_ids(told, "b"))
-    assert (told.explored.facts["first_difference"] is None) is must
+    final = explore(SideBySide, pair_engine, **{**TWO, **values})
+    assert final.explored.facts["must_be_equal"] is must
+    assert (new_ids(final, "a") == new_ids(final, "b")) is must
+    assert final.explored.facts["first_difference"] == first_difference(new_ids(final, "a"), new_ids(final, "b"))
+    assert (final.explored.facts["first_difference"] is None) is must
 
 
 @pytest.mark.parametrize(("rule", "lossless"), [("naive", False), ("ratio", True)])
 def test_two_runs_say_whether_their_rule_is_exact(pair_engine: Engine, rule: str, lossless: bool) -> None:
-    told = explore(SideBySide, pair_engine, **{**TWO, "tokens": 8, "rule": rule, "temperature": 0.9})
-    assert told.explored.facts["lossless"] is lossless
+    final = explore(SideBySide, pair_engine, **{**TWO, "tokens": 8, "rule": rule, "temperature": 0.9})
+    assert final.explored.facts["lossless"] is lossless
 
 
 def test_the_first_difference() -> None:
@@ -787,24 +883,24 @@ def test_a_branch_goes_on_from_the_token_that_was_put_there(pair_engine: Engine,
     row = next(row for row in plain.explored.rows if row["run"] == run and row["round"] > 2 and row["refused"])
     verdict = [one for one in lanes_of(plain)[run] if isinstance(one, events.Verified)][row["round"] - 1]
     take = verdict.tests[-1].id
-    told = explore(SideBySide, pair_engine, **TWO, branch=run, round=row["round"], take=take)
-    assert [new_ids(told, name) for name in ("a", "b")] == [new_ids(plain, name) for name in ("a", "b")]
+    final = explore(SideBySide, pair_engine, **TWO, branch=run, round=row["round"], take=take)
+    assert [new_ids(final, name) for name in ("a", "b")] == [new_ids(plain, name) for name in ("a", "b")]
     before = new_ids(plain, run)[: row["position"] - 1 + row["accepted"]]
     prefix = [*pair_engine.encode(parse(SideBySide, {}).prompt), *before, take]
-    branch = new_ids(told, BRANCH)
-    assert lanes_of(told)[BRANCH][1].prompt_ids == tuple(prefix)
+    branch = new_ids(final, BRANCH)
+    assert lanes_of(final)[BRANCH][1].prompt_ids == tuple(prefix)
     assert len(before) + 1 + len(branch) == 32
     target = pair_engine.target.start()
     target.read(prefix[:-1])
     logits = target.score([take, *branch[:-1]]).logits.clone()
     logits[:, list(pair_engine.target.suppress)] = -math.inf
     assert logits.argmax(-1).tolist() == branch
-    found = told.explored.facts["branch"]
+    found = final.explored.facts["branch"]
     assert (found["run"], found["position"], found["take"]) == (run, len(before) + 1, take)
     assert (found["token"], found["instead_of"]) == (row["refused"], row["added"])
     old = new_ids(plain, run)[len(before) + 1 :]
     assert found["same"] == sum(one == other for one, other in zip(old, branch, strict=True)) < len(branch)
-    rows = [one for one in told.explored.rows if one["run"] == BRANCH]
+    rows = [one for one in final.explored.rows if one["run"] == BRANCH]
     assert rows[0]["position"] == len(before) + 2
     assert all(one["milliseconds"] is None for one in rows)
 
@@ -812,12 +908,12 @@ def test_a_branch_goes_on_from_the_token_that_was_put_there(pair_engine: Engine,
 def test_a_branch_may_be_drawn_anew(pair_engine: Engine) -> None:
     choice = {**TWO, "temperature": 0.9, "branch": "a", "round": 3}
     seeds = {seed: explore(SideBySide, pair_engine, **choice, branch_seed=seed) for seed in (1, 2)}
-    texts = {seed: new_ids(told, BRANCH) for seed, told in seeds.items()}
+    texts = {seed: new_ids(final, BRANCH) for seed, final in seeds.items()}
     assert texts[1] != texts[2]
-    for seed, told in seeds.items():
-        place = told.explored.facts["branch"]["position"] - 1
+    for seed, final in seeds.items():
+        place = final.explored.facts["branch"]["position"] - 1
         assert place + len(texts[seed]) == 32
-        assert next(row for row in told.explored.rows if row["run"] == BRANCH)["position"] == place + 1
+        assert next(row for row in final.explored.rows if row["run"] == BRANCH)["position"] == place + 1
 
 
 @pytest.mark.parametrize(
@@ -853,12 +949,12 @@ def two_traces(pair_engine: Engine, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_two_traces_are_compared_without_a_model(two_traces: tuple[Path, Path], tmp_path: Path) -> None:
-    told = lab.compare_traces(*two_traces)
-    assert told.facts["labels"] == {"a": "drafted of one.jsonl.gz", "b": "drafted of two.jsonl.gz"}
-    assert (told.facts["common"]["by"], told.facts["common"]["agree"]) == ("tokens", 24)
-    texts = {name: "".join(row["text"] for row in told.rows if row["run"] == name) for name in ("a", "b")}
+    final = lab.compare_traces(*two_traces)
+    assert final.facts["labels"] == {"a": "drafted of one.jsonl.gz", "b": "drafted of two.jsonl.gz"}
+    assert (final.facts["common"]["by"], final.facts["common"]["agree"]) == ("tokens", 24)
+    texts = {name: "".join(row["text"] for row in final.rows if row["run"] == name) for name in ("a", "b")}
     assert texts["a"] == texts["b"]
-    for row in told.rows:  # rounds that stand at the same words have the same number
+    for row in final.rows:  # rounds that stand at the same words have the same number
         assert texts["a"][row["character"] :].startswith(row["text"])
     alone = lab.compare_traces(two_traces[0], two_traces[0], lanes=("vanilla", "drafted"))
     assert sum(row["run"] == "a" for row in alone.rows) == 24
@@ -888,13 +984,13 @@ def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(
     assert list(given.after) == run.ids[: row["position"] - 1 + row["accepted"]]
     take = next(i for i, words in pieces_of(run.events).items() if words == row["refused"])
     asked = {"given": msgspec.json.encode(given).decode(), "branch": "ab"[place], "round": row["round"], "take": take}
-    told = explore(SideBySide, pair_engine, **asked)
-    assert (told.done, told.total) == (1, 1)
-    lane = lanes_of(told)[BRANCH]
+    final = explore(SideBySide, pair_engine, **asked)
+    assert (final.done, final.total) == (1, 1)
+    lane = lanes_of(final)[BRANCH]
     assert next(one for one in lane if isinstance(one, events.RunStarted)).prompt_ids[-1] == take
-    assert len(new_ids(told, BRANCH)) == 24 - len(given.after) - 1
-    assert told.explored.facts["branch"]["position"] == len(given.after) + 1
-    assert told.explored.rows[0]["position"] == len(given.after) + 2
+    assert len(new_ids(final, BRANCH)) == 24 - len(given.after) - 1
+    assert final.explored.facts["branch"]["position"] == len(given.after) + 1
+    assert final.explored.rows[0]["position"] == len(given.after) + 2
     for wrong, word in (
         ({"target": "another"}, "decoded by another of the pair embedded"),
         ({"config": {**given.config, "pair": "gpt2"}}, "of the pair gpt2"),
@@ -914,10 +1010,10 @@ def test_the_command_line_compares_traces(
 ) -> None:
     paths, out = list(map(str, two_traces)), tmp_path / "both.json"
     assert main(["explore", "side-by-side", "--traces", *paths, "--json", str(out)]) == 0
-    told = capsys.readouterr()
-    rows = list(csv.DictReader(io.StringIO(told.out)))
+    final = capsys.readouterr()
+    rows = list(csv.DictReader(io.StringIO(final.out)))
     assert {row["run"] for row in rows} == {"a", "b"} and len(rows) == len(json.loads(out.read_text())["rows"])
-    assert "They agree to the end" in told.err
+    assert "They agree to the end" in final.err
     broken = tmp_path / "broken.jsonl"
     broken.write_text("{}")
     assert main(["explore", "side-by-side", "--traces", paths[0], str(broken)]) == 2
@@ -934,8 +1030,8 @@ def test_a_run_cannot_go_on_from_more_than_fits(pair_engine: Engine) -> None:
 
 
 def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engine) -> None:
-    told = explore(Losslessness, engine, rules="ratio,block,delta,match,naive", runs=800)
-    last = {row["rule"]: row for row in told.explored.rows if row["runs"] == 800}
+    final = explore(Losslessness, engine, rules="ratio,block,delta,match,naive", runs=800)
+    last = {row["rule"]: row for row in final.explored.rows if row["runs"] == 800}
     assert last["naive"]["p_value"] < 1e-6
     assert last["naive"]["bias_low"] < 0.25 < last["naive"]["bias_high"]  # P(y₁ = y₂) = ¾ (docs/theory.md)
     assert {rule: row["lossless"] for rule, row in last.items()} == {
@@ -944,7 +1040,20 @@ def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engi
     for rule in ("ratio", "block", "delta", "match"):
         assert last[rule]["p_value"] > 1e-3, rule
         assert last[rule]["distance"] < 2 * last[rule]["floor_high"], rule
-    assert [row["exact"] for row in told.explored.facts["joint"]] == [0.25] * 4
+    assert [row["exact"] for row in final.explored.facts["joint"]] == [0.25] * 4
+
+
+def test_others_keep_their_threads_while_it_is_paused(engine: Engine) -> None:
+    """A race may decode between two parts: on as many threads as it wants."""
+    before, seen = torch.get_num_threads(), list[int]()
+    torch.set_num_threads(2)
+    try:
+        steps = parse(Losslessness, {"runs": 200}).explore(engine, lambda: False)
+        for _ in steps:
+            seen.append(torch.get_num_threads())
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {2}
 
 
 @pytest.mark.parametrize(
@@ -957,8 +1066,8 @@ def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engi
     ids=str,
 )
 def test_several_drafts_keep_the_law_however_they_are_chosen(engine: Engine, values: dict[str, Any]) -> None:
-    told = explore(Losslessness, engine, **{"rules": "self,trie,multi_round", "steps": 1, "runs": 1000, **values})
-    for row in told.explored.rows[-3:]:
+    final = explore(Losslessness, engine, **{"rules": "self,trie,multi_round", "steps": 1, "runs": 1000, **values})
+    for row in final.explored.rows[-3:]:
         assert row["lossless"]
         assert row["p_value"] > 1e-3, row
         assert row["distance"] < 2 * row["floor_high"], row
@@ -970,17 +1079,17 @@ def test_a_selected_draft_that_is_tested_by_p_over_q_is_caught(engine: Engine, m
     def biased(draft: Any, scores: Any, target_probs: Any, rule: Any, sampler: Any, positions: Any) -> Any:
         branch = list(draft.branches[max(range(len(scores)), key=lambda k: scores[k])])
         own = Draft(
-            ids=draft.ids[branch], probs=draft.probs[branch], reveal_steps=(0,) * len(branch),
+            ids=tuple(draft.ids[node] for node in branch), probs=draft.probs[branch], reveal_steps=(0,) * len(branch),
             exact_q=(True,) * len(branch), nfe=1,
         )  # fmt: skip
         found, dist = verify.verify(own, target_probs[[0, *(node + 1 for node in branch)]], rule, sampler, positions)
         return msgspec.structs.replace(found, path=tuple(branch[place] for place in found.path)), dist
 
     monkeypatch.setattr(verify, "_select", biased)
-    told = explore(
+    final = explore(
         Losslessness, engine, models="tables", rules="self", num_drafts=4, steps=1, runs=5000, length=1, seed=2
     )
-    assert told.explored.rows[-1]["p_value"] < 1e-6
+    assert final.explored.rows[-1]["p_value"] < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -1009,9 +1118,9 @@ def test_drafts_and_rules_that_do_not_go_together_are_refused(
     ids=str,
 )
 def test_exact_rules_keep_the_law_in_every_order(engine: Engine, values: dict[str, Any]) -> None:
-    told = explore(Losslessness, engine, **{"rules": "ratio,block,delta,match", "runs": 500, **values})
-    assert sum(row["exact"] for row in told.explored.facts["joint"]) <= 1 + 1e-9
-    for row in told.explored.rows[-4:]:
+    final = explore(Losslessness, engine, **{"rules": "ratio,block,delta,match", "runs": 500, **values})
+    assert sum(row["exact"] for row in final.explored.facts["joint"]) <= 1 + 1e-9
+    for row in final.explored.rows[-4:]:
         assert row["p_value"] > 1e-3, row
 
 
@@ -1067,15 +1176,29 @@ def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pyt
     out, table = tmp_path / "new" / "window-map.json", tmp_path / "map.csv"
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("Once upon a time\n", encoding="utf-8")
-    words = ["--texts", f"@{prompts}", "--tokens", "8", "--gammas", "2", "--steps", "1"]
-    assert main(["explore", "window-map", *words, "--json", str(out), "--csv", str(table)]) == 0
-    told = json.loads(out.read_text(encoding="utf-8"))
-    assert (told["kind"], told["name"], told["done"], told["total"]) == ("exploration", "window-map", 5, 5)
-    assert [row["prompts"] for row in told["rows"]] == [1]
+    words = ["--texts", f"@{prompts}", "--tokens", "8", "--gammas", "2", "--steps", "1", "--controller", "false"]
+    page = tmp_path / "map.html"
+    outputs = ["--json", str(out), "--csv", str(table), "--html", str(page)]
+    assert main(["explore", "window-map", *words, *outputs]) == 0
+    final = json.loads(out.read_text(encoding="utf-8"))
+    assert (final["kind"], final["name"], final["done"], final["total"]) == (
+        "exploration",
+        "window-map",
+        5,
+        5,
+    )
+    assert [row["prompts"] for row in final["rows"]] == [1]
     races = msgspec.json.decode(out.with_suffix(".races.json").read_bytes(), type=dict[str, bytes])
     assert set(read_trace(races["mdlm/2/1"]).lanes) == {"vanilla", "drafted"}
-    assert table.read_text(encoding="utf-8") in capsys.readouterr().out
-    assert told["choice"]["texts"] == "Once upon a time\n"
+    printed = capsys.readouterr().out
+    assert table.read_text(encoding="utf-8") in printed and final["report"]["answer"] in printed
+    drawn = page.read_text(encoding="utf-8")
+    assert final["report"]["answer"] in drawn and '"heatmap"' in drawn and '"@draft"' not in drawn
+    again = tmp_path / "again.json"
+    assert main(["explore", "show", str(out), "--json", str(again)]) == 0
+    assert json.loads(again.read_text(encoding="utf-8")) == final
+    assert main(["explore", "show", str(prompts)]) == 2
+    assert final["choice"]["texts"] == "Once upon a time\n"
     assert main(["explore", "window-map", "--gammas", "none"]) == 2
     assert main(["explore", "budget", "--texts", f"@{tmp_path / 'missing'}"]) == 2
     assert "missing cannot be read" in capsys.readouterr().err
@@ -1098,17 +1221,18 @@ def test_what_was_finished_before_it_broke_off_is_written(
     monkeypatch.setattr(WindowMap, "explore", explore)
     out, table = tmp_path / "map.json", tmp_path / "map.csv"
     words = ["--flavours", "stories", "--per-flavour", "1", "--tokens", "8", "--gammas", "2,4", "--steps", "1"]
+    words += ["--controller", "false"]
     assert main(["explore", "window-map", *words, "--json", str(out), "--csv", str(table)]) == status
-    told = json.loads(out.read_text(encoding="utf-8"))
-    assert (told["done"], told["total"], [row["prompts"] for row in told["rows"]]) == (5, 6, [1, 0])
+    final = json.loads(out.read_text(encoding="utf-8"))
+    assert (final["done"], final["total"], [row["prompts"] for row in final["rows"]]) == (5, 6, [1, 0])
     assert out.with_suffix(".races.json").is_file() and table.is_file()
     assert "broke off after 5 of 6 steps" in capsys.readouterr().err
 
 
 def test_from_python(engine: Engine) -> None:
     heard: list[Step] = []
-    told = lab.explore("losslessness", engine=engine, progress=heard.append, runs=200)
-    assert told.rows[-1]["runs"] == heard[-1].done == 200
+    final = lab.explore("losslessness", engine=engine, progress=heard.append, runs=200)
+    assert final.rows[-1]["runs"] == heard[-1].done == 200
     with pytest.raises(ConfigError, match="no exploration"):
         lab.explore("nothing", engine=engine)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from dataclasses import fields, replace
+import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +24,7 @@ from specdiff_core.schema.errors import ConfigError, TraceError, TraceSchemaErro
 from specdiff_core.schema.events import Committed, DraftReady, Finished, Span, TargetScored, Verified
 from specdiff_core.schema.metrics import Metrics, fold, predict, reached, speed_up
 from specdiff_core.schema.pairs import DrafterSpec
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Sampling
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule, Sampling
 from specdiff_core.schema.summary import race_summary, run_summary
 from specdiff_core.schema.trace import (
     check_run,
@@ -79,7 +80,7 @@ def test_settings_survive_text_and_know_their_words() -> None:
     assert config.draft_sampling == Sampling(temperature=0.7)
     assert DecodeConfig(gamma=4, steps=4).steps == 4 and not Rule.NAIVE.lossless
     assert DecodeConfig(draft_temperature=0.0, temperature=1.0).draft_sampling.temperature == 0.0
-    assert all(item.metadata["label"] and item.metadata["help"] for item in fields(DecodeConfig))
+    assert all(one.label and one.help for one in SETTINGS.values())
 
 
 def one_test(position: int, accepted: bool) -> events.Test:
@@ -199,7 +200,7 @@ HEADED = dump_trace({"drafted": list(FakeDecoder().decode("Once", DecodeConfig()
         b"[1, 2]\n",
         b"{}\n",
         b'{"kind": "Trace"}\n',
-        b'{"kind":"Trace","schema":1}\n',
+        b'{"kind":"Trace","schema":2}\n',
         gzip.compress(GOOD)[:-20],
         gzip.compress(GOOD)[:-8],
         gzip.compress(GOOD)[:40] + b"xxxx" + gzip.compress(GOOD)[44:],
@@ -251,6 +252,28 @@ def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specdiff_core.schema.trace.MAX_BYTES", 10_000)
     with pytest.raises(TraceError, match="too large"):
         read_trace(gzip.compress(b"0" * 1_000_000))
+
+
+def test_a_large_file_is_not_read_whole(tmp_path: Path) -> None:
+    """9 GB, of which a disk needs nothing."""
+    path = tmp_path / "large.jsonl"
+    with path.open("wb") as file:
+        file.truncate(9 * 10**9)
+    with pytest.raises(TraceError, match="too large"):
+        read_trace(path)
+
+
+def test_many_small_values_are_refused() -> None:
+    """They need eleven times as much memory as the text."""
+    with pytest.raises(TraceError, match="too long"):
+        read_trace(GOOD.replace(b'"ids":[', b'"ids":[' + b"999," * 3_000_000, 1))
+
+
+def test_gzip_members_are_unpacked_in_linear_time() -> None:
+    """100,000 empty ones are 2 MB; at quadratic cost they took seconds."""
+    began = time.process_time()
+    run = read_trace(gzip.compress(b"") * 100_000 + gzip.compress(GOOD))
+    assert run == read_trace(GOOD) and time.process_time() - began < 2
 
 
 def test_a_trace_of_several_gzip_members_is_read_whole(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import inspect
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from app.gradio_patches import (
     STUB_FUNCTION,
     STUB_MODULE,
     EarlyScript,
+    answer_json,
     calm_queue,
     count_values,
     unjudged,
@@ -166,13 +168,28 @@ def test_gradios_own_scripts_still_run_before_what_launch_adds_to_the_head() -> 
 
 
 def test_gradio_would_still_judge_values() -> None:
-    """A choice that is not in the list, a number beyond the range: its own error instead of ours."""
-    with pytest.raises(gr.Error):
-        gr.Dropdown(["a"]).preprocess("b")
-    with pytest.raises(gr.Error):
-        gr.Slider(1, 3).preprocess(9)
-    assert unjudged(gr.Dropdown(["a"])).preprocess("b") == "b"
-    assert unjudged(gr.Slider(1, 3)).preprocess(9) == 9
+    """A choice that is not in the list, a number beyond the range: a toast instead of our card. Of any instance: an
+    event that updates a widget makes another."""
+    unjudged(gr.Dropdown, gr.Slider)
+    for widget, value in ((gr.Dropdown(["a"]), "b"), (gr.Slider(1, 3), 9)):
+        with pytest.raises(gr.Error):
+            inspect.unwrap(type(widget).preprocess)(widget, value)
+        assert widget.preprocess(value) == value
+
+
+def test_mcp_answers_would_still_be_python() -> None:
+    pytest.importorskip("mcp", reason="the mcp extra of Gradio is not installed")
+    from gradio.mcp import GradioMCPServer
+
+    answer_json()
+    with gr.Blocks() as page:
+        gr.HTML()
+    server = GradioMCPServer(page)
+    answer = {"finished": True, "text": "né “x”", "alpha": None}
+    (content,) = inspect.unwrap(GradioMCPServer.postprocess_output_data)(server, [answer], "http://lab")
+    assert content.text == str(answer), "no longer needed"
+    (content,) = server.postprocess_output_data([answer], "http://lab")
+    assert json.loads(content.text) == answer
 
 
 def test_the_launcher_applies_them() -> None:

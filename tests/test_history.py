@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from specdiff_core import cli
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.history import HISTORY, Training, read_history, simulated_tau, write_history
 from specdiff_core.schema.pairs import ASSETS
@@ -29,9 +29,9 @@ RUN = Training(
 
 def log(folder: Path, points: list[tuple[int, float]], steps: int) -> Path:
     folder.mkdir(parents=True)
-    lines = [{"kind": "TrainStep", "step": s, "tokens": s, "seconds": 1.0} for s in (1, steps)]
+    lines = [{"kind": "step", "step": s, "tokens": s, "seconds": 1.0} for s in (1, steps)]
     lines += [
-        {"kind": "EvalStep", "step": s, "scores": {"tokens_per_round/math": 9.0, "tokens_per_round/mean": value}}
+        {"kind": "measured", "step": s, "scores": {"tokens_per_round/math": 9.0, "tokens_per_round/mean": value}}
         for s, value in points
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -78,31 +78,46 @@ def test_a_file_with_more_in_it_is_read(tmp_path: Path) -> None:
     assert read_history(tmp_path / HISTORY) == (RUN,)
 
 
-def test_phases_follow_each_other_and_the_last_word_on_a_step_holds(tmp_path: Path) -> None:
-    one = log(tmp_path / "a", [(100, 1.0)], steps=100)
-    two = log(tmp_path / "b", [(0, 1.0), (200, 2.0), (300, 2.5), (200, 2.125)], steps=300)
-    three = log(tmp_path / "c", [(5, 3.0)], steps=5)
-    found = curve.curve_of([one, two, tmp_path / "missing", three])
-    assert simulated_tau(found) == [(100, 1.0), (300, 2.125), (400, 2.5), (405, 3.0)]
+def test_the_last_word_on_a_step_holds(tmp_path: Path) -> None:
+    run = log(tmp_path / "b", [(0, 1.0), (200, 2.0), (300, 2.5), (200, 2.125)], steps=300)
+    found = curve.curve_of(run)
+    assert simulated_tau(found) == [(0, 1.0), (200, 2.125), (300, 2.5)]
     assert all(list(scores) == ["tokens_per_round/mean"] for _, scores in found), "means only: it ships"
+    assert curve.curve_of(tmp_path / "missing") == ()
+
+
+def test_totals_are_those_of_the_last_checkpoint(tmp_path: Path) -> None:
+    """What came after it was lost; so was a line that was cut off. Scores are those of the last measurement."""
+    run = log(tmp_path / "run", [(100, 2.0)], steps=100)
+    assert curve.totals(run) == (0, 0, 0)
+    with (run / "metrics.jsonl").open("a") as file:
+        for step in (100, 150):
+            file.write(json.dumps({"kind": "saved", "step": step, "tokens": 10 * step, "seconds": 0.5}) + "\n")
+        file.write(json.dumps({"kind": "step", "step": 151, "tokens": 1510, "seconds": 9.0}) + '\n{"kind": "sa')
+    assert curve.totals(run) == (150, 1500, 0.5)
+    assert curve.last_scores(run, "tokens_per_round/") == {"math": 9.0, "mean": 2.0}
 
 
 def test_a_long_curve_keeps_its_ends(tmp_path: Path) -> None:
-    found = curve.curve_of([log(tmp_path / "a", [(step, float(step)) for step in range(500)], steps=499)])
+    found = curve.curve_of(log(tmp_path / "a", [(step, float(step)) for step in range(500)], steps=499))
     assert len(found) == curve.MOST and (found[0][0], found[-1][0]) == (0, 499)
 
 
-def test_the_curve_is_drawn_as_it_grows(tmp_path: Path) -> None:
-    assert curve.redraw(tmp_path, [tmp_path], "mdlm") is None
+def test_the_curve_is_drawn_as_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert curve.redraw(tmp_path, "mdlm") is None
     run = log(tmp_path / "run", [(200, 2.0)], steps=200)
-    path = curve.redraw(run, [run], "mdlm")
+    path = curve.redraw(run, "mdlm")
     assert path == run / "curve.svg" and ">2.00<" in path.read_text()
     with (run / "metrics.jsonl").open("a") as file:
         scores = {"tokens_per_round/mean": 2.75}
-        file.write(json.dumps({"kind": "EvalStep", "step": 400, "scores": scores}) + "\n")
-    curve.redraw(run, [run], "mdlm")
+        file.write(json.dumps({"kind": "measured", "step": 400, "scores": scores}) + "\n")
+    curve.redraw(run, "mdlm")
     assert ">2.75<" in path.read_text()
     assert [p.name for p in run.iterdir() if p.suffix == ".partial"] == []
+    for module in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert curve.redraw(run, "mdlm") is None, "training goes on without matplotlib"
 
 
 def points_of(svg: str) -> list[tuple[float, float]]:
@@ -125,14 +140,3 @@ def test_the_picture_is_the_same_for_the_same_curve_and_shows_its_points() -> No
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.01) and y0 - y1 == pytest.approx(2 * (y2 - y1), abs=0.01)
     assert "block &lt;A &amp; B&gt;: τ, tokens per round" in svg and "optimiser steps" in svg
     assert "soft_ce/mean" in curve.draw_curve(((0, {"soft_ce/mean": 9.0}),), "mdlm"), "where no τ was measured"
-
-
-def test_a_curve_finds_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = log(tmp_path / "run", [(200, 2.0), (400, 2.5)], steps=400)
-    write_history(tmp_path / HISTORY, [RUN, dataclasses.replace(RUN, steps=5)])
-    assert cli.main(["train", "curve", str(run), "--into", str(tmp_path)]) == 0
-    first, second = read_history(tmp_path / HISTORY)
-    assert simulated_tau(first.curve) == [(200, 2.0), (400, 2.5)] and not second.curve
-    other = log(tmp_path / "other", [(7, 2.0)], steps=7)
-    assert cli.main(["train", "curve", str(other), "--into", str(tmp_path)]) == 2
-    assert "end at step 7" in capsys.readouterr().err

@@ -30,14 +30,14 @@ from deno import find_deno_bin
 from fakes import END, FakeTarget, good_drafter
 from playwright._impl._driver import compute_driver_executable
 
-from specdiff_core.bench.grid import SWEPT, BenchSetting
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.controller import Auto
-from specdiff_core.decoding.loop import speculate
+from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.explorations.alignment import compare_traces
+from specdiff_core.measure.grid import SWEPT, BenchSetting
 from specdiff_core.schema.events import (
     Committed,
     Decided,
@@ -143,7 +143,8 @@ def check_types(tmp_path_factory: pytest.TempPathFactory) -> Check:
     words = (find_deno_bin(), "check", "--no-remote", "--no-npm", "--config", ROOT / "tests" / "js" / "deno.json")
 
     def check(static: Path) -> subprocess.CompletedProcess[str]:
-        return run(*words, *sorted(static.rglob("*.js")), DENO_DIR=str(cache), DENO_NO_UPDATE_CHECK="1", **nowhere)
+        own = sorted(path for path in static.rglob("*.js") if path.parent.name != "vendor")
+        return run(*words, *own, DENO_DIR=str(cache), DENO_NO_UPDATE_CHECK="1", **nowhere)
 
     return check
 
@@ -247,14 +248,14 @@ def lane(
 def race(**settings: Any) -> dict[str, list[Event]]:
     """Vanilla, and a run with ``settings``; both sample in the same way."""
     more = {
-        name: settings.pop(name) for name in ("drafter", "controller", "waits", "ends", "detail") if name in settings
+        name: settings.pop(name) for name in ("drafter", "controller", "waits", "ending", "detail") if name in settings
     }
     config = DecodeConfig(**{"max_new_tokens": 40, **settings})
     name = "prompt_lookup" if isinstance(more.get("drafter"), PromptLookupDrafter) else "block"
     own = dataclasses.replace(config, drafter=name)
     sampling = {name: settings[name] for name in ("temperature", "seed", "max_new_tokens") if name in settings}
     base = DecodeConfig(**{"max_new_tokens": 40, "drafter": "none", **sampling})
-    return {BASELINE: lane(base, ends=more.get("ends", ())), "drafted": lane(own, **more)}
+    return {BASELINE: lane(base, ending=more.get("ending")), "drafted": lane(own, **more)}
 
 
 def auto(**settings: Any) -> dict[str, list[Event]]:
@@ -269,7 +270,7 @@ def stopped() -> dict[str, list[Event]]:
     """A run that was stopped while it drafted: its last draft is empty, its passes are counted."""
     asked = itertools.count()
     whole = race(gamma=4, steps=4)
-    return {**whole, "drafted": lane(DecodeConfig(gamma=4, steps=4), stopped=lambda: next(asked) > 21)}
+    return {**whole, "drafted": lane(DecodeConfig(gamma=4, steps=4), ending=Ending(stopped=lambda: next(asked) > 21))}
 
 
 def failed(baseline: int | None = None) -> dict[str, list[Event]]:
@@ -289,13 +290,13 @@ KINDS: dict[str, Callable[[], dict[str, list[Event]]]] = {
     "no vanilla": lambda: {"drafted": lane(DecodeConfig(gamma=4, max_new_tokens=20))},
     "window, greedy": lambda: race(gamma=6, steps=3),
     "window, sampled": lambda: race(gamma=6, steps=2, temperature=1.0, order="entropy"),
-    "window, end of text": lambda: race(gamma=8, temperature=1.0, seed=2, ends=[END]),
+    "window, end of text": lambda: race(gamma=8, temperature=1.0, seed=2, ending=Ending([END])),
     "window, without detail": lambda: race(gamma=6, steps=3, temperature=1.0, detail=False),
     "tree, greedy": lambda: race(gamma=5, tree_nodes=12),
     "tree, sampled": lambda: race(gamma=5, tree_nodes=12, temperature=1.0),
     "drafts, self": lambda: race(gamma=5, num_drafts=4, temperature=1.0, selection="self"),
     "drafts, end of text": lambda: race(
-        gamma=5, num_drafts=4, temperature=1.0, selection="multi_round", seed=0, ends=[END]
+        gamma=5, num_drafts=4, temperature=1.0, selection="multi_round", seed=0, ending=Ending([END])
     ),
     "drafts, trie": lambda: race(gamma=5, num_drafts=4, temperature=1.0, selection="trie"),
     "drafts, multi-round": lambda: race(gamma=5, num_drafts=4, temperature=1.0, selection="multi_round"),
@@ -315,16 +316,16 @@ KINDS: dict[str, Callable[[], dict[str, list[Event]]]] = {
     "vanilla not loaded": lambda: failed(0),
 }
 RACES, TRACES = ROOT / "assets" / "compare" / "races", ROOT / "assets" / "traces"
-OLD = ROOT / "tests" / "golden" / "scripted-1b.jsonl"
+SCRIPTED = ROOT / "tests" / "golden" / "scripted.jsonl"
 PAIRS_OF_RUNS: list[tuple[tuple[Path, str], tuple[Path, str]]] = [
     ((TRACES / "dialogue-eagle-2.jsonl.gz", "drafted"), (TRACES / "dialogue-draft-tree-ddtree.jsonl.gz", "drafted")),
     ((TRACES / "dialogue-eagle.jsonl.gz", "vanilla"), (TRACES / "dialogue-naive-p-q-not-lossless.jsonl.gz", "drafted")),
     ((TRACES / "math-four-denoising-steps.jsonl.gz", "drafted"), (TRACES / "race" / "code.jsonl.gz", "ddtree")),
     ((RACES / "0-code.jsonl.gz", "block/9/1/9"), (TRACES / "race" / "math.jsonl.gz", "specdiff")),
     ((RACES / "0-code.jsonl.gz", "vanilla"), (RACES / "0-math.jsonl.gz", "eagle/4/4")),
-    ((OLD, "ratio"), (TRACES / "race" / "story.jsonl.gz", "eagle")),
+    ((SCRIPTED, "ratio"), (TRACES / "race" / "story.jsonl.gz", "eagle")),
 ]
-"""Two runs after one prompt, alike and not; after two; without words; and of an older schema."""
+"""Two runs after one prompt, alike and not; after two; without words; and a scripted one."""
 SHIPPED = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "assets").rglob("*.jsonl.gz"))
 
 

@@ -152,6 +152,21 @@ def test_a_draw_at_the_very_end_takes_the_last_possible_id(monkeypatch: pytest.M
     assert sampler.sample(probs, [0, 1]).tolist() == [2, 3]
 
 
+def test_a_draw_on_a_boundary_takes_the_next_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Id i has the half-open interval [P(< i), P(<= i)): u = 0 never draws an id of probability zero."""
+    sampler, rows = Independent("test", 1), torch.tensor([[0.0, 0.5, 0.0, 0.5]] * 3, dtype=torch.float64)
+    monkeypatch.setattr(sampler, "_uniform", lambda count: torch.tensor([0.0, 0.25, 0.5], dtype=torch.float64))
+    assert sampler.sample(rows, range(3)).tolist() == [1, 1, 3]
+
+
+@pytest.mark.parametrize("sampler", [Independent("test", 4), SharedGumbel(4, "draft", 0)])
+def test_a_one_hot_row_leaves_the_others_random(sampler: Independent) -> None:
+    """40 fair rows beside one that is one-hot: all equal with probability 2^-39; the seed is fixed."""
+    fair, certain = [[0.5, 0.0, 0.5]] * 40, [[0.0, 1.0, 0.0]]
+    *drawn, last = sampler.sample(torch.tensor(fair + certain, dtype=torch.float64), range(41)).tolist()
+    assert last == 1 and set(drawn) == {0, 2}
+
+
 def test_an_impossible_token_is_never_picked() -> None:
     sampler = Independent("test", 2)
     p = torch.tensor([0.0, 1e-9, 0.0, 1 - 1e-9, 0.0], dtype=torch.float64).expand(5000, 5)

@@ -1,4 +1,5 @@
-"""The DFlash network against released files and an independent implementation; the session against recomputation."""
+"""The DFlash network's files and products, and the session against recomputation. Its numbers are those of plain
+arithmetic in test_released_heads.py."""
 
 from __future__ import annotations
 
@@ -8,8 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from block import drafter_config, new_drafter
+from common import new_llama as new_target
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from specdiff_core.drafters.base import Context, Draft, DraftSession
 from specdiff_core.drafters.block_diffusion import BlockDrafter, build
@@ -21,43 +24,20 @@ from specdiff_core.models.markov import MarkovHead, Successors
 from specdiff_core.schema.errors import DraftContractError, PairUnavailable, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 from specdiff_core.schema.settings import RevealOrder, Sampling
-from specdiff_core.train.block import drafter_config, new_drafter
-from specdiff_core.train.causal_target import new_target
 
 WIDTH, HEADS, GROUPS, HEAD_DIM, FFN, LAYERS, VOCAB = 32, 4, 2, 16, 48, 2, 60
 FEATURES = 3
 RELEASED: dict[str, Any] = {  # the fields of a released config.json, at a toy size
-    "architectures": ["DFlashDraftModel"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
-    "auto_map": {"AutoModel": "dflash.DFlashDraftModel"},
-    "block_size": 6,
-    "bos_token_id": 0,
-    "dflash_config": {"mask_token_id": 1, "target_layer_ids": [0, 2, 3]},
-    "dtype": "bfloat16",
-    "eos_token_id": 0,
-    "head_dim": HEAD_DIM,
-    "hidden_act": "silu",
-    "hidden_size": WIDTH,
-    "initializer_range": 0.02,
-    "intermediate_size": FFN,
-    "layer_types": ["sliding_attention", "full_attention"],
-    "max_position_embeddings": 128,
-    "max_window_layers": 2,
-    "model_type": "qwen3",
-    "num_attention_heads": HEADS,
-    "num_hidden_layers": LAYERS,
-    "num_key_value_heads": GROUPS,
-    "num_target_layers": 5,
-    "rms_norm_eps": 1e-6,
-    "rope_scaling": None,
-    "rope_theta": 500.0,
-    "sliding_window": 7,
-    "tie_word_embeddings": False,
-    "use_cache": True,
-    "use_sliding_window": False,
-    "vocab_size": VOCAB,
-}
+    "architectures": ["DFlashDraftModel"], "attention_bias": False, "attention_dropout": 0.0,
+    "auto_map": {"AutoModel": "dflash.DFlashDraftModel"}, "block_size": 6, "bos_token_id": 0,
+    "dflash_config": {"mask_token_id": 1, "target_layer_ids": [0, 2, 3]}, "dtype": "bfloat16", "eos_token_id": 0,
+    "head_dim": HEAD_DIM, "hidden_act": "silu", "hidden_size": WIDTH, "initializer_range": 0.02,
+    "intermediate_size": FFN, "layer_types": ["sliding_attention", "full_attention"], "max_position_embeddings": 128,
+    "max_window_layers": 2, "model_type": "qwen3", "num_attention_heads": HEADS, "num_hidden_layers": LAYERS,
+    "num_key_value_heads": GROUPS, "num_target_layers": 5, "rms_norm_eps": 1e-6, "rope_scaling": None,
+    "rope_theta": 500.0, "sliding_window": 7, "tie_word_embeddings": False, "use_cache": True,
+    "use_sliding_window": False, "vocab_size": VOCAB,
+}  # fmt: skip
 
 
 def released_tensors(seed: int = 0) -> dict[str, Tensor]:
@@ -102,71 +82,6 @@ def released(tmp_path: Path) -> Path:
     return folder
 
 
-def plain_forward(features: Tensor, block: Tensor, causal: bool = True) -> Tensor:
-    """DFlash written down once more, token by token and head by head, in float64 and without any cache.
-
-    Args:
-        features: ``[n, 3·W]`` at positions 0 .. n−1.
-        block: ``[b, W]`` embeddings at positions n .. n+b−1.
-        causal: whether the layer that slides reads no slot behind a slot.
-    """
-    w = {name: tensor.double() for name, tensor in released_tensors().items()}
-
-    def rms(x: Tensor, gain: Tensor) -> Tensor:
-        return x / (x.square().mean() + 1e-6).sqrt() * gain
-
-    def turn(x: Tensor, position: int) -> Tensor:
-        half = HEAD_DIM // 2
-        angle = position * 500.0 ** (-torch.arange(half, dtype=torch.float64) / half)
-        a, b = x[:half], x[half:]
-        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()])
-
-    context = [rms(w["fc.weight"] @ f.double(), w["hidden_norm.weight"]) for f in features]
-    hidden = [x.double() for x in block]
-    start = len(context)
-    for i in range(LAYERS):
-        p = {name.removeprefix(f"layers.{i}."): t for name, t in w.items() if name.startswith(f"layers.{i}.")}
-        normed = [rms(h, p["input_layernorm.weight"]) for h in hidden]
-        keys, values = [], []
-        for position, state in enumerate(context + normed):
-            k = (p["self_attn.k_proj.weight"] @ state).view(GROUPS, HEAD_DIM)
-            keys.append([turn(rms(k[g], p["self_attn.k_norm.weight"]), position) for g in range(GROUPS)])
-            values.append((p["self_attn.v_proj.weight"] @ state).view(GROUPS, HEAD_DIM))
-        after = []
-        for slot, (h, state) in enumerate(zip(hidden, normed, strict=True)):
-            position = start + slot
-            ends = position if causal else len(keys)
-            seen = [j for j in range(len(keys)) if i == 1 or (abs(j - position) < 7 and j <= ends)]  # layer 0 slides
-            q = (p["self_attn.q_proj.weight"] @ state).view(HEADS, HEAD_DIM)
-            mixed = []
-            for head in range(HEADS):
-                g = head // (HEADS // GROUPS)
-                query = turn(rms(q[head], p["self_attn.q_norm.weight"]), position)
-                weights = torch.stack([query @ keys[j][g] for j in seen]).div(HEAD_DIM**0.5).softmax(0)
-                mixed.append(sum(weights[n] * values[j][g] for n, j in enumerate(seen)))
-            h = h + p["self_attn.o_proj.weight"] @ torch.cat(mixed)
-            x = rms(h, p["post_attention_layernorm.weight"])
-            gate = p["mlp.gate_proj.weight"] @ x
-            after.append(h + p["mlp.down_proj.weight"] @ (gate * gate.sigmoid() * (p["mlp.up_proj.weight"] @ x)))
-        hidden = after
-    return torch.stack([rms(h, w["norm.weight"]) for h in hidden])
-
-
-@pytest.mark.parametrize("context", [1, 4, 12])  # within and beyond the sliding window of 7
-@pytest.mark.parametrize("prepared", [False, True])  # q, k and v as three products or as one
-@pytest.mark.parametrize("causal", [None, False])  # a release that says nothing of it is causal where it slides
-def test_forward_is_the_published_network(released: Path, context: int, prepared: bool, causal: bool | None) -> None:
-    (released / "config.json").write_text(json.dumps(RELEASED | {"is_causal": causal}))
-    model = from_folder(released)
-    if prepared:
-        model.prepare()
-    generator = torch.Generator().manual_seed(1)
-    features = torch.randn(context, FEATURES * WIDTH, generator=generator)
-    block = torch.randn(5, WIDTH, generator=generator)
-    out = model(noise_embeds=block[None], context_hidden_states=features[None]).last_hidden_state[0]
-    torch.testing.assert_close(out.double(), plain_forward(features, block, causal is None), atol=2e-4, rtol=2e-4)
-
-
 @pytest.mark.parametrize("biased", [False, True])
 def test_one_product_equals_three(released: Path, biased: bool) -> None:
     """What inference joins is what training keeps apart, biases included."""
@@ -201,31 +116,6 @@ def test_names_and_config_survive_a_round_trip(released: Path, tmp_path: Path) -
     assert stored.keys() == original.keys()
     assert all(torch.equal(stored[name], original[name]) for name in original)
     assert json.loads((again / "config.json").read_text()) == RELEASED
-
-
-def test_large_weights_are_sharded_below_nine_megabytes(tmp_path: Path) -> None:
-    values = {**RELEASED, "intermediate_size": 60_000}
-    model = DFlashDraftModel(values)
-    folder = save_to_folder(model, tmp_path / "large")
-    sizes = [path.stat().st_size for path in folder.glob("*.safetensors")]
-    assert len(sizes) > 1 and max(sizes) < 9_000_000
-    assert from_folder(folder).layers[1].mlp.down_proj.weight.shape == (WIDTH, 60_000)
-
-
-def test_damaged_and_foreign_folders_are_named(released: Path) -> None:
-    weights = released / "model.safetensors"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(WeightsError, match="damaged"):
-        from_folder(released)
-    tensors = released_tensors()
-    del tensors["layers.1.mlp.up_proj.weight"]
-    save_file(tensors, weights)
-    with pytest.raises(WeightsError, match=r"layers\.1\.mlp\.up_proj"):
-        from_folder(released)
-    (released / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
-    with pytest.raises(WeightsError, match="dflash_config"):
-        from_folder(released)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +156,8 @@ def context_of(ids: list[int], gamma: int, steps: int = 1, temperature: float = 
 
 def words_of(table: Tensor) -> Vocabulary:
     """A head tied to the embedding ``table [V, W]``."""
-    return Vocabulary(table, table, lambda hidden: hidden @ table.T)
+    embed = nn.Embedding.from_pretrained(table)
+    return Vocabulary(embed, embed, lambda hidden: hidden @ table.T)
 
 
 def finish(session: DraftSession, context: Context) -> tuple[Draft, list[Tensor]]:
@@ -298,7 +189,7 @@ def test_cached_rounds_equal_a_fresh_start(released: Path, steps: int) -> None:
         one, first = finish(cached, context)
         context = context_of(ids[:length], 5, steps, temperature=1.0)
         two, second = finish(fresh, context)
-        assert one.nfe == steps and one.ids.tolist() == two.ids.tolist()
+        assert one.nfe == steps and one.ids == two.ids
         for a, b in zip(first, second, strict=True):
             torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
 
@@ -312,27 +203,28 @@ def test_a_step_sees_what_earlier_steps_revealed(released: Path) -> None:
     session = drafter.start()
     session.observe(list(range(2, 8)), features)
     draft, seen = finish(session, context_of(list(range(2, 9)), 3, 3, temperature=1.0))
-    block = table[torch.tensor([8, *draft.ids[:2].tolist(), 1])]
+    block = table[torch.tensor([8, *draft.ids[:2], 1])]
     logits = drafter.network(block[None], features[None]).last_hidden_state[0, 3].double() @ table.double().T
     logits[1] = -torch.inf  # never a mask
     torch.testing.assert_close(seen[2][2], logits.softmax(-1), atol=1e-6, rtol=1e-4)
 
 
-def test_windows_longer_than_trained_are_cut(released: Path) -> None:
+def test_no_window_is_longer_than_trained(released: Path) -> None:
     table = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(4))
     session = BlockDrafter("block", from_folder(released), words_of(table), context=320, forbidden=(7,)).start()
     session.observe([2, 3], torch.randn(2, FEATURES * WIDTH, generator=torch.Generator().manual_seed(5)))
-    draft, seen = finish(session, context_of([2, 3, 4], gamma=16, steps=9, temperature=1.0))
-    assert draft.ids.numel() == 5 and draft.nfe == 5  # block_size 6 holds the anchor and five masks
+    assert session.room == 5  # block_size 6 holds the anchor and five masks
+    draft, seen = finish(session, context_of([2, 3, 4], gamma=5, steps=5, temperature=1.0))
+    assert len(draft.ids) == 5 and draft.nfe == 5
     assert all(float(q[:, [1, 7]].sum()) == 0.0 for q in seen)
-    draft.check(16, VOCAB)
+    draft.check(5, VOCAB)
 
 
 def test_an_anchor_alone_can_be_drafted_from(released: Path) -> None:
     table = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(4))
     session = BlockDrafter("block", from_folder(released), words_of(table), context=320).start()
     session.observe([], None)
-    assert finish(session, context_of([5], 4))[0].ids.numel() == 4
+    assert len(finish(session, context_of([5], 4))[0].ids) == 4
 
 
 def test_missing_features_break_the_contract(released: Path) -> None:
@@ -355,36 +247,6 @@ def test_build_checks_that_the_target_fits(released: Path) -> None:
     save_to_folder(fitting, released)
     drafter = build(spec, placement, target=target, pair=pair)
     assert drafter.layers == (1, 2) and drafter.window == 4 and drafter.forbidden == (1,)
-
-
-def test_stock_generate_runs_the_drafter() -> None:
-    """transformers' own DFlash loop, our network as assistant: the greedy text is that of plain ``generate``."""
-    from transformers.generation import candidate_generator
-
-    if not hasattr(candidate_generator, "DFlashTokenCandidateGenerator"):
-        pytest.skip("this transformers has no DFlash candidate generator (it came with 5.2x)")
-    torch.manual_seed(0)
-    target = new_target(VOCAB, layers=6, width=64, context=256).eval().requires_grad_(False)
-    drafter = new_drafter(target, drafter_config(target.config, layers=2, features=3, block_size=6)).eval()
-    calls = 0
-
-    def count(*_: Any) -> None:
-        nonlocal calls
-        calls += 1
-
-    drafter.register_forward_hook(count)
-    prompt = torch.randint(2, VOCAB, (1, 9))
-    plain = target.generate(prompt, max_new_tokens=40, do_sample=False, eos_token_id=None)
-    drafted = target.generate(
-        prompt,
-        max_new_tokens=40,
-        do_sample=False,
-        eos_token_id=None,
-        assistant_model=drafter,
-        speculation_type="dflash",
-    )
-    assert calls > 5
-    assert drafted.tolist() == plain.tolist()
 
 
 def test_the_tables_of_a_markov_head_say_what_the_head_computes() -> None:

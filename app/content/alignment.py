@@ -1,7 +1,6 @@
 """Two figures on alignment (SpecDiff-2): what streak-distillation and the choice among K drafts gained here, from the
-history beside the weights and from a stored benchmark, next to what the paper's figures show.
-
-Every curve is divided by its own start, because the paper's are speed-ups and ours are tokens per round.
+history beside the weights and from a stored benchmark. What the paper's figures show stands in tables: those are
+speed-ups and ours are tokens per round, so they share no axis.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from specdiff_core.schema.pairs import ASSETS, EMBEDDED
 
 DRAFTER = "mdlm_streak"
 READ_OFF = "read off its figure, ±1–2 %"
-BENCHES = (ASSETS / "compare" / "selection.json", ASSETS / "compare" / "results.json")
+BENCHES = (ASSETS / "compare" / "selection.json",)
 """Where cells with several K may lie; the first file that has them is drawn."""
 
 Points = Sequence[tuple[float, float]]
@@ -153,7 +152,7 @@ def section(source: Path | None = None, benches: Sequence[Path] = BENCHES) -> st
         return ""
     lead = (
         "SpecDiff-2 brings drafter and target closer twice: in training and at every round. Both gains as measured "
-        "here, beside the paper’s, each divided by its own start."
+        "here, divided by their own start; the paper’s are in the tables."
     )
     return element(
         "section",
@@ -166,17 +165,14 @@ def section(source: Path | None = None, benches: Sequence[Path] = BENCHES) -> st
 
 
 def streak_figure(points: Points, seconds: float) -> str:
-    """τ against steps of streak-distillation, each curve over its own length and its own start.
+    """τ against steps of streak-distillation, over its start.
 
     Args:
         seconds: how long ours took.
     """
     ours = Curve("here", points, unit="", ours=True)
     curves = (ours, *PAPER_STREAK)
-    lines = [
-        _line(curve, [100 * step / (points[-1][0] if curve.ours else PAPER_STEPS) for step, _ in curve.points])
-        for curve in curves
-    ]
+    lines = [_line(ours, [100 * step / points[-1][0] for step, _ in points])]
     (_, first), (steps, last) = points[0], points[-1]
     dip_at, dip = min(points, key=lambda point: point[1])
     fell = f" On the way it fell to {dip:.2f} (step {int(dip_at):,})."
@@ -185,19 +181,19 @@ def streak_figure(points: Points, seconds: float) -> str:
         + (fell if dip < 0.98 * first else "")
     )
     honest = (
-        "These are not the same quantity: our value is τ in simulated greedy rounds (γ = 8, T = 1) on held-out "
-        f"prompts, of a drafter of toy size after {duration(seconds)} of this training, while the paper’s is the "
-        f"measured speed-up of a 7B drafter over 60,000 steps, {READ_OFF}, so only the shapes may be compared."
+        "Our value is τ in simulated greedy rounds (γ = 8, T = 1) on held-out prompts, of a drafter of toy size after "
+        f"{duration(seconds)} of this training. The paper’s is another quantity, the measured speed-up of a 7B drafter "
+        f"over {PAPER_STEPS:,} steps ({READ_OFF}): it is in the tables, not on this axis."
     )
     x = {"title": "share of the training’s steps", "ticks": [(i, f"{i} %") for i in (0, 25, 50, 75, 100)]}
     return _figure("Streak-distillation: the gain over its training", said, honest, lines, x, curves, "steps")
 
 
 def selection_figure(points: Points, settings: Mapping[str, Any]) -> str:
-    """τ against K under self-selection, each curve over its own K = 1."""
+    """τ against K under self-selection, over that of K = 1."""
     ours = Curve("here", points, unit="", ours=True)
     curves = (ours, *PAPER_SELECTION)
-    lines = [_line(curve, [math.log2(k) for k, _ in curve.points]) for curve in curves]
+    lines = [_line(ours, [math.log2(k) for k, _ in points])]
     (_, first), (most, last) = points[0], points[-1]
     temperature, own = settings["temperature"], settings.get("draft_temperature")
     said = (
@@ -207,11 +203,11 @@ def selection_figure(points: Points, settings: Mapping[str, Any]) -> str:
     if temperature == 0 and own is None:
         said += " One draft is the most probable window here, while several are drawn at temperature 1."
     honest = (
-        "These are not the same quantity: ours are tokens per round of models of toy size, which leave out what K "
-        "drafts cost to score, and the paper’s are measured speed-ups on large GPUs, which include it, "
-        f"{READ_OFF}; t is its drafter’s temperature."
+        "Ours are tokens per round of models of toy size, which leave out what K drafts cost to score. The paper’s are "
+        f"another quantity, measured speed-ups on large GPUs, which include it ({READ_OFF}; t is its drafter’s "
+        "temperature): they are in the tables, not on this axis."
     )
-    ks = sorted({int(k) for curve in curves for k, _ in curve.points})
+    ks = [int(k) for k, _ in points]
     x = {"title": "K, drafts in a round", "ticks": [(math.log2(k), str(k)) for k in ks]}
     return _figure("Self-selection: the gain of K drafts over one", said, honest, lines, x, curves, "K")
 
@@ -231,7 +227,7 @@ def _figure(
     along: str,
 ) -> str:
     """A figure that the browser draws (static/figures.js), its words, and its numbers as tables."""
-    told = json.dumps({"lines": lines, "x": x, "y": "over its own start"})
+    told = json.dumps({"lines": lines, "x": x, "y": "τ over its own start"})
     place = element("div", class_="sd-drawing", data_figure=told, role="img", aria_label=f"{title}. {said}")
     return element(
         "figure",

@@ -1,4 +1,4 @@
-"""Prompts and settings to start from."""
+"""Prompts and settings to start from, for each pair."""
 
 from __future__ import annotations
 
@@ -6,44 +6,76 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdiff_core.schema.methods import find_method
+from specdiff_core.schema.pairs import EMBEDDED, known_pair
 from specdiff_core.schema.settings import DecodeConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A prompt in the register of one training flavour."""
+    """A prompt of one kind of text."""
 
     flavour: str
     prompt: str
 
 
-EXAMPLES = (
-    Example("Dialogue", "User: Hi, I would like to book a table for four people tonight.\nAssistant:"),
-    Example("Story", "Once upon a time, a kind old baker lived in a small village by the sea. One day,"),
-    Example(
-        "Math",
-        "Question: Lena has 3 boxes with 12 pencils each. She gives 9 pencils to her brother. "
-        "How many pencils does she have left?\nAnswer:",
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "smollm2": (  # messages to an assistant
+        Example("Chat", "Why is the sky blue?"),
+        Example("Code", "Write a Python function that reverses a string."),
+        Example("Math", "What is the area of a rectangle that is 6 m long and 4 m wide?"),
+        Example("List", "List the seven days of the week."),
+        Example("Story", "Tell me a short story about a girl who finds a magic key."),
     ),
-    Example("Code", 'def count_vowels(text: str) -> int:\n    """\n    Return the number of vowels in text.\n'),
-)
+    "embedded": (  # beginnings of a text
+        Example("Dialogue", "User: Hi, I would like to book a table for four people tonight.\nAssistant:"),
+        Example("Story", "Once upon a time, a kind old baker lived in a small village by the sea. One day,"),
+        Example(
+            "Math",
+            "Question: Lena has 3 boxes with 12 pencils each. She gives 9 pencils to her brother. "
+            "How many pencils does she have left?\nAnswer:",
+        ),
+        Example("Code", 'def count_vowels(text: str) -> int:\n    """\n    Return the number of vowels in text.\n'),
+    ),
+}
+MOST = max(map(len, EXAMPLES.values()))
+
+
+def examples_of(pair: str) -> tuple[Example, ...]:
+    """The examples of a pair, or those of one that takes prompts for the same."""
+    spec = known_pair(pair)
+    return EXAMPLES.get(pair) or EXAMPLES["smollm2" if spec and spec.chat else "embedded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """A named choice of settings: those of a method, and what is different here."""
+    """A named choice of settings for a pair: those of a method, and what is different here."""
 
     label: str
     method: str = "dflash"
     values: dict[str, Any] = field(default_factory=dict)
+    pair: str = "embedded"
 
     @property
     def config(self) -> DecodeConfig:
         """All settings; what neither the method nor the preset names is at its default."""
-        return DecodeConfig.parse({**find_method(self.method).config(DecodeConfig()).to_dict(), **self.values})
+        base = DecodeConfig(pair=self.pair)
+        return DecodeConfig.parse({**find_method(self.method).config(base).to_dict(), **self.values})
 
 
-PRESETS = (  # the first is what the page opens with: it shows denoising
+def _small(label: str, method: str = "dflash", **values: Any) -> Preset:
+    """A preset of SmolLM2, with windows as long as its drafter's block."""
+    return Preset(label=label, method=method, values={"gamma": 8, **values}, pair="smollm2")
+
+
+PRESETS = (  # the first is what the page opens with
+    _small("Draft tree of 8 nodes (DDTree)", "ddtree", tree_nodes=8),
+    _small("One pass, 8 tokens (DFlash)"),
+    _small("Markov head, tree of 8 nodes", "markov_tree", tree_nodes=8),
+    _small("Four denoising steps", steps=4),
+    _small("γ chosen as it goes", "auto"),
+    _small("Prompt lookup", "prompt_lookup"),
+    _small("Sampling at 0.7, exact ratio test", temperature=0.7),
+    _small("Sampling at 0.7, same noise as vanilla", rule="match", temperature=0.7),
     Preset(label="Four denoising steps", values={"gamma": 8, "steps": 4}),
     Preset(label="One pass (DFlash)"),
     Preset(label="Draft tree (DDTree)", method="ddtree"),
@@ -64,3 +96,16 @@ PRESETS = (  # the first is what the page opens with: it shows denoising
         values={"rule": "naive", "temperature": 1.0, "gamma": 8, "steps": 4, "order": "random"},
     ),
 )
+OPENING = PRESETS[0]
+
+
+def presets_of(pair: str) -> list[int]:
+    """Places in :data:`PRESETS`: those of a pair's own, or of the embedded pair's whose drafter it has."""
+    if own := [place for place, preset in enumerate(PRESETS) if preset.pair == pair]:
+        return own
+    spec = known_pair(pair) or EMBEDDED
+    return [
+        place
+        for place, preset in enumerate(PRESETS)
+        if preset.pair == "embedded" and spec.playing(find_method(preset.method).drafter)
+    ]

@@ -63,6 +63,7 @@ def formula(told: Formula) -> str:
 def card(method: Method, pair: str) -> str:
     """One method of a pair."""
     spec = find_pair(pair).playing(method.drafter)
+    assert spec is not None, "the methods of a pair have its drafters"
     use = element("a", text="Use in Live", href=link(method), class_="sd-use", aria_label=f"Use {method.label} in Live")
     formulas = element(
         "figure",

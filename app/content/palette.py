@@ -1,51 +1,10 @@
-"""Every colour of the page, by role, for light and dark; no other file holds a hex colour.
-
-Hues follow Okabe and Ito: blue, vermilion and bluish green stay apart for colour-blind eyes. Text roles reach a
-contrast of 4.5:1 on their own backgrounds (a test computes it), and each role also has a glyph, underline or hatch.
-"""
+"""The roles of ``specdiff_core/schema/palette.py`` as the page's custom properties."""
 
 from __future__ import annotations
 
-ROLES: dict[str, tuple[str, str]] = {
-    # role: (light, dark)
-    "page": ("#f5f5f1", "#0e1013"),
-    "card": ("#ffffff", "#16191e"),
-    "raised": ("#fafaf7", "#1c2026"),
-    "ink": ("#15181d", "#eceef1"),
-    "muted": ("#5a616c", "#a0a8b4"),
-    "faint": ("#a3a8af", "#59616d"),
-    "line": ("#e3e3dc", "#282d35"),
-    "edge": ("#c9cac3", "#3b424d"),
-    "accent": ("#0a5f9e", "#78b7ee"),
-    "on-accent": ("#ffffff", "#08131d"),
-    "draft": ("#0a5f9e", "#78b7ee"),
-    "draft-tint": ("#e4eff8", "#15283a"),
-    "deep": ("#084b7d", "#9accf5"),
-    "on-deep": ("#ffffff", "#08131d"),
-    "residual": ("#a8430a", "#f5a766"),
-    "residual-tint": ("#fbebdf", "#38260f"),
-    "bonus": ("#096b4c", "#63cfa4"),
-    "bonus-tint": ("#def2e9", "#112f25"),
-    "target": ("#454b55", "#b9c0ca"),
-    "target-tint": ("#ececea", "#262b32"),
-    "alarm": ("#9f1f1f", "#ff9d94"),
-    "alarm-tint": ("#fcebe9", "#3a1a19"),
-    "plum": ("#8a3384", "#e0a0e0"),
-    "ochre": ("#7a5c00", "#e2c25c"),
-    "mask": ("#d6d7d0", "#323843"),
-    # one for each method; each has a dash and a mark of its own beside its colour
-    "lane-1": ("#0a5f9e", "#78b7ee"),
-    "lane-2": ("#a8430a", "#f5a766"),
-    "lane-3": ("#096b4c", "#63cfa4"),
-    "lane-4": ("#8a3379", "#e3a3d6"),
-    "lane-5": ("#6f5a00", "#e0cb55"),
-    "lane-6": ("#0b6b78", "#7fdbe6"),
-    "lane-7": ("#5b4bb0", "#b6adf5"),
-    "lane-8": ("#7a4a2b", "#d9a987"),
-    "lane-9": ("#a3154f", "#ff9ab5"),
-    "lane-10": ("#4d6b0a", "#b8d96a"),
-    "lane-11": ("#33508c", "#9db8f0"),
-}
+from specdiff_core.schema.palette import ROLES
+
+__all__ = ["ROLES", "css"]
 
 
 def css() -> str:

@@ -30,10 +30,10 @@ class Watch:
 
     words: str
     explore: str = ""  # an exploration,
-    panel: str = ""  # one of its panels (app/static/views/explorations.js), or "widget"
+    panel: str = ""  # one of its figures, by its key, or "widget"
     beside: str = ""  # a panel that a room sees beside the widget, which it follows
     query: dict[str, str] = field(default_factory=dict)  # and what “Run it here” asks of it: less than was recorded
-    trace: str = ""  # or a recording; “Run it here” runs what stands in the controls
+    trace: str = ""  # or a recording; “Run it here” runs what it was asked for
     round: int = 1
     at: str = "verify"
     area: str = ""  # of the player: a selector

@@ -1,7 +1,7 @@
 """Borrows a GPU for the length of one run where the host lends them (Spaces ZeroGPU). A no-op everywhere else.
 
 What is decorated runs in a worker there, forked from the server and kept for further runs: it takes and yields plain
-values, starts its own threads, and hears of Stop through memory that it shares with the server.
+values, starts its own threads, and sees Stop in memory that it shares with the server.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from specdiff_core.models.memory import Machine, needed
-from specdiff_core.schema.errors import ConfigError, Failure
+from specdiff_core.schema.errors import Failure, SpecDiffError
 from specdiff_core.schema.pairs import find_pair
-from specdiff_core.schema.settings import SETTINGS
+from specdiff_core.schema.settings import DecodeConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,20 +74,13 @@ def stop_event() -> threading.Event:
     return SharedEvent(place)
 
 
-def seconds_of(values: Mapping[str, Any], lanes: int = 2) -> int:
-    """How long a race of ``lanes`` may hold a lent GPU: a loan that is shorter comes sooner. An estimate from the new
-    tokens and the size of the pair, as if every lane decoded like vanilla.
-
-    Args:
-        values: untrusted settings; what is no possible value counts as the usual one, because the run will refuse it.
-    """
-    try:
-        tokens = SETTINGS["max_new_tokens"].read(values.get("max_new_tokens", SETTINGS["max_new_tokens"].default))
-        pair = find_pair(str(values.get("pair", SETTINGS["pair"].default)))
-        weights = needed(pair, Machine(device="cuda", dtype="bf16", free=0)).weights
-    except ConfigError:
-        tokens, weights = SETTINGS["max_new_tokens"].default, 0
-    return min(LONGEST, math.ceil(BEGIN + lanes * tokens * (PASS + weights / BANDWIDTH)))
+def seconds_of(plan: Mapping[str, DecodeConfig]) -> int:
+    """How long a race may hold a lent GPU: a shorter loan comes sooner. An estimate from the new tokens and the size of
+    the pair, as if every lane decoded like vanilla."""
+    pair = find_pair(next(iter(plan.values())).pair)
+    weights = needed(pair, Machine(device="cuda", dtype="bf16", free=0)).weights
+    tokens = sum(config.max_new_tokens for config in plan.values())
+    return min(LONGEST, math.ceil(BEGIN + tokens * (PASS + weights / BANDWIDTH)))
 
 
 def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
@@ -95,6 +88,9 @@ def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
 
     Args:
         seconds: of the loan, from the generator's own arguments.
+
+    Raises:
+        SpecDiffError: from the generator: no GPU is free, or the loan is over.
     """
 
     def decorate(function: F) -> F:
@@ -107,14 +103,20 @@ def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
             except Exception as error:  # the package would pass on no more than the name of its class
                 yield Failure.of(error)
 
+        import gradio as gr  # here only: the process that decodes needs none of it
+
         borrowed = importlib.import_module("spaces").GPU(duration=seconds)(work)
 
         def run(*args: Any) -> Iterator[Any]:
-            with contextlib.closing(borrowed(*args)) as values:
-                for value in values:
-                    if isinstance(value, Failure):
-                        value.throw()
-                    yield value
+            try:
+                with contextlib.closing(borrowed(*args)) as values:
+                    for value in values:
+                        if isinstance(value, Failure):
+                            value.throw()
+                        yield value
+            except gr.Error as error:  # the host's own words
+                hint = f"A GPU is lent for at most {LONGEST} seconds; ask for less, or run the lab yourself."
+                raise SpecDiffError(f"{error.message}.".replace("..", "."), hint=hint) from None
 
         return cast(F, run)
 

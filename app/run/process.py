@@ -12,20 +12,24 @@ import itertools
 import math
 import multiprocessing
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
 from app.run.engines import Engines, Loader, Progress, load_engine
-from specdiff_core.explorations.base import Exploration, Exploring, Told
+from app.run.race import Recorded, record
+from specdiff_core.explorations.base import Exploration, Exploring, Snapshot
 from specdiff_core.schema.decoder import Brings, Decoder, Stop
 from specdiff_core.schema.errors import Failure, SpecDiffError, Stopped
-from specdiff_core.schema.events import Event, RunStarted
+from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import event_of_line
 
 STOP = "stop"
 """Ends the call under way; where none is, nothing happens."""
@@ -35,9 +39,6 @@ PATIENCE = 20.0
 """Seconds that a stopped call may take to end (its pass of the model ends first); then its process is killed."""
 SLICE = 1.0
 """Seconds of an exploration after which others may decode; the run under way ends first."""
-PACE = 0.5
-"""Seconds between parcels of events: each wakes the server, which needs a core that the decode may be using."""
-
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -47,12 +48,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What the server asks for: a loaded pair, another drafter of it, or (with a prompt) the events of one decode."""
+    """What the server asks for: a loaded pair, another drafter of it, or (with a trace) the recording of one decode."""
 
     pair: str
-    prompt: str = ""
     drafter: str = ""
-    config: DecodeConfig | None = None
+    trace: Path | None = None
+    lane: str = ""
+    prompt: str = ""
+    config: DecodeConfig = field(default_factory=DecodeConfig)
     options: dict[str, Any] = field(default_factory=dict)  # of Decoder.decode, but for the stop event
 
 
@@ -97,28 +100,19 @@ class Remote:
         if pipe is not None:
             pipe.close()
             self._process.join(2)
-            self._process.kill()  # what does not end by itself does not listen either
+            self._process.kill()  # what does not end by itself does not read the pipe either
 
     def load(self, pair: str, progress: Progress) -> Decoder:
         """Load ``pair`` over there: a :class:`~app.run.engines.Loader`."""
-        pipe = self._pipe if self.alive() else self._start()
+        pipe = self._pipe if self._pipe is not None and self.alive() else self._start()
         self.follow(Call(pair), pipe, progress)
         return RemoteDecoder(self, pipe, pair)
 
     def follow(self, call: Call, pipe: Pipe, progress: Progress) -> None:
-        """Hear how far a load over there is; what ``progress`` raises ends it."""
-        with contextlib.closing(self._ask(call, pipe)) as messages:
+        """Report how far a load over there is; what ``progress`` raises ends it."""
+        with contextlib.closing(self.ask(call, pipe)) as messages:
             for message in messages:
                 progress(message)
-
-    def explore(self, part: Slice, pipe: Pipe, stop: Stop) -> Iterator[Told]:
-        """What is known after one more part of an exploration, also where it fails then; ``stop`` makes it the last."""
-        return self._ask(part, pipe, stop)
-
-    def decode(self, call: Call, pipe: Pipe, stop: Stop | None) -> Iterator[Event]:
-        """The events of a call, in parcels; ``stop`` ends it at its next pass."""
-        for parcel in self._ask(call, pipe, stop):
-            yield from parcel
 
     def _start(self) -> Pipe:
         self.close()
@@ -128,8 +122,8 @@ class Remote:
         theirs.close()  # so that its death ends our reading
         return self._pipe
 
-    def _ask(self, call: Call | Slice, pipe: Pipe, stop: Stop | None = None) -> Generator[Any, None, None]:
-        """Send ``call`` through ``pipe`` and yield what comes back.
+    def ask(self, call: Call | Slice, pipe: Pipe, stop: Stop | None = None) -> Generator[Any, None, None]:
+        """Send ``call`` through ``pipe`` and yield what comes back; ``stop`` ends it at its next pass.
 
         Raises:
             Exception: whatever ended the call over there, with its traceback as the cause.
@@ -153,7 +147,7 @@ class Remote:
                     hint="Reload the page when it is back." if self._over else "Run again: a new one starts.",
                 ) from (None if self._over else error)  # an end that was asked for is no fault to trace
             finally:
-                if not _is_last(answer):  # whoever listened has gone
+                if not _is_last(answer):  # nobody follows any more
                     self._drain(pipe)
         if answer is not None:
             answer.throw()
@@ -170,7 +164,7 @@ class Remote:
         return pipe.recv()
 
     def _drain(self, pipe: Pipe) -> None:
-        """Stop the call under way and hear it out, so that the next one hears its own answers."""
+        """Stop the call under way and read it to its end, so that the next one gets its own answers."""
         with contextlib.suppress(EOFError, OSError):  # dead: the next call finds out
             pipe.send(STOP)
             while pipe.poll(PATIENCE):
@@ -185,24 +179,37 @@ class RemoteDecoder:
     def __init__(self, remote: Remote, pipe: Pipe, pair: str) -> None:
         self._remote, self._pipe, self._pair = remote, pipe, pair
 
+    def record(
+        self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: Stop | None = None, **options: Any
+    ) -> Generator[Recorded, None, None]:
+        """Append one decode to a trace file over there: a :class:`~app.run.race.Records`."""
+        call = Call(self._pair, trace=trace, lane=lane, prompt=prompt, config=config, options=options)
+        yield from self._remote.ask(call, self._pipe, stop)
+
     def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
-        """Yield the events of one decode."""
-        call = Call(self._pair, prompt, config=config, options=options)
-        return self._remote.decode(call, self._pipe, stop)
+        """Yield the events of one decode, as its recording grows."""
+        with tempfile.TemporaryDirectory(prefix="specdiff-") as folder:
+            trace = Path(folder) / "trace.jsonl"
+            trace.touch()
+            parts = self.record(prompt, config, trace, "", stop=stop, **options)
+            with contextlib.closing(parts), trace.open("rb") as file:
+                for recorded in parts:
+                    while file.tell() < recorded.size:
+                        yield event_of_line(file.readline())
 
     def bring(self, drafter: str, progress: Progress) -> None:
         """Load a drafter over there: a :class:`~specdiff_core.schema.decoder.Brings`."""
         self._remote.follow(Call(self._pair, drafter=drafter), self._pipe, progress)
 
-    def explore(self, what: Exploration, stop: Stop) -> Iterator[Told]:
+    def explore(self, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
         """An exploration, part by part; while nobody asks for the next one, others may decode."""
         part: Exploration | None = what
         number, over = next(self._remote.numbers), False
         while not over:
-            told, failed = list[Told](), None
+            told, failed = list[Snapshot](), None
             try:
-                told += self._remote.explore(Slice(self._pair, part, number), self._pipe, stop)
-            except Exception as error:  # raised once what was found before is told
+                told += self._remote.ask(Slice(self._pair, part, number), self._pipe, stop)
+            except Exception as error:  # raised after what was found before it
                 failed = error
             yield from told
             if failed is not None:
@@ -238,15 +245,15 @@ def _serve(connection: Pipe, load: Loader) -> None:
 
 
 def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) -> None:
-    """Hear calls, and :data:`STOP` while one is answered; the order in the pipe says which call it means."""
+    """Receive calls, and :data:`STOP` while one is answered; the order in the pipe says which call it means."""
     with contextlib.suppress(EOFError, OSError):
         while True:
-            heard = connection.recv()
-            if heard == STOP:
+            received = connection.recv()
+            if received == STOP:
                 stop.set()
             else:
                 stop.clear()
-                calls.put(heard)
+                calls.put(received)
     stop.set()
     calls.put(None)
 
@@ -261,17 +268,19 @@ class _Served:
         self._number = 0  # of that one
 
     def answer(self, call: Call | Slice) -> None:
-        """Messages while a pair loads, what a part of an exploration found, or the events of a decode, in parcels."""
+        """Messages while a pair loads, what a part of an exploration found, or how far the recording of a decode is."""
         if isinstance(call, Slice):
             self._explore(call)
         elif call.drafter:
-            cast(Brings, self._loaded[call.pair]).bring(call.drafter, self._tell)
-        elif call.config is None:
-            self._loaded[call.pair] = self._load(call.pair, self._tell)
+            cast(Brings, self._loaded[call.pair]).bring(call.drafter, self._report)
+        elif call.trace is None:
+            self._loaded[call.pair] = self._load(call.pair, self._report)
         else:
-            self._decode(call, call.config)
+            events = self._loaded[call.pair].decode(call.prompt, call.config, stop=self._stop, **call.options)
+            for recorded in record(events, call.trace, call.lane):
+                self._connection.send(recorded)
 
-    def _tell(self, message: str) -> None:
+    def _report(self, message: str) -> None:
         if self._stop.is_set():
             raise Stopped
         self._connection.send(message)
@@ -283,27 +292,12 @@ class _Served:
         if self._exploring is None or part.number != self._number:
             raise SpecDiffError("This exploration has ended.", hint="Run it again.")
         try:
-            told = self._exploring.advance(SLICE)
+            snapshot = self._exploring.advance(SLICE)
         except Exception:
             exploring, self._exploring = self._exploring, None
-            if (told := exploring.told()).done:
-                self._connection.send(told)
+            if (snapshot := exploring.snapshot()).done:
+                self._connection.send(snapshot)
             raise
-        if told.over:
+        if snapshot.over:
             self._exploring = None
-        self._connection.send(told)
-
-    def _decode(self, call: Call, config: DecodeConfig) -> None:
-        parcel: list[Event] = []
-        sent = -math.inf
-        events = self._loaded[call.pair].decode(call.prompt, config, stop=self._stop, **call.options)
-        try:
-            for event in events:
-                parcel.append(event)
-                if (
-                    isinstance(event, RunStarted) or time.monotonic() - sent >= PACE
-                ):  # who waits hears the start at once
-                    self._connection.send(parcel)
-                    parcel, sent = [], time.monotonic()
-        finally:
-            self._connection.send(parcel)  # nothing that was measured is lost, whatever ended it
+        self._connection.send(snapshot)

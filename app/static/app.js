@@ -1,61 +1,79 @@
-// The player of the page, for any number of lanes: it holds the trace of this visitor in the browser and moves the
-// playhead; it hears the server and asks it for nothing while it plays. Live and Race are two of it.
+// The player of the page, for any number of lanes. It holds one trace in the browser and moves the playhead; while it
+// plays it asks the server for nothing. Live and Race are two of it.
 // @ts-check
 
-import { Playhead, autoSlow } from './state/playhead.js';
-import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './state/race.js';
-import { momentAt, momentQuery, readMoment, stopOf } from './state/moment.js';
-import { buildLane, isServed, isVanilla, stateAt } from './state/lane.js';
-import { tokenOf } from './state/inspect.js';
-import { busyWords, narrate, queueWords } from './state/format.js';
-import { fetchTrace, gzip, serialise, unpack } from './state/trace.js';
-import { nameLanes } from './state/marks.js';
-import { runOf } from './state/findings.js';
-import { piece, sharePieces } from './state/detokenize.js';
-import { waiting } from './state/metrics.js';
 import { Job, listen } from './job.js';
-import { REFUSAL, isOpen, isShown, keepRuns, measuring, openTab, register } from './page.js';
+import { Player } from './views/player.js';
+import { Playhead } from './state/playhead.js';
+import { isOpen, isShown, keepRuns, measuring, openTab, REFUSAL, register } from './page.js';
+import { commitOf, Stage } from './state/stage.js';
+import { arrowTabs, html, render } from './views/ui.js';
+import { besides } from './state/grid.js';
+import { buildLane, isServed, isVanilla } from './state/lane.js';
+import { busyWords, narrate, queueWords } from './state/format.js';
 import { commit, land } from './views/commit.js';
-import { download, text } from './views/dom.js';
+import { download } from './views/dom.js';
+import { fetchTrace, GrowingTrace, gzip, serialise } from './state/trace.js';
 import { giveLink, say } from './views/link.js';
 import { know } from './views/glossary.js';
-import { layOut } from './views/stage.js';
-import { leadWords } from './views/score.js';
-import { linkTo } from './views/notes.js';
+import { momentAt, momentQuery, readMoment, stopOf } from './state/moment.js';
+import { passed } from './state/race.js';
+import { piece } from './state/detokenize.js';
+import { runOf } from './state/findings.js';
+import { tokenOf } from './state/inspect.js';
 /** @import { Event, Verified } from './state/events.d.ts' */
-/** @import { Lane, State, Window } from './state/lane.js' */
-/** @import { Method, Named } from './state/marks.js' */
-/** @import { Lanes } from './state/race.js' */
+/** @import { Labels, Scene } from './state/stage.js' */
+/** @import { Lane, Window as Round } from './state/lane.js' */
+/** @import { Method } from './state/marks.js' */
 /** @import { Moment } from './state/moment.js' */
+/** @import { Place } from './state/inspect.js' */
 /** @import { Trace } from './state/trace.js' */
-/** @import { Phase } from './views/window.js' */
 
+/** @typedef {Record<string, string | number | boolean | null>} Asked values of the controls */
 /**
  * @typedef {object} Options what the server says about the page (app/page.py)
  * @property {'live' | 'race'} kind
  * @property {string} plotly @property {number} crowded @property {number} patience seconds the server takes for a stopped run's last frame
  * @property {string[]} noSteps drafters that denoise nothing
  * @property {Record<string, Method>} methods
- * @property {{title: string, url: string, asked: Record<string, string | number | boolean | null>}[]} recordings the first opens the page
+ * @property {{title: string, url: string, asked: Asked}[]} recordings the first opens the page
  * @property {import('./views/glossary.js').Symbols} symbols what they mean
  * @property {string} prefix with which the ids of its controls begin
  * @property {string} empty what to say before there is a race
  */
 
-/** @typedef {{run: string, events: Record<string, Event[]>, warming: boolean, told: boolean, coming: string[], lane: string, phase: string}} Race that is measured: what was heard of it */
-/** @typedef {ReturnType<App['actions']>} Actions */
-/** @typedef {ReturnType<App['scene']>} Scene what the figures show */
-/** @typedef {Record<string, import('./views/score.js').Clock | null>} Clocks by lane */
+/** @typedef {{run: string, file: GrowingTrace, events: Record<string, Event[]>, warming: boolean, told: boolean, coming: string[], lane: string, phase: string, stage: Stage}} Race under way: what has arrived of it */
+/** @typedef {{name: string, token: number, lane: Lane, view: Round, round: number, place: Place, who: string}} Pinned a position; `token`: of the text, or −1 */
 
-const NOT_RUN = 'What stands in the controls has not run yet: this is another race. Press Run.';
+const NOT_RUN = 'These settings haven’t been run yet. Press Run.';
+const NOTHING = 'Stopped. Nothing was measured.';
 const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
-const SERVED = 'An attached server does not tell what it drafts and tests: what came, and when, is all that is known here.';
+const SERVED = 'Attached servers don’t report drafts; only tokens and arrival times are known.';
+const LATER = 'The draft windows follow when all lanes are measured.';
+const WORDS = {
+  waits: 'Waiting for a free place…',
+  alone: 'One race runs at a time, to keep its clock undisturbed.',
+  stops: 'Stopping…',
+};
+const UNREADABLE = {
+  title: 'This trace cannot be shown',
+  message: 'It was read, but its events do not fit together.',
+  hint: 'Try another file, or run again.',
+};
+const NO_RECORDING = {
+  title: 'This recording could not be shown',
+  message: 'It did not arrive complete, or has none of the requested lanes.',
+  hint: 'Reload the page, or press Run for a race of your own.',
+};
+const KEPT = ' The page shows what had arrived.';
 
-const WORDS = { waits: 'Waiting for a free place…', alone: 'One race runs at a time, to keep its clock undisturbed.', stops: 'Stopping…' };
-const UNREADABLE = { title: 'This trace cannot be shown', message: 'It was read, but its events do not fit together.', hint: 'Try another file, or run again.' };
-
-/** Values as a link holds them; the controls say theirs in the same way (app/scripts.py). @param {Record<string, string | number | boolean | null>} asked */
-const linkOf = (asked) => new URLSearchParams(Object.entries(asked).filter(([, value]) => value !== null && value !== '').map(([name, value]) => [name, String(value)])).toString();
+/** Values as a link holds them; the controls write theirs in the same way (app/scripts.py). @param {Asked} asked */
+const linkOf = (asked) =>
+  new URLSearchParams(
+    Object.entries(asked).flatMap((
+      [name, value],
+    ) => (value === null || value === '' ? [] : [[name, String(value)]])),
+  ).toString();
 
 /** The name of a recording's file, which is also its name in a link. @param {string} url */
 const fileOf = (url) => decodeURIComponent(url.split('/').slice(-1)[0]);
@@ -67,72 +85,60 @@ export class App extends Job {
     super(root, options.prefix, options.patience, WORDS);
     this.options = options;
     this.recordings = options.recordings.map((one) => ({ ...one, asked: linkOf(one.asked) }));
-    /** @type {string[]} */
-    this.names = [];
-    /** @type {Lanes} */
-    this.lanes = {};
-    /** @type {Record<string, State | null>} */
-    this.states = {};
-    /** @type {Record<string, Named>} */
-    this.named = {};
-    /** @type {ReturnType<typeof standings>} */
-    this.ends = {};
-    /** @type {string | null} */
-    this.baseline = null;
+    this.noSteps = new Set(options.noSteps);
+    this.shown = new Stage([], {}, options); // of the trace
     /** @type {string | null} the lane whose window and numbers are shown */
     this.selected = null;
-    this.follow = true; // while measuring, the lane that is measured is the selected one, until somebody chooses
-    /** @type {Record<string, {label: string, method?: string}>} words that came with a recording */
-    this.own = {};
-    this.total = 1;
+    this.follow = true; // while measuring, the measured lane is the selected one, until the visitor selects another
     this.player = new Playhead({ duration: 0, stops: [] });
     /** @type {Trace | null} */
     this.trace = null;
     this.source = ''; // where the trace comes from
-    this.asked = ''; // what the trace was asked for, as a link holds it
+    this.asked = ''; // the settings of the trace, as a link holds them
     this.file = ''; // of a recording that ships with the page, its name
-    this.wanted = ''; // what the controls ask for now
-    this.linked = false; // a link chose the recording: the controls, which speak later, take it away only when they change
-    /** @type {number | null} threads that the next run is to use */
+    this.wanted = ''; // the settings of the controls
+    this.linked = false; // a link chose the recording: the controls replace it only when they change
+    /** @type {number | null} threads for the next run */
     this.threads = null;
     this.calls = 0; // recordings and files that were asked for: an earlier one that arrives late is dropped
-    this.left = 0; // lanes that are not shown
+    /** @type {Pinned | null} */
+    this.pinned = null;
+    this.stale = ''; // why the controls do not match the stage
+    this.voice = ''; // what assistive technology reads out
+    this.speaks = false; // whether the next drawing is read out
     /** @type {{round: number, committed: boolean} | null} of the window that was drawn last */
     this.before = null;
     this.dirty = true;
     this.frameAsked = 0; // the animation frame that was asked for; none while nothing moves
     this.last = 0;
     this.asleep = true; // another tab of the page is open
-    this.views = layOut(this, options, this.actions());
-    this.content = this.views.main;
+    this.draw();
+    this.content = /** @type {HTMLElement} */ (root.querySelector('.sd-main'));
     document.addEventListener('keydown', (event) => this.keys(event));
     document.addEventListener('input', ({ target }) => {
       if (target instanceof Element && target.closest('.sd-invalid')) this.card.hide();
     });
-    new ResizeObserver(() => this.turn()).observe(this.views.voice); // its size becomes nothing, or something
-    this.stage([], {});
+    // Its size becomes nothing, or something, with its tab.
+    new ResizeObserver(() => this.turn()).observe(
+      /** @type {Element} */ (root.querySelector('.sd-voice')),
+    );
     this.turn();
   }
 
-  actions() {
-    return {
-      toggle: () => this.act(() => this.player.toggle()),
-      step: (/** @type {number} */ count) => this.act(() => this.player.step(count)),
-      seek: (/** @type {number} */ share) => this.act(() => { this.player.pause(); this.player.seek(share * this.player.duration); }),
-      slow: (/** @type {number | null} */ factor) => this.act(() => { this.player.slow = factor ?? autoSlow(this.player.duration); }),
-      save: () => this.save(),
-      replay: (/** @type {string} */ url) => this.open({ url }),
-      keep: (/** @type {HTMLElement} */ button) => this.keepMoment(button),
-      show: (/** @type {string} */ kind) => this.showKind(kind),
-      round: (/** @type {number} */ round) => this.jump(round),
-      token: (/** @type {string} */ name, /** @type {number} */ token, byKey = false) => this.pinToken(name, token, byKey),
-      select: (/** @type {string} */ name) => this.select(name),
-      quietly: () => { this.threads = 1; document.getElementById(`${this.prefix}-run`)?.click(); },
-      redraw: () => this.redraw(),
-    };
+  /** The lanes on the screen: of the trace, or of the race that is measured. */
+  get stage() {
+    return this.live ? this.live.stage : this.shown;
   }
 
-  // ---- what the server says ----
+  get names() {
+    return this.shown.names;
+  }
+
+  get lanes() {
+    return this.shown.lanes;
+  }
+
+  // ---- messages of the server ----
 
   /** @override @param {any} message */
   async receive(message) {
@@ -149,65 +155,103 @@ export class App extends Job {
       this.calls += 1;
     }
     super.receive(message);
-    if (message.phase === 'loading' || message.phase === 'warming' || message.phase === 'measuring') {
-      this.hear(message);
+    if (!message.finished) {
+      await this.update(message);
       return;
     }
-    const trace = typeof message.trace === 'string' ? await unpack(message.trace) : message.trace ?? null; // an export has read it already
-    const { live } = this;
+    const trace = await this.traceOf(message);
     this.over();
     card.hide();
     if (trace) {
-      this.show(trace, message.source);
+      this.show(trace, message.phase === 'stopped' ? 'stopped' : message.source);
       if (message.source === 'file') openTab(this.options.kind);
-    } else if (message.phase === 'stopped') this.finishLocally(live);
-    else this.restage();
+    } else this.restage();
     if (message.card) card.show(message.card);
+    else if (!trace) this.tell(NOTHING);
   }
 
   /**
-   * News of a race under way: text and clock, at most once a second while a lane is measured. While it warms up, off the
-   * clock, the page draws what it has heard as quickly as it likes; the words are the same, so that the start draws nothing.
+   * The trace of a last message: of the race that was followed, of a file that the server read, or, in an export, one
+   * that was read here. @param {any} message @returns {Promise<Trace | null>}
+   */
+  async traceOf({ run, trace, size }) {
+    if (typeof trace !== 'string') return trace ?? null;
+    const { live } = this;
+    const file = live && live.run === run ? live.file : new GrowingTrace(trace);
+    await file.upTo(size);
+    return file.whole();
+  }
+
+  /**
+   * A race under way: texts and clocks, at most once a second while a lane is measured. Off the clock, while it warms up,
+   * the page draws as quickly as it likes; the words are the same, so that the start of a clock draws nothing.
    * @param {any} message
    */
-  hear(message) {
+  async update(message) {
     if (!this.live) this.card.hide(); // given up, and there again
-    this.clear(message);
+    this.begin(message);
     const race = /** @type {Race} */ (this.live);
-    Object.assign(race, { lane: message.lane || '', phase: message.phase, warming: message.phase !== 'measuring' });
-    if (message.phase === 'warming') setTimeout(() => { race.warming = false; }, 800 * message.settle); // and needs no word at the start
-    for (const { lane, ...event } of message.events || []) {
-      (race.events[lane] ??= []).push(event);
+    this.busy = true;
+    const events = await race.file.upTo(message.size);
+    if (this.live !== race) return; // it ended meanwhile
+    Object.assign(race, {
+      lane: message.lane || '',
+      phase: message.phase,
+      warming: message.phase !== 'measuring',
+    });
+    if (message.phase === 'warming') {
+      setTimeout(() => {
+        race.warming = false;
+      }, 800 * message.settle); // before the clock starts
+    }
+    for (const { lane, ...event } of events) {
+      (race.events[lane] ??= []).push(/** @type {Event} */ (event));
       race.told = true;
     }
-    this.busy = true;
-    const label = this.named[race.lane]?.label ?? race.lane;
-    this.status.show(message.phase === 'loading' ? `${message.message || 'Loading'}…`
-      : `Measuring ${label}: a short warm-up off the clock, then undisturbed, with one update a second. The race replays when all lanes are done.`);
+    const lanes = Object.fromEntries(
+      race.coming.map((name) => [name, race.events[name] ? buildLane(race.events[name]) : null]),
+    );
+    race.stage = new Stage(race.coming, lanes, this.options);
+    if (this.follow && race.lane) this.selected = race.lane;
+    const label = race.stage.named[race.lane]?.label ?? race.lane;
+    this.status.show(
+      message.phase === 'loading'
+        ? `${message.message || 'Loading'}…`
+        : `Measuring ${label}: a short warm-up off the clock, then undisturbed, with one update a second. The race replays when all lanes are done.`,
+    );
     this.redraw();
   }
 
-  /** Clear the stage for a race, before its clocks start: this is most of what a race draws before it is over. @param {any} message */
-  clear({ run, lanes }) {
+  /** Clear the stage for a race, before its clocks start. @param {any} message */
+  begin({ run, lanes, trace }) {
     if (this.live && this.live.run === run) return;
     const coming = lanes || this.live?.coming || [];
-    this.live = { run, events: {}, warming: true, told: false, coming, lane: '', phase: 'loading' };
+    this.live = {
+      run,
+      file: new GrowingTrace(trace),
+      events: {},
+      warming: true,
+      told: false,
+      coming,
+      lane: '',
+      phase: 'loading',
+      stage: new Stage([], {}, this.options),
+    };
     this.calls += 1;
     this.follow = true;
-    if (!coming.includes(this.selected)) this.selected = coming[coming.length - 1] ?? null;
-    this.views.bar.disable(true);
-    this.views.source.measuring();
-    this.views.source.differs('');
-    this.stage(coming, {});
-    this.views.lanes.slow(1); // these clocks are not slowed
-    this.views.score.blank();
-    this.views.charts.blank('Its figures follow when all lanes are measured.');
-    this.views.window.reset('The draft windows follow when all lanes are measured.');
-    this.views.rounds.reset(null);
-    this.before = null;
+    if (!coming.includes(this.selected)) this.selected = coming.at(-1) ?? null;
+    this.stale = '';
+    this.pinned = null;
   }
 
-  /** Show a trace that the server offers as a file. @param {{url: string, lanes?: string[] | null, title?: string, labels?: App['own'], source?: string}} race */
+  /** Where a lane is, of a race under way. @param {string} name */
+  progressOf(name) {
+    const { stage, lane, phase } = /** @type {Race} */ (this.live);
+    if (stage.lanes[name]) return stage.lanes[name].finished ? 'measured' : 'now';
+    return name !== lane ? 'waits' : phase === 'loading' ? 'prepares' : 'now';
+  }
+
+  /** Show a trace that the server offers as a file. @param {{url: string, lanes?: string[] | null, title?: string, labels?: Labels, source?: string}} race */
   async open({ url, lanes = null, title = '', labels = {}, source = 'recording' }) {
     if (measuring()) {
       this.card.show(REFUSAL);
@@ -220,283 +264,179 @@ export class App extends Job {
       if (call !== this.calls || measuring()) return;
       const known = this.recordings.find((one) => one.url === url);
       this.file = known ? fileOf(url) : '';
-      this.show({ ...trace, title: title || trace.title }, source, { wanted: lanes, labels, asked: known ? known.asked : '' });
+      this.show({ ...trace, title: title || trace.title }, source, {
+        wanted: lanes,
+        labels,
+        asked: known ? known.asked : '',
+      });
     } catch (error) {
       if (call !== this.calls) return;
-      this.card.show({ title: 'This recording could not be shown', message: 'It did not arrive whole, or holds none of the lanes that were asked for.', hint: 'Reload the page, or press Run for a race of your own.' });
+      this.card.show(NO_RECORDING);
       console.warn('recording not shown:', error);
     }
   }
 
-  // ---- what is on the stage ----
+  // ---- the stage ----
 
-  /** Put a trace on the stage and play it. @param {Trace} trace @param {string} source @param {{wanted?: string[] | null, labels?: App['own'], asked?: string | null}} [more] */
+  /** Put a trace on the stage and play it. @param {Trace} trace @param {string} source @param {{wanted?: string[] | null, labels?: Labels, asked?: string | null}} [more] */
   show(trace, source, { wanted = null, labels = {}, asked = null } = {}) {
+    const stage = Stage.of(trace.lanes, wanted, this.options, labels);
+    const own = ['run', 'failed', 'stopped'].includes(source); // and no recording or file
     if (source !== 'recording') this.file = '';
-    const { names, left } = choose(trace.lanes, wanted);
-    if (!names.length) throw new TypeError('a race without lanes');
-    const lanes = Object.fromEntries(names.map((name) => [name, trace.lanes[name].length ? buildLane(trace.lanes[name]) : null]));
-    const there = names.filter((name) => lanes[name]);
-    sharePieces(there.map((name) => /** @type {Lane} */ (lanes[name])));
-    Object.assign(this, { trace, names, lanes, left, own: labels });
-    this.source = trace.title === 'Stopped run' ? 'stopped' : source;
-    this.asked = asked ?? (source === 'run' || source === 'failed' ? this.wanted : '');
-    this.ends = standings(lanes, names);
-    this.total = Math.max(1, ...there.map((name) => lanes[name]?.shown.length ?? 0));
-    this.states = Object.fromEntries(names.map((name) => [name, null])); // a name may be __proto__
-    if (wanted || this.follow || !this.selected || !there.includes(this.selected)) this.selected = this.latest();
-    this.player = new Playhead({ duration: Math.max(0, ...there.map((name) => lanes[name]?.duration ?? 0)), stops: [] });
-    this.views.bar.reset(this.player);
+    Object.assign(this, {
+      trace,
+      shown: stage,
+      source,
+      asked: asked ?? (own ? this.wanted : ''),
+    });
+    if (wanted || this.follow || !this.selected || !stage.there.includes(this.selected)) {
+      this.selected = stage.latest;
+    }
+    this.player = new Playhead({ duration: stage.duration, stops: [], rate: stage.rate });
     this.restage();
-    if (source === 'run' || source === 'failed') keepRuns(names.flatMap((name) => (name === this.baseline ? [] : this.numbersOf(lanes[name], !this.disturbed(name).length) ?? [])));
-    if (window.matchMedia('(prefers-reduced-motion: reduce)').matches) this.player.seek(this.player.duration);
-    else if (!measuring()) this.player.play();
+    if (own) {
+      keepRuns(
+        stage.names.flatMap((
+          name,
+        ) => (name === stage.baseline
+          ? []
+          : this.numbersOf(stage.lanes[name], !stage.disturbed(name).length) ?? [])
+        ),
+      );
+    }
+    if (window.matchMedia('(prefers-reduced-motion: reduce)').matches) {
+      this.player.seek(stage.duration);
+    } else if (!measuring()) this.player.play();
     this.redraw();
   }
 
   /** A lane beside the baseline of the race, in numbers, as lessons quote them. @param {Lane | null} lane @param {boolean} [quiet] @param {Lane | null} [vanilla] */
-  numbersOf(lane, quiet = true, vanilla = this.baseline ? this.lanes[this.baseline] : null) {
-    return runOf(lane, vanilla, new Set(this.options.noSteps), quiet);
+  numbersOf(lane, quiet = true, vanilla = this.lanes[this.shown.baseline ?? ''] ?? null) {
+    return runOf(lane, vanilla, this.noSteps, quiet);
   }
 
-  /** A recording that ships, in numbers, without a place on the stage; null: there is none of that name, or it would disturb a clock. @param {string} file */
+  /** A recording that ships, in numbers, without the stage; null: there is none of that name, or it would disturb a clock. @param {string} file */
   async numbersOfRecording(file) {
     const found = this.recordings.find(({ url }) => fileOf(url) === file);
     if (!found || measuring()) return null;
     const { title, lanes } = await fetchTrace(found.url);
-    const run = this.numbersOf(buildLane(lanes.drafted ?? []), true, buildLane(lanes.vanilla ?? []));
+    const run = this.numbersOf(
+      buildLane(lanes.drafted ?? []),
+      true,
+      buildLane(lanes.vanilla ?? []),
+    );
     return run && { title, run };
   }
 
-  /** The last lane of the trace that has events. @returns {string | null} */
-  latest() {
-    const there = this.names.filter((name) => this.lanes[name]);
-    return there[there.length - 1] ?? this.names[this.names.length - 1] ?? null;
-  }
-
-  /** Give the stage back to the trace (a live run may have borrowed it). */
+  /** Give the stage back to the trace, after a race that was under way. */
   restage() {
-    const { source } = this.views;
-    if (!this.trace) {
-      this.stage([], {});
-      return;
-    }
-    if (!this.selected || !this.names.includes(this.selected)) this.selected = this.latest();
-    this.stage(this.names, this.lanes);
-    const name = this.latest() ?? '';
-    const [drafted, vanilla] = [this.lanes[name], this.baseline ? this.lanes[this.baseline] : null];
-    const two = this.names.length <= 2;
-    const first = two ? name : this.names.find((one) => this.ends[one].place === 1 && one !== this.baseline);
-    const who = !first ? '' : !two ? `First of ${this.names.length}, ${this.named[first].label}` : first === 'drafted' ? 'A drafter' : this.named[first].label;
-    const title = this.options.kind === 'race' && ['recording', 'measured', 'file'].includes(this.source) ? ` · ${this.trace.title}` : '';
-    source.reset(this.source, this.lanes, this.trace.title, {
-      lead: first && first !== this.baseline ? leadWords(this.lanes[first] ?? null, vanilla ?? null, who, two, !this.disturbed(first).length) : '',
-      own: two && drafted && drafted.header && this.options.kind === 'live' ? linkTo(drafted.header) : null,
-      keepable: Boolean(this.file),
-      note: `${title}${this.left ? ` · ${this.left} more lanes are not shown` : ''}`,
-    });
+    if (!this.selected || !this.names.includes(this.selected)) this.selected = this.shown.latest;
     this.point();
     this.compare();
-    this.redraw();
   }
 
-  /** The lanes that are on the stage: of the trace, or of the race that is measured. @param {string[]} names @param {App['lanes']} lanes */
-  stage(names, lanes) {
-    this.baseline = baselineOf(lanes, names);
-    this.named = nameLanes(names, lanes, this.baseline, this.options.methods, this.live ? {} : this.own);
-    this.views.lanes.reset(names, lanes, this.named, this.absent);
-    this.views.main.dataset.layout = names.length <= 2 ? 'columns' : 'rows';
-    this.root.classList.toggle('sd-none', !names.length);
-    for (const [name, view] of this.views.lanes.views) {
-      const waits = this.disturbed(name, lanes);
-      view.doubt(waits.length ? busyWords(waits) : '');
-    }
-  }
-
-  /** Of a lane and the baseline, those whose threads had to wait while they were measured. @param {string | null} name @param {App['lanes']} [lanes] @returns {[string, number | null][]} */
-  disturbed(name, lanes = this.lanes) {
-    const both = [...new Set([name, this.baseline])].flatMap((one) => (one && lanes[one] ? [one] : []));
-    return both.filter((one) => (waiting(lanes[one]) ?? 0) >= this.options.crowded).map((one) => [this.named[one].label, waiting(lanes[one])]);
-  }
-
-  get absent() {
-    if (this.live) return 'Waits for its turn.';
-    return this.source === 'stopped' ? 'Stopped before its turn.' : 'This trace has no events of this lane.';
-  }
-
-  /** Choose the lane whose text, window and numbers are shown. The playhead stays where it is. @param {string} name */
+  /** Select the lane whose text, window and numbers are shown. The playhead stays where it is. @param {string} name */
   select(name) {
-    if (this.selected === name || this.views.lanes.columns) return;
+    if (this.selected === name || this.stage.names.length <= 2) return;
     this.follow = false;
     this.selected = name;
     if (this.player.stop >= 0) this.player.seek(this.player.t);
     this.point();
-    this.redraw();
-    if (!this.player.playing) this.say();
+    this.speaks = !this.player.playing;
   }
 
+  /** Step through the selected lane. */
   point() {
-    const { lanes, window, rounds, score } = this.views;
-    const { selected } = this;
-    lanes.select(selected);
-    if (this.live) return;
-    const { drafted, vanilla } = this.pair(this.lanes);
-    this.player.stops = stopsOf(this.lanes, this.names, selected);
-    window.reset();
-    rounds.reset(drafted);
-    this.before = null;
-    const name = this.names.length > 2 && selected ? this.named[selected].label : '';
-    score.reset({ drafted, vanilla }, name, { drafted: selected ? this.named[selected]?.label : '', vanilla: this.baseline ? this.named[this.baseline]?.label : '' });
+    if (!this.live) {
+      this.player.stops = this.shown.stops(this.selected);
+      this.pinned = null;
+      this.before = null;
+    }
+    this.redraw();
   }
 
-  /** The selected lane, if it drafts, and the baseline. @template T @param {Record<string, T | null>} of @returns {{drafted: T | null, vanilla: T | null}} */
-  pair(of) {
-    const { selected, baseline } = this;
-    return { drafted: selected && selected !== baseline ? of[selected] ?? null : null, vanilla: baseline ? of[baseline] ?? null : null };
+  get absent() {
+    if (this.live) return 'Waits for its turn.';
+    return this.source === 'stopped'
+      ? 'Stopped before its turn.'
+      : 'This trace has no events of this lane.';
   }
 
-  // ---- drawing ----
-
-  /** Stand on the verdict of a round of the selected lane. @param {number} round */
-  jump(round) {
-    const lane = this.selected ? this.lanes[this.selected] : null;
-    const index = this.player.stops.findIndex((stop) => {
-      const event = lane && stop.lane === this.selected ? lane.events[stop.n - 1] : null;
-      return Boolean(event && event.kind === 'Committed' && event.round === round);
-    });
-    if (index >= 0) this.act(() => this.player.stand(index));
+  /** Why the speed-up of a lane cannot be trusted, if so. @param {string} name */
+  doubt(name) {
+    const waits = this.stage.disturbed(name);
+    return waits.length ? busyWords(waits) : '';
   }
 
-  /** Look closely at a token of a text: of a lane that drafts, its round is shown, too. @param {string} name of the lane @param {number} token its place among the new ones @param {boolean} byKey the focus follows */
+  /** What happens in the window, or why there is none. @param {Scene} scene */
+  sentence({ running, names, lanes, selected, lane, state, shown, view }) {
+    if (!names.length) return '';
+    if (running) return LATER;
+    if (isVanilla(lanes[selected ?? ''])) return NO_DRAFT;
+    if (!lane?.header || !state) {
+      return lane?.failed ? `This lane has no window: ${lane.failed.message}` : this.absent;
+    }
+    if (isServed(lane)) return SERVED;
+    return narrate(
+      shown.older ? state.window : view,
+      (id) => piece(lane, id),
+      lane.header.config.temperature === 0,
+    );
+  }
+
+  // ---- one position ----
+
+  /** Inspect a place of the round on the screen. @param {Lane} lane @param {Round} view @param {Place} place */
+  pin(lane, view, place) {
+    this.pinned = {
+      name: this.selected ?? '',
+      token: -1,
+      lane,
+      view,
+      round: view.round,
+      place,
+      who: '',
+    };
+    this.draw();
+  }
+
+  /** Inspect a token of a text; of a lane that drafts, its round is shown, too. @param {string} name of the lane @param {number} token its place among the new ones @param {boolean} byKey the focus follows */
   pinToken(name, token, byKey) {
     const lane = this.lanes[name];
     const found = lane && tokenOf(lane, token);
-    const body = this.views.lanes.views.get(name)?.body;
-    if (this.live || !lane || !found || !body) return;
+    if (this.live || !lane || !found) return;
     this.select(name);
-    if (name === this.selected && !isVanilla(lane)) this.jump(found.view.round);
-    const { inspector } = this.views.window;
-    body.pin(token);
-    this.views.window.pin(found.view, lane, found.place, {
-      get element() { return body.spans[token] ?? null; }, // it is drawn a moment later
-      walk: (by) => this.pinToken(name, token + by, byKey),
-      away: () => body.pin(-1),
-    }, name === this.selected && this.names.length <= 2 ? '' : this.named[name].label);
-    if (byKey) inspector.element.focus({ preventScroll: true });
-    inspector.element.scrollIntoView({ block: 'nearest' });
+    const { view, place } = found;
+    if (name === this.selected && !isVanilla(lane)) this.jump(view.round);
+    const who = name === this.selected && this.names.length <= 2
+      ? ''
+      : this.shown.named[name].label;
+    this.pinned = { name, token, lane, view, round: view.round, place, who };
+    this.draw();
+    const inspector = /** @type {HTMLElement} */ (this.root.querySelector('.sd-inspector'));
+    if (byKey) inspector.focus({ preventScroll: true });
+    inspector.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Of the selected lane the round to show, its phase, and why it is an earlier one if it is. @param {State | null} state @returns {{view: Window | null, phase: Phase, older: string}} */
-  visible(state) {
-    const view = state && state.window;
-    if (!state || !view) return { view: null, phase: 'draft', older: '' };
-    if (!view.size && state.last) return { view: state.last, phase: 'commit', older: `${view.round + 1} drafts nothing` };
-    const begun = view.passes.length || view.draft || view.scored;
-    if (!begun && state.last && this.player.stop < 0) return { view: state.last, phase: 'commit', older: '' };
-    return { view, phase: view.committed ? 'commit' : view.verified ? 'verify' : view.scored || view.draft ? 'score' : 'draft', older: '' };
+  /** Inspect the position before or after. @param {number} by */
+  walk(by) {
+    const { name, token, lane, view, place } = /** @type {Pinned} */ (this.pinned);
+    const next = token < 0 ? besides(view, place, by) : null;
+    if (next !== null) this.pin(lane, view, next);
+    else if (token >= 0) this.pinToken(name, token + by, false);
   }
 
-  /** Draw; of a file that an export opened, nobody has checked that its events fit together. */
-  drawOrSay() {
-    try {
-      this.draw();
-    } catch (error) {
-      this.player.pause();
-      this.card.show(UNREADABLE);
-      console.error('not drawn:', error);
-    }
-  }
-
-  draw() {
-    if (!this.trace) return;
-    const { player, lanes, states, names, selected, baseline, views } = this;
-    for (const name of names) {
-      const lane = lanes[name];
-      if (lane) states[name] = stateAt(lane, passed(lane, name, player), states[name]);
-    }
-    const { drafted: lane } = this.pair(lanes);
-    const own = this.pair(states);
-    const scene = this.visible(own.drafted);
-    /** @type {Clocks} */
-    const clocks = {};
-    for (const [name, view] of views.lanes.views) {
-      const row = rowAt(lanes, states, name, baseline, player.t, this.total);
-      clocks[name] = row && row.clock;
-      if (row) view.draw(row, this.ends[name]);
-    }
-    views.lanes.slow(player.slow);
-    views.lanes.draw(states, scene.view);
-    this.drawWindow(lane, own.drafted, scene);
-    views.score.draw(own, this.pair(clocks), selected === baseline && this.names.length > 1);
-    views.bar.draw(player);
-    views.charts.offer(this.scene(clocks, lane, own.drafted, scene.view));
-  }
-
-  /** What the figures show: `lane` and its `state` are of the selected lane, if it drafts, `view` is the window on screen. @param {Clocks} clocks @param {Lane | null} lane @param {State | null} state @param {Window | null} view */
-  scene(clocks, lane, state, view) {
-    const { names, named, selected, total, player } = this;
-    return { names, named, states: { ...this.states }, clocks, duration: player.duration, total, selected, lane, state, view };
-  }
-
-  /** @param {Lane | null} lane @param {State | null} state @param {ReturnType<App['visible']>} scene */
-  drawWindow(lane, state, { view, phase, older }) {
-    const { window: grid, rounds } = this.views;
-    if (!lane || !lane.header || !state) {
-      const vanilla = isVanilla(this.lanes[this.selected ?? '']);
-      const failed = lane && lane.failed ? `This lane has no window: ${lane.failed.message}` : this.absent;
-      grid.draw({ view: null, lane: null, sentence: vanilla ? NO_DRAFT : failed });
-      return;
-    }
-    const now = state.window;
-    const sentence = isServed(lane) ? SERVED : narrate(older ? now : view, (id) => piece(lane, id), lane.header.config.temperature === 0);
-    grid.draw({ view, lane, sentence, phase, older });
-    rounds.draw(state, older ? now : view);
-    const fresh = view && view.committed && this.before && this.before.round === view.round && !this.before.committed;
-    const body = this.views.lanes.views.get(this.selected ?? '')?.body;
-    if (fresh && view && body) {
-      const { accepted } = /** @type {Verified} */ (view.verified);
-      const cells = grid.tests.map((test) => test.element);
-      commit([...cells.slice(0, accepted), ...cells.slice(-1)], body.lit, cells.slice(accepted, -1));
-    }
-    this.before = view && { round: view.round, committed: Boolean(view.committed) };
-  }
-
-  /** What was heard of a race that is measured. Its numbers follow when all lanes are done. */
-  drawLive() {
-    const { events, coming, lane: now, phase } = /** @type {Race} */ (this.live);
-    /** @type {App['lanes']} */
-    const lanes = {};
-    /** @type {App['states']} */
-    const states = {};
-    if (this.follow && now && now !== this.selected) {
-      this.selected = now;
-      this.views.lanes.select(now);
-    }
-    for (const name of coming) {
-      const view = this.views.lanes.views.get(name);
-      if (!view) continue;
-      const lane = events[name] ? buildLane(events[name]) : null;
-      if (!lane) {
-        view.mark(name === now ? '…' : '', name === now ? 'now' : 'waits');
-        view.say(name === now && phase === 'loading' ? 'made ready' : 'waits for its turn');
-        continue;
-      }
-      lanes[name] = lane;
-      states[name] = stateAt(lane, lane.events.length);
-      if (lane.header && !view.lane?.header) view.reset(lane, '', this.views.lanes.noSteps);
-      view.give(lane);
-      const total = Number(lane.header?.config.max_new_tokens ?? 1);
-      const row = rowAt(lanes, states, name, null, lane.duration, total);
-      if (row) view.draw(row, { place: null, short: false, done: false });
-      if (lane.failed) continue;
-      view.mark(lane.finished ? '✓' : '…', lane.finished ? 'measured' : 'now');
-    }
-    this.views.lanes.draw(states, null);
+  unpin() {
+    const marked = this.root.querySelector('.sd-t.sd-pinned') ??
+      this.root.querySelector('.sd-grid .sd-pinned');
+    if (marked instanceof HTMLElement) marked.focus({ preventScroll: true });
+    this.pinned = null;
+    this.draw();
   }
 
   // ---- what the visitor does ----
 
-  /** Somebody changed the controls, or a link did: they and the stage must agree. @param {string} asked as a link holds it */
+  /** The settings of the controls changed: they and the stage must agree. @param {string} asked as a link holds it */
   controls(asked) {
     const before = this.wanted;
     this.wanted = asked;
@@ -507,10 +447,18 @@ export class App extends Job {
     else this.compare();
   }
 
-  /** Say whether what stands in the controls is what is on the stage. */
+  /** Note whether the controls match the stage. */
   compare() {
-    const other = Boolean(this.trace && this.wanted && this.wanted !== this.asked && this.source !== 'measured' && this.source !== 'file');
-    this.views.source.differs(other ? NOT_RUN : '');
+    const other = this.trace && this.wanted && this.wanted !== this.asked &&
+      !['measured', 'file'].includes(this.source);
+    this.stale = other ? NOT_RUN : '';
+    this.redraw();
+  }
+
+  /** Run again on one thread. */
+  runQuietly() {
+    this.threads = 1;
+    document.getElementById(`${this.prefix}-run`)?.click();
   }
 
   /** @override @param {Element} element */
@@ -518,7 +466,7 @@ export class App extends Job {
     const place = queueWords(element.textContent ?? '');
     if (place && !this.waiting && !this.busy) this.pressedRun(); // started by a key
     if (element.querySelector('.error')) {
-      if (this.live) this.finishLocally();
+      if (this.live) this.finishLocally(this.live);
       else if (this.waiting) this.over();
       return;
     }
@@ -529,59 +477,140 @@ export class App extends Job {
   over() {
     super.over();
     this.threads = null;
-    this.views.bar.disable(false);
   }
 
-  /** Keep what was heard, and the controls. @override @param {boolean} stopped */
-  lost(stopped) {
-    const kept = this.live?.told ? ' What the page had heard is shown: texts and clocks, no draft windows.' : '';
-    this.finishLocally();
+  /** Keep what has arrived, and the controls. @override @param {boolean} stopped */
+  async lost(stopped) {
+    const kept = this.live?.told ? KEPT : '';
+    await this.finishLocally(this.live);
     if (stopped) {
-      if (kept) this.card.show({ title: 'The result did not come in time', message: `The server was asked to stop and has not answered.${kept}`, hint: 'Run again.' });
+      if (kept) {
+        this.card.show({
+          title: 'The result did not come in time',
+          message: `The server was asked to stop and has not answered.${kept}`,
+          hint: 'Run again.',
+        });
+      }
       return;
     }
-    if (this.wanted && this.wanted.length < 8000) history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads the page when the server is back
+    if (this.wanted && this.wanted.length < 8000) {
+      history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads the page when the server is back
+    }
     this.cancel(); // for Gradio the run goes on: it would not begin another
-    const download = kept && ' Download it if you want to keep it.';
-    this.card.show({ title: 'The connection was lost', message: `The server does not answer any more.${kept}${download}`, hint: 'When it is back, the page reloads itself with your prompt and settings.' });
+    const message = `The server does not answer any more.${kept}${
+      kept && ' Download it if you want to keep it.'
+    }`;
+    this.card.show({
+      title: 'The connection was lost',
+      message,
+      hint: 'When it is back, the page reloads itself with your prompt and settings.',
+    });
   }
 
-  /** A race that ended without its last frame: show what was heard of it. */
-  finishLocally(live = this.live) {
+  /** A race that ended without its last frame: show what arrived. @param {Race | null} live */
+  async finishLocally(live) {
     this.over();
-    if (live && Object.values(live.events).some((events) => events.some((event) => event.kind === 'RunStarted'))) {
-      const lanes = Object.fromEntries(live.coming.map((name) => [name, live.events[name] || []]));
-      this.show({ title: 'Stopped run', lanes, bytes: null }, 'run');
-    } else this.restage();
+    const came = Object.values(live?.events ?? {}).some((events) =>
+      events.some((event) => event.kind === 'Committed')
+    );
+    if (live && came) this.show(await live.file.whole(), 'stopped');
+    else this.restage();
   }
 
-  /** @param {() => void} change */
+  /** @param {() => void} change of the playhead */
   act(change) {
     change();
+    this.speaks ||= !this.player.playing;
     this.redraw();
-    if (!this.player.playing) this.say();
+  }
+
+  toggle() {
+    this.act(() => this.player.toggle());
+  }
+
+  /** @param {number} count */
+  step(count) {
+    this.act(() => this.player.step(count));
+  }
+
+  /** @param {number} share of the race */
+  seek(share) {
+    this.act(() => {
+      this.player.pause();
+      this.player.seek(share * this.player.duration);
+    });
+  }
+
+  /** @param {number | null} factor null: the player's own choice */
+  slow(factor) {
+    this.act(() => {
+      this.player.slow = factor ?? this.player.auto;
+    });
+  }
+
+  /** Stand on the verdict of a round of the selected lane. @param {number} round */
+  jump(round) {
+    const index = commitOf(
+      this.player,
+      this.lanes[this.selected ?? ''] ?? null,
+      this.selected,
+      round,
+    );
+    if (index >= 0) this.act(() => this.player.stand(index));
+  }
+
+  /** Stand on the last event of a kind in a round with accepted and rejected tokens; or go to the end, or play from the start. @param {string} kind */
+  stand(kind) {
+    const { player, selected } = this;
+    if (kind === 'end') return this.seek(1);
+    if (kind === 'start') {
+      return this.act(() => {
+        player.seek(0);
+        player.play();
+      });
+    }
+    const lane = this.lanes[selected ?? ''];
+    const later = lane?.rounds.filter(({ round }) => round >= 1) ?? []; // the first has less to show
+    const round = later.find(({ accepted, drafted }) => accepted > 0 && accepted < drafted) ??
+      later[0];
+    const index = player.stops.findLastIndex((stop) => {
+      const event =
+        /** @type {any} */ (lane && stop.lane === selected ? lane.events[stop.n - 1] : null);
+      return event && event.kind === kind && event.round === round?.round;
+    });
+    if (index >= 0) this.act(() => player.stand(index));
   }
 
   /** @param {KeyboardEvent} event */
   keys(event) {
     const { target } = event;
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || this.asleep || !(target instanceof Element)) return;
-    if (target.closest('textarea, select, [contenteditable], dialog, [role=tablist]:not([aria-orientation=vertical]), [role=listbox], input:not(.sd-scrub)')) return;
+    if (
+      event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || this.asleep ||
+      !(target instanceof Element)
+    ) return;
+    if (
+      target.closest(
+        'textarea, select, [contenteditable], dialog, [role=tablist]:not([aria-orientation=vertical]), [role=listbox], input:not(.sd-scrub)',
+      )
+    ) return;
     const grid = target.closest('.sd-gridwrap');
     if (grid && grid.scrollWidth > grid.clientWidth) return; // arrows scroll it
-    const { toggle, step } = this.actions();
-    if (event.key === ' ' && !target.closest('button, a, summary, [role=tab]')) toggle();
-    else if (event.key === 'ArrowRight') step(event.shiftKey ? 10 : 1);
-    else if (event.key === 'ArrowLeft') step(event.shiftKey ? -10 : -1);
+    if (event.key === ' ' && !target.closest('button, a, summary, [role=tab]')) this.toggle();
+    else if (event.key === 'ArrowRight') this.step(event.shiftKey ? 10 : 1);
+    else if (event.key === 'ArrowLeft') this.step(event.shiftKey ? -10 : -1);
     else return;
     event.preventDefault();
   }
 
-  /** What is on the stage as a link holds it; empty unless it is a recording that ships. */
+  // ---- links and files ----
+
+  /** The moment on the stage as a link holds it; empty unless it is of a recording that ships. */
   momentQuery() {
     const [name, lane] = [this.selected ?? '', this.lanes[this.selected ?? '']];
     const found = this.file && lane ? momentAt(lane, passed(lane, name, this.player)) : null;
-    return found ? momentQuery({ tab: this.options.kind, trace: this.file, lane: name, ...found }) : '';
+    return found
+      ? momentQuery({ tab: this.options.kind, trace: this.file, lane: name, ...found })
+      : '';
   }
 
   /** A link to what is on the stage, paused; a recording that ships needs no server to be shown again. @param {HTMLElement} button that was pressed */
@@ -605,34 +634,60 @@ export class App extends Job {
     return true;
   }
 
-  /** Stand on the first event of a kind in the second round with a draft: the first round has less to show. @param {string} kind */
-  showKind(kind) {
-    const lane = this.lanes[this.selected ?? ''];
-    const found = this.player.stops.flatMap((stop, index) => {
-      const event = /** @type {any} */ (lane && stop.lane === this.selected ? lane.events[stop.n - 1] : null);
-      return event && event.kind === kind && event.round >= 1 ? [index] : [];
-    });
-    if (found.length) this.act(() => this.player.stand(found[0]));
-  }
-
-  /** Stand where a link says. @param {Moment} moment */
+  /** Stand at a moment of a link. @param {Moment} moment */
   standAt(moment) {
     if (this.lanes[moment.lane]) this.select(moment.lane);
     const lane = this.lanes[this.selected ?? ''];
     const index = lane ? stopOf(this.player.stops, lane, this.selected ?? '', moment) : -1;
-    this.act(() => { this.player.pause(); if (index >= 0) this.player.stand(index); });
+    this.act(() => {
+      this.player.pause();
+      if (index >= 0) this.player.stand(index);
+    });
   }
 
   /** Hand the visitor the trace file: the server's own bytes, or the same format written here after a Stop. */
   async save() {
     if (!this.trace) return;
     const bytes = this.trace.bytes || (await gzip(new TextEncoder().encode(serialise(this.trace))));
-    const header = Object.values(this.lanes).find((lane) => lane && lane.header)?.header;
+    const header = Object.values(this.lanes).find((lane) => lane?.header)?.header;
     const stamp = header ? header.started_at.slice(0, 19).replace(/[^0-9]/g, '') : '';
-    download(/** @type {BlobPart} */ (bytes), 'application/gzip', `specdiff-${stamp || 'trace'}.jsonl.gz`);
+    download(
+      /** @type {BlobPart} */ (bytes),
+      'application/gzip',
+      `specdiff-${stamp || 'trace'}.jsonl.gz`,
+    );
   }
 
   // ---- frames ----
+
+  /** Draw what is on the stage now. */
+  draw() {
+    const scene = this.stage.scene(this.live ? null : this.player, this.selected);
+    if (this.speaks) this.voice = this.sentence(scene);
+    this.speaks = false;
+    this.root.classList.toggle('sd-none', !scene.names.length);
+    render(html`<${Player} app=${this} scene=${scene} />`, this.root);
+    this.move(scene);
+  }
+
+  /** Move the tokens of a round that has just been committed from the window into the text. @param {Scene} scene */
+  move({ view }) {
+    if (view?.committed && this.before?.round === view.round && !this.before.committed) {
+      const all = (
+        /** @type {string} */ what,
+      ) => /** @type {HTMLElement[]} */ ([...this.root.querySelectorAll(what)]);
+      const [cells, { accepted }] = [
+        all('.sd-tests .sd-v'),
+        /** @type {Verified} */ (view.verified),
+      ];
+      commit(
+        [...cells.slice(0, accepted), ...cells.slice(-1)],
+        all('.sd-lane-text.sd-selected .sd-now'),
+        cells.slice(accepted, -1),
+      );
+    }
+    this.before = view && { round: view.round, committed: Boolean(view.committed) };
+  }
 
   /** The tab of this player was opened or left: a hidden one draws nothing and does not move. */
   turn() {
@@ -648,11 +703,9 @@ export class App extends Job {
 
   /** Ask for one animation frame. While nothing changes there are none: a browser on the same machine leaves the decode clock alone. */
   wake() {
-    if (!this.frameAsked && !this.asleep) this.frameAsked = requestAnimationFrame((now) => this.frame(now));
-  }
-
-  say() {
-    requestAnimationFrame(() => text(this.views.voice, this.views.window.say.textContent ?? ''));
+    if (!this.frameAsked && !this.asleep) {
+      this.frameAsked = requestAnimationFrame((now) => this.frame(now));
+    }
   }
 
   /** @param {number} now */
@@ -668,10 +721,15 @@ export class App extends Job {
     const wasPlaying = this.player.playing;
     if (!this.live && this.player.tick(elapsed)) this.dirty = true;
     if (this.dirty && !document.hidden) {
+      this.speaks ||= wasPlaying && !this.player.playing;
+      try {
+        this.draw();
+      } catch (error) { // of a file that an export opened, nobody has checked that its events fit together
+        this.player.pause();
+        this.card.show(UNREADABLE);
+        console.error('not drawn:', error);
+      }
       this.dirty = false;
-      if (this.live) this.drawLive();
-      else this.drawOrSay();
-      if (wasPlaying && !this.player.playing) this.say();
     }
     if (this.dirty || (this.player.playing && !this.live)) this.wake();
     else this.last = 0; // the next frame begins a new movement
@@ -690,12 +748,15 @@ function restoreTheme() {
 
 /** Called by each player's component (app/page.py) once per page. @param {HTMLElement} element @param {any} props @param {any} watch @param {Options} options */
 export function mount(element, props, watch, options) {
-  if (options.kind === 'live') restoreTheme();
+  if (options.kind === 'live') {
+    restoreTheme();
+    arrowTabs();
+  }
   know(options.symbols);
   const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options);
   register(options.kind, app); // which may open a race that was asked for
   listen(app, props, watch, UNREADABLE);
-  const asked = (/** @type {any} */ (window).specdiffAsked)?.[options.kind] ?? '';
+  const asked = /** @type {any} */ (window).specdiffAsked?.[options.kind] ?? '';
   if (app.calls) app.wanted = asked;
   else app.controls(asked);
   const moment = readMoment(location.search);

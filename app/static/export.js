@@ -3,21 +3,24 @@
 // @ts-check
 
 import { carried, fromBase64, gunzip, readFile } from './state/trace.js';
-import { mount as compare } from './compare.js';
 import { mount as explore } from './explore.js';
 import { mount as learn } from './learn.js';
 import { mount as play } from './app.js';
 import { giveLink } from './views/link.js';
 import { isOpen, openTab, page } from './page.js';
-import { move, rove } from './views/dom.js';
+import { arrowTabs } from './views/ui.js';
 /** @import { App } from './app.js' */
 
 /** @typedef {{tabs: Record<string, object>, files: Record<string, string>, plotly: string}} Told `plotly`: the address of the library, or nothing where the page holds it */
 
 /** @type {Record<string, (element: HTMLElement, props: any, watch: any, options: any) => void>} */
-const MOUNTS = { live: play, race: play, explore, compare, learn };
+const MOUNTS = { live: play, race: play, explore, compare: explore, learn };
 
-const NO_TRACE = { title: 'This file is not a readable trace', hint: 'Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace.' };
+const NO_TRACE = {
+  title: 'This file is not a readable trace',
+  hint:
+    'Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace.',
+};
 
 /** What an element of the page holds as text. @param {string} id */
 const held = (id) => document.getElementById(id)?.textContent ?? '';
@@ -25,7 +28,9 @@ const held = (id) => document.getElementById(id)?.textContent ?? '';
 /** The library as a script with an address of its own: it is loaded when a chart is first drawn. */
 async function unpacked() {
   const source = await gunzip(fromBase64(held('sd-plotly')));
-  return URL.createObjectURL(new Blob([/** @type {BlobPart} */ (source)], { type: 'text/javascript' }));
+  return URL.createObjectURL(
+    new Blob([/** @type {BlobPart} */ (source)], { type: 'text/javascript' }),
+  );
 }
 
 /** The tab that an address asks for, as on the page of the lab; nothing: the first. */
@@ -41,14 +46,14 @@ function playerOf(tab) {
   return /** @type {App} */ (page.players[tab]);
 }
 
-/** Play a visitor's file in the tab that shows races of its kind, as the server decides it elsewhere (app/run/session.py). @param {File} file */
+/** Play a visitor's file in the tab that shows races of its kind, as the server decides it elsewhere (app/run/race.py). @param {File} file */
 async function openFile(file) {
   try {
     const trace = await readFile(file);
     const named = Object.keys(trace.lanes).filter((lane) => trace.lanes[lane].length);
     if (!named.length) throw new Error('it holds no events of a race');
     const tab = named.every((lane) => lane === 'vanilla' || lane === 'drafted') ? 'live' : 'race';
-    await playerOf(tab).receive({ phase: 'finished', source: 'file', trace });
+    await playerOf(tab).receive({ phase: 'finished', finished: true, source: 'file', trace });
   } catch (error) {
     console.warn('not opened:', error);
     const message = `${file.name}: ${error instanceof Error ? error.message : error}.`;
@@ -59,7 +64,10 @@ async function openFile(file) {
 /** A link to what is on the screen. @param {HTMLElement} button @param {string} tab */
 function share(button, tab) {
   if (tab === 'live' || tab === 'race') playerOf(tab).keepMoment(button);
-  else giveLink(button, tab === 'explore' ? /** @type {any} */ (page.players.explore).query() : `tab=${tab}`);
+  else {giveLink(
+      button,
+      tab === 'explore' ? /** @type {any} */ (page.players.explore).query() : `tab=${tab}`,
+    );}
 }
 
 /** Fill the page. */
@@ -68,12 +76,15 @@ export async function open() {
   const told = JSON.parse(held('sd-told'));
   for (const [url, content] of Object.entries(told.files)) carried.set(url, content);
   const plotly = told.plotly || (await unpacked());
-  const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll('.tab-container [role=tab]')]);
+  const tabs =
+    /** @type {HTMLElement[]} */ ([...document.querySelectorAll('.tab-container [role=tab]')]);
   const made = new Set();
   const select = (/** @type {HTMLElement} */ tab) => {
-    rove(tabs, tab);
     for (const one of tabs) {
-      const panel = /** @type {HTMLElement} */ (document.getElementById(one.getAttribute('aria-controls') ?? ''));
+      one.tabIndex = one === tab ? 0 : -1;
+      const panel = /** @type {HTMLElement} */ (document.getElementById(
+        one.getAttribute('aria-controls') ?? '',
+      ));
       panel.hidden = one !== tab;
       one.setAttribute('aria-selected', String(one === tab));
       if (one !== tab || made.has(panel.id)) continue;
@@ -82,17 +93,22 @@ export async function open() {
     }
   };
   for (const tab of tabs) tab.addEventListener('click', () => select(tab));
-  document.querySelector('.tab-container')?.addEventListener('keydown', (event) => {
-    const to = move(/** @type {KeyboardEvent} */ (event), tabs, { ArrowRight: 1, ArrowLeft: -1, Home: -tabs.length, End: tabs.length });
-    if (to >= 0) select(tabs[to]);
-  });
+  arrowTabs();
   const file = /** @type {HTMLInputElement} */ (document.getElementById('sd-file'));
   document.getElementById('sd-open')?.addEventListener('click', () => file.click());
   file.addEventListener('change', async () => {
     if (file.files?.length) await openFile(file.files[0]);
     file.value = ''; // the same file can be chosen again
   });
-  document.getElementById('sd-share')?.addEventListener('click', ({ currentTarget }) =>
-    share(/** @type {HTMLElement} */ (currentTarget), tabs.find((tab) => tab.getAttribute('aria-selected') === 'true')?.getAttribute('aria-controls') ?? ''));
+  document.getElementById('sd-share')?.addEventListener(
+    'click',
+    ({ currentTarget }) =>
+      share(
+        /** @type {HTMLElement} */ (currentTarget),
+        tabs.find((tab) => tab.getAttribute('aria-selected') === 'true')?.getAttribute(
+          'aria-controls',
+        ) ?? '',
+      ),
+  );
   select(tabs.find((tab) => tab.getAttribute('aria-controls') === wanted()) ?? tabs[0]);
 }

@@ -30,7 +30,9 @@
     }
     count -= 1; // the browser's own numbers are positive
     held.set(count, { callback, frame: 0 });
-    if (!timer) timer = page.setTimeout(release, Math.max(0, drawn + interval - page.performance.now()));
+    if (!timer) {
+      timer = page.setTimeout(release, Math.max(0, drawn + interval - page.performance.now()));
+    }
     return count;
   };
 
@@ -42,4 +44,11 @@
   };
 
   page.addEventListener('specdiff:measured', release);
-})(/** @type {any} */ (window), () => Object.values((/** @type {any} */ (window).specdiff ?? { players: {} }).players).map((one) => one.live).find(Boolean), 1000);
+})(
+  /** @type {any} */ (window),
+  () =>
+    Object.values((/** @type {any} */ (window).specdiff ?? { players: {} }).players).map((one) =>
+      one.live
+    ).find(Boolean),
+  1000,
+);

@@ -26,7 +26,13 @@ export class Job {
     /** @type {Run | null} */
     this.measured = null;
     const queue = document.getElementById(`${prefix}-queue`);
-    if (queue) new MutationObserver(() => this.queued(queue)).observe(queue, { childList: true, characterData: true, subtree: true });
+    if (queue) {
+      new MutationObserver(() => this.queued(queue)).observe(queue, {
+        childList: true,
+        characterData: true,
+        subtree: true,
+      });
+    }
     this.watchdog = new Watchdog(() => this.waiting || this.busy, () => this.lost(false));
     document.addEventListener('click', ({ target }) => { // a drawer makes its buttons when it is opened
       if (!(target instanceof Element)) return;

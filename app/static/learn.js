@@ -1,185 +1,307 @@
 // The Learn tab: figures that the server describes, and the lessons of the workshop, which lead through the other tabs.
-// @ts-nocheck: it reads no event
+// @ts-check
 
 import { Guide } from './views/guide.js';
+import { glossed, Held, html } from './views/ui.js';
 import { Presenter } from './views/presenter.js';
 import { drawFigures } from './figures.js';
-import { openTab, page } from './page.js';
-import { momentQuery, readMoment } from './state/moment.js';
-import { proven, watched } from './state/findings.js';
 import { gloss, know } from './views/glossary.js';
-import { h, text } from './views/dom.js';
+import { momentQuery, readMoment } from './state/moment.js';
+import { openTab, page } from './page.js';
+import { proven, watched } from './state/findings.js';
+/** @import { App } from './app.js' */
+/** @import { Child } from './vendor/preact.d.ts' */
+/** @import { Moment } from './state/moment.js' */
+/** @import { Option, Step } from './views/guide.js' */
+
+/**
+ * @typedef {object} Watch where a lesson points (app/content/workshop.py): a moment of a recording, or a panel of a question
+ * @property {string} words @property {string} explore @property {string} panel @property {string} beside
+ * @property {Record<string, string>} query @property {string} trace @property {number} round @property {string} at
+ * @property {string} area
+ */
+/**
+ * @typedef {object} Lesson
+ * @property {string} name @property {string} title @property {string} predict @property {string[]} guesses
+ * @property {Watch} watch @property {string[]} explain @property {string} check @property {Option[]} answers
+ * @property {string} recorded
+ */
+/** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string, symbols: import('./views/glossary.js').Symbols}} Options */
+/** @typedef {any} Explorer the player of the Explore tab */
 
 const KEPT = 'specdiff-lessons';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
-const until = async (ready, tries = 80) => {
+
+/** Wait for something. @template T @param {() => T} ready @param {number} [tries] a tenth of a second each @returns {Promise<T | null>} */
+async function until(ready, tries = 80) {
   for (let i = 0; i < tries; i += 1) {
     const found = ready();
     if (found) return found;
-    await new Promise((later) => { setTimeout(later, 100); });
+    await new Promise((later) => {
+      setTimeout(later, 100);
+    });
   }
   return null;
-};
-
-/** A player, whose tab is opened if nothing has made it yet; null where none comes. */
-const playerOf = (kind) => {
-  if (!page.players[kind]) openTab(kind);
-  return until(() => page.players[kind]);
-};
-
-/** Put sentences into an element that is on the screen already. */
-function say(place, sentences) {
-  place.replaceChildren(...sentences.map((words) => h('p', {}, words)));
-  gloss(place);
 }
 
+/** The player of a tab, which is opened if nothing has made it yet; null where none comes. @param {'live' | 'explore'} kind @returns {Promise<any>} */
+function playerOf(kind) {
+  if (!page.players[kind]) openTab(kind);
+  return until(() => page.players[kind]);
+}
+
+/** @param {string[]} sentences */
+const paragraphs = (sentences) => sentences.map((words) => html`<p>${glossed(words)}</p>`);
+
 class Learn {
+  /** @param {HTMLElement} root @param {Options} options */
   constructor(root, { lessons, defaults }) {
     this.root = root;
     this.lessons = lessons;
     this.defaults = defaults;
     this.done = this.kept();
-    this.guide = new Guide((done) => this.ended(done));
-    this.presenter = new Presenter(this.guide, lessons, { steps: (lesson) => this.steps(lesson), query: (lesson, at) => this.query(lesson, at), left: () => this.guide.end(false) });
+    /** @type {Lesson | null} */
     this.lesson = null;
+    /** @type {Child} what a step shows beside its words: measured numbers, and the way to measure them */
+    this.numbers = null;
+    /** @type {Child} what stands below the verdict of a check */
+    this.proof = null;
+    /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} of the link that opened the page, until it is shown */
+    this.asked = null;
+    this.guide = new Guide((done) => this.ended(done));
+    this.presenter = new Presenter(this.guide, lessons, {
+      steps: (lesson) => this.steps(lesson),
+      query: (lesson, at) => this.query(lesson, at),
+      left: () => this.guide.end(false),
+    });
     root.addEventListener('click', ({ target }) => {
+      if (!(target instanceof Element)) return;
       const start = target.closest('[data-lesson]');
-      if (start) this.start(lessons.find((one) => one.name === start.dataset.lesson));
+      const lesson = start &&
+        lessons.find(({ name }) => name === start.getAttribute('data-lesson'));
+      if (lesson) this.start(lesson);
       if (target.closest('.sd-print')) window.print();
-      if (target.closest('.sd-present')) this.presenter.start(Math.max(0, lessons.indexOf(this.lesson)));
+      if (target.closest('.sd-present')) {
+        this.presenter.start(Math.max(0, lessons.findIndex((one) => one === this.lesson)));
+      }
     });
     this.draw();
     this.follow(new URLSearchParams(location.search));
   }
 
-  /** Begin where a link says: at a lesson, at one of its steps, or before a room. What it does not know, it passes over. */
+  /** Begin as a link asks: at a lesson, at one of its steps, or before a room. Unknown fields are ignored. @param {URLSearchParams} query */
   follow(query) {
     if (!query.has('lesson')) return;
     const lesson = this.lessons.find(({ name }) => name === query.get('lesson'));
     const step = Number(query.get('step'));
     const at = Number.isInteger(step) && step >= 1 && step <= STEPS ? step - 1 : -1;
     this.asked = { lesson, moment: readMoment(location.search) };
-    if (lesson) document.getElementById(`lesson-${lesson.name}`).scrollIntoView();
-    if (query.get('present') === '1') this.presenter.start(Math.max(0, this.lessons.indexOf(lesson)), Math.max(0, at));
-    else if (lesson && at >= 0) this.start(lesson, at);
+    if (lesson) document.getElementById(`lesson-${lesson.name}`)?.scrollIntoView();
+    if (query.get('present') === '1') {
+      this.presenter.start(lesson ? this.lessons.indexOf(lesson) : 0, Math.max(0, at));
+    } else if (lesson && at >= 0) this.start(lesson, at);
   }
 
+  /** @returns {Set<string>} the lessons that were done */
   kept() {
-    try { return new Set(JSON.parse(localStorage.getItem(KEPT) || '[]')); } catch { return new Set(); }
+    try {
+      return new Set(JSON.parse(localStorage.getItem(KEPT) || '[]'));
+    } catch (error) {
+      console.info('no progress is known:', error);
+      return new Set();
+    }
   }
 
   draw() {
     for (const button of this.root.querySelectorAll('[data-lesson]')) {
-      const done = this.done.has(button.dataset.lesson);
-      text(button, done ? '✓ Again' : 'Start');
+      button.textContent = this.done.has(button.getAttribute('data-lesson') ?? '')
+        ? '✓ Again'
+        : 'Start';
     }
     const count = this.lessons.filter(({ name }) => this.done.has(name)).length;
-    text(this.root.querySelector('.sd-progress'), `${count} of ${this.lessons.length} lessons done. `);
+    const progress = this.root.querySelector('.sd-progress');
+    if (progress) progress.textContent = `${count} of ${this.lessons.length} lessons done. `;
   }
 
+  /** @param {Lesson} lesson @param {number} [at] step */
   start(lesson, at = 0) {
     this.guide.start(lesson.title, this.steps(lesson), at);
   }
 
-  /** The steps of a lesson, for a visitor or for a room. */
+  /** The steps of a lesson, for a visitor or for a room. @param {Lesson} lesson @returns {Step[]} */
   steps(lesson) {
-    this.lesson = lesson;
+    Object.assign(this, { lesson, numbers: null, proof: null });
     const { name, predict, guesses, watch, explain, check, answers } = lesson;
-    const figure = this.root.querySelector(`#lesson-${name} .sd-formula`).cloneNode(true);
-    const [numbers, proof] = [h('div', { class: 'sd-guide-numbers' }), h('div', {})];
+    const figure = this.root.querySelector(`#lesson-${name} .sd-formula`)?.cloneNode(true);
     return [
       { title: 'Predict', words: [predict], options: guesses.map((words) => ({ words })) },
-      { title: 'Watch', words: [watch.words], extra: numbers, show: () => this.watch(lesson, numbers) },
-      { title: 'Explain', words: explain, instead: `${predict} What did you see?`, extra: figure },
-      { title: 'Check', words: [check], options: answers, proof, show: () => this.prove(lesson, proof) },
+      {
+        title: 'Watch',
+        words: [watch.words],
+        extra: () => this.numbers && html`<div class="sd-guide-numbers">${this.numbers}</div>`,
+        show: () => this.watch(lesson),
+      },
+      {
+        title: 'Explain',
+        words: explain,
+        instead: `${predict} What did you see?`,
+        extra: () => html`<${Held} element=${figure} />`,
+      },
+      {
+        title: 'Check',
+        words: [check],
+        options: answers,
+        proof: () => this.proof,
+        show: () => this.prove(lesson),
+      },
     ];
   }
 
   /** What a link to a step of a lesson holds: the moment or the form that is on the screen, and the settings of the Live
-   *  tab where they are not those that the page opens with. */
+   *  tab where they are not those that the page opens with. @param {Lesson} lesson @param {number} at */
   query({ name, watch }, at) {
-    const { live, explore } = page.players;
+    const live = /** @type {App | undefined} */ (page.players.live);
+    const explore = /** @type {Explorer} */ (page.players.explore);
     const query = new URLSearchParams({ lesson: name, step: String(at + 1) });
-    const changed = at && watch.explore && explore?.name === watch.explore && new URLSearchParams(explore.query());
-    if (changed?.size > 1) return new URLSearchParams([...query, ...changed]);
-    const coming = this.asked?.lesson?.name === name && this.asked.moment ? momentQuery(this.asked.moment) : ''; // of the link, not shown yet
-    if (watch.trace) for (const [key, value] of new URLSearchParams(coming || (at ? live?.momentQuery() : ''))) query.set(key, value);
-    const asked = [live?.recordings[0]?.asked, live?.file && live.asked].includes(live?.wanted) ? '' : live?.wanted;
-    for (const [key, value] of new URLSearchParams(asked)) if (key === 'drafter' || value !== String(this.defaults[key] ?? '')) query.set(key, value);
+    const changed = at && watch.explore && explore?.name === watch.explore
+      ? new URLSearchParams(explore.query())
+      : null;
+    if (changed && changed.size > 1) return new URLSearchParams([...query, ...changed]);
+    const coming = this.asked?.lesson?.name === name && this.asked.moment
+      ? momentQuery(this.asked.moment)
+      : ''; // of the link, not shown yet
+    if (watch.trace) {
+      for (const [key, value] of new URLSearchParams(coming || (at ? live?.momentQuery() : ''))) {
+        query.set(key, value);
+      }
+    }
+    const own = [live?.recordings[0]?.asked, live?.file && live.asked].includes(live?.wanted)
+      ? ''
+      : live?.wanted;
+    for (const [key, value] of new URLSearchParams(own)) {
+      if (key === 'drafter' || value !== String(this.defaults?.[key] ?? '')) query.set(key, value);
+    }
     return query;
   }
 
-  /** Put on the screen what a lesson is about, and return it. */
-  async watch(lesson, numbers) {
+  /** Put what a lesson is about on the screen, and return it. @param {Lesson} lesson @returns {Promise<Element | null>} */
+  async watch(lesson) {
     const { explore, panel, beside, query, trace, round, at, area } = lesson.watch;
     if (trace) {
       openTab('live');
-      const player = await until(() => page.players.live);
-      if (player) this.offerRun(numbers, player, 'live', () => document.getElementById('live-run')?.click());
+      const player = /** @type {App | null} */ (await playerOf('live'));
+      if (!player) return null;
+      this.offer([], player, 'live', () => this.race(player));
       const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // of the link, the first time
       this.asked = null;
-      if (player && !(asked && (await player.openMoment(asked)))) await player.openMoment({ trace, round, at, lane: 'drafted' });
-      return player?.root.querySelector(area) ?? null;
+      if (!(asked && (await player.openMoment(asked)))) {
+        await player.openMoment({ tab: 'live', trace, round, at, lane: 'drafted' });
+      }
+      player.draw(); // what it points at is there now, not with the next frame
+      return player.root.querySelector(area);
     }
     openTab('explore');
-    const player = await until(() => page.players.explore);
+    const player = /** @type {Explorer} */ (await playerOf('explore'));
     if (!player) return null;
     player.select(explore);
-    const answered = async () => {
+    const offer = async () => {
       const found = watched(lesson.name, await player.answerOf(explore));
-      say(numbers, found ? [found] : []);
+      this.offer(
+        found ? [found] : [],
+        player,
+        'explore',
+        Object.keys(query).length ? () => player.ask(query) : null,
+        offer,
+      );
     };
-    await answered();
-    if (Object.keys(query).length) this.offerRun(numbers, player, 'explore', () => player.ask(query), answered);
-    const panelOf = (key) => player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
-    for (const one of player.root.querySelectorAll('.sd-cmp-charts > *')) one.classList.toggle('sd-guide-beside', one === panelOf(beside));
+    await offer();
+    const panelOf = (/** @type {string} */ key) =>
+      player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
+    for (const one of player.root.querySelectorAll('.sd-cmp-charts > *')) {
+      one.classList.toggle('sd-guide-beside', one === panelOf(beside));
+    }
     return panel === 'widget' ? player.aside : panelOf(panel);
   }
 
-  /** Let a visitor run what a lesson shows; a room, where thirty would wait for each other, watches the recording. An export has nothing to run. */
-  offerRun(place, player, prefix, begin, ended = () => say(place, [])) {
-    if (this.guide.room || !document.getElementById(`${prefix}-run`)) return;
-    const progress = h('p', { class: 'sd-sub', 'aria-live': 'off' });
+  /** Show sentences, and let a visitor run what a lesson shows; a room, where thirty would wait for each other, watches the
+   *  recording, and an export has nothing to run. @param {string[]} sentences @param {App | Explorer} player @param {string} prefix @param {(() => unknown) | null} begin @param {() => unknown} [ended] */
+  offer(sentences, player, prefix, begin, ended = () => this.say(null)) {
+    const can = begin && !this.guide.room && document.getElementById(`${prefix}-run`);
     const run = async () => {
       const { here } = this.guide;
-      const back = () => here === this.guide.here && this.guide.look(); // a run begins with a look at its status
-      begin();
-      place.replaceChildren(progress);
+      const back = () => here === this.guide.here && this.guide.look(); // a run begins by showing its status
+      await begin?.();
+      let words = '';
       await until(() => {
-        if (progress.textContent !== player.status.element.textContent) back();
-        text(progress, player.status.element.textContent);
+        const now = player.status.element.textContent;
+        if (words !== now) {
+          this.say(html`<p class="sd-sub" aria-live="off">${now}</p>`);
+          back();
+        }
+        words = now;
         return !player.busy && !player.waiting;
       }, Infinity);
       await ended();
       back();
     };
-    place.append(h('button', { type: 'button', class: 'sd-link', onclick: run }, 'Run it here'));
+    this.say([
+      paragraphs(sentences),
+      can && html`<button type="button" class="sd-link" onclick=${run}>Run it here</button>`,
+    ]);
   }
 
-  /** Measured numbers for the verdict of a lesson's check: the visitor's own where they have any. It points at nothing. */
-  async prove({ name, watch, recorded }, place) {
+  /** @param {Child} numbers */
+  say(numbers) {
+    this.numbers = numbers;
+    this.guide.draw();
+  }
+
+  /** Race what the recording on the stage raced, whatever the controls hold: the server fills them in. @param {App} player */
+  async race(player) {
+    if (player.asked) document.getElementById('live-fill')?.click();
+    await until(() => !player.asked || player.wanted === player.asked);
+    document.getElementById('live-run')?.click();
+  }
+
+  /** Measured numbers for the verdict of a lesson's check: the visitor's own where they have any. It points at nothing. @param {Lesson} lesson */
+  async prove({ name, watch, recorded }) {
     const file = recorded || watch.trace;
-    const [explore, live] = [watch.explore ? await playerOf('explore') : null, file ? await playerOf('live') : null];
+    const explore = /** @type {Explorer} */ (watch.explore ? await playerOf('explore') : null);
+    const live = /** @type {App | null} */ (file ? await playerOf('live') : null);
     if (explore && explore.name !== watch.explore) explore.select(watch.explore); // a link leads here at once
     const widget = watch.panel === 'widget' ? explore?.widgets[watch.explore] : null;
-    const sliders = widget?.q ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS } : null;
-    const [explored, shown] = await Promise.all([explore?.answerOf(watch.explore) ?? null, live?.numbersOfRecording(file).catch((error) => console.warn('recording not read:', error)) ?? null]);
-    say(place, proven(name, page.runs, explored, shown ?? null, sliders));
+    const sliders = widget?.q
+      ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS }
+      : null;
+    const shown = live?.numbersOfRecording(file).catch((error) => {
+      console.warn('recording not read:', error);
+      return null;
+    });
+    const explored = (await explore?.answerOf(watch.explore)) ?? null;
+    this.proof = paragraphs(proven(name, page.runs, explored, (await shown) ?? null, sliders));
+    this.guide.draw();
     return null;
   }
 
+  /** @param {boolean} done */
   ended(done) {
     if (done && this.lesson) {
       this.done.add(this.lesson.name);
-      try { localStorage.setItem(KEPT, JSON.stringify([...this.done])); } catch (error) { console.info('progress is not kept', error); }
+      try {
+        localStorage.setItem(KEPT, JSON.stringify([...this.done]));
+      } catch (error) {
+        console.info('progress is not kept', error);
+      }
     }
     this.draw();
     openTab('learn');
-    if (this.lesson) document.getElementById(`lesson-${this.lesson.name}`)?.scrollIntoView({ block: 'center' });
+    if (this.lesson) {
+      document.getElementById(`lesson-${this.lesson.name}`)?.scrollIntoView({ block: 'center' });
+    }
   }
 }
 
-/** Called by the component of the tab once per page. */
+/** Called by the component of the tab once per page. @param {HTMLElement} element @param {unknown} props @param {unknown} watch @param {Options} options */
 export function mount(element, props, watch, options) {
   know(options.symbols);
   gloss(element);

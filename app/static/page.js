@@ -13,7 +13,8 @@ import { giveLink, say } from './views/link.js';
 const MOST_RUNS = 32;
 
 /** `runs`: what the visitor has run since the page was opened, in numbers, the latest first. @type {{players: Partial<Record<Kind, Player>>, openRace: typeof openRace, giveLink: typeof giveLink, say: typeof say, runs: Run[]}} */
-export const page = (/** @type {any} */ (window).specdiff = { players: {}, openRace, giveLink, say, runs: [] });
+export const page =
+  (/** @type {any} */ (window).specdiff = { players: {}, openRace, giveLink, say, runs: [] });
 /** @type {Asked | null} a race that was asked for before the Race tab's player was made */
 let wanted = null;
 
@@ -41,7 +42,9 @@ export function openRace(race) {
 
 /** Open a tab by its name. @param {Kind | 'learn'} kind */
 export function openTab(kind) {
-  const button = [...document.querySelectorAll('#sd-tabs [role=tab]')].find((one) => one.textContent?.trim().toLowerCase() === kind);
+  const button = [...document.querySelectorAll('#sd-tabs [role=tab]')].find((one) =>
+    one.textContent?.trim().toLowerCase() === kind
+  );
   if (button instanceof HTMLElement) button.click();
 }
 
@@ -50,10 +53,14 @@ export const isOpen = (kind) => isShown(page.players[kind]?.root);
 
 /** Whether a player is on the screen, not in a tab that is closed. Asked of what has a box on every screen: on a phone the
  *  player's own frame has none. @param {HTMLElement | undefined} root */
-export const isShown = (root) => Boolean(/** @type {HTMLElement | null | undefined} */ (root?.querySelector('.sd-voice'))?.offsetParent);
+export const isShown = (root) =>
+  Boolean(
+    /** @type {HTMLElement | null | undefined} */ (root?.querySelector('.sd-voice'))?.offsetParent,
+  );
 
 /** Whether the server works for this page, or the visitor waits for it: what is drawn meanwhile disturbs the clock. */
-export const measuring = () => Object.values(page.players).some((one) => Boolean(one.live) || one.busy);
+export const measuring = () =>
+  Object.values(page.players).some((one) => Boolean(one.live) || one.busy);
 
 /** A replay would take its share of the processor. */
 export function pauseAll() {
@@ -68,5 +75,7 @@ export function guard() {
 
 /** What a player says instead of a recording or a file. */
 export const REFUSAL = {
-  title: 'Something is being measured', message: 'This was not opened: drawing it would disturb the clock.', hint: 'Open it again when the measurement is over, or press Stop.',
+  title: 'Something is being measured',
+  message: 'This was not opened: drawing it would disturb the clock.',
+  hint: 'Open it again when the measurement is over, or press Stop.',
 };

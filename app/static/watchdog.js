@@ -1,4 +1,4 @@
-// Notices that the server is gone. A player that waits for it and hears nothing asks for one small file; Gradio only says
+// Notices that the server is gone. A player that waits for it in vain asks for one small file; Gradio only says
 // that the connection was lost, and leaves the run as it was.
 // @ts-check
 
@@ -36,9 +36,17 @@ export class Watchdog {
 
   async answers() {
     for (let i = 0; i < TRIES; i += 1) {
-      if (i) await new Promise((later) => { setTimeout(later, this.times.again); });
+      if (i) {
+        await new Promise((later) => {
+          setTimeout(later, this.times.again);
+        });
+      }
       try {
-        const answer = await fetch(import.meta.url, { method: 'HEAD', cache: 'no-store', signal: AbortSignal.timeout(this.times.patience) });
+        const answer = await fetch(import.meta.url, {
+          method: 'HEAD',
+          cache: 'no-store',
+          signal: AbortSignal.timeout(this.times.patience),
+        });
         if (answer.status < 500) return true; // a proxy speaks for a server that is gone
       } catch (error) {
         console.info('the server does not answer:', error);

@@ -1,5 +1,5 @@
-"""The Explore tab: every question of the papers, answered by a measurement. The script draws it; Gradio carries what it
-asks for and what the server answers."""
+"""The Explore and the Compare tab: questions of the papers, answered by measuring. One script draws both; Gradio
+carries what it asks for and what the server answers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ import msgspec
 from app.controls import QUIET, pair_choices, place_in_queue
 from app.run import exploration
 from app.run.engines import Factory
-from specdiff_core.explorations import EXPLORATIONS
+from specdiff_core.explorations import EXPLORATIONS, RENAMED
 from specdiff_core.schema.methods import methods_of
 from specdiff_core.schema.metrics import CROWDED
-from specdiff_core.schema.pairs import PAIRS, find_pair
+from specdiff_core.schema.pairs import ASSETS, PAIRS, find_pair
 
 LOG = logging.getLogger(__name__)
 TAB = "explore"
-RECORDED = Path(__file__).resolve().parents[2] / "assets" / "explore"
-TEMPLATE = '<div class="sd sd-exp" role="region" aria-label="Explorations"></div>'
+COMPARE = "compare"
+RECORDED = {tab: ASSETS / tab for tab in (TAB, COMPARE)}
+TEMPLATE = '<div class="sd sd-exp" role="region" aria-label="NAME"></div>'
+NAMES = {TAB: "Questions", COMPARE: "Comparison of methods"}
 PATIENCE = 30.0
-"""Seconds that a stopped exploration gets for its last frame."""
-ASKED = "() => window.specdiff?.players.explore?.asked() ?? ''"
-ENDED = "() => window.specdiff?.players.explore?.ended()"
-"""Tells the tab that the server's event is over, however it ended."""
-OFFER = "(told) => window.specdiff?.players.explore?.offer(told)"
+"""Seconds that a stopped measurement gets for its last frame."""
 
 
 class _Recorded(msgspec.Struct):
@@ -41,7 +39,7 @@ class _Recorded(msgspec.Struct):
 def recordings(folder: Path, name: str) -> list[str]:
     """The recorded answers of an exploration: ``NAME.json``, or several ``NAME.WORD.json``, without the ending; first
     the one that its form asks for as it opens, or what is nearest to that. A file that is no answer is left out."""
-    usual = msgspec.to_builtins(EXPLORATIONS[name]())
+    usual = msgspec.json.decode(msgspec.json.encode(EXPLORATIONS[name]()))  # lists, as a file holds them
     others: dict[str, int] = {}  # by its stem, what it does not ask for as usual
     for path in sorted(folder.glob(f"{name}*.json")):
         stem = path.name.removesuffix(".json")
@@ -57,14 +55,18 @@ def recordings(folder: Path, name: str) -> list[str]:
 
 
 def explore_options(
-    folder: Path, served: Callable[[Path], str], *, without_races: Sequence[str] = ()
+    tab: str, folder: Path, served: Callable[[Path], str], *, without_races: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """What its script needs to know. ``without_races``: recorded answers whose races are not there."""
+    """What the script of a tab needs to know. ``without_races``: recorded answers whose races are not there."""
+    forms = exploration.forms(tab)
     return {
-        "forms": exploration.forms(),
+        "prefix": tab,
+        "folded": tab == COMPARE,  # its answer comes first
+        "forms": forms,
+        "renamed": RENAMED,
         "pairs": {name: described(name) for name in PAIRS},
         "folder": f"{served(folder)}/",
-        "recorded": {name: recordings(folder, name) for name in EXPLORATIONS},
+        "recorded": {name: recordings(folder, name) for name in forms},
         "without_races": list(without_races),
         "crowded": CROWDED,
         "patience": PATIENCE,
@@ -85,38 +87,48 @@ def offered(missing: Mapping[str, str], chosen: str) -> str:
 
 
 def explore_tab(
-    factory: Factory, script: str, *, pair: gr.components.Component, missing: Callable[[], Mapping[str, str]]
+    tab: str,
+    factory: Factory,
+    script: str,
+    *,
+    pair: gr.components.Component,
+    missing: Callable[[], Mapping[str, str]],
 ) -> None:
-    """Fill the tab. Call inside ``gr.Tab``.
+    """Fill a tab. Call inside ``gr.Tab``.
 
     Args:
+        tab: of its questions (:attr:`~specdiff_core.explorations.base.Exploration.tab`).
         factory: makes decoders; the same that the other tabs use.
         script: mounts its part of the page (:func:`app.page.mount`).
         pair: the pair of the Live tab, where visitors bring their own.
         missing: says which pairs cannot be used here.
     """
-    engines = exploration.where_lent(factory)
+    measure = exploration.exploring(factory)
 
     def explore(asked: str) -> Iterator[str]:
-        yield from exploration.stream(engines, asked, jobs=exploration.JOBS)
+        yield from exploration.stream(measure, asked)
 
     def stop(asked: str) -> None:
-        exploration.JOBS.stop(asked, PATIENCE)
+        exploration.JOBS.stop(exploration.token_of(asked), PATIENCE)
 
-    queue = place_in_queue(TAB)
-    board = gr.HTML("", html_template=TEMPLATE, js_on_load=script, apply_default_css=False, elem_id="explore-player")
-    asked = gr.Textbox(elem_id="explore-asked", label="What the page asks for", visible=False)
+    player = f"window.specdiff?.players.{tab}"
+    ask = f"() => {player}?.asked() ?? ''"
+    ended = f"() => {player}?.ended()"  # the server's event is over, however it ended
+    queue = place_in_queue(tab)
+    template = TEMPLATE.replace("NAME", NAMES[tab])
+    board = gr.HTML("", html_template=template, js_on_load=script, apply_default_css=False, elem_id=f"{tab}-player")
+    asked = gr.Textbox(elem_id=f"{tab}-asked", label="What the page asks for", visible=False)
     pressed = {
-        name: gr.Button(name, elem_id=f"explore-{name}", elem_classes=["sd-unseen"])
+        name: gr.Button(name, elem_id=f"{tab}-{name}", elem_classes=["sd-unseen"])
         for name in ("run", "again", "stop", "cancel", "pairs")
     }  # the script presses them
-    running = []
+    running: list[Any] = []
     for name in ("run", "again"):
         event = pressed[name].click(
             explore,
             asked,
             board,
-            js=ASKED,
+            js=ask,
             show_progress="minimal",
             show_progress_on=queue,
             concurrency_id="explore",
@@ -124,16 +136,16 @@ def explore_tab(
             trigger_mode="once",
             api_visibility="private",
         )
-        for over in (event.then, event.failure):  # together they hear of every end
-            over(None, None, None, js=ENDED, show_progress="hidden", api_visibility="private")
+        for over in (event.then, event.failure):  # together they cover every end
+            over(None, None, None, js=ended, show_progress="hidden", api_visibility="private")
         running.append(event)
-    here = gr.Textbox(elem_id="explore-offered", label="Pairs that can be chosen", visible=False)
+    here = gr.Textbox(elem_id=f"{tab}-offered", label="Pairs that can be chosen", visible=False)
 
     def offer(chosen: str) -> str:
         return offered({name: why for name, why in missing().items() if name != chosen}, chosen)
 
     pressed["pairs"].click(offer, pair, here, **QUIET).then(
-        None, here, None, js=OFFER, show_progress="hidden", api_visibility="private"
+        None, here, None, js=f"(told) => {player}?.offer(told)", show_progress="hidden", api_visibility="private"
     )
-    pressed["stop"].click(stop, asked, None, js=ASKED, **QUIET)
+    pressed["stop"].click(stop, asked, None, js=ask, **QUIET)
     pressed["cancel"].click(None, None, None, cancels=running)

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 
 from app import controls, own_pairs, scripts
 from app.content.error_cards import card, new_run_id
-from app.content.examples import PRESETS
+from app.content.examples import OPENING, PRESETS, presets_of
 from app.content.html import element
 from app.controls import QUIET, Controls
 from specdiff_core.models.own_pairs import KINDS, parse
 from specdiff_core.schema.methods import two_lanes
-from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.pairs import PAIRS, find_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
 TAB = "live"
 
 
 def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
-    """The race of the Live tab and of ``/race``: a :data:`~app.run.worker.Planner`."""
+    """The race of the Live tab and of ``/race``: a :data:`~app.run.race.Planner`."""
     return two_lanes(controls.check_settings(values))
 
 
@@ -29,23 +30,53 @@ def place() -> Controls:
     """Place the controls, and wire what stays between them."""
     own = controls.place(TAB, tuple(SETTINGS), run="Run", drawer="All settings", line=controls.presets, last=own_pair)
     widgets, preset = own.settings, own.beside
+    pair = widgets["pair"]
     options = [controls.preset_values(item) for item in PRESETS]
-    drafters = {pair: [drafter.name for drafter in spec.drafters] for pair, spec in PAIRS.items()}
     chosen = [widgets[name] for name in options[0]]
-    preset.input(None, [preset, widgets["pair"], *chosen], chosen, js=scripts.choose(options, drafters))
+    preset.input(None, [preset, pair, *chosen], chosen, js=scripts.choose(options, PLAYS))
     touched = [  # a list tells of input also when somebody only passes by
-        widget.select if isinstance(widget, gr.Dropdown) else widget.input for widget in (*chosen, widgets["pair"])
+        widget.select if isinstance(widget, gr.Dropdown) else widget.input for widget in chosen
     ]
     gr.on(touched, None, None, preset, js=scripts.constant(controls.CUSTOM))
     gamma, steps = widgets["gamma"], widgets["steps"]
-    gr.on([gamma.input, gamma.release], None, [gamma, steps], steps, js=scripts.KEEP_STEPS_BELOW_GAMMA)
-    gr.on([steps.input, steps.release], None, [gamma, steps], gamma, js=scripts.KEEP_GAMMA_ABOVE_STEPS)
-    both = [widgets["pair"], widgets["drafter"]]
-    widgets["pair"].change(drafters_of, both, widgets["drafter"], **QUIET)
-    widgets["drafter"].change(window_of, both, gamma, **QUIET).then(
-        None, [*both, gamma], gamma, js=scripts.fit(LONGEST), show_progress="hidden", api_visibility="private"
+    both, window = [pair, widgets["drafter"]], [gamma, steps]
+    knobs = [gamma.input, gamma.release, steps.input, steps.release]
+    gr.on(knobs, None, [*both, *window], window, js=scripts.fit(LONGEST))
+    pair.select(first_preset, [pair, preset], [preset, *chosen], **QUIET)
+    pair.change(presets_here, pair, preset, **QUIET)
+    pair.change(drafters_of, both, widgets["drafter"], **QUIET)
+    gr.on([pair.change, widgets["drafter"].change], window_of, both, window, **QUIET).then(
+        None, [*both, *window], window, js=scripts.fit(LONGEST), show_progress="hidden", api_visibility="private"
     )
+    fill = gr.Button("Ask for this recording", elem_id="live-fill", elem_classes=["sd-unseen"])  # lessons press it
+    asked = "() => [window.specdiff.players.live.asked]"
+    fill.click(lambda query: from_query(dict(parse_qsl(query))), own.threads, own.inputs, js=asked, **QUIET)
     return own
+
+
+def presets_here(pair: str) -> Any:
+    """The list of a pair's presets; what is chosen stays."""
+    return gr.update(choices=controls.preset_choices(pair))
+
+
+def first_preset(pair: str, chosen: str) -> list[Any]:
+    """The first preset of another pair, and its settings; a pair that has the one that is chosen keeps it, and so do
+    settings of one's own."""
+    choices, places = controls.preset_choices(pair), presets_of(pair)
+    if not places or chosen in [name for _, name in choices]:
+        return [gr.skip()] * (1 + len(controls.preset_values(OPENING)))
+    values = controls.preset_values(PRESETS[places[0]])
+    values["drafter"] = stand_ins(pair).get(values["drafter"], values["drafter"])
+    return [gr.update(choices=choices, value=str(places[0])), *values.values()]
+
+
+def stand_ins(pair: str) -> dict[str, str]:
+    """Drafter of a preset -> the drafter of a pair that stands for it."""
+    found = {preset.config.drafter: find_pair(pair).playing(preset.config.drafter) for preset in PRESETS}
+    return {name: spec.name for name, spec in found.items() if spec is not None}
+
+
+PLAYS = {pair: stand_ins(pair) for pair in PAIRS}
 
 
 def own_pair(settings: Mapping[str, Any]) -> None:
@@ -94,15 +125,15 @@ def brought(values: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def drafters_of(pair: str, drafter: str) -> Any:
-    """A pair brings its drafters."""
+    """The drafters of a pair; the one that is chosen stays where the pair has it."""
     choices = controls.drafter_choices(pair)
     names = [name for _, name in choices]
-    return gr.update(choices=choices, value=drafter if drafter in names else names[0])
+    return gr.update(choices=choices) if drafter in names else gr.update(choices=choices, value=names[0])
 
 
-def window_of(pair: str, drafter: str) -> Any:
-    """A drafter brings the longest window that it was trained for."""
-    return gr.update(maximum=controls.longest_window(pair, drafter))
+def window_of(pair: str, drafter: str) -> list[Any]:
+    """γ and T end where the window of a drafter does, the longest that it was trained for."""
+    return [gr.update(maximum=controls.longest_window(pair, drafter))] * 2
 
 
 LONGEST = {
@@ -121,8 +152,8 @@ def from_query(query: Mapping[str, str]) -> list[Any] | None:
     known = {name: query[name] for name in SETTINGS if name in query}
     if not known and "prompt" not in query:
         return None
-    values: list[Any] = [gr.skip()] * len(SETTINGS)
-    if known:
-        config = controls.check_settings(known).to_dict()
-        values = [controls.shown(config[name]) for name in SETTINGS]
-    return [query.get("prompt", gr.skip()), *values]
+    if not known:
+        return [query["prompt"], *[gr.skip()] * len(SETTINGS)]
+    config = controls.check_settings(known)
+    values = config.to_dict()
+    return [controls.prompt_of(query, config.pair), *(controls.shown(values[name]) for name in SETTINGS)]

@@ -8,9 +8,9 @@ from typing import Any
 import gradio as gr
 
 from app import controls
+from app.content.examples import OPENING
 from app.content.html import element
 from app.controls import QUIET, Controls
-from app.gradio_patches import unjudged
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import BASELINE, methods_of, race_lanes
 from specdiff_core.schema.settings import DecodeConfig, Rule
@@ -18,8 +18,11 @@ from specdiff_core.schema.settings import DecodeConfig, Rule
 TAB = "race"
 FEWEST, MOST = 1, 5
 """Methods of a race, besides vanilla."""
-DEFAULT = ("autoregressive", "eagle", "specdiff", "dflash", "ddtree")
-"""What the opening recording raced."""
+DEFAULT = {
+    "smollm2": ("prompt_lookup", "dflash", "ddtree", "markov_tree"),
+    "embedded": ("autoregressive", "eagle", "specdiff", "dflash", "ddtree"),
+}
+"""What the recordings of a pair raced."""
 RULES = tuple(rule.value for rule in Rule if rule.lossless)
 """Rules that keep the target's distribution for every method."""
 SETTINGS = ("temperature", "rule", "max_new_tokens", "seed", "pair")
@@ -27,7 +30,7 @@ SETTINGS = ("temperature", "rule", "max_new_tokens", "seed", "pair")
 
 
 def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
-    """The lanes of a race of several methods, each named by its method: a :data:`~app.run.worker.Planner`.
+    """The lanes of a race of several methods, each named by its method: a :data:`~app.run.race.Planner`.
 
     Raises:
         ConfigError: too few or too many methods, one that the pair has not, or a setting that does not work.
@@ -62,13 +65,11 @@ def place() -> Controls:
 def _methods() -> gr.components.Component:
     words = element("span", text="Vanilla always runs, and is measured first: it is the baseline of every speed-up.")
     gr.HTML(element("p", element("b", text="✓ Vanilla "), words, class_="race-baseline"), apply_default_css=False)
-    return unjudged(
-        gr.CheckboxGroup(
-            choices=choices("embedded"),
-            value=list(DEFAULT),
-            label=f"Methods that race against vanilla, {FEWEST} to {MOST}",
-            elem_id="race-methods",
-        )
+    return gr.CheckboxGroup(
+        choices=choices(OPENING.pair),
+        value=list(DEFAULT[OPENING.pair]),
+        label=f"Methods that race against vanilla, {FEWEST} to {MOST}",
+        elem_id="race-methods",
     )
 
 
@@ -78,10 +79,11 @@ def choices(pair: str) -> list[tuple[str, str]]:
 
 
 def methods_here(pair: str, chosen: list[str]) -> Any:
-    """The list of methods for another pair; what it has of the choice stays."""
+    """The list of methods for another pair; what it has of the choice stays, unless that is what a race usually has."""
     offered = choices(pair)
-    kept = [name for _, name in offered if name in chosen]
-    return gr.update(choices=offered, value=kept or [name for _, name in offered][:FEWEST])
+    usual = any(sorted(chosen) == sorted(names) for names in DEFAULT.values())
+    kept = DEFAULT[pair] if usual and pair in DEFAULT else [name for _, name in offered if name in chosen]
+    return gr.update(choices=offered, value=list(kept) or [name for _, name in offered][:FEWEST])
 
 
 def from_query(query: Mapping[str, str]) -> list[Any] | None:
@@ -96,7 +98,7 @@ def from_query(query: Mapping[str, str]) -> list[Any] | None:
     lanes = plan({**values, "methods": [name for name in query["methods"].split(",") if name]})
     config = lanes[BASELINE].to_dict()
     return [
-        query.get("prompt", gr.skip()),
+        controls.prompt_of(query, config["pair"]),
         gr.update(choices=choices(config["pair"]), value=[name for name in lanes if name != BASELINE]),
         *(controls.shown(config[name]) for name in SETTINGS),
     ]

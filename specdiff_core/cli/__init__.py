@@ -18,8 +18,7 @@ from specdiff_core.schema.errors import SpecDiffError
 
 COMMANDS = (decode, race, explore, bench, replay, pairs, train)
 ADDED = "specdiff.commands"
-"""Entry points of packages that bring a further command, as the page does: its name, and what takes the words after
-it."""
+"""Entry points of packages that add a command, as the page does: its name, and a function of the words after it."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -37,21 +36,26 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Returns:
-        the exit status: 0, 2 for an error that a person can act on, 130 after an interrupt, 141 where nobody reads.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal without γ and τ still gets every result
+    """Run one command of this package, or of an installed one that adds it; the exit status is that of :func:`call`."""
     words = list(sys.argv[1:] if argv is None else argv)
     own = {module.__name__.rpartition(".")[2] for module in COMMANDS}
     for added in entry_points(group=ADDED, name=words[0]) if words and words[0] not in own else ():
         status: int = added.load()(words[1:])
         return status
-    args = build_parser().parse_args(words)
-    args.argv = words
+    return call(build_parser(), words)
+
+
+def call(parser: argparse.ArgumentParser, words: Sequence[str], module: str = "specdiff_core") -> int:
+    """Parse and run a command of ``python -m module``.
+
+    Returns:
+        the exit status: 0, 2 for an error that a person can act on, 130 after an interrupt, 141 for a closed pipe.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without γ and τ still gets every result
+    args = parser.parse_args(words)
+    args.argv, args.module = words, module
     try:
         args.run(args)
         if sys.stdout is not None:
@@ -63,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say("interrupted")
         return 130
     except BrokenPipeError:
-        # The reader is gone (``| head``): give the interpreter somewhere to flush to.
+        # The reader has closed the pipe (``| head``): give the interpreter somewhere to flush to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import msgspec
 
 from specdiff_core.cli import options
-from specdiff_core.explorations import EXPLORATIONS
+from specdiff_core.explorations import COMMANDS, EXPLORATIONS, find_exploration
 from specdiff_core.explorations.alignment import compare_traces, given_of, read_run
 from specdiff_core.explorations.base import Answer, Exploration, Explored, Exploring, Step, csv_of, parse
+from specdiff_core.explorations.figures import html_page, plotly_script, write_pictures
 from specdiff_core.explorations.side_by_side import SideBySide
 from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
@@ -25,8 +27,12 @@ def add_command(commands: Any) -> None:
     kinds = explore.add_subparsers(title="questions", required=True, metavar="QUESTION")
     for name, kind in EXPLORATIONS.items():
         _add(kinds, name, kind)
-        if kind.command:
+        if kind in COMMANDS:
             _add(commands, name, kind, kind.files)
+    about = "Print and draw an answer that --json wrote, without measuring again."
+    show = options.add_parser(kinds, "show", run_show, about)
+    show.add_argument("answer", type=Path, metavar="FILE", help="an answer")
+    _add_outputs(show)
 
 
 def _add(commands: Any, name: str, kind: type[Exploration], words: Sequence[str] = ()) -> None:
@@ -36,22 +42,28 @@ def _add(commands: Any, name: str, kind: type[Exploration], words: Sequence[str]
     group = parser.add_argument_group("settings")
     fields = kind.form()
     for field in fields:
-        told: dict[str, Any] = {"default": argparse.SUPPRESS, "help": _help(field)}
+        flags: dict[str, Any] = {"default": argparse.SUPPRESS, "help": _help(field)}
         if field["name"] in words:
-            parser.add_argument(field["name"], nargs="?", metavar=field["name"].upper(), **told)
+            parser.add_argument(field["name"], nargs="?", metavar=field["name"].upper(), **flags)
         else:
-            told["help"] = argparse.SUPPRESS if field["hidden"] else told["help"]
-            group.add_argument(options.flag(field["name"]), metavar="VALUE", **told)
+            flags["help"] = argparse.SUPPRESS if field["hidden"] else flags["help"]
+            group.add_argument(options.flag(field["name"]), metavar="VALUE", **flags)
     if kind is SideBySide:
         _add_traces(parser)
     shown = [field["name"] for field in fields if not field["hidden"]]
     if "pair" in shown:
         options.add_own_pair(parser, drafter="drafter" not in shown)
     options.add_placement(parser)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the answer, which the page opens")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write its table")
+    _add_outputs(parser)
     if kind.makes:
         parser.add_argument("--made", type=Path, metavar="FOLDER", help=f"write {kind.makes} into a new folder")
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the answer, which the page opens")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write its table")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the answer and its figures as one page")
+    parser.add_argument("--png", type=Path, metavar="FOLDER", help="write the figures as pictures (needs kaleido)")
 
 
 def _add_traces(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +98,7 @@ def _read(value: str) -> str:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Explore, print the table, write the files."""
+    """Measure, print the table and what it says, write the files."""
     kind: type[Exploration] = args.exploration
     fields = {field["name"]: field for field in kind.form() if field["name"] in vars(args)}
     given = {name: _read(getattr(args, name)) if one["long"] else getattr(args, name) for name, one in fields.items()}
@@ -96,8 +108,7 @@ def run(args: argparse.Namespace) -> None:
     given |= {name: value for name, value in own.items() if name in kind.__struct_fields__}
     what = parse(kind, kind.from_files(given))
     find(what.pair)  # one's own is known by its name from here on
-    for name in ("json", "csv"):
-        options.check_target(getattr(args, name), name)
+    _check_outputs(args)
     if isinstance(what, SideBySide) and args.traces:
         _of_traces(args, what)
         return
@@ -107,22 +118,14 @@ def run(args: argparse.Namespace) -> None:
     exploring = Exploring(what, options.open_engine(args, what.pair, what.drafters), argv=args.argv)
     failed: BaseException | None = None
     try:
-        told, races, made = _follow(exploring)
+        found, races, made = _follow(exploring)
     except (Exception, KeyboardInterrupt) as error:  # raised once what was finished is written
-        (done, total, _, explored, races, made, _), failed = exploring.told(), error
+        (done, total, _, explored, races, made, _), failed = exploring.snapshot(), error
         if explored is None:
             raise
-        told = explored
+        found = explored
         options.say(f"It broke off after {done} of {total} steps; what they measured follows.")
-    print(csv_of(told.rows), end="")
-    for line in told.facts.get("told", ()):
-        print(line)
-    for line in told.facts.get("skipped", ()):
-        options.say(f"left out: {line}")
-    if args.json is not None:
-        write(args.json, told, races)
-    if args.csv is not None:
-        args.csv.write_text(csv_of(told.rows), encoding="utf-8")
+    _put_out(args, found, races)
     if target is not None:
         target.mkdir(parents=True)
         for name, content in made.items():
@@ -131,25 +134,68 @@ def run(args: argparse.Namespace) -> None:
         raise failed
 
 
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Fail before the work where its outputs cannot be written. ConfigError: so it is."""
+    for name in ("json", "csv", "html"):
+        options.check_target(getattr(args, name), name)
+    if args.html is not None:
+        plotly_script()
+    if args.png is not None and importlib.util.find_spec("kaleido") is None:
+        raise ConfigError("Pictures need the package kaleido.", field="png", hint="pip install kaleido")
+
+
+def run_show(args: argparse.Namespace) -> None:
+    """Print an answer of a file and write its figures as this version draws them."""
+    _check_outputs(args)
+    try:
+        found = msgspec.json.decode(args.answer.read_bytes(), type=Explored)
+    except (OSError, msgspec.DecodeError) as error:
+        hint = "Name a file that `explore … --json` wrote."
+        raise ConfigError(f"{args.answer} is no answer: {error}.", field="answer", hint=hint) from error
+    what = parse(find_exploration(found.name), found.choice)
+    found.report = what.report(found.rows, found.facts)
+    races = args.answer.with_suffix(".races.json")
+    _put_out(args, found, msgspec.json.decode(races.read_bytes(), type=dict[str, bytes]) if races.is_file() else {})
+
+
+def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes]) -> None:
+    """Print the table, the answer and its notes; write what was asked for."""
+    table, report = csv_of(found.rows), found.report
+    print(table, end="")
+    for line in filter(None, (report.answer, *report.notes)):
+        print(line)
+    for line in found.facts.get("skipped", ()):
+        options.say(f"left out: {line}")
+    if args.json is not None:
+        write(args.json, found, races)
+    if args.csv is not None:
+        args.csv.write_text(table, encoding="utf-8")
+    if args.html is not None:
+        title = find_exploration(found.name).title
+        args.html.write_text(html_page(title, report.answer, report.notes, report.figures), encoding="utf-8")
+    if args.png is not None:
+        write_pictures(args.png, report.figures)
+
+
 def _of_traces(args: argparse.Namespace, what: SideBySide) -> None:
     """Print the rounds of two traces, and what can be said of them; decode on from one, if that is asked for."""
     lanes = args.lanes or (None, None)
-    told: Answer = compare_traces(*args.traces, lanes=lanes)
+    found: Answer = compare_traces(*args.traces, lanes=lanes)
     if what.branch != "none":
         place = "ab".index(what.branch)
         given = given_of(read_run(args.traces[place], lanes[place]), what.round)
         asked = msgspec.structs.replace(what, given=msgspec.json.encode(given).decode())
         engine = options.open_engine(args, str(given.config.get("pair")), asked.drafters)
         branch, *_ = _follow(Exploring(asked, engine, argv=args.argv))
-        told.rows += branch.rows
-        told.facts["branch"] = branch.facts["branch"]
-    for line in told.facts["words"]:
+        found.rows += branch.rows
+        found.facts["branch"] = branch.facts["branch"]
+    for line in found.facts["words"]:
         options.say(line)
-    print(csv_of(told.rows), end="")
+    print(csv_of(found.rows), end="")
     if args.csv is not None:
-        args.csv.write_text(csv_of(told.rows), encoding="utf-8")
+        args.csv.write_text(csv_of(found.rows), encoding="utf-8")
     if args.json is not None:
-        answer = {"rows": told.rows, "facts": told.facts}
+        answer = {"rows": found.rows, "facts": found.facts}
         args.json.write_bytes(msgspec.json.format(msgspec.json.encode(answer), indent=1) + b"\n")
 
 
@@ -164,15 +210,15 @@ def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str,
             bar.set_postfix_str(step.doing, refresh=False)
             bar.refresh()
 
-        told = exploring.advance(progress=show)
-    if told.explored is None:
+        snapshot = exploring.advance(progress=show)
+    if snapshot.explored is None:
         raise SpecDiffError("Nothing was measured.", hint="Change the settings.")
-    return told.explored, told.races, told.made
+    return snapshot.explored, snapshot.races, snapshot.made
 
 
-def write(path: Path, told: Explored, races: dict[str, bytes]) -> None:
+def write(path: Path, found: Explored, races: dict[str, bytes]) -> None:
     """Write an answer as the page reads it, and its races beside it (``.races.json``)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
+    path.write_bytes(msgspec.json.encode(found) + b"\n")
     if races:
         path.with_suffix(".races.json").write_bytes(msgspec.json.encode(races) + b"\n")  # bytes as base64

@@ -1,7 +1,6 @@
-"""What the commands share: flags made from the settings themselves, and the engine they ask for. Imports torch only in
-calls.
+"""Shared by all commands: flags made from the settings, and the engine. Imports torch only in calls.
 
-The flags pass values on unchecked: ``DecodeConfig`` is the only judge, here as on the page.
+Flags pass values on unchecked: ``DecodeConfig`` checks them, here as on the page.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def flag(name: str) -> str:
 
 
 def explain(setting: Setting) -> str:
-    """A setting's help text: what it is, its symbol, its range and its default."""
+    """A setting's help text: label, symbol, range and default."""
     symbol = f" ({setting.symbol})" if setting.symbol else ""
     notes = [] if setting.kind is bool else [f"{values_words(setting.name)} {setting.unit}".strip()]
     default = setting.default
@@ -55,19 +54,19 @@ def add_settings(parser: argparse.ArgumentParser, *, leave: Collection[str] = ()
 def add_parser(
     commands: Any, name: str, run: Callable[[argparse.Namespace], None], about: str
 ) -> argparse.ArgumentParser:
-    """A subcommand: its name, what it calls, and a sentence about it."""
+    """A subcommand: its name, its function, and a sentence about it."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about)
     parser.set_defaults(run=run)
     return parser
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """The result for programs."""
+    """``--json``: the result for programs."""
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """What ``decode`` and ``race`` share: the prompt, every setting, the device, and where the result goes."""
+    """The flags of ``decode`` and ``race``: prompt, settings, device, outputs."""
     parser.add_argument("--prompt", required=True, metavar="TEXT", help="the text to continue")
     add_settings(parser)
     add_own_pair(parser)
@@ -77,15 +76,19 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_own_pair(parser: argparse.ArgumentParser, *, drafter: bool = False) -> None:
-    """A pair of one's own, in place of ``--pair``.
+    """Flags for a pair of your own, in place of ``--pair``.
 
     Args:
         drafter: whether the parser lacks a flag ``--drafter``.
     """
     group = parser.add_argument_group("a pair of your own, in place of --pair")
-    group.add_argument("--target", metavar="SOURCE", help="a folder or hub repository; --drafter is then one, too")
+    group.add_argument(
+        "--target", metavar="SOURCE", help="a folder, a GGUF file or a hub repository; --drafter is then one, too"
+    )
     if drafter:
-        group.add_argument("--drafter", metavar="SOURCE", default="", help="with --target: a folder or hub repository")
+        group.add_argument(
+            "--drafter", metavar="SOURCE", default="", help="with --target: a folder, a GGUF file or a hub repository"
+        )
     group.add_argument(
         "--kind", help="of the drafter, where its config does not say: denoise, block, sequential, eagle"
     )
@@ -94,10 +97,10 @@ def add_own_pair(parser: argparse.ArgumentParser, *, drafter: bool = False) -> N
 
 
 def own_pair(args: argparse.Namespace) -> dict[str, str]:
-    """The names of the pair and of the drafter that ``add_own_pair``'s flags describe; empty where they do not.
+    """The names of the pair and the drafter that ``add_own_pair``'s flags describe; empty without them.
 
     Raises:
-        SpecDiffError: they describe none, or what they describe cannot be read.
+        SpecDiffError: the flags are incomplete, or a model cannot be read.
     """
     if getattr(args, "target", None) is None:
         return {}
@@ -111,7 +114,7 @@ def own_pair(args: argparse.Namespace) -> dict[str, str]:
 
 
 def read_settings(args: argparse.Namespace, **others: Any) -> DecodeConfig:
-    """The settings that were given; ``others`` fill in what the flags left out.
+    """The settings of the flags; ``others`` are defaults for missing ones.
 
     Raises:
         ConfigError: one of them is out of range.
@@ -121,17 +124,19 @@ def read_settings(args: argparse.Namespace, **others: Any) -> DecodeConfig:
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:
-    """Where and how precisely to compute."""
+    """Flags for device, precision, context and threads."""
     group = parser.add_argument_group("device")
     group.add_argument("--device", default="auto", help="auto, cpu or cuda [default auto]")
-    group.add_argument("--dtype", default="auto", help="auto, fp32 or bf16 [default auto: fp32 on a CPU]")
-    about = "that a run may hold, up to the target's own positions [default: what `pairs NAME` tells, or 4096]"
+    group.add_argument(
+        "--dtype", default="auto", help="auto, fp32 or bf16 [default auto: fp32 on a CPU, or what the pair prefers]"
+    )
+    about = "of a run, up to the target's own positions [default: see `pairs NAME`, or 4096]"
     group.add_argument("--context", type=int, metavar="TOKENS", help=about)
     group.add_argument("--threads", type=int, metavar="N", help="CPU threads [default: torch's own choice]")
 
 
 def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) -> Engine:
-    """Load ``pair`` with ``drafters`` as ``add_placement``'s flags say, telling progress on stderr.
+    """Load ``pair`` with ``drafters`` and the flags of ``add_placement``; progress goes to stderr.
 
     Raises:
         SpecDiffError: the pair, a drafter or the device is not available; the message says why.
@@ -140,7 +145,7 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
 
     spec = find(pair, args.context)
     for name in drafters:
-        spec.drafter(name)  # a misspelt name is told before anything is loaded
+        spec.drafter(name)  # report a misspelt name before anything is loaded
     if os.environ.get("RANK", "0") == "0":
         say("loading …")
     from specdiff_core.engine import Engine
@@ -158,16 +163,16 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     wanted = tuple(dict.fromkeys((*drafters, "none")))
     engine = load(drafters=wanted, progress=say)
     for name in drafters:
-        engine.drafter(name)  # missing weights are told now, not in the middle of a run
+        engine.drafter(name)  # report missing weights now, not in the middle of a run
     return engine
 
 
 def check_target(path: Path | None, name: str) -> None:
-    """Make the folder of a file, and tell before the work what would fail after it.
+    """Make the folder of an output file, and fail early if it cannot be written.
 
     Raises:
-        ConfigError: no file can be written there.
-        OSError: the same, in the system's words.
+        ConfigError: it names no file.
+        OSError: the system refuses to write there.
     """
     if path is None:
         return
@@ -181,19 +186,19 @@ def check_target(path: Path | None, name: str) -> None:
 
 
 PATIENCE = 10.0
-"""Seconds between two lines about one download where they cannot be written over each other."""
-_download = {"told": -PATIENCE, "open": 0.0}
+"""Seconds between two lines about one download where they cannot overwrite each other."""
+_download = {"reported": -PATIENCE, "open": 0.0}
 
 
 def say(message: str) -> None:
-    """One line for people, beside the results: on stderr. A terminal shows how far a download is in one line."""
+    """Print a line to stderr, apart from the results. On a terminal the lines of one download overwrite each other."""
     err, passing, now = sys.stderr, message.startswith("Downloading "), time.monotonic()
-    if err is None:  # closed by whoever started us
+    if err is None:  # closed by the parent process
         return
     if err.isatty():
         err.write(("\r\x1b[K" if _download["open"] else "") + message + ("" if passing else "\n"))
         err.flush()
         _download["open"] = float(passing)
-    elif not passing or now - _download["told"] >= PATIENCE:
+    elif not passing or now - _download["reported"] >= PATIENCE:
         err.write(message + "\n")
-        _download["told"] = now if passing else -PATIENCE
+        _download["reported"] = now if passing else -PATIENCE

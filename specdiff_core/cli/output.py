@@ -15,7 +15,7 @@ LEGEND = "plain: accepted from the draft · [corrected by the target] · {the ta
 
 
 def marked_text(run: Sequence[Event]) -> str:
-    """The new text of a run, with every token that the drafter did not supply in marks (see :data:`LEGEND`)."""
+    """The new text of a run, with marks around tokens that the drafter did not supply (see :data:`LEGEND`)."""
     pieces: dict[int, str] = {}
     ids: list[int] = []
     sources: list[str] = []
@@ -31,7 +31,7 @@ def marked_text(run: Sequence[Event]) -> str:
 
 
 def describe(summary: dict[str, Any]) -> list[str]:
-    """A run's numbers for people, one per line."""
+    """The numbers of a run, one per line."""
 
     def number(value: float | None, form: str, unit: str) -> str:
         return "not defined" if value is None else f"{value:{form}} {unit}"
@@ -62,7 +62,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
 
 
 def table(summary: dict[str, Any]) -> list[str]:
-    """A race of several methods for people, one line each."""
+    """A race of several methods, one line each."""
     rows = [("method", "speed-up", "τ", "tokens/s", "text", "distribution")]
     for lane, numbers in summary["lanes"].items():
         speed, spread = "failed" if numbers["failed"] else "not defined" if numbers["config"] else "not run", ""
@@ -90,13 +90,13 @@ def table(summary: dict[str, Any]) -> list[str]:
 
 
 SILENT = (
-    "nothing about drafts; vLLM tells with --per-request-spec-decode-metrics summary, SGLang where it knows "
-    "return_spec_tokens_details, llama.cpp where it drafts"
+    "no drafts; vLLM reports them with --per-request-spec-decode-metrics summary, SGLang if it supports "
+    "return_spec_tokens_details, llama.cpp while drafting"
 )
 
 
 def served(numbers: dict[str, Any]) -> list[str]:
-    """What was measured of a lane that an attached server ran, what is quoted from it, and what nobody looked at."""
+    """A lane of an attached server: what was measured here, what the server reports, and what is unchecked."""
     forms = {
         "tau": "τ {:.2f}",
         "draft_use": "{:.0%} of its drafted tokens accepted",
@@ -105,10 +105,10 @@ def served(numbers: dict[str, Any]) -> list[str]:
         "tokens_per_second": "{:.1f} tokens/s by its own clock",
     }
     quoted = {name: value for name, value in (numbers["quoted"] or {}).items() if value is not None}
-    told = [form.format(quoted[name]) for name, form in forms.items() if name in quoted]
+    reported = [form.format(quoted[name]) for name, form in forms.items() if name in quoted]
     return [
         "  measured here  tokens, and when they arrived by this machine's clock, network included",
-        f"  it says itself {', '.join(told + ([] if 'drafted' in quoted else [SILENT]))}",
+        f"  it reports     {', '.join(reported + ([] if 'drafted' in quoted else [SILENT]))}",
         "  not checked    its distribution, what else it was doing, and whether it has the model, the tokenizer and",
         "                 the machine of the other lanes",
         *([f"  failed         {numbers['failed']}"] if numbers.get("failed") else []),
@@ -131,5 +131,5 @@ def speed_line(summary: dict[str, Any]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that cannot steer a terminal: control characters are shown, line breaks and tabs kept."""
+    """Escape control characters, so that text cannot control a terminal; keep line breaks and tabs."""
     return "".join(char if char in "\n\t" or char.isprintable() else repr(char)[1:-1] for char in text)

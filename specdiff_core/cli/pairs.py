@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.cli import options
-from specdiff_core.models.hub import LIKE
+from specdiff_core.models import hub
 from specdiff_core.schema.pairs import PAIRS, DrafterSpec, PairSpec, find_pair
 from specdiff_core.schema.published import Model
 
@@ -22,7 +22,7 @@ def add_command(commands: Any) -> None:
     """Add ``pairs`` to a parser's subcommands."""
     about = "List the model pairs: size, licence, what would be fetched, and why one cannot be used here."
     parser = options.add_parser(commands, "pairs", run, about)
-    parser.add_argument("name", metavar="NAME", nargs="?", help="tell more of this pair [default: a table of all]")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="show more of this pair [default: a table of all]")
     parser.add_argument("--fetch", metavar="NAME", help="download the files of this pair, for use without a network")
     parser.add_argument("--drafters", metavar="A,B", help="with --fetch: only these drafters [default all]")
     options.add_json(parser)
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
     for pair in [find_pair(args.name)] if args.name else PAIRS.values():
         available, reason = availability(pair, here)
         row = {"name": pair.name, "label": pair.label, "available": available, "reason": reason}
-        rows.append({**row, "memory": memory(pair, here.machine), **told(pair)})
+        rows.append({**row, "memory": memory(pair, here.machine), **described(pair)})
     if args.name:
         show(find_pair(args.name), rows[0])
     else:
@@ -62,7 +62,7 @@ def table(rows: list[dict[str, Any]], here: Here) -> None:
         model, reason = row["target"], row["reason"]
         mark = "yes" if row["available"] else notes.setdefault(reason, f"no [{len(notes) + 1}]")
         size = f"{model['parameters'] / 1e9:.1f} B" if "parameters" in model else ""
-        fetched = f"{model['to_fetch'] / 1e9:.1f} GB" if model["to_fetch"] else "nothing"
+        fetched = hub.size(model["to_fetch"]) if model["to_fetch"] else "nothing"
         terms = ", ".join(_terms(model)) or "in its card"
         taken = _taken(row["memory"])
         lines.append((row["name"], model["source"], size, fetched, taken, terms, mark))
@@ -77,7 +77,7 @@ def table(rows: list[dict[str, Any]], here: Here) -> None:
         print()
     for reason, mark in notes.items():
         print(f"{mark[3:]} not available: {reason}")
-    print(f"\n`{LIKE.replace(' --fetch', '')}` tells more of one; `{LIKE}` downloads it.")
+    print(f"\n`{hub.LIKE.replace(' --fetch', '')}` shows more of one; `{hub.LIKE}` downloads it.")
 
 
 def show(pair: PairSpec, row: dict[str, Any]) -> None:
@@ -98,13 +98,13 @@ def memory(pair: PairSpec, machine: Machine) -> dict[str, Any]:
     first, every = loaded(pair), needed(pair, machine).drafters
     return {
         "needed": needed(pair, machine, first).total,
-        "drafters": {one.name: every[one.name] for one in pair.drafters if one.name in every and _is_told(one, first)},
+        "drafters": {one.name: every[one.name] for one in pair.drafters if one.name in every and _is_known(one, first)},
         "free": machine.free,
         "too_large": refusal(pair, machine, first),
     }
 
 
-def told(pair: PairSpec) -> dict[str, Any]:
+def described(pair: PairSpec) -> dict[str, Any]:
     """What is known of a pair, for programs. Bytes are those that are still to be fetched."""
     return {
         "family": pair.group,
@@ -131,20 +131,22 @@ def fetch(pair: PairSpec, names: str | None) -> None:
     Raises:
         SpecDiffError: there is no such drafter, or a repository cannot be had.
     """
-    from specdiff_core.models import hub
-    from specdiff_core.models.folders import is_local, resolve
+    from specdiff_core.models.folders import is_local, resolve, weight_files
 
     chosen = [pair.drafter(name.strip()) for name in names.split(",")] if names else list(pair.drafters)
-    sources = dict([(pair.target, pair.revision), *((one.source, one.revision) for one in chosen if one.source)])
+    sources = dict(
+        [
+            (pair.target, pair.revision),
+            *((one.source, one.revision) for one in chosen if one.source and drafter_is_here(one)),
+        ]
+    )
     if pair.tokenizer:
         sources.setdefault(pair.tokenizer, pair.tokenizer_revision)
-    with hub.telling(options.say):
+    with hub.reporting(options.say):
         for source, revision in sources.items():
             folder = resolve(source, revision)
-            at = "" if is_local(source) else f" at {folder.name}"
-            print(
-                f"{source}{at}: {sum(file.stat().st_size for file in folder.rglob('*.safetensors')) / 1e9:.2f} GB here"
-            )
+            at = "" if is_local(source) else f" at {hub.commit(source, revision)}"
+            print(f"{source}{at}: {hub.size(sum(file.stat().st_size for file in weight_files(folder)))} here")
 
 
 def drafter_is_here(drafter: DrafterSpec) -> bool:
@@ -155,13 +157,12 @@ def drafter_is_here(drafter: DrafterSpec) -> bool:
 
 def _model(source: str, revision: str, published: Model | None) -> dict[str, Any]:
     """A repository (or folder) for programs; ``pinned``: whether this project names its commit."""
-    from specdiff_core.models import hub
-    from specdiff_core.models.folders import is_local, shown
+    from specdiff_core.models.folders import is_cached, is_local, shown
 
     if is_local(source):
         return {"source": shown(source), "to_fetch": 0}
     known = published or Model(repo=source, parameters=0)
-    here = hub.is_cached(source, revision)
+    here = is_cached(source, revision)
     return {
         "source": source,
         "revision": hub.commit(source, revision),
@@ -169,7 +170,7 @@ def _model(source: str, revision: str, published: Model | None) -> dict[str, Any
         "parameters": known.parameters,
         "licence": known.licence,
         "gated": known.gated,
-        "to_fetch": 0 if here else known.parameters * known.stored or None,  # None: nobody tells
+        "to_fetch": 0 if here else known.download or None,  # None: unknown
     }
 
 
@@ -179,11 +180,11 @@ def _notes(drafter: DrafterSpec) -> str:
         return ""
     model = _model(drafter.source, drafter.revision, drafter.published)
     left = model["to_fetch"]
-    size = "size not told" if left is None else f"{left / 1e9:.1f} GB" if left else "here"
+    size = "size unknown" if left is None else hub.size(left) if left else "here"
     return f" [{', '.join([size, *_terms(model)])}]"
 
 
-def _is_told(drafter: DrafterSpec, first: list[str]) -> bool:
+def _is_known(drafter: DrafterSpec, first: list[str]) -> bool:
     """Whether anybody says how large a drafter is that is loaded later."""
     return drafter.name not in first and bool(drafter.published and drafter.published.parameters)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from specdiff_core.cli import options
 from specdiff_core.cli.output import describe, plain, served, speed_line, table
+from specdiff_core.measure.runner import race as race_of
 from specdiff_core.schema.decoder import Decoder
-from specdiff_core.schema.decoder import race as race_of
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import BASELINE, DRAFTED, METHODS, PLAIN, race_lanes, two_lanes
 from specdiff_core.schema.metrics import fold

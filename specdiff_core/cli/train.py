@@ -1,133 +1,137 @@
-"""``train``: one subcommand for each part of a pair, whose flags are the part's own settings; progress bars."""
+"""``train``: a drafter for any target, and smaller weights. Recipes of the embedded pair are in ``recipes/``."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-from specdiff_core.cli.options import add_parser, flag
-from specdiff_core.schema.history import TAU_SCORES
-from specdiff_core.train.settings import PARTS, Option, Settings, find_job
+from specdiff_core.cli.options import add_parser, add_placement, say
+from specdiff_core.schema.errors import OutOfMemory, is_memory
+from specdiff_core.train.options import add_options
+from specdiff_core.train.settings import DrafterSettings, open_run
 
 if TYPE_CHECKING:
-    from specdiff_core.train.jobs import Job
+    from specdiff_core.train.drafter import DrafterTraining
 
 
 def add_command(commands: Any) -> None:
     """Add ``train`` and its subcommands to a parser's subcommands."""
-    about = "Train a part of a pair, in this order: " + ", ".join(PARTS) + "."
+    about = "Train a drafter for any target, or shrink weights."
     parser = commands.add_parser("train", help=about, description=about)
     parts = parser.add_subparsers(title="parts", required=True, metavar="PART")
-    for name, settings in PARTS.items():
-        part = add_parser(parts, name, run_train, settings.about)
-        part.set_defaults(part=name)
-        add_settings(part, settings)
-    curve = add_parser(parts, "curve", run_curve, "Add the curve of a run to weights that were exported without it.")
-    curve.add_argument("phases", nargs="+", type=Path, metavar="RUN", help="folders with a metrics.jsonl, in order")
-    curve.add_argument("--into", type=Path, required=True, metavar="FOLDER", help="the exported weights")
+    add_drafter(parts)
+    small = add_parser(parts, "shrink", run_shrink, "Quantise the weights of a folder to int8, in place.")
+    small.add_argument("folder", type=Path, metavar="FOLDER", help="weights in safetensors")
 
 
-def add_settings(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
-    """One flag for each field that has an option; its type and its default follow from the field."""
-    types = get_type_hints(settings)
-    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    for name, option in settings.options().items():
-        kind, default = types[name], defaults[name]
-        words: dict[str, Any] = {"dest": name, "default": default, "help": help_of(option, default)}
-        if kind is bool:
-            parser.add_argument(flag(name), action=argparse.BooleanOptionalAction, **words)
-            continue
-        plain = next(part for part in (get_args(kind) or (kind,)) if part is not NoneType)
-        if option.choices:
-            words["choices"] = option.choices
-        else:
-            words["metavar"] = {int: "N", float: "F", Path: "DIR"}.get(plain, "NAME")
-        several = "+" if get_origin(kind) is tuple else None
-        parser.add_argument(option.flag or flag(name), type=plain, nargs=several, **words)
+def add_drafter(parts: Any) -> None:
+    """``train drafter`` and its flags."""
+    about = "Let a target answer prompts, and train a drafter for it on its answers. Ctrl-C keeps everything."
+    parser = add_parser(parts, "drafter", run_drafter, about)
+    parser.add_argument("--target", required=True, metavar="SOURCE", help="a folder, or a hub repository")
+    files = "a text file with a prompt on each line, or .jsonl with prompt and flavour; either may be .xz"
+    parser.add_argument("--prompts", required=True, type=Path, metavar="FILE", help=files)
+    folder = "the drafter's folder; DIR/run is the run"
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help=folder)
+    parser.add_argument("--resume", action="store_true", help="continue the run in --out, with its settings")
+    parser.add_argument("--answers", type=Path, metavar="DIR", help="the target's answers [default: in --out]")
+    valid = "prompts on which τ is measured [default: some of --prompts, which are then not learnt from]"
+    parser.add_argument("--valid", type=Path, metavar="FILE", help=valid)
+    add_options(parser.add_argument_group("settings"), DrafterSettings())
+    add_placement(parser)
 
 
-def help_of(option: Option, default: Any) -> str:
-    """What ``--help`` says about a setting: what it is, and its default."""
-    if not option.about:
-        return argparse.SUPPRESS
-    if default is None or isinstance(default, bool):
-        return option.about
-    if isinstance(default, tuple):
-        default = " ".join(f"{each:g}" for each in default)
-    elif isinstance(default, float):
-        default = f"{default:g}"
-    elif isinstance(default, Path) and default.is_absolute():
-        default = "the embedded pair's"
-    return f"{option.about} [default {default}]"
-
-
-def run_train(args: argparse.Namespace) -> None:
-    """Train one part and write the result.
+def run_drafter(args: argparse.Namespace) -> None:
+    """Train a drafter and write it, also where the run was stopped.
 
     Raises:
-        CorpusError: there is no text in ``--corpus``, or it cannot be read.
-        WeightsError: an earlier part is missing or damaged.
-        ConfigError: a number is out of range, or torch is too old to train.
+        SpecDiffError: a setting, the prompts, the target or the answers can't be used, or a file can't be written.
+        KeyboardInterrupt: the run was stopped; what it has is written.
     """
-    settings = PARTS[args.part]
-    given = {name: getattr(args, name) for name in settings.options()}
-    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
-    job = find_job(args.part)(settings(**values), args.argv)
-    report(job)
-    print(f"{args.part}: {job.finish()}")
+    given = {name: getattr(args, name) for name in DrafterSettings.__struct_fields__ if hasattr(args, name)}
+    from specdiff_core.train.answers import read_prompts
+
+    prompts, valid = read_prompts(args.prompts), read_prompts(args.valid) if args.valid else ()
+    settings = open_run(args.out, given, resume=args.resume)
+    say("loading …")
+    from specdiff_core.engine import Engine
+    from specdiff_core.models.device import set_threads
+    from specdiff_core.models.folders import is_local
+    from specdiff_core.models.own_pairs import bring, parse
+    from specdiff_core.train.drafter import DrafterTraining
+
+    set_threads(args.threads)
+    pair = bring(parse({"target": args.target, "context": args.context}).name)
+    placement: dict[str, Any] = {"device": args.device, "dtype": args.dtype, "record": False}
+    engine = Engine.load(pair.name, drafters=("none",), progress=say, **placement)
+    with stopping() as stopped:
+        folders: dict[str, Any] = {"answers": args.answers, "valid": valid, "stopped": stopped, "argv": args.argv}
+        training = DrafterTraining(engine, prompts, args.out, settings, **folders)
+        try:
+            report(training)
+        except Exception as error:
+            if is_memory(error):
+                hint = "Lower --slots or --rows, and go on with --resume."
+                raise OutOfMemory("The device ran out of memory.", hint=hint) from error
+            raise
+        card = training.finish()
+    if card is not None:
+        drafter = args.out if is_local(args.out) else f"./{args.out}"
+        print(f"{card}\nRace it: python -m specdiff_core race --target {args.target} --drafter {drafter} --prompt …")
+    if stopped():
+        say("Stopped. To go on, give the same command with --resume.")
+        raise KeyboardInterrupt
 
 
-def report(job: Job) -> None:
-    """Draw a progress bar from a job's events until they end, and the curve again at every evaluation."""
+@contextlib.contextmanager
+def stopping() -> Iterator[Callable[[], bool]]:
+    """A callable that returns True after Ctrl-C or SIGTERM; a second time interrupts at once."""
+    pressed = False
+
+    def stop(*_: Any) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+        say("Stopping after this step, and keeping everything. Press Ctrl-C again to stop at once.")
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: pressed
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def report(training: DrafterTraining) -> None:
+    """Draw a progress bar from the events of a training until they end."""
     from tqdm.auto import tqdm
 
-    from specdiff_core.train.jobs import ModelJob
-    from specdiff_core.train.target_text import PartWritten
-    from specdiff_core.train.trainer import EvalStep, TrainStep
-
-    done = last = 0
-    tau: dict[str, str] = {}  # once it was measured
-    drawn: Path | None = None
-    drawing = True
-    with tqdm(total=job.total, unit="step", dynamic_ncols=True) as bar:
-        for event in job.events():
-            if isinstance(event, TrainStep):
-                if event.step <= last:  # the next phase counts from one again
-                    done += last
-                last = event.step
-                bar.n = done + last
-                speed = f"{event.tokens_per_second:.0f}"
-                bar.set_postfix({"loss": f"{event.loss:.3f}", **tau, "tokens_per_s": speed}, refresh=False)
-                bar.refresh()
-            elif isinstance(event, EvalStep):
-                scores = "  ".join(f"{name} {value:.3f}" for name, value in event.scores.items())
-                for name in set(TAU_SCORES) & set(event.scores):
-                    tau["τ"] = f"{event.scores[name]:.2f}"
-                try:
-                    drawn = job.redraw() if drawing and isinstance(job, ModelJob) else None
-                except ImportError:
-                    drawing = False
-                    bar.write("curve.svg is not drawn, because matplotlib is not installed: pip install matplotlib")
-                bar.write(f"step {done + event.step}: {scores}" + (f"  ({drawn})" if drawn else ""))
-            elif isinstance(event, PartWritten):
-                speed = f"{event.tokens_per_second:.0f}"
-                bar.write(f"part {event.part + 1}/{event.parts}: {event.tokens} tokens at {speed}/s")
-                if job.total == event.parts:
-                    bar.n = event.part + 1
-                    bar.refresh()
+    bar_format = "{l_bar}{bar}| {n:.0f} of {total:.0f} s{postfix}"
+    shown: dict[str, str] = {}
+    with tqdm(total=training.total, dynamic_ncols=True, bar_format=bar_format) as bar:
+        for event in training.events():
+            if "scores" in event:
+                bar.write(f"step {event['step']}: " + "  ".join(f"{k} {v:.3f}" for k, v in event["scores"].items()))
+                shown["τ"] = f"{event['scores']['tokens_per_round/mean']:.2f}"
+            for name, digits in (("answers", 0), ("loss", 3), ("tokens", 0), ("tokens_per_second", 0)):
+                if name in event:
+                    shown[name] = f"{event[name]:.{digits}f}"
+            bar.n = min(training.answering + training.training, training.total)
+            bar.set_postfix(shown, refresh=False)
+            bar.refresh()
 
 
-def run_curve(args: argparse.Namespace) -> None:
-    """Add a curve to a history.
+def run_shrink(args: argparse.Namespace) -> None:
+    """Quantise a folder's weights to int8.
 
     Raises:
-        WeightsError: no run there fits these logs.
+        WeightsError: the folder holds no weights, or damaged ones.
     """
-    from specdiff_core.schema.history import HISTORY
-    from specdiff_core.train.curve import attach_curve
+    from specdiff_core.models.files import shrink
 
-    points = attach_curve(args.phases, args.into)
-    print(f"{args.into / HISTORY}: a curve of {points} points")
+    shrink(args.folder)

@@ -1,7 +1,7 @@
-"""The one clock. It runs while the algorithm works and stands still while events are handed out.
+"""The one clock. It runs while the algorithm works and stands still while events are built and yielded.
 
-``span`` times a piece of work, ``off`` takes narration (building events, yielding them, a slow browser) out of the
-account. A run's time is everything between the first tick and the last that was not ``off``: loop overhead included.
+``span`` times a piece of work; ``off`` and ``report`` leave out events and their consumers (a slow browser). A run's
+time is everything between the first tick and the last that was not off: loop overhead included.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ParamSpec
 
 import torch
 
-from specdiff_core.schema.events import Span
+from specdiff_core.schema.events import Event, Span
 
 GRAINS = ("step", "total")
+PHASES = ("prefill", "draft", "score", "verify")
+
+Facts = ParamSpec("Facts")
 
 
 class Timer:
@@ -27,12 +31,13 @@ class Timer:
 
 
 class DeviceClock:
-    """Wall time of the decode. On CUDA a span synchronises at both ends, as finely as ``grain`` says.
+    """Wall time of the decode in seconds. On CUDA a span synchronises at both ends.
 
     Args:
         device: whose queue to wait for.
         grain: ``step`` times every denoising step, every pass of the target and every verification; ``total``
             synchronises only when the whole run ends.
+        tick: seconds since any fixed moment.
     """
 
     def __init__(
@@ -45,16 +50,18 @@ class DeviceClock:
         self._wait = torch.cuda.synchronize if device.type == "cuda" else None
         self._origin = 0.0
         self._away = 0.0  # seconds spent off
+        self.spent = dict.fromkeys(PHASES, 0.0)
+        """Seconds of all spans since ``start``, by name."""
 
     def _sync(self) -> None:
         if self._wait is not None and self.grain != "total":
             self._wait()
 
     def start(self) -> None:
-        """Begin the account at zero."""
+        """Begin at zero."""
         if self._wait is not None:
             self._wait()
-        self._origin, self._away = self._tick(), 0.0
+        self._origin, self._away, self.spent = self._tick(), 0.0, dict.fromkeys(PHASES, 0.0)
 
     def now(self) -> float:
         """Seconds of work since ``start``."""
@@ -75,6 +82,12 @@ class DeviceClock:
         yield timer
         self._sync()
         timer.span = Span(name=name, start=began, seconds=self.now() - began)
+        self.spent[name] = self.spent.get(name, 0.0) + timer.span.seconds
+
+    def report(self, make: Callable[Facts, Event], *args: Facts.args, **kwargs: Facts.kwargs) -> Iterator[Event]:
+        """Yield the event ``make(...)``; neither making it nor what its consumer does counts."""
+        with self.off():
+            yield make(*args, **kwargs)
 
     @contextmanager
     def off(self) -> Iterator[None]:
@@ -84,8 +97,3 @@ class DeviceClock:
             yield
         finally:
             self._away += self._tick() - began
-
-
-def merge(spans: list[Span], name: str) -> Span:
-    """One span from the first start to the summed length of several, at least one: the drafting of a round."""
-    return Span(name=name, start=spans[0].start, seconds=sum(span.seconds for span in spans))

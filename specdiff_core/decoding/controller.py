@@ -1,13 +1,13 @@
 """Chooses γ and T round by round, from what earlier rounds showed.
 
-Exact with every rule: a choice is made before the draft, from the past; and a draft ends because of the distribution of
-a token that is not drawn yet, never because of its value (docs/theory.md, Lengths chosen as it goes). The choice
+Exact with every rule: γ and T are chosen before the draft, from the past; and a draft ends because of the distribution
+of a token that is not drawn yet, never because of its value (docs/theory.md, Adaptive lengths). The choice
 changes the speed, and under ``ratio`` and ``delta`` also which text is drawn, because times differ from run to run.
 
-The aim is the largest E / C, tokens by seconds of a round: E = 1 + Σ_m Π_{j≤m} α_j, C = passes · d + v₀ + v₁ · (γ + 1).
-At the best ratio R (Dinkelbach, 1967) a position is worth its row if the tokens it is expected to add exceed v₁ · R. So
-where a draft can be cut, γ follows from cutting it position by position; a tree from one pass leaves out the nodes that
-are not worth their rows.
+Maximise E / C, tokens per second of a round: E = 1 + Σ_m Π_{j≤m} α_j, C = passes · d + v₀ + v₁ · (γ + 1). At the best
+ratio R (Dinkelbach, 1967) a position pays for its row if the tokens that it is expected to add exceed v₁ · R. So where
+a draft can be cut, γ follows from cutting it position by position; a tree from one pass leaves out nodes that do not
+pay for their rows.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ from specdiff_core.schema.events import Choice
 from specdiff_core.schema.settings import DecodeConfig
 
 MEMORY = 0.97
-"""What a round counts for one round later: half of it after 23."""
+"""Weight of a round one round later: it halves in 23 rounds."""
 PRIOR_ALPHA, PRIOR_WEIGHT = 0.8, 6.0
-"""Acceptance before anything was tested, and how many tests that is worth; of a position, all others' mean."""
+"""Acceptance rate before any test, and its weight in tests; a position's own prior is the mean of all."""
 PRIOR_ROW = 0.05
 """Seconds of one more row of the target's pass, in passes of one row, before widths have differed."""
 OUTLIER = 1.25
-"""A time counts at most this many times what was expected: a moment that another program took says nothing about the
-next round."""
+"""A time counts at most this many times its expectation: what another program took predicts nothing for the next
+round."""
 EXPONENTS = (4.0, 2.5, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
 """Candidates for κ: a token of confidence c is taken to be accepted with probability c^κ, because drafters are over- or
 underconfident."""
 
 
 class Controller(Protocol):
-    """What the loop asks before and tells after each round."""
+    """Chooses γ and T before each round, and learns from it afterwards."""
 
-    adaptive: bool  # whether its choices are news
+    adaptive: bool  # whether its choices are reported
 
     def choose(self, limit: int) -> Choice:
         """γ, at most ``limit``, and T of the next round."""
 
     @property
     def stop_criterion(self) -> Callable[[Sequence[float]], int] | None:
-        """Given the largest confidences of a draft's positions from the left, how many of them are worth verifying. A
-        drafter that needs a pass for each token asks before every token; an answer larger than the number it gave means
-        that the next position is worth its pass. None: all are."""
+        """Given the largest confidences of a draft's positions from the left: how many of them to verify. A drafter
+        that needs a pass for each token asks before every token; an answer larger than the number it gave means that
+        the next position pays for its pass. None: verify all."""
 
     @property
     def min_node_prob(self) -> float:
-        """The probability of being accepted from which a node of a draft tree is worth its row."""
+        """The smallest probability of acceptance with which a node of a draft tree pays for its row."""
 
     def learn(
         self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
     ) -> None:
-        """How the round went: the tests of its positions from the left, what drafting took in so many passes, and what
-        the target's pass over so many rows took, tests included."""
+        """Take note of a round: whether each tested position was accepted, from the left; seconds of drafting and its
+        passes; seconds of the target's pass, verification included, and its rows."""
 
 
 class Fixed:
@@ -80,7 +80,7 @@ class Fixed:
     def learn(
         self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
     ) -> None:
-        """What is set stays."""
+        """Settings stay."""
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class _Line:
         self._n = self._x = self._y = self._xx = self._xy = 0.0
 
     def add(self, rows: int, seconds: float) -> float:
-        """Count a pass; returns what of its seconds counted."""
+        """Count a pass; returns its seconds without an outlier's excess."""
         fixed, row = self.fit()
         seconds = _likely(seconds, fixed + row * rows)
         self._n, self._x, self._y = MEMORY * self._n + 1, MEMORY * self._x + rows, MEMORY * self._y + seconds
@@ -132,7 +132,7 @@ class _Line:
 
 
 def _likely(seconds: float, expected: float) -> float:
-    """A measured time, but not more than :data:`OUTLIER` times what was expected, where something was."""
+    """A measured time in seconds, at most :data:`OUTLIER` times the expected one where there is one."""
     return min(seconds, OUTLIER * expected) if expected else seconds
 
 
@@ -177,7 +177,7 @@ class Auto:
         else:
             options = [self._best(limit, steps) for steps in untried[:1] or fitting]
             best = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
-            if self._tree:  # no window's E / C says anything about a tree: its nodes are weighed one by one
+            if self._tree:  # a window's E / C doesn't apply to a tree, whose nodes are weighed one by one
                 best = replace(best, best_gamma=0, tokens=0.0, seconds=0.0)
             whole = best.steps == 1 or bool(untried)
             self._choice = replace(best, gamma=limit) if whole else best
@@ -228,7 +228,7 @@ class Auto:
         return self._choice.row_seconds * self._rate
 
     def _leading(self, confidences: Sequence[float]) -> int:
-        """Positions whose expected tokens Π b^κ are worth a row; one at least, or nothing would be learnt."""
+        """Positions whose expected tokens Π c^κ pay for a row; at least one, or nothing would be learnt."""
         self._confidences = tuple(confidences)
         exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._odds.__getitem__)]
         row = self.min_node_prob
@@ -252,10 +252,10 @@ class Auto:
             self._pass_seconds = MEMORY * self._pass_seconds + draft_seconds
             self._pass_weight = MEMORY * self._pass_weight + passes
         self._begun = True
-        for steps, known in self._acceptance.items():  # all fade: what was not tried for long is open again
+        for steps, known in self._acceptance.items():  # all fade: a T not tried for long is open again
             known.add(tested if steps == self._choice.steps else ())
         seen = list(zip(self._confidences, tested, strict=False))
         for i, exponent in enumerate(EXPONENTS):
             chances = [min(max(confidence, 1e-6), 1 - 1e-6) ** exponent for confidence, _ in seen]
-            told = (math.log(c if passed else 1 - c) for c, (_, passed) in zip(chances, seen, strict=True))
-            self._odds[i] = MEMORY * self._odds[i] + sum(told)
+            found = (math.log(c if passed else 1 - c) for c, (_, passed) in zip(chances, seen, strict=True))
+            self._odds[i] = MEMORY * self._odds[i] + sum(found)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 
-from specdiff_core.decoding.clock import DeviceClock, merge
+from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.controller import Controller, Fixed
 from specdiff_core.decoding.reporting import choice_event, draft_event, scored_event, step_event, verified_event
 from specdiff_core.decoding.verify import verify
@@ -19,6 +20,26 @@ from specdiff_core.schema.events import Committed, Event, Finished, Prefilled, R
 from specdiff_core.schema.settings import DecodeConfig
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What ends a run besides its limits."""
+
+    ids: Sequence[int] = ()  # that end the text
+    cut: Callable[[Sequence[int], Sequence[int]], int | None] | None = None
+    """Of the new tokens so far and those of a round: how many of the round's are left where a stop string ends the
+    text; None where it goes on."""
+    stopped: Callable[[], bool] = lambda: False  # asked before each drafter pass and each scoring pass
+
+    def of(self, text: Sequence[int], fresh: Sequence[int]) -> tuple[int, str]:
+        """How many ``fresh`` tokens of a round belong to the text, and why it ends; an empty reason where it goes
+        on."""
+        count = next((i + 1 for i, token in enumerate(fresh) if token in self.ids), None)
+        short = None if self.cut is None else self.cut(text, fresh[:count])
+        if short is not None:
+            return short, "stop_string"
+        return (len(fresh), "") if count is None else (count, "end_of_text")
+
+
 def speculate(
     prompt: Sequence[int],
     config: DecodeConfig,
@@ -27,124 +48,100 @@ def speculate(
     clock: DeviceClock,
     *,
     controller: Controller | None = None,
-    ends: Sequence[int] = (),
-    cut: Callable[[Sequence[int], Sequence[int]], int | None] | None = None,
+    ending: Ending | None = None,
     detail: bool = True,
-    stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Event]:
     """Speculative diffusion decoding (SpecDiff, Algorithm 1), one event at a time.
 
     Args:
         prompt: token ids, at least one; the last is the first anchor.
         controller: chooses γ and T of each round; by default they are the settings'.
-        ends: ids that end the text.
-        cut: of the new tokens so far and those of a round, how many of the round's are left where the text ends; None
-            where it goes on.
+        ending: end-of-text ids, stop strings and the Stop button; by default only the limits end a run.
         detail: emit every denoising step and the candidates behind each number; otherwise only what metrics need.
-        stopped: asked before each drafter pass and each scoring pass.
 
     Yields:
         Prefilled; per round RoundStarted, Decided (from a controller that adapts), DenoiseStep*, DraftReady,
         TargetScored, Verified, Committed; Finished (with an empty text: the loop has no tokenizer). The clock stands
         still at every yield.
     """
-    controller = controller or Fixed(config)
+    controller, ending = controller or Fixed(config), ending or Ending()
     streams = Streams(config.seed, shared=config.rule.same_text)
-    ids, seconds = list(prompt), {"prefill": 0.0, "draft": 0.0, "score": 0.0, "verify": 0.0}
-    total, round, reason = 0, -1, ""
+    ids, round, reason = list(prompt), -1, ""
     clock.start()
 
     # The target reads the prompt, except the anchor.
-    with clock.span("prefill") as reading:
+    with clock.span("prefill") as prefill:
         target_run, draft_run = target.start(drafter.layers), drafter.start()
         draft_run.observe(ids[:-1], target_run.read(ids[:-1]))
-    seconds["prefill"] += reading.span.seconds
-    with clock.off():
-        yield Prefilled(tokens=len(ids) - 1, span=reading.span)
+    yield from clock.report(Prefilled, tokens=len(ids) - 1, span=prefill.span)
 
     while not reason:
-        round += 1
-        anchor = ids[-1]
-        with clock.off():
-            yield RoundStarted(round=round, length=len(ids), anchor=anchor)
+        round, anchor, total = round + 1, ids[-1], len(ids) - len(prompt)
+        yield from clock.report(RoundStarted, round=round, length=len(ids), anchor=anchor)
 
-        # Draft at most γ tokens: never more than may still be emitted or read.
-        choice = controller.choose(min(config.max_new_tokens - total - 1, target_run.room - 1))
-        gamma = choice.gamma
+        # Draft at most γ tokens: no more than may still be emitted, drafted or read.
+        room = target_run.room - 1
+        choice = controller.choose(min(config.max_new_tokens - total - 1, room, draft_run.room))
         if controller.adaptive:
-            with clock.off():
-                yield choice_event(round, choice)
+            yield from clock.report(choice_event, round, choice)
         context = Context(
             ids=ids,
-            gamma=gamma,
+            gamma=choice.gamma,
             steps=choice.steps,
             order=config.order,
             sampling=config.draft_sampling,
-            tree_nodes=min(config.tree_nodes, target_run.room - 1) if gamma > 0 else 0,
+            tree_nodes=min(config.tree_nodes, room) if choice.gamma > 0 else 0,
             min_node_prob=controller.min_node_prob,
-            num_drafts=max(1, min(config.num_drafts, (target_run.room - 1) // max(gamma, 1))),
+            num_drafts=max(1, min(config.num_drafts, room // max(choice.gamma, 1))),
             stop_criterion=controller.stop_criterion,
             sampler=streams.draft(round),
         )
-        draft, drafting = yield from _draft(draft_run, context, target.vocab_size, ends, clock, round, detail, stopped)
-        seconds["draft"] += drafting.seconds
-        if stopped():
+        draft, drafting = yield from _draft(draft_run, context, target.vocab_size, ending, clock, round, detail)
+        if ending.stopped():
             reason = "stopped"
             break
 
-        # Score anchor and draft in one pass of the target: a distribution after each token.
-        with clock.span("score") as scoring:
-            drafted = draft.ids.tolist()
-            scores = target_run.score([anchor, *drafted], draft.parents)
+        # Score the anchor and the draft in one pass of the target: a distribution after each token.
+        with clock.span("score") as score:
+            scores = target_run.score([anchor, *draft.ids], draft.parents)
             target_probs = to_probs(scores.logits, config.sampling, target.suppress)
-        seconds["score"] += scoring.span.seconds
-        with clock.off():
-            soft = lazy_confidence(scores.logits, target_probs, config.sampling, target.suppress)
-            yield scored_event(round, draft, target_probs, soft, scoring.span, detail)
+        soft = lazy_confidence(scores.logits, target_probs, config.sampling, target.suppress)
+        yield from clock.report(scored_event, round, draft, target_probs, soft, score.span, detail)
 
         # Verify from left to right; the target adds one token of its own; roll the rest back.
-        with clock.span("verify") as testing:
-            positions = range(len(ids), len(ids) + len(drafted) + 1)
+        with clock.span("verify") as verification:
+            positions = range(len(ids), len(ids) + len(draft.ids) + 1)
             verdict, dist = verify(draft, target_probs, config.rule, streams.verify(round), positions, config.selection)
-            rows = [0, *(place + 1 for place in verdict.path)]  # of the pass, that stay
-            accepted = [drafted[place] for place in verdict.path]
-            target_run.rollback(1 + len(drafted), rows)
+            accepted = [draft.ids[node] for node in verdict.path]
+            rows = [0, *(node + 1 for node in verdict.path)]  # of the pass: the anchor and the accepted tokens
+            target_run.rollback(1 + len(draft.ids), rows)
             draft_run.observe([anchor, *accepted], None if scores.features is None else scores.features[rows])
-            fresh = [*accepted, verdict.extra]
-            sources = ["draft"] * verdict.accepted + [verdict.source]
-            end = next((i + 1 for i, token in enumerate(fresh) if token in ends), None)
-            short = None if cut is None else cut(ids[len(prompt) :], fresh[:end])
-            fresh, sources = fresh[: short or end], sources[: short or end]
+            sources = (*["draft"] * verdict.accepted, verdict.source)
+            count, reason = ending.of(ids[len(prompt) :], [*accepted, verdict.extra])
+            fresh = (*accepted, verdict.extra)[:count]
             ids += fresh
-            total += len(fresh)
-        seconds["verify"] += testing.span.seconds
         tests = [test.accepted for test in verdict.tests]
-        controller.learn(
-            tests, drafting.seconds, draft.nfe, scoring.span.seconds + testing.span.seconds, 1 + len(drafted)
-        )
-        over = end is not None or short is not None
-        assert over or target_run.length == len(ids) - 1, "the cache holds all but the anchor"
-        if short is not None:
-            reason = "stop_string"
-        elif end is not None:
-            reason = "end_of_text"
-        elif total >= config.max_new_tokens:
+        target_seconds = score.span.seconds + verification.span.seconds
+        controller.learn(tests, drafting.seconds, draft.nfe, target_seconds, 1 + len(draft.ids))
+        assert reason or target_run.length == len(ids) - 1, "the cache holds all but the anchor"
+        total += len(fresh)
+        if not reason and total >= config.max_new_tokens:
             reason = "length"
-        elif target_run.room < 1:
+        elif not reason and target_run.room < 1:
             reason = "context_full"
         at = clock.now()
         with clock.off():
-            yield verified_event(round, draft, verdict, dist, config.rule, testing.span, detail)
-            yield Committed(round=round, ids=tuple(fresh), sources=tuple(sources), total=total, at=at)
+            yield verified_event(round, draft, verdict, dist, config.rule, verification.span, detail)
+            yield Committed(round=round, ids=fresh, sources=sources[:count], total=total, at=at)
 
-    whole = clock.finish()
+    seconds = clock.finish()
     yield Finished(
         reason=reason,
         text="",
         ids=tuple(ids[len(prompt) :]),
         rounds=round + (reason != "stopped"),
-        seconds=whole,
-        seconds_by={**seconds, "other": whole - sum(seconds.values())},
+        seconds=seconds,
+        seconds_by={**clock.spent, "other": seconds - sum(clock.spent.values())},
     )
 
 
@@ -152,24 +149,23 @@ def _draft(
     session: DraftSession,
     context: Context,
     vocab_size: int,
-    ends: Sequence[int],
+    ending: Ending,
     clock: DeviceClock,
     round: int,
     detail: bool,
-    stopped: Callable[[], bool],
 ) -> Generator[Event, None, tuple[Draft, Span]]:
     """Let the session fill its window, one timed step at a time."""
     drafting = session.draft(context) if context.gamma > 0 else None
     spans: list[Span] = []
     draft = Draft.empty()
-    while drafting is not None and not stopped():
+    while drafting is not None and not ending.stopped():
         with clock.span("draft") as timer:
             try:
                 state = next(drafting)
             except StopIteration as done:
                 draft, drafting = done.value, None
                 draft.check(context.gamma, vocab_size, context.tree_nodes)
-                draft = draft.until(ends)
+                draft = draft.until(ending.ids)
         spans.append(timer.span)
         if drafting is not None and detail:
             with clock.off():
@@ -177,7 +173,7 @@ def _draft(
                 yield step_event(round, len(spans) - 1, state, timer.span)
     if drafting is not None:  # stopped: nothing was drafted, but its passes were made
         draft = dataclasses.replace(draft, nfe=len(spans))
-    span = merge(spans, "draft") if spans else Span(name="draft", start=clock.now(), seconds=0.0)
-    with clock.off():
-        yield draft_event(round, draft, span, detail)
+    started = spans[0].start if spans else clock.now()
+    span = Span(name="draft", start=started, seconds=sum((part.seconds for part in spans), 0.0))
+    yield from clock.report(draft_event, round, draft, span, detail)
     return draft, span

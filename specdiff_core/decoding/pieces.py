@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Protocol
 
-from specdiff_core.schema.events import DenoiseStep, DraftReady, Event, PiecesSeen, RunStarted, TargetScored, Verified
+from specdiff_core.schema.events import (
+    CONTROL,
+    END,
+    DenoiseStep,
+    DraftReady,
+    Event,
+    PiecesSeen,
+    RunStarted,
+    TargetScored,
+    Verified,
+)
 
 
 class Pieces(Protocol):
-    """What is asked of a tokenizer here; those of transformers offer it."""
+    """The part of a transformers tokenizer that is used here."""
 
     @property
     def all_special_ids(self) -> list[int]:
-        """Ids that are no text."""
+        """Ids that are not text."""
 
     def convert_ids_to_tokens(self, ids: int) -> Any:
         """The entry of an id, None where there is none."""
@@ -31,6 +41,13 @@ def _byte_of() -> dict[str, int]:
 
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_ENDS = re.compile(r"end|eo[st]|</s>", re.IGNORECASE)
+
+
+def special_ids(tokenizer: Pieces) -> frozenset[int]:
+    """Ids that are not text, also those that a tokenizer has no name for (``<file_sep>``)."""
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    return frozenset(tokenizer.all_special_ids) | {token for token, entry in added.items() if entry.special}
 
 
 def spells_spaces(tokenizer: Pieces) -> bool:
@@ -39,20 +56,23 @@ def spells_spaces(tokenizer: Pieces) -> bool:
     return "▁" in known and "Ġ" not in known
 
 
-def piece(tokenizer: Pieces, token: int, spaces: bool = False) -> str:
-    """The text of one id. Bytes that are no UTF-8 by themselves are written as ``\\xNN``.
+def piece(tokenizer: Pieces, token: int, spaces: bool = False, special: Collection[int] | None = None) -> str:
+    """The text of one id. Bytes that are not UTF-8 by themselves are written as ``\\xNN``.
 
     Args:
-        spaces: as :func:`spells_spaces` says of the vocabulary.
+        spaces: the vocabulary's :func:`spells_spaces`.
+        special: its :func:`special_ids`.
     """
     name = tokenizer.convert_ids_to_tokens(token)
     if name is None:
         return f"<{token}>"
+    if token in (special_ids(tokenizer) if special is None else special):
+        return END if _ENDS.search(name) else CONTROL
     if spaces:
         byte = _BYTE.fullmatch(name)
         return bytes([int(byte[1], 16)]).decode("utf-8", errors="backslashreplace") if byte else name.replace("▁", " ")
     table = _byte_of()
-    if token in tokenizer.all_special_ids or any(char not in table for char in name):
+    if any(char not in table for char in name):
         return str(name)
     return bytes(table[char] for char in name).decode("utf-8", errors="backslashreplace")
 
@@ -76,11 +96,11 @@ def ids_in(event: Event) -> set[int]:
 
 
 def with_pieces(events: Iterable[Event], tokenizer: Pieces) -> Iterator[Event]:
-    """Pass events through, telling the text of new ids before the event that needs it."""
+    """Pass events through; before an event with new ids, yield their text."""
     seen: set[int] = set()
-    spaces = spells_spaces(tokenizer)
+    spaces, special = spells_spaces(tokenizer), special_ids(tokenizer)
     for event in events:
         if fresh := ids_in(event) - seen:
             seen |= fresh
-            yield PiecesSeen(pieces={token: piece(tokenizer, token, spaces) for token in sorted(fresh)})
+            yield PiecesSeen(pieces={token: piece(tokenizer, token, spaces, special) for token in sorted(fresh)})
         yield event

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import asdict
 from torch import Tensor
 
-from specdiff_core.decoding.verify import tested
+from specdiff_core.decoding.verify import probs_of
 from specdiff_core.drafters.base import DenoiseState, Draft
 from specdiff_core.schema.events import (
     Candidate,
@@ -59,13 +59,11 @@ def step_event(round: int, step: int, state: DenoiseState, span: Span) -> Denois
 
 
 def draft_event(round: int, draft: Draft, span: Span, detail: bool) -> DraftReady:
-    ids = draft.ids.tolist()
-    q = draft.q
     known = zip(draft.totals, draft.parents or (), strict=True) if detail and draft.totals else ()
     return DraftReady(
         round=round,
-        ids=tuple(ids),
-        q=tuple(map(rounded, q)),
+        ids=draft.ids,
+        q=tuple(map(rounded, draft.q)),
         reveal_steps=draft.reveal_steps,
         exact_q=draft.exact_q,
         proposal="point_mass" if draft.probs is None else "conditionals",
@@ -80,10 +78,10 @@ def draft_event(round: int, draft: Draft, span: Span, detail: bool) -> DraftRead
 def scored_event(
     round: int, draft: Draft, target_probs: Tensor, soft: Callable[[], Tensor], span: Span, detail: bool
 ) -> TargetScored:
-    """``soft``: the target's distributions before temperature 0 makes them certain."""
+    """``soft``: the target's distributions ``[g+1, V]``, at temperature 1 where the run's temperature is 0."""
     return TargetScored(
         round=round,
-        p=tuple(map(rounded, tested(draft, target_probs)[0])),
+        p=tuple(map(rounded, probs_of(draft, target_probs)[0])),
         candidates=top_candidates(soft()) if detail else (),
         span=span,
     )

@@ -1,4 +1,4 @@
-"""The acceptance rules: given a draft and the target's distributions, which tokens survive and which one follows.
+"""The acceptance rules: given a draft and the target's distributions, which tokens are accepted and which one follows.
 
 Pure: randomness comes in as an argument, so that tests can enumerate every outcome. In formulas p is the target, q the
 drafter, x a drafted token and u ~ U(0, 1). What makes each rule exact is proved in docs/theory.md (Exactness).
@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from operator import mul
+from typing import Any
 
 import torch
 from msgspec.structs import replace
@@ -46,8 +47,8 @@ def verify(
             or chosen by its drawn value. A tree of alternatives is walked by the target's own draws under every rule.
         sampler: the verification stream of this round.
         positions: ``[g+1]`` absolute positions, for noise keyed by position.
-        selection: what becomes of several drafts: the best by S is tested as a point mass, all are walked as a tree
-            of alternatives, or p/q tests one after the other.
+        selection: of several drafts, test the best by S as a point mass, walk all as a tree of alternatives, or test
+            one after the other with p/q.
 
     Returns:
         the verdict, and the distribution ``[V]`` that its extra token was drawn from.
@@ -71,9 +72,8 @@ def _accept(
     draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
 ) -> tuple[Verdict, Tensor]:
     """Speculative sampling (Leviathan et al., Algorithm 1): keep x if u < min(1, p/q). A point mass has q(x) = 1."""
-    tokens = draft.ids.tolist()
-    size = len(tokens)
-    p, q = tested(draft, target_probs)
+    tokens, size = draft.ids, len(draft.ids)
+    p, q = probs_of(draft, target_probs)
     tests: list[Test] = []
     dist, source = target_probs[size], "bonus"
     for i in range(size):
@@ -82,43 +82,34 @@ def _accept(
         accepted, u = sampler.accept(threshold)
         tests.append(_test(i, tokens[i], p[i], q[i], threshold, accepted, "ratio" if exact_q else "delta", draw=u))
         if not accepted:
-            # What p still lacks once min(p, q) has been given to x.
+            # The mass of p that is left once min(p, q) has been given to x.
             if exact_q and draft.probs is not None:
                 dist = residual(target_probs[i], draft.probs[i].to(target_probs.device))
             else:
                 dist = without(target_probs[i], tokens[i])
             source = "residual"
             break
-    kept = sum(test.accepted for test in tests)
-    verdict = Verdict(
-        tests=tuple(tests),
-        accepted=kept,
-        path=tuple(range(kept)),
-        extra=int(sampler.sample(dist[None], [positions[kept]])[0]),
-        source=source,
-        fallback=_fallback(draft, rule),
-        lossless=rule.lossless,
-    )
-    return verdict, dist
+    path = range(sum(test.accepted for test in tests))
+    fallback, lossless = _fallback(draft, rule), rule.lossless
+    return _decided(tests, path, dist, source, sampler, positions, fallback=fallback, lossless=lossless)
 
 
 def _accept_block(
     draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
 ) -> tuple[Verdict, Tensor]:
-    """Block verification (Sun et al., arXiv 2403.10444, Algorithm 2): the longest beginning of the window that passes
-    its own test stays. A position that no exact q is known of counts as a point mass, as in :func:`_accept`.
+    """Block verification (Sun et al., arXiv 2403.10444, Algorithm 2): accept the longest prefix of the window that
+    passes its own test. A position without an exact q counts as a point mass, as in :func:`_accept`.
 
     With w₀ = 1 and w_i = min(1, w_{i−1} · p/q) of the first i tokens, and R_i = Σ_z (w_i · p(z) − q(z))₊ of the token
-    behind them, i < γ tokens pass with R_i / (R_i + 1 − w_i), all γ with w_γ.
+    behind them, i < γ tokens pass with probability R_i / (R_i + 1 − w_i), all γ with w_γ.
     """
-    tokens = draft.ids.tolist()
-    size = len(tokens)
-    p, q = tested(draft, target_probs)
+    tokens, size = draft.ids, len(draft.ids)
+    p, q = probs_of(draft, target_probs)
     exact = [draft.probs is not None and known for known in draft.exact_q]
     if draft.probs is not None and all(exact):
         proposed = draft.probs.to(target_probs)  # what each token was drawn from
     else:
-        points, known = draft.ids[:, None], torch.tensor(exact, dtype=torch.bool)[:, None]
+        points, known = torch.tensor(tokens)[:, None], torch.tensor(exact, dtype=torch.bool)[:, None]
         points, known = (part.to(target_probs.device, non_blocking=True) for part in (points, known))
         proposed = torch.zeros_like(target_probs[:size]).scatter_(1, points, 1.0)
         if draft.probs is not None:
@@ -132,46 +123,37 @@ def _accept_block(
     chances = [rest / (rest + 1 - weight) if rest else float(weight == 1) for rest, weight in before]
     chances += weights[1:][-1:]  # of 1 … γ tokens; none at all always pass
     draws: dict[int, float] = {}
-    kept = size
-    while kept:
-        passed, draws[kept - 1] = sampler.accept(chances[kept - 1])
+    count = size
+    while count:
+        passed, draws[count - 1] = sampler.accept(chances[count - 1])
         if passed:
             break
-        kept -= 1
-    tests = tuple(
-        _test(i, tokens[i], p[i], q[i], chances[i], i < kept, "block", draw=draws.get(i))
-        for i in range(min(kept + 1, size))
-    )
-    dist = target_probs[size]
-    if kept < size:
-        dist = rests[kept] / sums[kept] if sums[kept] else target_probs[kept]
-    verdict = Verdict(
-        tests=tests,
-        accepted=kept,
-        path=tuple(range(kept)),
-        extra=int(sampler.sample(dist[None], [positions[kept]])[0]),
-        source="bonus" if kept == size else "residual",
-        fallback=_fallback(draft, rule),
-    )
-    return verdict, dist
+        count -= 1
+    tests = [
+        _test(i, tokens[i], p[i], q[i], chances[i], i < count, "block", draw=draws.get(i))
+        for i in range(min(count + 1, size))
+    ]
+    dist, source = target_probs[count], "bonus" if count == size else "residual"
+    if count < size and sums[count]:
+        dist = rests[count] / sums[count]
+    return _decided(tests, range(count), dist, source, sampler, positions, fallback=_fallback(draft, rule))
 
 
 def _match(
     draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
 ) -> tuple[Verdict, Tensor]:
-    """Emit y_i = argmax(log p_i + g_i) with the noise g of position i; keep the draft while it says the same."""
-    tokens = draft.ids.tolist()
-    size = len(tokens)
-    p, q = tested(draft, target_probs)
-    said = sampler.sample(target_probs, positions[: size + 1]).tolist()  # all at once: a GPU is waited for once
-    kept = next((i for i in range(size) if said[i] != tokens[i]), size)
+    """Emit y_i = argmax(log p_i + g_i) with the noise g of position i; accept the draft while it agrees."""
+    tokens, size = draft.ids, len(draft.ids)
+    p, q = probs_of(draft, target_probs)
+    own = sampler.sample(target_probs, positions[: size + 1]).tolist()  # all at once: a GPU is waited for once
+    count = next((i for i in range(size) if own[i] != tokens[i]), size)
     tests = tuple(
-        _test(i, tokens[i], p[i], q[i], float(i < kept), i < kept, "match", wanted=said[i])
-        for i in range(min(kept + 1, size))
+        _test(i, tokens[i], p[i], q[i], float(i < count), i < count, "match", wanted=own[i])
+        for i in range(min(count + 1, size))
     )
-    source = "bonus" if kept == size else "target"
-    verdict = Verdict(tests=tests, accepted=kept, path=tuple(range(kept)), extra=said[kept], source=source)
-    return verdict, target_probs[kept]
+    source = "bonus" if count == size else "target"
+    verdict = Verdict(tests=tests, accepted=count, path=tuple(range(count)), extra=own[count], source=source)
+    return verdict, target_probs[count]
 
 
 def _select(
@@ -184,22 +166,20 @@ def _select(
     """
     chosen = max(range(len(scores)), key=lambda k: scores[k])  # the first of equals
     branch = draft.branches[chosen]
-    window = Draft.point_mass(draft.ids[list(branch)], nfe=draft.nfe)
+    window = Draft.point_mass([draft.ids[node] for node in branch], nfe=draft.nfe)
     own = Rule.MATCH if rule is Rule.MATCH else Rule.DELTA
     verdict, dist = verify(window, target_probs[[0, *(node + 1 for node in branch)]], own, sampler, positions)
-    path = tuple(branch[place] for place in verdict.path)
-    return replace(
-        verdict, path=path, fallback=SELECTED if rule in (Rule.RATIO, Rule.BLOCK) else "", chosen=chosen
-    ), dist
+    fallback = SELECTED if rule in (Rule.RATIO, Rule.BLOCK) else ""
+    path = tuple(branch[i] for i in verdict.path)
+    return replace(verdict, path=path, fallback=fallback, chosen=chosen), dist
 
 
 def _multi_round(
     draft: Draft, target_probs: Tensor, sampler: Sampler, positions: Sequence[int]
 ) -> tuple[Verdict, Tensor]:
-    """Multi-round rejection (SpecInfer; SpecDiff-2's released acceptor): at each depth the drafts that are still alive
-    propose in the order in which they were drawn; after each refusal p becomes what it still lacks, norm((p − q)₊)."""
+    """Multi-round rejection (SpecInfer; SpecDiff-2's released acceptor): at each depth, test the drafts that agree with
+    the path so far in the order in which they were drawn; after each rejection p becomes norm((p − q)₊)."""
     assert draft.probs is not None, "several drafts are drawn from q"
-    tokens = draft.ids.tolist()
     tests: list[Test] = []
     path: list[int] = []
     alive = list(draft.branches)
@@ -208,7 +188,7 @@ def _multi_round(
         source, taken = "residual", None
         for branch in alive:
             node = branch[len(path)]
-            token, q = tokens[node], draft.probs[node].to(dist.device)
+            token, q = draft.ids[node], draft.probs[node].to(dist.device)
             p_x, q_x = float(dist[token]), float(q[token])
             threshold = min(1.0, p_x / q_x)
             accepted, u = sampler.accept(threshold)
@@ -222,8 +202,7 @@ def _multi_round(
         alive = [branch for branch in alive if branch[len(path)] == taken]
         path.append(taken)
         dist, source = target_probs[taken + 1], "bonus"
-    extra = int(sampler.sample(dist[None], [positions[len(path)]])[0])
-    return Verdict(tests=tuple(tests), accepted=len(path), path=tuple(path), extra=extra, source=source), dist
+    return _decided(tests, path, dist, source, sampler, positions)
 
 
 def _walk(
@@ -231,18 +210,18 @@ def _walk(
 ) -> tuple[Verdict, Tensor]:
     """Draw y from the target at the anchor; while y is a child of the node, step there and draw again.
 
-    One draw per visited node, and the tree was fixed before any of them: with independent noise this is the point-mass
-    rule, with shared noise (``match``) it gives vanilla's text.
+    The tree is fixed before the first draw, and each visited node has one: with independent noise this is the
+    point-mass rule, with shared noise (``match``) it gives vanilla's text.
     """
     assert draft.parents is not None, "a window is not walked"
-    tokens, parents = draft.ids.tolist(), draft.parents
-    probs, _ = tested(draft, target_probs)
+    tokens, parents = draft.ids, draft.parents
+    probs, _ = probs_of(draft, target_probs)
     tests: list[Test] = []
     path: list[int] = []
     node = ROOT
     while True:
         dist = target_probs[node + 1]
-        wanted = int(sampler.sample(dist[None], [positions[len(path)]])[0])
+        wanted = _drawn(dist, sampler, positions[len(path)])
         options = {tokens[child]: child for child in children(parents, node)}
         if not options:
             break
@@ -265,13 +244,12 @@ def _walk(
     return verdict, dist
 
 
-def tested(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[float]]:
+def probs_of(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[float]]:
     """p and q of each drafted token after what comes before it: in a window the token to its left, in a tree its
     parent."""
-    size = draft.ids.numel()
-    before = torch.arange(size) if draft.parents is None else torch.tensor(draft.parents, dtype=torch.long) + 1
-    places = torch.stack([before, draft.ids]).to(target_probs.device, non_blocking=True)
-    p = target_probs[places[0], places[1]]
+    before = range(len(draft.ids)) if draft.parents is None else [parent + 1 for parent in draft.parents]
+    rows, columns = torch.tensor([before, draft.ids], dtype=torch.long).to(target_probs.device, non_blocking=True)
+    p = target_probs[rows, columns]
     p, q = to_host(p, torch.ones_like(p) if draft.probs is None else picked(draft.probs, draft.ids).to(p))
     return p.tolist(), q.tolist()
 
@@ -279,33 +257,35 @@ def tested(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[float]
 def expected_runs(draft: Draft, target_probs: Tensor) -> tuple[float, ...]:
     """S(x) = Σ_m Π_{j≤m} p_j(x_j) of each draft: how many of its tokens the point-mass rule is expected to accept
     (SpecDiff-2)."""
-    p, _ = tested(draft, target_probs)
+    p, _ = probs_of(draft, target_probs)
     return tuple(sum(itertools.accumulate((p[node] for node in branch), mul)) for branch in draft.branches)
 
 
+def _drawn(dist: Tensor, sampler: Sampler, position: int) -> int:
+    """One token from ``dist [V]``."""
+    return int(sampler.sample(dist[None], [position])[0])
+
+
+def _decided(
+    tests: Sequence[Test],
+    path: Sequence[int],
+    dist: Tensor,
+    source: str,
+    sampler: Sampler,
+    positions: Sequence[int],
+    **more: Any,
+) -> tuple[Verdict, Tensor]:
+    """The verdict once the tests are done: the token behind the accepted ``path`` is drawn from ``dist [V]``."""
+    accepted, extra = len(path), _drawn(dist, sampler, positions[len(path)])
+    verdict = Verdict(tests=tuple(tests), accepted=accepted, path=tuple(path), extra=extra, source=source, **more)
+    return verdict, dist
+
+
 def _test(
-    position: int,
-    token: int,
-    p: float,
-    q: float,
-    threshold: float,
-    accepted: bool,
-    kind: str,
-    *,
-    draw: float | None = None,
-    wanted: int | None = None,
+    position: int, token: int, p: float, q: float, threshold: float, accepted: bool, kind: str, **own: Any
 ) -> Test:
-    return Test(
-        position=position,
-        id=token,
-        p=rounded(p),
-        q=rounded(q),
-        threshold=rounded(threshold),
-        draw=draw,
-        wanted=wanted,
-        accepted=accepted,
-        kind=kind,
-    )
+    p, q, threshold = map(rounded, (p, q, threshold))
+    return Test(position=position, id=token, p=p, q=q, threshold=threshold, accepted=accepted, kind=kind, **own)
 
 
 def _fallback(draft: Draft, rule: Rule) -> str:

@@ -1,1 +1,1 @@
-"""Drafters, one file each. The file name is the drafter's name; nothing imports it until it is asked for."""
+"""Drafters, one file each. The file name is the drafter's name; it is imported when a run first needs it."""

@@ -23,14 +23,14 @@ from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
-class AutoregressiveSession:
-    """One run. Its cache holds committed tokens and, between a draft and what is observed of it, that draft.
+class AutoregressiveSession(DraftSession):
+    """One run. Its cache holds committed tokens and, between a draft and its verification, that draft.
 
     Args:
-        reader: reads it as a target is read; what it suppresses is never drafted.
-        words: ids of the target, where the reader may have more or fewer; those that it lacks are never drafted.
+        reader: runs it as a target is run; ids that it suppresses are never drafted.
+        words: vocabulary size of the target, where the reader's differs; ids that it lacks are never drafted.
         unread: ids that mean something else to the reader, or nothing.
-        instead: what the reader is shown in their place.
+        instead: the id that the reader sees in their place.
     """
 
     def __init__(
@@ -39,10 +39,15 @@ class AutoregressiveSession:
         self._run, self._forbidden = reader.start(), (*reader.suppress, *unread)
         self._words, self._unread_ids, self._instead = words, frozenset(unread), instead
         self._unread: list[int] = []  # committed tokens that are not in the cache
-        self._ahead: list[int] = []  # tokens in the cache that nobody has committed yet: the anchor, then drafted ones
+        self._ahead: list[int] = []  # tokens in the cache that are not committed yet: the anchor, then drafted ones
+
+    @property
+    def room(self) -> int:
+        """What its context leaves."""
+        return max(0, self._run.room - len(self._unread))
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Keep what was drafted rightly, roll the rest back, and remember what is still to be read."""
+        """Keep the accepted tokens, roll the rest back, and queue what is still to be read."""
         pairs = zip(self._ahead, ids, strict=False)
         kept = next((i for i, (ahead, token) in enumerate(pairs) if ahead != token), min(len(self._ahead), len(ids)))
         self._run.rollback(len(self._ahead), range(kept))
@@ -50,8 +55,7 @@ class AutoregressiveSession:
         self._unread += ids[kept:]
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """γ passes, each of which reveals the next token. A context that is full cuts the draft."""
-        gamma = min(context.gamma, self._run.room - len(self._unread))
+        """γ passes, each of which reveals the next token."""
 
         def predict(token: int | None) -> Tensor:
             self._ahead.append(context.ids[-1] if token is None else token)
@@ -61,7 +65,7 @@ class AutoregressiveSession:
             missing = (self._words or 0) - logits.shape[-1]
             return F.pad(logits, (0, missing), value=-torch.inf) if missing > 0 else logits
 
-        return (yield from draft_in_order(predict, context, gamma, self._forbidden))
+        return (yield from draft_in_order(predict, context, self._forbidden))
 
 
 @dataclass(eq=False)
@@ -86,7 +90,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     Raises:
         WeightsError: its files are missing, damaged, or do not fit their config.
         PairUnavailable: the repository cannot be reached.
-        TokenizerMismatch: it has other ids than the target. Where both bring a tokenizer, the sizes of their tables may
+        TokenizerMismatch: it has other ids than the target. Where both have a tokenizer, the sizes of their tables may
             differ, and single ids: those are never drafted.
     """
     words = int(target.config.vocab_size)

@@ -1,4 +1,4 @@
-"""The drafting contract: what a drafter is told and what it must return.
+"""The drafting contract: what a drafter may know and what it must return.
 
 A *drafter* is shared weights, never mutated. A *session* is one run's caches. Drafting is a generator: it yields the
 window after each denoising step and returns the finished draft, so showing the steps costs the algorithm nothing.
@@ -7,6 +7,8 @@ window after each denoising step and returns the finished draft, so showing the 
 from __future__ import annotations
 
 import dataclasses
+import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -27,7 +29,7 @@ class Context:
     """What a session may know when it drafts."""
 
     ids: Sequence[int]  # committed tokens, prompt included; the last one is the anchor
-    gamma: int  # tokens to draft in this round (never more; the loop has cut it to the room left)
+    gamma: int  # tokens to draft in this round, at most; never more than the session has room for
     steps: int  # denoising steps T, 1 <= T <= gamma
     order: RevealOrder
     sampling: Sampling  # defines q
@@ -50,7 +52,7 @@ class DenoiseState:
     def check(self, gamma: int) -> None:
         """Raise :class:`DraftContractError` unless it is a state of a window of at most γ."""
         size = len(self.ids)
-        if not 0 < size <= gamma or len(self.masked) != size or not all(0 <= place < size for place in self.revealed):
+        if not 0 < size <= gamma or len(self.masked) != size or not all(0 <= slot < size for slot in self.revealed):
             raise DraftContractError(f"The drafter yielded a window of {size} tokens, revealed {self.revealed}.")
 
     @classmethod
@@ -66,12 +68,12 @@ class DenoiseState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A finished draft of g tokens: a window, 0 <= g <= gamma, or a tree of at most ``tree_nodes``, at most gamma deep.
+    """A finished draft of g tokens: a window, 0 <= g <= γ, or a tree of at most ``tree_nodes``, at most γ deep.
 
     An empty draft means a plain step of the target.
     """
 
-    ids: Tensor  # [g] int64, on the CPU
+    ids: tuple[int, ...]  # [g]
     probs: Tensor | None  # [g, V] float64, the q each token was drawn from; None: a point mass
     reveal_steps: tuple[int, ...]  # [g] the denoising step that revealed each position
     exact_q: tuple[bool, ...]  # [g] positions that may be tested with p/q (maths/unmasking.py)
@@ -83,16 +85,16 @@ class Draft:
     @classmethod
     def point_mass(
         cls,
-        ids: Tensor,
+        ids: Sequence[int],
         *,
         nfe: int,
         parents: Sequence[int] | None = None,
         reveal_steps: Sequence[int] = (),
         totals: Sequence[float] = (),
     ) -> Draft:
-        """Tokens ``ids [g]`` that were not drawn from a known q; by default all revealed at once."""
+        """Tokens that were not drawn from a known q; by default all revealed at once."""
         return cls(
-            ids=ids,
+            ids=tuple(ids),
             probs=None,
             reveal_steps=tuple(reveal_steps) or (0,) * len(ids),
             exact_q=(False,) * len(ids),
@@ -109,36 +111,37 @@ class Draft:
 
     @classmethod
     def empty(cls) -> Draft:
-        return cls.point_mass(torch.empty(0, dtype=torch.long), nfe=0)
+        return cls.point_mass((), nfe=0)
+
+    def only(self, nodes: Sequence[int]) -> Draft:
+        """The draft without all but ``nodes``, ascending, each with its parent."""
+        kept = {ROOT: ROOT, **{node: i for i, node in enumerate(nodes)}}  # node -> its new number
+        parents = self.parents
+        return dataclasses.replace(
+            self,
+            ids=tuple(self.ids[node] for node in nodes),
+            probs=None if self.probs is None else self.probs[list(nodes)],
+            reveal_steps=tuple(self.reveal_steps[node] for node in nodes),
+            exact_q=tuple(self.exact_q[node] for node in nodes),
+            parents=None if parents is None else tuple(kept[parents[node]] for node in nodes),
+            branches=tuple(tuple(kept[node] for node in branch if node in kept) for branch in self.branches),
+            totals=tuple(self.totals[node] for node in nodes) if self.totals else (),
+        )
 
     def until(self, ends: Sequence[int]) -> Draft:
         """Cut after the first id of ``ends``. What follows the end of the text can never be emitted, so it is not
         tested, and leaving it out changes no text."""
-        tokens = self.ids.tolist()
-        if not any(token in ends for token in tokens):
+        if not any(token in ends for token in self.ids):
             return self
-        kept: dict[int, int] = {ROOT: ROOT}  # node -> where it stands afterwards
-        parents = range(ROOT, len(tokens) - 1) if self.parents is None else self.parents
-        for node, parent in enumerate(parents):
-            if parent in kept and (parent == ROOT or tokens[parent] not in ends):
-                kept[node] = len(kept) - 1
-        chosen = list(kept)[1:]
-        return dataclasses.replace(
-            self,
-            ids=self.ids[chosen],
-            probs=None if self.probs is None else self.probs[chosen],
-            reveal_steps=tuple(self.reveal_steps[node] for node in chosen),
-            exact_q=tuple(self.exact_q[node] for node in chosen),
-            parents=None if self.parents is None else tuple(kept[self.parents[node]] for node in chosen),
-            branches=tuple(tuple(kept[node] for node in branch if node in kept) for branch in self.branches),
-            totals=tuple(self.totals[node] for node in chosen) if self.totals else (),
-        )
+        nodes: list[int] = []
+        for node, parent in enumerate(range(ROOT, len(self.ids) - 1) if self.parents is None else self.parents):
+            if parent == ROOT or (parent in nodes and self.ids[parent] not in ends):
+                nodes.append(node)
+        return self.only(nodes)
 
     def check(self, gamma: int, vocab_size: int, tree_nodes: int = 0) -> None:
         """Raise :class:`DraftContractError` unless the draft can be verified."""
-        size = self.ids.numel()
-        if self.ids.device.type != "cpu":
-            raise DraftContractError(f"The draft's ids are on {self.ids.device}; they must be on the CPU.")
+        size = len(self.ids)
         if size > (gamma if self.parents is None else max(tree_nodes, gamma * len(self.branches))):
             raise DraftContractError(f"The drafter returned {size} tokens for γ = {gamma} and {tree_nodes} nodes.")
         if self.parents is not None:
@@ -146,8 +149,8 @@ class Draft:
                 raise DraftContractError("The draft's parents are not a tree: each must come before its children.")
             if max(depths(self.parents), default=0) >= gamma:
                 raise DraftContractError(f"The draft's tree is deeper than γ = {gamma}.")
-        if not all(0 <= token < vocab_size for token in self.ids.tolist()):
-            raise DraftContractError("The drafter returned an id outside the vocabulary.")
+        if not all(isinstance(token, int) and 0 <= token < vocab_size for token in self.ids):
+            raise DraftContractError("The draft's ids must be whole numbers inside the vocabulary.")
         if len(self.exact_q) != size or len(self.reveal_steps) != size:
             raise DraftContractError("The draft's exact_q and reveal_steps do not match its tokens.")
         if self.totals and (self.parents is None or len(self.totals) != size):
@@ -191,22 +194,29 @@ def drained(drafting: Generator[Any, None, Draft]) -> Draft:
             return draft
 
 
-def picked(probs: Tensor, ids: Tensor) -> Tensor:
-    """Each row's probability of its id, ``[n]``: ``probs [n, V]``, ``ids [n]``."""
-    return probs.gather(-1, ids.to(probs.device, non_blocking=True)[:, None])[:, 0]
+def picked(probs: Tensor, ids: Sequence[int]) -> Tensor:
+    """Each row's probability of its id, ``[n]``: ``probs [n, V]``, n ``ids``."""
+    index = torch.tensor(ids, dtype=torch.long).to(probs.device, non_blocking=True)
+    return probs.gather(-1, index[:, None])[:, 0]
 
 
-class DraftSession(Protocol):
+class DraftSession(ABC):
     """One run of one drafter."""
 
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Learn that ``ids`` were read by the target (prompt[:-1] first, then [anchor, accepted...] of each round).
+    @property
+    def room(self) -> int:
+        """Tokens that it could draft now, 0 or more; the loop cuts γ to it. By default there is no limit."""
+        return sys.maxsize
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027 (sessions without caches)
+        """Take note that ``ids`` were read by the target (prompt[:-1] first, then [anchor, accepted...] of each round).
 
         Args:
             ids: n committed tokens, in order, without gaps over the whole run.
             features: ``[n, F]`` the target's hidden states at those tokens, where the drafter needs them.
         """
 
+    @abstractmethod
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Yield the window after each step; return the draft. A session rolls its own caches back."""
 
@@ -226,16 +236,13 @@ class Rehearses(Protocol):
     """A drafter whose passes come in sizes that the first windows of a run may not show."""
 
     def rehearse(self, gamma: int, nodes: int) -> None:
-        """Make one of each, for somebody who records them; ``nodes``: of a tree, 0 for a window."""
+        """Make one pass of each size, so that it can be recorded; ``nodes``: of a tree, 0 for a window."""
 
 
 class Stateless(DraftSession):
-    """A drafter that remembers nothing, whatever it observes: a session of itself."""
+    """A drafter without caches: a session of itself."""
 
     layers: tuple[int, ...] = ()
 
     def start(self) -> DraftSession:
         return self
-
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        return

@@ -4,14 +4,12 @@ it reads the target's hidden states, whose keys and values it keeps.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Generator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features
@@ -22,6 +20,7 @@ from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.dflash import COPIES, DFlashDraftModel, from_folder
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.graphs import Graphs
+from specdiff_core.models.kernels import Product
 from specdiff_core.models.markov import PairBias, Selector, Successors
 from specdiff_core.models.network import Attend, at, attend, near
 from specdiff_core.schema.errors import DraftContractError, PairUnavailable
@@ -37,7 +36,7 @@ class BlockDrafter:
     words: Vocabulary  # the target's
     _: KW_ONLY
     context: int  # tokens that a run may hold
-    forbidden: Sequence[int] = ()  # ids that the target never says, besides the mask
+    forbidden: Sequence[int] = ()  # ids that the target suppresses, besides the mask
     graphs: Graphs | None = None  # records the passes over a block
 
     def __post_init__(self) -> None:
@@ -48,8 +47,12 @@ class BlockDrafter:
         self.window = int(network.config.block_size) - self.lead
         self.successors: Successors | PairBias | Selector | None = network.markov_head or network.candidate_selector
         if network.markov is not None:
-            self.successors = Successors(network.markov, words.embedding, words.rows)
-        self.unsaid = None if network.said is None else ~network.said.to(network.device)
+            self.successors = Successors(network.markov, words.read_embedding(), words.read_rows())
+        self.said: Tensor | None = None  # [d] ids that it can draft, where it lacks some
+        self.head = words.head
+        if network.said is not None:
+            self.said = network.said.nonzero()[:, 0].to(network.device)
+            self.head = Product(words.read_rows()[self.said])
         room = self.context + self.window + self.lead  # a block may stand beyond what will be read of it
         self.pool = Pool(network, room, self.graphs)
         self.rope = network.rope(torch.arange(room, device=network.device)[None])
@@ -58,17 +61,18 @@ class BlockDrafter:
         """A pass over a block ``ids [lead + g]``, the anchor first: states ``[g, W]`` and logits ``[g, V]`` of what its
         slots predict."""
         config = self.network.config
-        embeddings = F.embedding(ids, self.words.embedding)[None]
+        embeddings = self.words.embed(ids)[None]
         if config.input_embedding_scale != 1:
             embeddings = embeddings * config.input_embedding_scale
         states = self.network.denoise(embeddings, at(self.rope, places), attend)[0, self.lead :]
-        logits = self.words.head(states)
+        logits = self.head(states)
         if config.output_multiplier != 1:
             logits = logits * config.output_multiplier
         if cap := config.final_logit_softcapping:
             logits = cap * torch.tanh(logits / cap)
-        if self.unsaid is not None:
-            logits = logits.masked_fill(self.unsaid, -torch.inf)
+        if self.said is not None:
+            every = logits.new_full((*logits.shape[:-1], int(config.vocab_size)), -torch.inf)
+            logits = every.index_copy_(-1, self.said, logits)
         selector = self.network.candidate_selector
         return states, logits if selector is None else selector.cut(logits)
 
@@ -77,7 +81,7 @@ class BlockDrafter:
         return BlockSession(self)
 
 
-class BlockSession:
+class BlockSession(DraftSession):
     """One run. The cache holds the committed tokens that the target has read; features are projected once for each. A
     block's own keys and values are written behind them, so every pass finds the cache as the one before did."""
 
@@ -85,7 +89,12 @@ class BlockSession:
         self._drafter = drafter
         self._pending: list[Tensor] = []
         self._observed = 0  # tokens that the target has read
-        self._cache = drafter.pool.lend(self)
+        self._cache = drafter.pool.take(self)
+
+    @property
+    def room(self) -> int:
+        """The size of the blocks that the network was trained for."""
+        return self._drafter.window
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         """Keep the features ``[n, F·W]`` of committed tokens until the next draft reads them.
@@ -98,7 +107,7 @@ class BlockSession:
             self._observed += len(ids)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Denoise a block behind the anchor. A window longer than the network was trained for is cut to its size.
+        """Denoise a block behind the anchor.
 
         Raises:
             DraftContractError: the observed tokens are not all committed tokens before the anchor.
@@ -108,9 +117,8 @@ class BlockSession:
             raise DraftContractError(
                 f"The block drafter has seen {self._observed} tokens before an anchor at {len(context.ids) - 1}."
             )
-        gamma = min(context.gamma, drafter.window)
-        self._absorb(gamma + drafter.lead)
-        successors, states = drafter.successors, drafter.words.embedding  # of the last pass, [g, W]
+        self._absorb(context.gamma + drafter.lead)
+        successors, states = drafter.successors, torch.empty(0)  # of the last pass, [g, W]
 
         @torch.inference_mode()
         def predict(window: Tensor) -> Tensor:
@@ -124,9 +132,8 @@ class BlockSession:
         confidence, pairs = drafter.network.confidence_head, drafter.network.markov_head
         if confidence is not None and pairs is not None:
             heads["sure"] = lambda before: confidence(states, pairs.markov_w1(before))
-        cut = dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma))
         mask_id, forbidden = drafter.mask_id, drafter.forbidden
-        return (yield from denoise(predict, cut, mask_id=mask_id, forbidden=forbidden, follow=follow, **heads))
+        return (yield from denoise(predict, context, mask_id=mask_id, forbidden=forbidden, follow=follow, **heads))
 
     @torch.inference_mode()
     def _absorb(self, block: int) -> None:
@@ -177,6 +184,8 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         PairUnavailable: it was made for another target.
     """
     network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device).prepare()
+    if not spec.chained:  # one folder may serve two drafters: with this Markov head, and without it
+        network.markov = None
     words = vocabulary(target)
     if wrong := _misfit(network, words, target.config, spec):
         raise PairUnavailable(
@@ -190,7 +199,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
 
 def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: DrafterSpec) -> str:
     """Why a network cannot draft for a target with the config ``theirs``; empty where it can."""
-    config, (size, width) = network.config, words.embedding.shape
+    config, size, width = network.config, int(theirs.vocab_size), int(theirs.hidden_size)
     layers = int(theirs.num_hidden_layers)
     made_for, last = getattr(config, "num_target_layers", None) or layers, max(config.target_layer_ids)
     if config.hidden_size != width:
@@ -204,10 +213,11 @@ def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: Dra
     own_words = network.said is not None or network.markov_head or network.candidate_selector
     if own_words and config.vocab_size != size:
         return f"it knows {config.vocab_size} words, the target {size}"
-    for name, table in zip(COPIES, (words.embedding, words.rows), strict=True):
+    for name, read in zip(COPIES, (words.read_embedding, words.read_rows), strict=True):
         stored = network.copies.get(name)
         if stored is None:
             continue
+        table = read()
         if name == COPIES[1] and network.said is not None:
             table = table[network.said.to(table.device)]
         same = torch.equal(stored.to(table), table) or torch.equal(table.to(stored), stored)  # in the coarser dtype

@@ -42,7 +42,7 @@ def denoise(
         predict: window ids ``[g]`` on the CPU (``mask_id`` where masked) -> logits ``[g, V]``, one drafter pass.
         context: γ, T, reveal order, the drafter's sampling and its randomness.
         mask_id: never drawn: its probability is zero before normalising (SUBS).
-        forbidden: further ids that the target cannot say.
+        forbidden: further ids that the target suppresses.
         follow: for a denoiser whose tokens depend on the one before them (``maths/chains.py``). What a step reveals
             side by side from the left is then drawn in order; other reveals, and those that look at drawn values, take
             the marginals.
@@ -70,7 +70,7 @@ def denoise(
     drawn_from: Tensor | None = None
     plan = schedule(size, context.steps)
     if len(plan) > 1:
-        context = dataclasses.replace(context, stop_criterion=None)  # what a later step will say is not known yet
+        context = dataclasses.replace(context, stop_criterion=None)  # later steps may still change their confidences
     for step, count in enumerate(plan):
         logits = predict(ids)
         banned = tuple(token for token in never if token < logits.shape[-1])
@@ -92,7 +92,7 @@ def denoise(
         left = torch.tensor([i in masked for i in range(size)])
         yield DenoiseState(ids=ids, masked=left, revealed=tuple(shown.chosen), confidence=shown.confidence)
     return Draft(
-        ids=ids,
+        ids=tuple(ids.tolist()),
         probs=drawn_from,
         reveal_steps=tuple(reveal_steps[:size]),
         exact_q=exact_positions(context.order, reveal_steps[:size]),
@@ -157,7 +157,7 @@ def _tree(
     size = context.gamma
     if chain_of is None:
         marginals = confidence_probs(logits, context.sampling, banned)
-        ranked, confidence = independent(marginals.log(), context.tree_nodes), lambda places: marginals
+        ranked, confidence = independent(marginals, context.tree_nodes), lambda places: marginals
     else:
         chain = chain_of(logits, [None] * size, banned=banned, ranked=True)
         ranked, confidence = chain.ranked(), chain.confidence
@@ -165,7 +165,7 @@ def _tree(
     state = _whole(torch.tensor(window), partial(confidence, places))
     ids, parents, totals = best_first(ranked, size, context.tree_nodes, context.min_node_prob)
     yield state
-    return Draft.point_mass(torch.tensor(ids), nfe=1, parents=parents, totals=totals)
+    return Draft.point_mass(ids, nfe=1, parents=parents, totals=totals)
 
 
 def _several(
@@ -190,7 +190,7 @@ def _several(
         drawn_from = torch.stack([dists[node] for node in range(len(ids))])
         yield _whole(windows[0][0], windows[0][2])
     return Draft(
-        ids=torch.tensor(ids),
+        ids=tuple(ids),
         probs=drawn_from,
         reveal_steps=(0,) * len(ids),
         exact_q=(True,) * len(ids),

@@ -26,10 +26,10 @@ from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 WIDTH = 8
-"""Nodes of a tree that are asked for children at each depth, at most (EAGLE-2's "top-k", there 10)."""
+"""Most nodes that a tree extends at each depth (EAGLE-2's "top-k", there 10)."""
 
 
-class EagleSession:
+class EagleSession(DraftSession):
     """One run. An entry of its cache is a token and the target's feature of the token before it; between a draft and
     what is observed of it, entries with features of its own lie behind them."""
 
@@ -39,6 +39,12 @@ class EagleSession:
         self._features: list[Tensor] = []  # of observed tokens whose entries are not in the cache
         self._observed = 0  # tokens that the target has read
         self._ahead = 0  # entries in the cache that are drafted
+
+    @property
+    def room(self) -> int:
+        """What its context leaves; 0 behind a prompt of one token, where no feature is known yet."""
+        held = sum(len(part) for part in self._features)
+        return max(0, self._run.room - held + 1) if held else 0
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         """Forget what was drafted; keep the features ``[n, F]`` of committed tokens until the next draft.
@@ -53,14 +59,9 @@ class EagleSession:
             self._observed += len(ids)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """γ passes: the first reads what was committed since the last draft. A context that is full cuts the draft;
-        so does a prompt of one token, behind which no feature is known yet."""
-        held = sum(len(part) for part in self._features)
-        gamma = min(context.gamma, self._run.room - held + 1)
-        if not held or gamma < 1:
-            return Draft.empty()
+        """γ passes: the first reads what was committed since the last draft."""
         if context.tree_nodes:
-            return (yield from self._tree(context, gamma))
+            return (yield from self._tree(context))
         expected: Tensor  # the feature that the head expects of the token before
 
         def predict(token: int | None) -> Tensor:
@@ -68,7 +69,7 @@ class EagleSession:
             logits, expected = self._first(context) if token is None else self._next([token], expected)
             return logits
 
-        return (yield from draft_in_order(predict, context, gamma, self._drafter.reader.suppress))
+        return (yield from draft_in_order(predict, context, self._drafter.reader.suppress))
 
     def _first(self, context: Context) -> tuple[Tensor, Tensor]:
         """The pass over the committed entries: each feature beside the token that came after it, the anchor last."""
@@ -84,7 +85,7 @@ class EagleSession:
         self._ahead += len(ids)
         return _last(self._run.score(ids, parents, features=features))
 
-    def _tree(self, context: Context, gamma: int) -> Generator[DenoiseState, None, Draft]:
+    def _tree(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Per depth one pass over the most probable open nodes; at the end the most probable ``nodes`` of all. It stops
         where no deeper node could be among them: that depends on probabilities alone, on nothing that was drawn."""
         growth, forbidden = Growth(context.tree_nodes, WIDTH), self._drafter.reader.suppress
@@ -97,8 +98,8 @@ class EagleSession:
             confidence = confidence_probs(logits, context.sampling, forbidden)
             found |= dict(zip(rows, features, strict=True))
             growth.extend(rows, confidence.log())
-            yield _best_path(growth, gamma, passes - 1, confidence)
-            rows = growth.open()[: self._run.room] if passes < gamma else []
+            yield _best_path(growth, context.gamma, passes - 1, confidence)
+            rows = growth.open()[: self._run.room] if passes < context.gamma else []
             if not rows:
                 break
             entries += rows
@@ -107,7 +108,7 @@ class EagleSession:
             beside = torch.stack([found[growth.parents[node]] for node in rows])
             logits, features = self._next([growth.ids[node] for node in rows], beside, parents)
         ids, tree, totals = growth.best()
-        return Draft.point_mass(torch.tensor(ids), nfe=passes, parents=tree, reveal_steps=depths(tree), totals=totals)
+        return Draft.point_mass(ids, nfe=passes, parents=tree, reveal_steps=depths(tree), totals=totals)
 
 
 def _last(scores: Scores) -> tuple[Tensor, Tensor]:
@@ -143,7 +144,7 @@ class EagleDrafter:
         return EagleSession(self)
 
     def rehearse(self, gamma: int, nodes: int) -> None:
-        """Make a pass of each size that a tree of depth ``gamma`` may need, for somebody who records them: how wide it
+        """Make a pass of each size that a tree of depth ``gamma`` may need, so that it can be recorded: how wide it
         grows depends on its text."""
         run, most = self.reader.start((0,)), WIDTH * gamma
         for rows in (width for width in WIDTHS if nodes and width <= WIDTH):

@@ -6,7 +6,6 @@ Every denoising step reads [context ; window] again, so there is no cache to rol
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Generator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -40,7 +39,7 @@ class MaskedDiffusionDrafter(Stateless):
     vocab_size: int  # V of the target; ids beyond it (MDLM's extra mask token) are cut off before normalising
     view: int  # tokens, window included, that the network is shown (more where a wide window needs it)
     shift: int = 0  # 1 where slot i − 1 predicts token i (declared by the pair)
-    forbidden: Sequence[int] = ()  # ids that the target never says
+    forbidden: Sequence[int] = ()  # ids that the target suppresses
     strangers: Sequence[int] = ()  # ids that mean something else to this network, or nothing
     graphs: Graphs | None = None  # records passes; then short texts stand behind padding, so that all are as wide
 
@@ -52,12 +51,14 @@ class MaskedDiffusionDrafter(Stateless):
         self._unread = frozenset(self.strangers) | frozenset(range(self.model.config.vocab_size, self.vocab_size))
         self._passes = None if self.graphs is None else Passes(self.graphs)
 
+    @property
+    def room(self) -> int:
+        """At least the anchor stays visible."""
+        return self.model.config.model_length - 1
+
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Denoise a window behind the last tokens that fit the network's view."""
-        gamma = min(context.gamma, self.model.config.model_length - 1)  # at least the anchor stays visible
-        if gamma < 1:
-            return Draft.empty()
-        context = dataclasses.replace(context, gamma=gamma, steps=min(context.steps, gamma))
+        gamma = context.gamma
         known = [self.mask_id if token in self._unread else token for token in context.ids[-self.known(gamma) :]]
         passes = self._passes
         missing = 0 if passes is None else self.known(gamma) - len(known)
@@ -92,7 +93,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     """Load the network of ``spec`` and fit it to the target's ids.
 
     Raises:
-        WeightsError: a file is missing or damaged, or says something else than the pair declares.
+        WeightsError: a file is missing or damaged, or contradicts what the pair declares.
         PairUnavailable: the repository cannot be reached.
         TokenizerMismatch: without its mask token it has other ids than the target.
     """

@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any
 
-import torch
-
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless
 from specdiff_core.models.device import Placement
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 LONGEST = 3
-"""Tokens of the longest ending that is looked for; shorter ones follow, down to one."""
+"""Tokens of the longest ending to look for; shorter ones follow, down to one."""
 
 
 class PromptLookupDrafter(Stateless):
-    """Every draft is told the whole text, so there is nothing to remember."""
+    """Every draft sees the whole text, so there is no cache."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -27,8 +25,7 @@ class PromptLookupDrafter(Stateless):
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Copy up to γ tokens, without a single drafter pass."""
         yield from ()
-        copied = continuation(context.ids, context.gamma)
-        return Draft.point_mass(torch.tensor(copied, dtype=torch.long), nfe=0)
+        return Draft.point_mass(continuation(context.ids, context.gamma), nfe=0)
 
 
 def continuation(ids: Sequence[int], gamma: int) -> list[int]:

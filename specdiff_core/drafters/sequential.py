@@ -12,27 +12,26 @@ from specdiff_core.maths.distributions import lazy_confidence, to_probs
 
 
 def draft_in_order(
-    predict: Callable[[int | None], Tensor], context: Context, gamma: int, forbidden: Sequence[int] = ()
+    predict: Callable[[int | None], Tensor], context: Context, forbidden: Sequence[int] = ()
 ) -> Generator[DenoiseState, None, Draft]:
     """Draft up to γ tokens, each from its true conditional (Leviathan et al. 2211.17192).
 
-    The context's stop criterion is asked before every token is drawn: a position that is not worth verifying ends the
-    draft before its token, and one that is not worth another pass ends it after its token.
+    The context's stop criterion is asked before every token is drawn: a position not to be verified ends the draft
+    before its token, and one that does not pay for another pass ends it after its token.
 
     Args:
         predict: the token drawn last, None at first -> logits ``[1, V]`` of the next one; one drafter pass.
-        gamma: at most the context's.
-        forbidden: ids that the target cannot say.
+        forbidden: ids that the target suppresses.
 
     Yields:
         the window after each pass.
     """
-    ids = torch.zeros(max(gamma, 0), dtype=torch.long)
+    ids = torch.zeros(context.gamma, dtype=torch.long)
     probs: list[Tensor] = []
     confidences: list[float] = []
     token: int | None = None
-    wanted, passes = gamma, 0
-    while passes < wanted:
+    limit, passes = context.gamma, 0
+    while passes < limit:
         logits = predict(token)
         step, passes = passes, passes + 1
         q = to_probs(logits, context.sampling, forbidden)
@@ -42,7 +41,7 @@ def draft_in_order(
             kept = context.stop_criterion(confidences)
             if kept < passes:
                 break
-            wanted = wanted if kept > passes else passes
+            limit = limit if kept > passes else passes
         probs.append(q)
         token = int(context.sampler.sample(q, [len(context.ids) + step])[0])
         ids = ids.clone()
@@ -52,5 +51,9 @@ def draft_in_order(
     if not size:
         return Draft.empty()
     return Draft(
-        ids=ids[:size], probs=torch.cat(probs), reveal_steps=tuple(range(size)), exact_q=(True,) * size, nfe=passes
+        ids=tuple(ids[:size].tolist()),
+        probs=torch.cat(probs),
+        reveal_steps=tuple(range(size)),
+        exact_q=(True,) * size,
+        nfe=passes,
     )

@@ -1,5 +1,5 @@
-"""A loaded drafter with one of its declarations changed: the same weights, read in another way. What the doctor tries
-(``explorations/doctor.py``); a run never uses it.
+"""A loaded drafter with one of its declarations changed: the same weights, read in another way. Only the doctor uses
+them (``explorations/doctor.py``).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -44,53 +44,64 @@ class Variant:
 class Words(NamedTuple):
     """What is known about ids."""
 
-    suppress: Sequence[int]  # ids that the target never says
+    suppress: Sequence[int]  # ids that the target suppresses
     special: Sequence[int]  # special ids of its tokenizer, those first that are called a mask
     name: Callable[[int], str]
 
 
-def variants(drafter: Drafter, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
+@singledispatch
+def variants(drafter: Any, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
     """Every change of one declaration that means something to a drafter of this kind, but for dtype and template, and
-    for each other declaration why it has none.
+    for each other declaration why it has none. A kind of drafter registers its own (``@variants.register``, here or in
+    its own file); all others have none.
 
     Args:
         layers: of the target.
     """
-    if isinstance(drafter, MaskedDiffusionDrafter):
-        found = [*_denoiser(drafter, words)]
-        why = {LAYERS: "it reads no hidden states", ANCHOR: "the anchor is a token like all others to it"}
-        if not _learned(drafter.model):
-            why[POSITIONS] = "its positions are relative: all of them moved by one change nothing"
-    elif isinstance(drafter, BlockDrafter):
-        found = [*_block(drafter, words), *_layers(drafter, layers)]
-        why = {MAP: "its ids follow from its files"}
-    elif isinstance(drafter, EagleDrafter):
-        found = [*_beside(drafter), *_layers(drafter, layers)]
-        why = dict.fromkeys((MASK, ANCHOR), "it has no masks")
-        why |= {MAP: "its ids follow from its files", POSITIONS: "its positions are relative"}
-    else:
-        found, own = [], "it has no such declaration"
-        why = dict.fromkeys((SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP), own)
-    return found, why
+    return [], dict.fromkeys((SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP), "it has no such declaration")
+
+
+@variants.register
+def _of_denoiser(drafter: MaskedDiffusionDrafter, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
+    why = {LAYERS: "it reads no hidden states", ANCHOR: "the anchor is a token like all others to it"}
+    if not _learned(drafter.model):
+        why[POSITIONS] = "its positions are relative: all of them moved by one change nothing"
+    return [*_denoiser(drafter, words)], why
+
+
+@variants.register
+def _of_block(drafter: BlockDrafter, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
+    return [*_block(drafter, words), *_layers(drafter, layers)], {MAP: "its ids follow from its files"}
+
+
+@variants.register
+def _of_eagle(drafter: EagleDrafter, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
+    why = dict.fromkeys((MASK, ANCHOR), "it has no masks")
+    why |= {MAP: "its ids follow from its files", POSITIONS: "its positions are relative"}
+    return [*_beside(drafter), *_layers(drafter, layers)], why
+
+
+WEIGHTS: dict[type, tuple[str, ...]] = {
+    MaskedDiffusionDrafter: ("model",),
+    BlockDrafter: ("network", "words", "head", "rope", "pool", "successors"),
+    EagleDrafter: ("reader",),
+    AutoregressiveDrafter: ("reader",),
+}
+"""The fields of each kind of drafter that hold weights."""
 
 
 def with_weights(drafter: Drafter, other: Drafter) -> Any:
-    """A drafter with the declarations of ``drafter`` and the weights of ``other``, the same in another dtype; None: of
-    this kind none is known."""
-    if isinstance(drafter, MaskedDiffusionDrafter) and isinstance(other, MaskedDiffusionDrafter):
-        return _with(drafter, model=other.model, _passes=None)
-    if isinstance(drafter, BlockDrafter) and isinstance(other, BlockDrafter):
-        parts = ("network", "words", "rope", "pool", "successors")
-        return _with(drafter, graphs=None, **{name: getattr(other, name) for name in parts})
-    if isinstance(drafter, EagleDrafter | AutoregressiveDrafter) and isinstance(other, type(drafter)):
-        return _with(drafter, reader=other.reader)
-    return None
+    """A drafter with the declarations of ``drafter`` and the weights of ``other``, the same in another dtype; None
+    for a kind that is not in :data:`WEIGHTS`."""
+    kind = next((kind for kind in WEIGHTS if isinstance(drafter, kind) and isinstance(other, kind)), None)
+    return None if kind is None else _with(drafter, **{name: getattr(other, name) for name in WEIGHTS[kind]})
 
 
 def _with(drafter: Any, **values: Any) -> Any:
-    """A copy that shares all but ``values``."""
+    """A copy that shares all but ``values``, and whose passes are not recorded."""
     changed = copy.copy(drafter)
-    for name, value in values.items():
+    recorded = {name: None for name in ("graphs", "_passes") if hasattr(drafter, name)}
+    for name, value in {**recorded, **values}.items():
         setattr(changed, name, value)
     return changed
 
@@ -112,7 +123,7 @@ def _layers(drafter: Any, count: int) -> Iterator[Variant]:
 
 
 def _denoiser(drafter: MaskedDiffusionDrafter, words: Words) -> Iterator[Variant]:
-    plain = partial(_with, drafter, _passes=None)
+    plain = partial(_with, drafter)
     shift, model, size = drafter.shift, drafter.model, int(drafter.model.config.vocab_size)
     yield Variant(SHIFT, _signed(shift), _signed(shift - 1), plain(), skip=1)
     yield Variant(SHIFT, _signed(shift), _signed(shift + 1), plain(shift=shift + 1))
@@ -134,12 +145,12 @@ def _denoiser(drafter: MaskedDiffusionDrafter, words: Words) -> Iterator[Variant
 def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
     def plain(**values: Any) -> BlockDrafter:
         room = drafter.context + drafter.window + 1
-        changed: BlockDrafter = _with(drafter, graphs=None, pool=Pool(drafter.network, room, None), **values)
+        changed: BlockDrafter = _with(drafter, pool=Pool(drafter.network, room, None), **values)
         return changed
 
     yield Variant(SHIFT, "0", _signed(-1), plain(), skip=1)
     yield Variant(SHIFT, "0", _signed(1), plain(network=_Earlier(drafter.network)))
-    for mask in _masks(drafter.mask_id, len(drafter.words.embedding), words):
+    for mask in _masks(drafter.mask_id, len(drafter.words.read_embedding()), words):
         yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), plain(mask_id=mask))
     for by in (-1, 1):
         yield Variant(POSITIONS, "0", _signed(by), plain(denoise=partial(_moved, drafter, by)))
@@ -184,7 +195,7 @@ def _learned(model: Any) -> bool:
     return isinstance(model, Bidirectional) and model.network.places is not None
 
 
-class _Beside:
+class _Beside(DraftSession):
     """A session that gets with each token the feature of the one ``by`` (1 or −1) tokens further on. Where that is not
     known yet the token waits: drafts then begin with the anchor."""
 
@@ -192,6 +203,10 @@ class _Beside:
         self._session, self._by = start(), by
         self._ids: list[int] = []  # that wait
         self._row: Tensor | None = None  # the last feature, [1, F]
+
+    @property
+    def room(self) -> int:
+        return self._session.room
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         if features is None or not len(ids):
@@ -212,7 +227,7 @@ class _Beside:
 
 
 class _Earlier:
-    """A block denoiser of which each slot says what the slot before it would."""
+    """A block denoiser whose slots predict what the slots before them would."""
 
     def __init__(self, network: Any) -> None:
         self._network = network

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from specdiff_core.bench.prompts import ranks
-from specdiff_core.bench.report import interval
-from specdiff_core.explorations.base import EMBEDDED, Answer, OnPrompts, Step, Stopped, command_of, enum
+from specdiff_core.explorations import figures as draw
+from specdiff_core.explorations.base import EMBEDDED, Answer, OnPrompts, Report, Step, Stopped, command_of, enum
+from specdiff_core.explorations.figures import FROM_ZERO, ONE, Figure, axes, ratio, spread, times
 from specdiff_core.explorations.runs import Runs
+from specdiff_core.measure.prompts import ranks
+from specdiff_core.measure.statistics import interval
 from specdiff_core.schema.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ GAMMA = 8
 """Window of the rounds that are replayed."""
 BATCH = 2048
 """Tokens of a step."""
+ROWS, ROW = 8, 128
+"""Rows of written text in a step, and their tokens."""
 EVERY = 10
 """Steps between two replays."""
 LOST = 2 / 3
@@ -57,7 +61,13 @@ class Align(OnPrompts, frozen=True, kw_only=True):
 
     name: ClassVar = "align"
     title: ClassVar = "Align it live"
-    question: ClassVar = "What does streak-distillation bring in a minute?"
+    question: ClassVar = "What does streak-distillation gain in a minute?"
+    columns: ClassVar = {
+        "step": "optimiser steps",
+        "seconds": "seconds of training, replays left out",
+        "loss": "soft cross-entropy and streak-distillation, nats",
+        "tau": "τ of greedy rounds at γ 8, T 1, replayed",
+    }
     makes: ClassVar = "the aligned copy's weights"
 
     pair: EMBEDDED = "embedded"  # whose denoiser this project's own training made, and goes on with
@@ -72,8 +82,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         float, Meta(gt=0, le=2, title="Learning rate", description="Multiple of the usual one; good weights like less.")
     ] = 0.05
     tokens: Annotated[
-        int,
-        Meta(ge=32, le=160, title="New tokens", description="Of each text to learn from, and of the race."),
+        int, Meta(ge=32, le=160, title="New tokens", description="Of each text to learn from, and of the race.")
     ] = 96
     per_flavour: Annotated[
         int, Meta(ge=2, le=5, title="Prompts of each kind", description="Every second one is not learnt from.")
@@ -177,6 +186,109 @@ class Align(OnPrompts, frozen=True, kw_only=True):
                 known.replayed(step, spent, replay())
             yield spent, f"step {step}, loss {known.rows[-1]['loss']:.2f}"
 
+    def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        taus = [row for row in rows if row["tau"] is not None]
+        answer, notes, change = "", list[str](), facts.get("change")
+        raced = [(name, row) for name, row in facts.get("race", {}).items() if row.get("speedup")]
+        if len(taus) > 1:
+            first, last = taus[0], taus[-1]
+            bounds = "" if not change else f", interval of the ratio {ratio(change['low'])} to {ratio(change['high'])}"
+            answer = (
+                f"After {last['seconds']:.0f} s of training τ went from {ratio(first['tau'])} to "
+                f"{ratio(last['tau'])} on "
+                f"{len(facts['held_out'])} held-out prompts{bounds}."
+            )
+            notes.append(
+                f"A copy of {self.drafter} learnt in {last['step']} steps from texts that the target wrote after "
+                f"{len(facts['learnt'])} prompts. The weights that others use did not change."
+            )
+        if change and not facts["diverged"] and change["low"] <= 1 <= change["high"]:
+            notes.append("The interval holds 1: the change may be chance.")
+        if change and not facts["diverged"] and change["high"] < 1:
+            notes.append("So short a training can also harm: try a lower learning rate or more seconds.")
+        if len(raced) > 1:
+            before, after = (times(row["speedup"]) for _, row in raced)
+            notes.append(f"In the race the drafter reaches {before} before and {after} after.")
+        if facts.get("diverged"):
+            why = "the loss became NaN" if rows[-1]["loss"] is None else "twice running it lost a third of its tokens"
+            notes.append(f"Training diverged and was stopped: {why}. Try a lower learning rate.")
+        figures = [_learning(rows, taus), _positions(facts.get("alphas", [])), _race(raced)]
+        titles = {name: f"{self.drafter}, aligned here" if name == ALIGNED else self.drafter for name, _ in raced}
+        return Report(answer=answer, notes=notes, figures=figures, titles=titles)
+
+
+def _learning(rows: Sequence[dict[str, Any]], taus: Sequence[dict[str, Any]]) -> Figure:
+    losses = [row for row in rows if row["loss"] is not None]
+    smooth = [sum(row["loss"] for row in losses[max(0, i - 9) : i + 1]) / min(i + 1, 10) for i in range(len(losses))]
+    loss = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "loss, mean of ten steps (right)",
+        "yaxis": "y2",
+        "x": [row["seconds"] for row in losses],
+        "y": smooth,
+        "line": {"color": "@muted", "width": 1.4, "dash": "dot"},
+        "hovertemplate": "%{x:.0f} s: loss %{y:.2f}<extra></extra>",
+    }
+    tau = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": "τ on held-out prompts",
+        "marker": {"color": "@draft"},
+        "x": [row["seconds"] for row in taus],
+        "y": [row["tau"] for row in taus],
+        "line": {"color": "@draft", "width": 2.4},
+        "hovertemplate": "%{x:.0f} s: τ = %{y:.2f}<extra></extra>",
+    }
+    second = {"title": "loss", "showgrid": False, "overlaying": "y", "side": "right"}
+    right = {"yaxis2": second} if losses else {}
+    return Figure(
+        key="learning",
+        title="Learning to be accepted",
+        hint="τ is replayed on held-out prompts; the loss is that of streak-distillation",
+        wide=True,
+        data=[*([loss] if losses else []), *([tau] if taus else [])],
+        layout=axes("seconds of training", "τ at γ 8, tokens per round", showlegend=True, **right),
+        empty="The curves begin when the target has written the texts.",
+    )
+
+
+def _positions(alphas: Sequence[dict[str, Any]]) -> Figure:
+    points = [
+        {"when": name, "place": place, "alpha": alpha}
+        for name, one in zip(("before", f"after {alphas[-1]['step']} steps" if alphas else ""), alphas, strict=False)
+        for place, alpha in enumerate(one["alpha_at"], start=1)
+    ]
+    return Figure(
+        key="positions",
+        title="Acceptance by position",
+        hint="before and now",
+        data=draw.lines(points, "when", "place", "alpha", lambda row: f"{row['when']}: {ratio(row['alpha'])}"),
+        layout=axes(
+            "position in the window", "α<sub>j</sub>, where it was reached", yaxis={"range": [0, 1.04]}, showlegend=True
+        ),
+        empty="Lines when τ has been replayed once.",
+    )
+
+
+def _race(raced: Sequence[tuple[str, dict[str, Any]]]) -> Figure:
+    data = []
+    for name, row in raced:
+        named, colour, hatch = ("after", "@draft", "") if name == ALIGNED else ("before", "@muted", "/")
+        words = f"{times(row['speedup'])}, τ = {ratio(row['tau'])}<br>{spread(row)}"
+        own = {"customdata": [[row["race"], words]], "error_y": draw.whisker([row], "speedup")}
+        data.append(draw.bars([named], [row["speedup"]], named, colour, hatch, **own))
+    return Figure(
+        key="race",
+        title="The race, before and after",
+        hint="decoded on held-out prompts; whiskers: 95 % interval",
+        opens="a bar opens its race",
+        data=data,
+        layout=axes("", "speed-up over vanilla, ×", xaxis=draw.CATEGORY, yaxis=FROM_ZERO, shapes=[ONE]),
+        empty="Bars when the race is run: both drafters decode the held-out prompts.",
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -261,35 +373,24 @@ class _Writer:
         return [Text(row, size) for row in written]
 
 
-@dataclass(frozen=True, slots=True)
-class _Only:
-    """What the training asks of a corpus, where all text is the target's own."""
-
-    end: int
-    mask: int
-
-    def split(self, name: str) -> dict[str, Any]:
-        return {}
-
-    def held_out(self) -> dict[str, np.ndarray]:
-        return {}
-
-
 def _task(choice: Align, engine: Engine, writer: _Writer, texts: Sequence[Text]) -> DraftTask:
     """Streak-distillation on those texts, of a copy of the drafter."""
+    import numpy as np
     import torch
 
     from specdiff_core.models.mdlm import load_mdlm
     from specdiff_core.train.mdlm import DraftTask, freeze_constants
-    from specdiff_core.train.settings import MdlmSettings
 
     spec = engine.pair.spec.drafter(choice.drafter)
     model = freeze_constants(load_mdlm(spec.source, spec.revision).float()).to(engine.pair.placement.device)
-    shape: Any = {"length": 128, "batch_tokens": BATCH, "share": 1.0, "whole": 1.0, "streak": 1.0, "compile": False}
-    settings = MdlmSettings(seed=choice.seed, **shape)
     written = torch.cat([text.ids for text in texts]).cpu().numpy()
-    data: Any = _Only(writer.end, writer.mask)
-    return DraftTask(model, writer.target, data, settings, written=written)
+    rng = np.random.default_rng(choice.seed)
+
+    def draw() -> tuple[np.ndarray, int, np.random.Generator]:
+        starts = rng.integers(0, len(written) - ROW + 1, ROWS)
+        return written[starts[:, None] + np.arange(ROW)].astype(np.int64), ROWS, rng
+
+    return DraftTask(model, writer.target, draw, mask_id=writer.mask, tokens=BATCH, whole=1.0, streak=1.0)
 
 
 def _files(model: Mdlm, choice: Align) -> dict[str, bytes]:
@@ -297,7 +398,7 @@ def _files(model: Mdlm, choice: Align) -> dict[str, bytes]:
     from specdiff_core.models.mdlm import save_mdlm
 
     command = shlex.join(command_of(choice))
-    told = f"""# {choice.drafter}, aligned for {choice.seconds} s
+    card = f"""# {choice.drafter}, aligned for {choice.seconds} s
 
 A copy of the drafter `{choice.drafter}` of SpecDiff Lab, made by `python -m specdiff_core {command}`.
 Decode with it in Python:
@@ -309,7 +410,7 @@ Decode with it in Python:
 """
     with tempfile.TemporaryDirectory() as folder:
         files = sorted(save_mdlm(model, Path(folder) / "weights").iterdir())
-        return {"README.md": told.encode(), **{file.name: file.read_bytes() for file in files}}
+        return {"README.md": card.encode(), **{file.name: file.read_bytes() for file in files}}
 
 
 def _replay(task: DraftTask, texts: Sequence[Text], view: int) -> list[list[int]]:

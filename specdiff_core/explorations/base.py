@@ -1,7 +1,8 @@
-"""What explorations share: a question of the papers as a record of settings that measures its own answer.
+"""What the questions share: a question of the papers is one file, a record of settings that measures its own answer.
 
 The fields of a record, with their titles, words and limits, are the form on the page, the flags of the command line and
-the arguments from Python. Importing this package imports no torch.
+the arguments from Python. ``explore`` measures; ``report`` makes one sentence, notes and figures of the numbers, for
+the page and the command line alike. Importing this package imports no torch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 import msgspec
 from msgspec import Meta
 
-from specdiff_core.bench.prompts import OWN_TEXTS, Prompt, own_prompts
+from specdiff_core.explorations.figures import Figure
+from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, own_prompts
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.methods import METHODS, played
@@ -38,8 +40,7 @@ PAIR = Annotated[
     ),
 ]
 EMBEDDED = Annotated[
-    Literal["embedded"],
-    Meta(title="Pair", description="The embedded one only.", extra_json_schema={"hidden": True}),
+    Literal["embedded"], Meta(title="Pair", description="The embedded one only.", extra_json_schema={"hidden": True})
 ]
 """The field of an exploration that cannot be asked of another pair."""
 
@@ -52,8 +53,38 @@ class Answer(msgspec.Struct, kw_only=True):
     races: dict[str, bytes] = {}  # by a row's ``race``: a trace file, which the player opens
 
 
+class Board(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A table of methods with a bar for each speed-up. A row: ``mark`` (glyph, colour, hatch), ``label``, ``words``,
+    ``value``, ``low``, ``high``, ``race``, ``busy``, and ``cells`` of [words, meaning] below ``columns``."""
+
+    title: str
+    columns: list[tuple[str, str, str]]  # head, meaning, and the head where room is short
+    rows: list[dict[str, Any]]
+    when: dict[str, str] = {}
+
+
+class Switch(msgspec.Struct, kw_only=True):
+    """A choice of what is shown; nothing is measured for it. ``options``: value, words, meaning."""
+
+    name: str
+    title: str
+    options: list[tuple[str, str, str]]
+
+
+class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the numbers say."""
+
+    answer: str = ""  # one sentence
+    notes: list[str] = []
+    figures: list[Figure] = []
+    titles: dict[str, str] = {}  # race -> its title in the player
+    lanes: dict[str, str] = {}  # lane of a race -> its label, where they are not vanilla and drafted
+    boards: list[Board] = []
+    switches: list[Switch] = []
+
+
 class Step(NamedTuple):
-    """How far an exploration is. Its answer is worked out only where somebody looks."""
+    """How far an exploration is. Its answer is worked out only when it is looked at."""
 
     done: int
     total: int
@@ -75,6 +106,8 @@ class Explored(msgspec.Struct, kw_only=True):
     total: int
     rows: list[dict[str, Any]]
     facts: dict[str, Any]
+    report: Report = msgspec.field(default_factory=Report)
+    files: dict[str, str] = {}  # race -> a trace file beside it, where they are not all in one
 
 
 class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,7 +116,8 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: ClassVar[str]
     title: ClassVar[str]
     question: ClassVar[str]
-    command: ClassVar[bool] = False  # whether it is a command of its own, too
+    columns: ClassVar[dict[str, str]] = {}  # what the columns of its table mean
+    tab: ClassVar[str] = "explore"  # of the page; empty: it is a command only
     files: ClassVar[tuple[str, ...]] = ()  # fields that may name a file in a shell
     makes: ClassVar[str] = ""  # what its files to take away are, in words; empty where it makes none
 
@@ -109,6 +143,10 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """
         raise NotImplementedError
 
+    def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
+        """What the numbers of an :class:`Answer` say. Pure; of a part of an answer, too."""
+        return Report()
+
     @classmethod
     def from_files(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """``values`` as a shell gives them, with what lies in ``files``."""
@@ -125,24 +163,24 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return [field | {"more": field["name"] in rest or field["more"]} for field in fields]
 
 
-def _described(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
-    entry = told.get("items", told)  # of a list, what it holds
+def _described(name: str, declared: Mapping[str, Any]) -> dict[str, Any]:
+    entry = declared.get("items", declared)  # of a list, what it holds
     kind = {"integer": "integer", "number": "number", "boolean": "switch"}.get(entry.get("type", ""), "text")
     choices = entry.get("enum")
     field: dict[str, Any] = {
         "name": name,
-        "title": told["title"],
-        "about": told.get("description", ""),
-        "default": told["default"],
+        "title": declared["title"],
+        "about": declared.get("description", ""),
+        "default": declared["default"],
     }
-    field |= {"kind": "choice" if choices else kind, "list": "items" in told, "choices": choices or []}
+    field |= {"kind": "choice" if choices else kind, "list": "items" in declared, "choices": choices or []}
     field["of"] = entry.get("of", "")
     return field | {
         "low": entry.get("minimum"),
         "high": entry.get("maximum"),
-        "long": not choices and told.get("maxLength", 0) > 200,
-        "more": told.get("more", False),
-        "hidden": told.get("hidden", False),
+        "long": not choices and declared.get("maxLength", 0) > 200,
+        "more": declared.get("more", False),
+        "hidden": declared.get("hidden", False),
     }
 
 
@@ -220,12 +258,7 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
     @property
     def base(self) -> DecodeConfig:
         """What all runs share."""
-        return DecodeConfig(
-            pair=self.pair,
-            max_new_tokens=self.tokens,
-            seed=self.seed,
-            ignore_eos=True,
-        )
+        return DecodeConfig(pair=self.pair, max_new_tokens=self.tokens, seed=self.seed, ignore_eos=True)
 
     def prompts(self, engine: Engine) -> tuple[list[Prompt], list[str]]:
         """The prompts, and what is wrong with the lines that are none.
@@ -355,7 +388,7 @@ def command_of(what: Exploration) -> list[str]:
     return words
 
 
-class Told(NamedTuple):
+class Snapshot(NamedTuple):
     """What is known after some steps."""
 
     done: int
@@ -368,7 +401,7 @@ class Told(NamedTuple):
 
 
 class Exploring:
-    """An exploration under way, which goes on when it is told to.
+    """An exploration under way, which goes on when it is asked to.
 
     Args:
         stopped: see :meth:`Exploration.explore`.
@@ -384,8 +417,9 @@ class Exploring:
     ) -> None:
         from specdiff_core.models.device import device_name
 
-        _ = what.drafters  # what the pair has not is told before anything runs
-        self._steps, self._last = what.explore(engine, stopped), Step(0, 0, "", lambda: Answer(rows=[]))
+        _ = what.drafters  # fail early if the pair lacks one
+        self._what, self._steps = what, what.explore(engine, stopped)
+        self._last = Step(0, 0, "", lambda: Answer(rows=[]))
         placement, facts = engine.pair.placement, provenance(argv or command_of(what))
         machine = {
             "device": device_name(placement.device),
@@ -400,7 +434,7 @@ class Exploring:
             "machine": machine,
         }
 
-    def advance(self, seconds: float = math.inf, progress: Callable[[Step], None] | None = None) -> Told:
+    def advance(self, seconds: float = math.inf, progress: Callable[[Step], None] | None = None) -> Snapshot:
         """Go on for at least one step, until ``seconds`` have passed or it is over.
 
         Args:
@@ -414,9 +448,9 @@ class Exploring:
             if time.monotonic() >= until:
                 over = False
                 break
-        return self.told(over)
+        return self.snapshot(over)
 
-    def told(self, over: bool = True) -> Told:
+    def snapshot(self, over: bool = True) -> Snapshot:
         """What is known: also where the last step failed. ``over``: with races and files."""
         last, explored = self._last, None
         races, made = dict[str, bytes](), dict[str, bytes]()
@@ -424,6 +458,8 @@ class Exploring:
             answer = last.answer()
             threads = answer.facts.get("threads", self._about["machine"]["threads"])
             self._about["machine"]["threads"] = threads
-            explored = Explored(**self._about, done=last.done, total=last.total, rows=answer.rows, facts=answer.facts)
+            rows, facts = answer.rows, answer.facts
+            known = {"rows": rows, "facts": facts, "report": self._what.report(rows, facts)}
+            explored = Explored(**self._about | known, done=last.done, total=last.total)
             races, made = (answer.races, last.made()) if over else (races, made)
-        return Told(last.done, last.total, last.doing, explored, races, made, over)
+        return Snapshot(last.done, last.total, last.doing, explored, races, made, over)

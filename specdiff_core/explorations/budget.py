@@ -2,24 +2,36 @@
 on? Each method attempts worked problems several times, at a temperature above 0, and the commonest answer counts.
 
 No text depends on the budget, so nothing is decoded again for it: of the measured attempts, in order, those count that
-are finished within it. Every lossless method draws its attempts from vanilla's law; more of them fit, that is all.
+are finished within it. Every lossless method draws its attempts from vanilla's distribution; only more fit.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
-from specdiff_core.bench.budget import ATTEMPTS, TEMPERATURE, Attempt, attempt_of, curves, in_turn, singles, votes
-from specdiff_core.bench.grid import BASELINE
-from specdiff_core.bench.prompts import OWN_PROBLEMS, Problem, Prompt, Text, problem
-from specdiff_core.bench.workloads import answered, canonical
-from specdiff_core.explorations.base import DRAFTING, Answer, Exploration, Step, Stopped, drafters_of, each_line, enum
+from specdiff_core.explorations import figures as draw
+from specdiff_core.explorations.base import (
+    DRAFTING,
+    Answer,
+    Exploration,
+    Report,
+    Step,
+    Stopped,
+    drafters_of,
+    each_line,
+    enum,
+)
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio
 from specdiff_core.explorations.runs import Runs
+from specdiff_core.measure.answers import answered, canonical
+from specdiff_core.measure.grid import BASELINE
+from specdiff_core.measure.prompts import OWN_PROBLEMS, Problem, Prompt, Text, problem
+from specdiff_core.measure.votes import ATTEMPTS, TEMPERATURE, Attempt, attempt_of, curves, in_turn, singles, votes
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import find_method
 from specdiff_core.schema.settings import DecodeConfig
@@ -37,6 +49,18 @@ class Budget(Exploration, frozen=True, kw_only=True):
     name: ClassVar = "budget"
     title: ClassVar = "Budget"
     question: ClassVar = "With so many seconds for each problem, how many answers are right?"
+    columns: ClassVar = {
+        "method": "name of the method",
+        "budget": "seconds that every problem may use",
+        "accuracy": "share of problems whose majority answer is right; each attempt in turn counts as the first",
+        "low": "95 % bootstrap interval over problems, lower end",
+        "high": "95 % bootstrap interval over problems, upper end",
+        "attempts": "attempts that are finished within the budget, on average",
+        "used_up": "share of problems with no attempt left: more attempts were not measured",
+        "problems": "problems measured so far",
+        "race": "the race behind the row",
+        "waiting": "threads that waited for a processor, on average",
+    }
 
     methods: Annotated[
         tuple[Annotated[str, Meta(extra_json_schema=enum(DRAFTING, "methods"))], ...],
@@ -170,11 +194,141 @@ class Budget(Exploration, frozen=True, kw_only=True):
                 found[name][place].append(attempt_of(runs.events))
             yield Step(done, total, f"{methods[name].label}, {prompts[(done - 1) // len(configs)].id}", answer)
 
+    def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        vanilla = facts.get("single", {}).get("vanilla")
+        others = {name: one for name, one in facts.get("single", {}).items() if name != "vanilla"}
+        if not vanilla or not others:
+            return Report()
+        label = {name: look.label for name, look in draw.styles(facts["single"]).items()}
+        quickest = min(others, key=lambda name: others[name]["seconds"])
+        goal = max((row["accuracy"] for row in rows if row["method"] == "vanilla" and not row["used_up"]), default=0.0)
+        slow, fast = (seconds_to(rows, one, goal) for one in ("vanilla", quickest))
+        if goal and slow and fast:
+            answer = (
+                f"{percent(goal)} of the problems are right within {_lasting(slow)} each with vanilla, and within "
+                f"{_lasting(fast)} with {label[quickest]}."
+            )
+        else:
+            answer = (
+                f"An attempt takes {_lasting(vanilla['seconds'])} with vanilla and "
+                f"{_lasting(others[quickest]['seconds'])} with {label[quickest]}."
+            )
+        compared = {name: one for name, one in others.items() if one["noise"] is not None}
+        apart = [label[name] for name, one in compared.items() if abs(one["difference"]) > one["noise"]]
+        within = [label[name] for name in compared if label[name] not in apart]
+        single = [f"vanilla {percent(vanilla['accuracy'])} of {vanilla['attempts']}"]
+        for name, one in others.items():
+            noise = f" ({100 * one['difference']:+.1f} ± {100 * one['noise']:.1f} points)" if name in compared else ""
+            single.append(f"{label[name]} {percent(one['accuracy'])}{noise}")
+        small = self.pair == "embedded"
+        given = {
+            "all": "All sums were given; the target had to finish the text"
+            + (": one this small cannot calculate." if small else "."),
+            "most": "All sums but the last were given.",
+            "none": "Nothing was given" + (": a target this small is hardly ever right." if small else "."),
+        }
+        count = draw.plural(max((row["problems"] for row in rows), default=0), "problem")
+        return Report(
+            answer=answer,
+            notes=[
+                "Every method here is lossless: a single attempt should be right as often as vanilla’s. Only the "
+                "time of "
+                "an attempt should differ, and with it how many fit into a budget.",
+                f"Right in one attempt: {'; '.join(single)}."
+                + (f" Differs from vanilla by more than the 99 % noise: {draw.listed(apart)}." if apart else "")
+                + (f" Within the 99 % noise of vanilla: {draw.listed(within)}." if within else "")
+                + f" {percent(vanilla['no_answer'])} of vanilla’s attempts end without an answer and have no vote.",
+                given[facts.get("given", self.given)],
+                f"The bands are wide: {count} cannot tell accuracies a few points apart.",
+            ],
+            figures=_figures(rows, facts["votes"]),
+            titles={name: find_method(name).label for name in others},
+        )
+
+
+SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+
+
+def _figures(rows: Sequence[Row], votes: Sequence[Row]) -> list[Figure]:
+    """Accuracy by seconds, and by the number of attempts."""
+
+    def fits(row: Row) -> str:
+        left = f"<br>{percent(row['used_up'])} of the problems had no attempt left" if row["used_up"] else ""
+        return f"{_lasting(row['budget'])} for each problem, {row['attempts']:.1f} attempts fit{left}"
+
+    log = {"type": "log", "tickvals": SECONDS, "ticktext": [f"{one:g}" for one in SECONDS]}
+    share = FROM_ZERO | {"tickformat": ".0%"}
+    return [
+        Figure(
+            key="seconds",
+            title="Right answers within seconds",
+            hint="bands: 95 % interval over problems; open marks: some problems had no attempt left",
+            opens="a point opens a race",
+            data=_bands(rows, "budget", fits),
+            layout=axes("seconds for each problem", "majority is right", xaxis=log, yaxis=share, showlegend=True),
+        ),
+        Figure(
+            key="votes",
+            title="Right answers by number of attempts",
+            hint="whatever they took; bands: 95 % interval over problems",
+            data=_bands(votes, "k", lambda row: f"majority of {row['k']}"),
+            layout=axes("attempts k", "majority is right", yaxis=share, showlegend=True),
+        ),
+    ]
+
+
+def _lasting(seconds: float) -> str:
+    return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{ratio(seconds)} s"
+
+
+def seconds_to(rows: Sequence[Row], method: str, accuracy: float) -> float | None:
+    """Seconds from which a method's majority is right as often as asked, on straight lines over log seconds; None where
+    it never is."""
+    own = [row for row in rows if row["method"] == method]
+    i = next((i for i, row in enumerate(own) if row["accuracy"] >= accuracy), None)
+    if not i:
+        return own[0]["budget"] if i == 0 else None
+    before, after = own[i - 1], own[i]
+    part = (accuracy - before["accuracy"]) / (after["accuracy"] - before["accuracy"])
+    found: float = before["budget"] * (after["budget"] / before["budget"]) ** part
+    return found
+
+
+def _bands(rows: Sequence[Row], x: str, words: Callable[[Row], str]) -> list[dict[str, Any]]:
+    """A line for each method in front of its interval; an open mark where some problems had no attempt left."""
+
+    def said(row: Row) -> str:
+        low, high = percent(row["low"]), percent(row["high"])
+        return f"{words(row)}<br>{percent(row['accuracy'])} right, 95 % interval {low} to {high}"
+
+    bands, traces = [], draw.lines(rows, "method", x, "accuracy", said)
+    for trace, (name, look) in zip(traces, draw.styles(row["method"] for row in rows).items(), strict=True):
+        own = [row for row in rows if row["method"] == name]
+        ends = [row["high"] for row in own] + [row["low"] for row in reversed(own)]
+        trace["marker"]["symbol"] = [f"{look.mark}-open" if row.get("used_up") else look.mark for row in own]
+        bands.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": [row[x] for row in [*own, *reversed(own)]],
+                "y": ends,
+                "fill": "toself",
+                "fillcolor": look.colour,
+                "opacity": 0.07,
+                "line": {"width": 0},
+                "hoverinfo": "skip",
+                "showlegend": False,
+            }
+        )
+    return [*bands, *traces]
+
 
 class _Line(msgspec.Struct):
     answer: Text | float
     question: str = ""
     problem: str = ""
+    prompt: str = ""
 
 
 def read_problem(line: str) -> Problem:
@@ -188,7 +342,7 @@ def read_problem(line: str) -> Problem:
     """
     if line.lstrip().startswith("{"):
         told = msgspec.json.decode(line, type=_Line)
-        question, answer = told.question or told.problem, str(told.answer)
+        question, answer = told.question or told.problem or told.prompt, str(told.answer)
     else:
         question, _, answer = line.rpartition("|")
     if not question.strip():

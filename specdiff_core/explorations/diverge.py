@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from specdiff_core.bench.prompts import OWN_TEXTS
-from specdiff_core.explorations.base import Answer, Asked, Exploration, Step, Stopped, enum
+from specdiff_core.explorations.base import Answer, Asked, Exploration, Report, Step, Stopped, enum
 from specdiff_core.explorations.doctor import no_room
 from specdiff_core.explorations.side_by_side import METHODS, first_difference
+from specdiff_core.measure.prompts import OWN_TEXTS
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, TraceError
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.methods import find_method, played
@@ -81,7 +81,7 @@ class Diverge(Exploration, frozen=True, kw_only=True):
     name: ClassVar = "diverge"
     title: ClassVar = "Divergence microscope"
     question: ClassVar = "Two runs should say the same and do not: a tie, a bug, or other draws?"
-    command: ClassVar = True
+    tab: ClassVar = ""
     files: ClassVar = ("a", "b")
 
     a: Annotated[
@@ -168,12 +168,20 @@ class Diverge(Exploration, frozen=True, kw_only=True):
             known.repeat()
             yield Step(total, total, "done", known.answer)
 
-    def _decode(self, engine: Engine, name: str, stopped: Stopped) -> Run:
-        from specdiff_core.bench.equality import watched
+    def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        notes = list(facts.get("findings", ()))
+        answer, notes = " ".join(notes[:2]), notes[2:]
+        if facts.get("exactness") == "bitwise":
+            notes.append("Passes of any width score windows with the same bits here; only trees sum in another order.")
+        return Report(answer=answer, notes=notes)
 
-        with watched(engine) as target:
-            events = list(engine.decode(self.prompt, self._config(name), detail=False, stop=Asked(stopped)))
-        return dataclasses.replace(_run(find_method(name).label, events, here=True), logits=target.logits)
+    def _decode(self, engine: Engine, name: str, stopped: Stopped) -> Run:
+        from specdiff_core.measure.logits import RecordingEngine
+
+        engine = RecordingEngine(engine)
+        events = list(engine.decode(self.prompt, self._config(name), detail=False, stop=Asked(stopped)))
+        return dataclasses.replace(_run(find_method(name).label, events, here=True), logits=engine.logits)
 
 
 def _is_recorded(run: str) -> bool:
@@ -393,13 +401,13 @@ class _Known:
             if run.recorded
         ]
         if not self._parted:
-            told = f"Both runs say the same {self._facts['same_tokens']} tokens."
+            finding = f"Both runs say the same {self._facts['same_tokens']} tokens."
             close = f"They came closest to parting at token {place}: {first} leads {second} by {_shown(alone['lead'])}."
-            return {"verdict": "same", "told": [told, f"{close} {measured}.", *notes]}
+            return {"verdict": "same", "findings": [finding, f"{close} {measured}.", *notes]}
         parted = f"The texts part at token {place}: run A says {first}, run B says {second}."
         if sampled:
-            told = f"Sampling: {sampled}. A difference proves nothing."
-            return {"verdict": "sampling", "told": [parted, told, *notes]}
+            finding = f"Sampling: {sampled}. A difference proves nothing."
+            return {"verdict": "sampling", "findings": [parted, finding, *notes]}
         behind = alone["behind"]
         if again.get("dtype"):
             same = again["position"] is None
@@ -411,11 +419,11 @@ class _Known:
         at_once = max((row["moved"] or 0.0 for row in self._rows if row["place"] in ("last", "first")), default=0.0)
         still = bool(again.get("position")) and bool(again["above"])
         if rounding <= most and not still and behind is not None and behind <= limit:
-            told = (
+            finding = (
                 f"A tie within rounding: the token that a pass of one row puts behind lacks {_shown(behind)}; a unit "
                 f"in the last place of these logits is {_shown(self._unit)}."
             )
-            return {"verdict": "tie", "told": [parted, told, f"{measured}.", *notes]}
+            return {"verdict": "tie", "findings": [parted, finding, f"{measured}.", *notes]}
         wrong = [name for name, token in zip("AB", self._tokens, strict=True) if token != int(self._first[0].argmax())]
         if at_once > most:
             why = f"the same token in passes of different widths differs by {_shown(at_once)}: a pass is wrong"
@@ -426,7 +434,7 @@ class _Known:
             why = f"{who} said a token that lacks {_shown(behind)}; rounding explains {_shown(limit)}"
         else:
             why = f"run again in {again['dtype']} they part as well, where the two tokens are far apart"
-        return {"verdict": "bug", "wrong": wrong, "told": [parted, f"A bug: {why}.", f"{measured}.", *notes]}
+        return {"verdict": "bug", "wrong": wrong, "findings": [parted, f"A bug: {why}.", f"{measured}.", *notes]}
 
 
 def _sampled(a: Run, b: Run) -> str:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from specdiff_core.bench.report import BOUNDS, resamples
-from specdiff_core.bench.store import LEVEL
-from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, enum
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped, enum
+from specdiff_core.measure.statistics import BOUNDS, LEVEL, resamples
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
 from specdiff_core.schema.pairs import drafter_names
 from specdiff_core.schema.settings import DecodeConfig, Template
@@ -50,7 +49,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
     name: ClassVar = "doctor"
     title: ClassVar = "Drafter doctor"
     question: ClassVar = "Is the drafter weak, or is something declared wrongly about it?"
-    command: ClassVar = True
+    tab: ClassVar = ""
 
     drafter: Annotated[
         str, Meta(title="Drafter", description="Who is examined.", extra_json_schema=enum(DRAFTERS, "drafters"))
@@ -121,6 +120,12 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
         if not stopped():
             known.over = True
             yield Step(total, total, "done", known.answer)
+
+    def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        answer, *notes = facts.get("findings", [""])
+        left = [f"{name} ({why})" for name, why in facts.get("not_changed", {}).items()]
+        return Report(answer=answer, notes=[*notes, *([f"Not changed: {'; '.join(left)}."] if left else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,25 +216,30 @@ class _Known:
         tau, name = declared.get("tau"), self._drafter
         if tau is None or declared["texts"] < FEWEST:
             words = f"{declared['texts']} texts are too few to tell: give at least {FEWEST}."
-            return {"verdict": "unknown", "told": [declared.get("failed", words)]}
+            return {"verdict": "unknown", "findings": [declared.get("failed", words)]}
         better = [row for row in changed if row.get("low") is not None and row["low"] > 1]
         count = f"{len(changed)} changes"
         if better:
             best = max(better, key=lambda row: row["tau"])
             look = "look" if best["declaration"].endswith("s") else "looks"
-            told = (
+            finding = (
                 f"The {best['declaration']} {look} wrongly declared: with {best['change']} in place of "
                 f"{best['declared']}, τ is {best['tau']:.2f} and not {tau:.2f} (× {best['ratio']:.2f}, interval "
                 f"{best['low']:.2f} to {best['high']:.2f})."
             )
             also = sorted({row["declaration"] for row in better} - {best["declaration"]})
             also = [f"Changed alone, these bring more than as declared, too: {', '.join(also)}."] if also else []
-            return {"verdict": "wrong", "suspect": best["declaration"], "change": best["change"], "told": [told, *also]}
+            return {
+                "verdict": "wrong",
+                "suspect": best["declaration"],
+                "change": best["change"],
+                "findings": [finding, *also],
+            }
         if tau < WEAK:
-            told = f"{name} is weak whatever is declared: τ is {tau:.2f}, and none of {count} brings more."
-            return {"verdict": "weak", "told": [told]}
-        told = f"All declarations of {name} look right: τ is {tau:.2f} as declared, and none of {count} brings more."
-        return {"verdict": "right", "told": [told]}
+            finding = f"{name} is weak whatever is declared: τ is {tau:.2f}, and none of {count} brings more."
+            return {"verdict": "weak", "findings": [finding]}
+        finding = f"All declarations of {name} look right: τ is {tau:.2f} as declared, and none of {count} brings more."
+        return {"verdict": "right", "findings": [finding]}
 
 
 def _words(engine: Engine) -> Any:
@@ -297,13 +307,13 @@ def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
         seen = place - 1
         context = Context(
             ids=text.ids[:place],
-            gamma=gamma + change.skip,
+            gamma=min(gamma + change.skip, session.room),
             steps=1,
             order=RevealOrder.LEFT_TO_RIGHT,
             sampling=Sampling(),
             sampler=streams.draft(place),
         )
-        drafted = drained(session.draft(context)).ids.tolist()[change.skip :]
+        drafted = drained(session.draft(context)).ids[change.skip :]
         pairs = zip(drafted, text.ids[place : place + gamma], strict=False)
         wrong = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
         yield len(drafted) if wrong is None else wrong

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from specdiff_core.bench.comparison import short_times
-from specdiff_core.bench.grid import BASELINE
-from specdiff_core.bench.prompts import Prompt
-from specdiff_core.bench.report import costs, interval
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.explorations.base import Asked, Stopped
+from specdiff_core.measure.grid import BASELINE
+from specdiff_core.measure.prompts import Prompt
+from specdiff_core.measure.runner import Run, plan
+from specdiff_core.measure.statistics import costs, interval
+from specdiff_core.measure.store import short_times
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event, RunStarted
 from specdiff_core.schema.metrics import Metrics, fold
@@ -20,11 +21,29 @@ from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import dump_trace
 
 if TYPE_CHECKING:
-    from specdiff_core.bench.forwards import PassTimes
     from specdiff_core.engine import Engine
+    from specdiff_core.measure.passes import PassTimes
 
+RUN_COLUMNS = {
+    "race": "the race behind the row",
+    "prompts": "prompts measured so far",
+    "speedup": "vanilla’s seconds per token over this row’s, prefill included",
+    "low": "95 % bootstrap interval over prompts, lower end",
+    "high": "95 % bootstrap interval over prompts, upper end",
+    "tau": "τ",
+    "alpha": "α",
+    "alpha_at": "α_j",
+    "tokens_per_second": "new tokens per second of decode clock",
+    "seconds_per_round": "decode seconds per round",
+    "draft_seconds": "drafting, seconds per round",
+    "verify_seconds": "the target’s pass and the tests, seconds per round",
+    "waiting": "threads that waited for a processor, on average",
+    "failed": "why it could not be measured",
+}
+"""What the columns of :meth:`Runs.row` mean."""
+BASELINE_KEY = BASELINE.key
 TOGETHER = 6
-"""Settings that share one run of vanilla: it runs again before every so many, so that drift falls on both."""
+"""Settings that share one run of vanilla, which runs again before every so many, so that drift affects both."""
 
 
 class Runs:
@@ -34,6 +53,7 @@ class Runs:
         settings: key -> what is measured beside vanilla, whose settings ``base`` holds. Of turn n the seed is n larger,
             as in the bench.
         threads: of an earlier probe.
+        race_of: the name of a race, of a key and a prompt; by default one race for each key.
     """
 
     def __init__(
@@ -45,15 +65,17 @@ class Runs:
         stopped: Stopped,
         *,
         threads: int = 0,
+        race_of: Callable[[str, Prompt], str] = lambda key, prompt: key,
     ) -> None:
         self._engine = engine
         self._settings = {BASELINE.key: BASELINE.config(base), **settings}
-        self._prompts, self._stopped = prompts, stopped
+        self._prompts, self._stopped, self._race_of = prompts, stopped, race_of
         self._vanilla: list[Event] = []  # its last run
         self._unheard: list[Event] = []  # the same, until somebody asked for it
-        self.events: list[Event] = []  # of the run of the key that :meth:`fill` told last; none where it failed
+        self.events: list[Event] = []  # of the run of the key that :meth:`fill` reported last; none where it failed
+        self.flavours = {prompt.id: prompt.flavour for prompt in prompts}
         self.metrics: dict[str, list[tuple[str, Metrics]]] = {}  # key -> (prompt id, its numbers)
-        self.races: dict[str, bytes] = {}  # key -> its first run beside vanilla's
+        self.races: dict[str, bytes] = {}  # name of a race -> the first run of it beside vanilla's
         self.failed: dict[str, str] = {}  # key -> why it could not be measured
         self.threads = threads or self._probe(prompts[0].prompt)
 
@@ -73,19 +95,19 @@ class Runs:
         Raises:
             SpecDiffError: vanilla fails, or everything else does, from the first prompt on.
         """
-        keys = [key for key in self._settings if key != BASELINE.key]
-        for turn, prompt in enumerate(self._prompts):
-            for number, key in enumerate(keys):
-                for one in (BASELINE.key, key) if number % TOGETHER == 0 else (key,):
-                    self.events = []
-                    if one not in self.failed and not self._run(turn, prompt, one):
-                        return
-                yield turn * len(keys) + number + 1, len(keys) * len(self._prompts), key
+        keys, done = [key for key in self._settings if key != BASELINE.key], 0
+        for run in plan(self._prompts, self._settings, share=TOGETHER):
+            self.events = []
+            if run.lane not in self.failed and not self._run(run):
+                return
+            if run.lane != BASELINE.key:
+                done += 1
+                yield done, len(keys) * len(self._prompts), run.lane
         if not any(key in self.metrics for key in keys):
             raise SpecDiffError("Nothing could be measured. " + next(iter(self.failed.values())))
 
     def bare_passes(self, times: PassTimes, prompt: Prompt, repeats: int) -> Iterator[None]:
-        """Time passes, on as many threads as the runs use: see :meth:`~specdiff_core.bench.forwards.PassTimes.rounds`.
+        """Time passes, on as many threads as the runs use: see :meth:`~specdiff_core.measure.passes.PassTimes.rounds`.
         Ends early where it is stopped."""
         from specdiff_core.models.device import cpu_threads
 
@@ -97,16 +119,10 @@ class Runs:
                 next(rounds)
             yield
 
-    def _run(self, turn: int, prompt: Prompt, key: str) -> bool:
-        config = self._settings[key]
-        config = dataclasses.replace(config, seed=config.seed + turn)
-        stop, warm_up = Asked(self._stopped), None if turn else 0.0
+    def _run(self, run: Run) -> bool:
+        key, stop, warm_up = run.lane, Asked(self._stopped), None if run.turn else 0.0
         try:
-            events = list(
-                self._engine.decode(
-                    prompt.prompt, config, detail=False, stop=stop, warm_up=warm_up, threads=self.threads
-                )
-            )
+            events = run.decode(self._engine, stop=stop, warm_up=warm_up, threads=self.threads)
         except SpecDiffError as error:
             if key == BASELINE.key:
                 raise
@@ -115,12 +131,12 @@ class Runs:
         if self._stopped():
             return False
         self.events = events
-        self.metrics.setdefault(key, []).append((prompt.id, fold(events)))
+        self.metrics.setdefault(key, []).append((run.prompt.id, fold(events)))
         if key == BASELINE.key:
             self._vanilla, self._unheard = self._shown(events), events
-        elif key not in self.races:
+        elif (race := self._race_of(key, run.prompt)) not in self.races:
             lanes = {"vanilla": self._vanilla, "drafted": self._shown(events)}
-            self.races[key] = gzip.compress(dump_trace(dict(lanes), title=f"{key}: {prompt.id}"), 9, mtime=0)
+            self.races[race] = gzip.compress(dump_trace(dict(lanes), title=f"{key}: {run.prompt.id}"), 9, mtime=0)
         return True
 
     def _shown(self, events: Sequence[Event]) -> list[Event]:
@@ -139,14 +155,23 @@ class Runs:
         vanilla = [metrics for prompt, metrics in self.metrics[BASELINE.key] if prompt in measured]
         return sum((metrics for _, metrics in runs), Metrics()), sum(vanilla, Metrics())
 
+    def speedup(self, key: str, flavour: str = "") -> float | None:
+        """Vanilla's seconds per token over a key's, on the same prompts; of one kind of text where it is named."""
+        own = {prompt: metrics for prompt, metrics in self.metrics.get(key, ()) if self._is(prompt, flavour)}
+        total = sum(own.values(), Metrics())
+        slow = sum((metrics for prompt, metrics in self.metrics.get(BASELINE.key, ()) if prompt in own), Metrics())
+        return (slow.seconds / slow.committed) / (total.seconds / total.committed) if own else None
+
+    def _is(self, prompt: str, flavour: str) -> bool:
+        return not flavour or self.flavours[prompt] == flavour
+
     def row(self, key: str, flavour: str = "") -> dict[str, Any]:
         """What a table says of a key: its speed-up with a 95 % bootstrap interval over prompts, and its numbers; of one
         kind of text only where ``flavour`` names it."""
         row: dict[str, Any] = {"race": key, "prompts": 0}
         if key in self.failed:
             row["failed"] = self.failed[key]
-        chosen = {prompt.id for prompt in self._prompts if not flavour or prompt.flavour == flavour}
-        if not (runs := [run for run in self.metrics.get(key, ()) if run[0] in chosen]):
+        if not (runs := [run for run in self.metrics.get(key, ()) if self._is(run[0], flavour)]):
             return row
         measured = sorted({prompt for prompt, _ in runs})
         slow, fast = (
@@ -167,7 +192,6 @@ class Runs:
             "seconds_per_round": own.seconds / own.rounds,
             "draft_seconds": own.seconds_by["draft"] / own.rounds,
             "verify_seconds": (own.seconds_by["score"] + own.seconds_by["verify"]) / own.rounds,
-            "peak_bytes": own.peak_bytes,
             "waiting": own.waiting,
         }
 
@@ -177,5 +201,5 @@ class Runs:
         return {
             "threads": self.threads,
             "vanilla": {"tokens_per_second": vanilla.tokens_per_second, "waiting": vanilla.waiting},
-            "prompts": {prompt.id: prompt.flavour for prompt in self._prompts},
+            "prompts": self.flavours,
         }

@@ -1,6 +1,5 @@
-"""Two runs side by side: two methods write after the same prompt, or two traces tell what was written elsewhere, and
-where each accepted and refused is held against the other, round by round. At a refusal a run can be sent another way,
-from which it is decoded anew.
+"""Two runs side by side: two methods write after the same prompt, or two traces are compared, round by round. At a
+rejection a run can continue with another token, from which it is decoded anew.
 """
 
 from __future__ import annotations
@@ -12,9 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from specdiff_core.bench.comparison import short_times
-from specdiff_core.bench.prompts import OWN_TEXTS
-from specdiff_core.explorations.base import DRAFTING, Answer, Asked, Exploration, Step, Stopped, drafters_of, enum
+from specdiff_core.explorations import figures as draw
+from specdiff_core.explorations.base import (
+    DRAFTING,
+    Answer,
+    Asked,
+    Exploration,
+    Report,
+    Step,
+    Stopped,
+    drafters_of,
+    enum,
+)
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, escaped, plural, quoted, ratio
+from specdiff_core.measure.prompts import OWN_TEXTS
+from specdiff_core.measure.store import short_times
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import (
     Committed,
@@ -59,7 +70,25 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
 
     name: ClassVar = "side-by-side"
     title: ClassVar = "Two runs side by side"
-    question: ClassVar = "Where does each accept and refuse, and what if a token had been another?"
+    question: ClassVar = "Where does each run accept and reject, and what if a token had been another?"
+    columns: ClassVar = {
+        "run": "a, b, or the branch",
+        "round": "number of the round",
+        "position": "of its first token among the new ones",
+        "drafted": "tokens drafted; of a tree, nodes",
+        "accepted": "drafted tokens that were accepted",
+        "refused": "the drafted token that was rejected",
+        "added": "the token that the target added",
+        "added_as": "why: residual and target, after a rejection; bonus, after a whole draft",
+        "p": "the target’s probability of the rejected token; of a tree, of all tokens drafted there",
+        "q": "the drafter’s",
+        "threshold": "probability with which it would have been accepted",
+        "u": "the draw: accepted if below the threshold; empty where shared noise or a tree decides",
+        "milliseconds": "from the round before to this commit, on the decode clock; the first includes the prompt",
+        "waiting": "threads that waited for a processor, on average",
+        "text": "what the round wrote",
+        "character": "of the text at which the round begins, from 0; runs share it as far as their texts agree",
+    }
 
     a: Annotated[str, Meta(title="Run A", description="Its method.", extra_json_schema=enum(METHODS, "methods"))] = (
         "specdiff"
@@ -176,7 +205,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
 
         def decode(name: str, config: DecodeConfig, after: Sequence[int] = ()) -> bool:
             """Whether it was not stopped."""
-            told = [
+            events = [
                 short_times(event)
                 for event in engine.decode(
                     self.prompt, config, stop=Asked(stopped), warm_up=0.0, threads=facts["threads"], after=after
@@ -184,8 +213,10 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
             ]
             if stopped():
                 return False
-            runs[name] = told
-            facts["threads"] = next(event.threads for event in told if isinstance(event, RunStarted))  # all runs alike
+            runs[name] = events
+            facts["threads"] = next(
+                event.threads for event in events if isinstance(event, RunStarted)
+            )  # all runs alike
             return True
 
         def answer() -> Answer:
@@ -224,7 +255,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         after = [*given.after, *([self.take] if self.take >= 0 else [])]
         left = max(1, config.max_new_tokens - len(after))
         goes_on = DecodeConfig.parse(config.to_dict() | {"max_new_tokens": left, "seed": self.branch_seed})
-        told = [
+        events = [
             short_times(event)
             for event in engine.decode(given.prompt, goes_on, stop=Asked(stopped), warm_up=0.0, threads=0, after=after)
         ]
@@ -233,17 +264,68 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         branch = {"run": self.branch, "round": self.round, "position": len(given.after) + 1, "take": self.take}
 
         def answer() -> Answer:
-            rows = [*rounds_of(BRANCH, told, len(after) + 1, pieces_of(told))]
-            threads = next(event.threads for event in told if isinstance(event, RunStarted))
+            rows = [*rounds_of(BRANCH, events, len(after) + 1, pieces_of(events))]
+            threads = next(event.threads for event in events if isinstance(event, RunStarted))
             word = engine.pair.tokenizer.decode([self.take]) if self.take >= 0 else ""
-            trace = gzip.compress(dump_trace({BRANCH: told}, title=self.title), 9, mtime=0)
+            trace = gzip.compress(dump_trace({BRANCH: events}, title=self.title), 9, mtime=0)
             facts: dict[str, Any] = {
                 "threads": threads,
-                "branch": branch | {"token": str(word), "tokens": len(text_of(told))},
+                "branch": branch | {"token": str(word), "tokens": len(text_of(events))},
             }
             return Answer(rows=rows, facts=facts, races={RACE: trace})
 
         yield Step(1, 1, "another way", answer)
+
+    def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        named = {name: f"{name.upper()}: {label}" for name, label in facts.get("labels", {}).items()}
+        own = {name: [row for row in rows if row["run"] == name] for name in dict.fromkeys(row["run"] for row in rows)}
+        runs = " ".join(
+            f"Run {named[name]}: {plural(len(rounds), 'round')}, τ = "
+            f"{ratio(sum(row['accepted'] + 1 for row in rounds) / len(rounds))}, "
+            f"{plural(sum(row['refused'] is not None for row in rounds), 'rejection')}."
+            for name, rounds in own.items()
+            if name in named
+        )
+        answer, branch = self._agreement(facts), facts.get("branch", {})
+        return Report(
+            answer=answer or runs,
+            notes=[*([runs] if answer else []), *(self._branched(branch) if "tokens" in branch else ())],
+            figures=[_along(rows, named, branch), _by_time(own, named)] if rows else [],
+            titles={RACE: self.title},
+            lanes={name: named[name] for name in ("a", "b") if name in named},
+        )
+
+    def _agreement(self, facts: Mapping[str, Any]) -> str:
+        """Whether both runs wrote one text, and whether they had to."""
+        if "first_difference" not in facts:
+            return ""
+        parted, why = facts["first_difference"], "at temperature 0" if self.temperature == 0 else "under match"
+        if facts["must_be_equal"] and parted is None:
+            return f"Both wrote the same {self.tokens} tokens, as they must {why}: a rejection costs time, never text."
+        if facts["must_be_equal"]:
+            return (
+                f"The texts part at token {parted}, though {why} they should match: two tokens were probably so close "
+                "that sums in another order, as in a tree, decide. The command `diverge` examines it."
+            )
+        if parted is None:
+            return "Both wrote the same text, by chance: each run draws for itself."
+        exact = ", from the same distribution" if facts.get("lossless", True) else ". The rule is not exact"
+        return f"The texts part at token {parted}: each run draws for itself{exact}."
+
+    def _branched(self, branch: Mapping[str, Any]) -> Iterator[str]:
+        run, position = branch["run"].upper(), branch["position"]
+        if branch["take"] < 0:
+            yield f"What if: from token {position} of run {run} on all was drawn again, with seed {self.branch_seed}."
+        else:
+            instead = f" in place of {quoted(branch['instead_of'])}" if "instead_of" in branch else ""
+            yield (
+                f"What if: at token {position} of run {run}, {quoted(branch['token'])} was forced{instead}, and the "
+                "engine decoded on. It was not drawn, so this branch is no sample of the target’s distribution."
+            )
+        if "same" in branch:
+            tokens = plural(branch["tokens"], "token")
+            yield f"{branch['same']} of the branch’s {tokens} are the run’s own. Its times mean nothing."
 
     def _must_be_equal(self) -> bool:
         """Whether both runs have to write the same text."""
@@ -265,6 +347,81 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         rounds = sum(isinstance(event, Committed) for event in events)
         hint = f"Choose one from 1 to {rounds}."
         raise ConfigError(f"That run has no round {self.round}.", field="round", hint=hint)
+
+
+def _along(rows: Sequence[Row], named: Mapping[str, str], branch: Mapping[str, Any]) -> Figure:
+    """Rounds as bars along the text: accepted tokens, the target's own token, and a cross at each rejection."""
+    names = list(dict.fromkeys(row["run"] for row in rows))
+    shown = {name: escaped(named.get(name, name)) for name in names}
+
+    def words(row: Row) -> list[Any]:
+        words = f"round {row['round']}: {row['accepted']} of {row['drafted']} accepted"
+        added = f"<br>the target wrote {escaped(quoted(row['added']))}"
+        if row["refused"] is None:
+            return [None, words + added]
+        odds = f"p = {ratio(row['p'])}, q = {ratio(row['q'])}"
+        rejected = f"<br>rejected {escaped(quoted(row['refused']))}, {odds}"
+        return [f"{row['run']}/{row['round'] - 1}", words + rejected + added]
+
+    def part(name: str, own: Sequence[Row], target: bool, colour: str, hatch: str) -> dict[str, Any]:
+        sizes = [1 if target else row["accepted"] for row in own]
+        bases = [row["position"] - 0.5 + (row["accepted"] if target else 0) for row in own]
+        more: dict[str, Any] = {"base": bases, "width": 0.5, "orientation": "h", "customdata": list(map(words, own))}
+        return draw.bars(sizes, [shown[row["run"]] for row in own], name, colour, hatch, **more)
+
+    after = [row for row in rows if row["added_as"] in ("residual", "target")]
+    rejected = [row for row in rows if row["refused"] is not None]
+    data = [
+        part("accepted drafts", [row for row in rows if row["accepted"]], False, "@draft", ""),
+        part("bonus token", [row for row in rows if row["added_as"] == "bonus"], True, "@bonus", "/"),
+        part("the target’s token", after, True, "@residual", "x"),
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "rejection",
+            "customdata": list(map(words, rejected)),
+            "x": [row["position"] + row["accepted"] for row in rejected],
+            "y": [shown[row["run"]] for row in rejected],
+            "marker": {"symbol": "x", "size": 9, "color": "@residual", "line": {"color": "@card", "width": 1}},
+            "hovertemplate": "%{customdata[1]}<extra></extra>",
+        },
+    ]
+    if branch.get("take", -1) >= 0 and BRANCH in names:
+        forced = {"symbol": "diamond", "size": 11, "color": "@accent"}
+        at = {"x": [branch["position"]], "y": [BRANCH], "marker": forced}
+        hint = f"forced: {escaped(quoted(branch['token']))}<extra></extra>"
+        data.append({"type": "scatter", "mode": "markers", "name": "forced", **at, "hovertemplate": hint})
+    order = {"categoryorder": "array", "categoryarray": [shown[name] for name in reversed(names)]}
+    return Figure(
+        key="along",
+        title="Rounds along the text",
+        hint="each bar is a round; click a rejection ✕ to inspect it",
+        wide=True,
+        data=[one for one in data if one["x"]],
+        layout=axes("new tokens", "", xaxis=FROM_ZERO, yaxis=draw.CATEGORY | order, barmode="overlay", showlegend=True),
+    )
+
+
+def _by_time(own: Mapping[str, Sequence[Row]], named: Mapping[str, str]) -> Figure:
+    """New tokens by decode time, of the runs that are measured."""
+    points = []
+    for name in named:
+        at, tokens = 0.0, 0
+        for row in own.get(name, ()):
+            at, tokens = at + row["milliseconds"], tokens + row["accepted"] + 1
+            points.append({"run": named[name], "at": at, "tokens": tokens})
+
+    def words(row: Row) -> str:
+        return f"{escaped(row['run'])}: {row['tokens']} tokens after {row['at']:.1f} ms"
+
+    return Figure(
+        key="time",
+        title="Tokens by time",
+        hint="one run of each: no interval; the prompt’s reading included",
+        wide=True,
+        data=draw.lines(points, "run", "at", "tokens", words),
+        layout=axes("milliseconds of decode clock", "new tokens", yaxis=FROM_ZERO, showlegend=True),
+    )
 
 
 def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mapping[str, Any]) -> Answer:

@@ -1,5 +1,5 @@
 """Temperature and calibration (the first open question of SpecDiff, arXiv 2408.05636): what a temperature of the target
-costs, which temperature of the drafter goes with it, and whether the drafter knows what it knows.
+costs, which temperature of the drafter goes with it, and whether the drafter's confidence is calibrated.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from specdiff_core.explorations.base import Answer, OnPrompts, Step, Stopped, drafter_that, drafters_that, enum
-from specdiff_core.explorations.runs import Runs
+from specdiff_core.explorations import figures as draw
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped, drafter_that, drafters_that, enum
+from specdiff_core.explorations.figures import Figure, axes, ratio, spread, times
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.settings import DecodeConfig
@@ -30,7 +32,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
 
     name: ClassVar = "temperature"
     title: ClassVar = "Temperature and calibration"
-    question: ClassVar = "What does temperature cost, and does the drafter know what it knows?"
+    question: ClassVar = "What does temperature cost, and is the drafter's confidence right?"
+    columns: ClassVar = RUN_COLUMNS | {"temperature": "of the target", "draft_temperature": "of the drafter"}
 
     drafter: Annotated[
         str, Meta(title="Drafter", description="What drafts one window.", extra_json_schema=enum(DRAFTERS, "drafters"))
@@ -92,8 +95,127 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             if stopped():
                 return
 
+    def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        best = {one: draw.fastest(row for row in rows if row["temperature"] == one) for one in self.temperatures}
+        known = [(degree, row) for degree, row in sorted(best.items()) if row]
+        answer, notes = "", list[str]()
+        if len(known) > 1:
+            (cold, first), (warm, last) = known[0], known[-1]
+            answer = (
+                f"From temperature {cold:g} to {warm:g} the best speed-up of {self.drafter} at γ {self.gamma} goes "
+                "from "
+                f"{times(first['speedup'])} to {times(last['speedup'])}, and τ from {ratio(first['tau'])} to "
+                f"{ratio(last['tau'])}."
+            )
+        moved = [one for one in facts.get("fits", ()) if one["fitted"] != one["usual"]]
+        for one in moved:
+            better = "raises" if one["after"] > one["before"] else "does not raise"
+            notes.append(
+                f"Target at {one['temperature']:g}: the drafter temperature fitted on every other prompt is "
+                f"{one['fitted']:g}. On the rest it {better} τ: {ratio(one['after'])} against {ratio(one['before'])} "
+                "at "
+                f"{one['usual']:g}. That is one split of few prompts, without an interval."
+            )
+        if facts.get("fits") and not moved:
+            notes.append(
+                "At every temperature the fitted drafter temperature is the target's own, or the nearest tried."
+            )
+        if reliable := facts.get("reliability"):
+            low, high = (end(reliable, key=lambda one: one["ece"]) for end in (min, max))
+            notes.append(
+                f"The drafter's confidence q is off from the target's p by {ratio(low['ece'])} on average at best "
+                "(target "
+                f"{low['temperature']:g}, drafter {low['draft_temperature']:g}) and by {ratio(high['ece'])} at worst "
+                "(target "
+                f"{high['temperature']:g}, drafter {high['draft_temperature']:g}): the expected calibration error."
+            )
+        sides = axes(
+            "temperature of the drafter", "temperature of the target", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY
+        )
+
+        def of(field: str, words: Any, around_one: bool) -> list[dict[str, Any]]:
+            said = lambda row: f"target {row['temperature']:g}, drafter {row['draft_temperature']:g}<br>{words(row)}"  # noqa: E731
+            return draw.heat(
+                rows, "draft_temperature", "temperature", lambda row: row.get(field), said, around_one=around_one
+            )
+
+        return Report(
+            answer=answer,
+            notes=notes,
+            figures=[
+                Figure(
+                    key="speed",
+                    title="Speed-up over vanilla at the same temperature",
+                    opens="a cell opens its race",
+                    data=of("speedup", lambda row: f"{times(row['speedup'])}<br>{spread(row)}", True),
+                    layout=sides,
+                    empty="No cell has been measured yet.",
+                ),
+                Figure(
+                    key="tau",
+                    title="τ, tokens per round",
+                    opens="a cell opens its race",
+                    hint="under an exact rule the drafter’s temperature changes only this",
+                    data=of("tau", lambda row: f"τ = {ratio(row['tau'])}, α = {ratio(row['alpha'])}", False),
+                    layout=sides,
+                    empty="No cell has been measured yet.",
+                ),
+                _calibration(facts.get("reliability", [])),
+            ],
+            titles={
+                row["race"]: f"{self.drafter} γ {self.gamma}, temperature {row['temperature']:g}, drafter "
+                f"{row['draft_temperature']:g}"
+                for row in rows
+            },
+        )
+
     def _config(self, base: DecodeConfig, draft: float) -> DecodeConfig:
         return dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma, draft_temperature=draft)
+
+
+def _calibration(reliable: list[dict[str, Any]]) -> Figure:
+    """By the drafter's confidence, the target's probability and what was accepted; for each temperature of the target
+    at the drafter temperature nearest to it."""
+    nearest: dict[float, dict[str, Any]] = {}
+    for one in sorted(reliable, key=lambda one: -abs(one["draft_temperature"] - one["temperature"])):
+        nearest[one["temperature"]] = one
+    points = [
+        {
+            "line": f"{name} at {degree:g}/{one['draft_temperature']:g}",
+            "q": point["q"],
+            "y": point[field],
+            "tests": point["tests"],
+        }
+        for degree, one in sorted(nearest.items())
+        for field, name in (("p", "p"), ("accepted", "accepted"))
+        for point in one["bins"]
+    ]
+    ideal = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "calibrated",
+        "x": [0, 1],
+        "y": [0, 1],
+        "hoverinfo": "skip",
+        "line": {"color": "@faint", "width": 1.2, "dash": "dash"},
+    }
+    words = lambda row: f"{row['line']}: {ratio(row['y'])} where q is {ratio(row['q'])}<br>{row['tests']} tests"  # noqa: E731
+    return Figure(
+        key="calibration",
+        title="Is the drafter's confidence right?",
+        wide=True,
+        hint="by its confidence q: the target’s p, and the share accepted; target/drafter temperature",
+        data=[ideal, *draw.lines(points, "line", "q", "y", words)] if points else [],
+        layout=axes(
+            "q(x), the drafter’s confidence in its token",
+            "p(x), and share accepted",
+            xaxis={"range": [-0.02, 1.02]},
+            yaxis={"range": [-0.02, 1.04]},
+            showlegend=True,
+        ),
+        empty="Points as soon as the drafter has drawn at a temperature above 0.",
+    )
 
 
 def _key(degree: float, draft: float) -> str:

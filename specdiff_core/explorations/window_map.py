@@ -1,4 +1,5 @@
-"""The γ × T map (the first experiment of SpecDiff, arXiv 2408.05636, Figure 3): which window, and in how many steps?
+"""The γ × T map (the first experiment of SpecDiff, arXiv 2408.05636, Figure 3, and its second open question): which
+window pays, in how many steps, and what does it cost to let a controller choose both as it goes?
 
 Vanilla runs again before every few cells, on the same prompt, so that drift of the machine falls on both. Cells are
 measured coarse to fine: the first few show the shape, later ones and further prompts sharpen it.
@@ -6,40 +7,68 @@ measured coarse to fine: the first few show the shape, later ones and further pr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import mul
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
+from msgspec.structs import replace
 
-from specdiff_core.bench.grid import BenchSetting, grid
-from specdiff_core.explorations.base import Answer, AtTemperature, Step, Stopped, drafter_that, drafters_that, enum
-from specdiff_core.explorations.runs import Runs
+from specdiff_core.explorations import figures as draw
+from specdiff_core.explorations.base import (
+    Answer,
+    AtTemperature,
+    Report,
+    Step,
+    Stopped,
+    drafter_that,
+    drafters_that,
+    enum,
+)
+from specdiff_core.explorations.figures import FROM_ZERO, ONE, Figure, axes, percent, ratio, spread, times
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
+from specdiff_core.measure.grid import BenchSetting, grid
+from specdiff_core.schema.events import DraftReady
 from specdiff_core.schema.metrics import Metrics
+from specdiff_core.schema.pairs import find_pair
 
 if TYPE_CHECKING:
-    from specdiff_core.bench.forwards import PassCosts
     from specdiff_core.engine import Engine
+    from specdiff_core.measure.passes import PassCosts
 
-DRAFTERS = drafters_that("denoise")
+KINDS = ("denoise", "sequential")
+DRAFTERS = drafters_that(*KINDS)
 Side = Annotated[int, Meta(ge=1, le=32)]
 REPEATS = 4
 """Of each bare pass, before the runs of each prompt."""
+ALL = "all"
+Rows = Sequence[Mapping[str, Any]]
 
 
 class WindowMap(AtTemperature, frozen=True, kw_only=True):
-    """Speed-up over vanilla for every window γ and number of denoising steps T ≤ γ, measured and predicted."""
+    """Speed-up over vanilla for every window γ and number of denoising steps T ≤ γ, measured and predicted, and that of
+    a controller, with its regret: 1 − its speed-up over that of the best fixed setting."""
 
     name: ClassVar = "window-map"
     title: ClassVar = "γ × T map"
-    question: ClassVar = "Which window pays, and in how many denoising steps?"
+    question: ClassVar = "Which window pays, in how many denoising steps, and does choosing both as it goes pay?"
+    columns: ClassVar = RUN_COLUMNS | {
+        "gamma": "γ; of the controller, the most that it may choose",
+        "steps": "T",
+        "auto": "whether a controller chooses γ and T",
+        "race": "the cell, as bench names it",
+        "predicted_tau": "E[τ] = 1 + Σ_m Π_{j≤m} α_j",
+        "geometric_tau": "(1 − α^{γ+1}) / (1 − α), with one α for all positions",
+        "predicted": "predicted speed-up",
+    }
 
     drafter: Annotated[
         str,
         Meta(
             title="Drafter",
-            description="A denoiser: T means nothing to others.",
+            description="T counts for denoisers only; a model that drafts token by token takes γ steps.",
             extra_json_schema=enum(DRAFTERS, "drafters"),
         ),
     ] = "mdlm"
@@ -49,39 +78,55 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
     steps: Annotated[
         tuple[Side, ...], Meta(min_length=1, max_length=20, title="Steps T", description="Drafter passes per window.")
     ] = (1, 2, 3, 4, 5, 6, 8, 10)
+    controller: Annotated[
+        bool, Meta(title="Controller", description="Also measure a controller that chooses γ and T round by round.")
+    ] = True
 
     @property
     def drafters(self) -> tuple[str, ...]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return (drafter_that("has no denoising steps", self.pair, self.drafter, "denoise"),)
+        return (drafter_that("has no window to choose", self.pair, self.drafter, *KINDS),)
 
     def cells(self) -> list[BenchSetting]:
-        """All cells with T ≤ γ, coarse to fine.
+        """All cells with T ≤ γ, coarse to fine; the controller's last.
 
         Raises:
             ConfigError: there is none.
         """
         gammas, steps = sorted(set(self.gammas)), sorted(set(self.steps))
-        rank = {(gamma, step): max(_level(i, len(gammas)), _level(j, len(steps)))
-                for i, gamma in enumerate(gammas) for j, step in enumerate(steps)}  # fmt: skip
-        _, *cells = grid(self.base, [self.drafter], gammas, steps)
-        return sorted(cells, key=lambda cell: rank.get((cell.gamma, cell.steps), 0))
+        if find_pair(self.pair).drafter(self.drafter).drafting == "sequential":
+            cells = [BenchSetting(self.drafter, gamma, gamma) for gamma in gammas]
+        else:
+            _, *cells = grid(self.base, [self.drafter], gammas, steps)
+        rank = {
+            (gamma, step): max(_level(i, len(gammas)), _level(j, len(steps)))
+            for i, gamma in enumerate(gammas)
+            for j, step in enumerate(steps)
+        }
+        widest = max(cells, key=lambda cell: (cell.gamma, cell.steps))
+        cells.sort(key=lambda cell: rank.get((cell.gamma, cell.steps), 0))
+        return [*cells, *([replace(widest, auto=True)] if self.controller else [])]
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        from specdiff_core.bench.forwards import PassTimes
+        from specdiff_core.measure.passes import PassTimes
 
-        cells = self.cells()
+        cells = {cell.key: cell for cell in self.cells()}
         prompts, skipped = self.prompts(engine)
-        runs = Runs(engine, self.base, {cell.key: cell.config(self.base) for cell in cells}, prompts, stopped)
-        times = PassTimes(engine, self.drafter, sorted({cell.gamma for cell in cells}))
-        ordered = sorted(cells, key=lambda cell: (cell.steps, cell.gamma))
+        runs = Runs(engine, self.base, {key: cell.config(self.base) for key, cell in cells.items()}, prompts, stopped)
+        times = PassTimes(engine, self.drafter, sorted({cell.gamma for cell in cells.values()}))
+        ordered = sorted(cells.values(), key=lambda cell: (cell.auto, cell.steps, cell.gamma))
+        flavours = list(dict.fromkeys([ALL, *(prompt.flavour for prompt in prompts)]))
+        drafted: dict[str, Counter[int]] = {flavour: Counter() for flavour in flavours}
 
         def answer() -> Answer:
             curve = times.costs
             rows = [_row(cell, runs, curve) for cell in ordered]
-            facts = {"skipped": skipped, "curve": curve.plain(), "agree": agreement(rows), **runs.facts()}
-            return Answer(rows=rows, facts=facts, races=runs.races)
+            chosen = {flavour: sorted(counts.items()) for flavour, counts in drafted.items() if counts}
+            found = [regret(flavour, ordered, runs) for flavour in flavours] if chosen else []
+            known = {"curve": curve.plain(), "agree": agreement(rows)} if curve.draft else {}
+            facts = known | {"chosen": chosen, "regrets": [one for one in found if one], "skipped": skipped}
+            return Answer(rows=rows, facts=facts | runs.facts(), races=runs.races)
 
         total = (REPEATS + len(cells)) * len(prompts)
 
@@ -93,9 +138,190 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         yield from passes(0)
         for done, _, key in runs.fill():
             turn = (done - 1) // len(cells) + 1
-            yield Step(turn * REPEATS + done, total, BenchSetting.parse(key).name, answer)
+            if cells[key].auto and key not in runs.failed:
+                sizes = [len(event.ids) for event in runs.events if isinstance(event, DraftReady)]
+                for group in {prompts[turn - 1].flavour, ALL}:  # a visitor's kind of text may have that name
+                    drafted[group].update(sizes)
+            yield Step(turn * REPEATS + done, total, cells[key].name, answer)
             if done == turn * len(cells) and turn < len(prompts):
                 yield from passes(turn)
+
+    def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        cells = [row for row in rows if not row.get("auto")]
+        best, chosen = draw.fastest(cells), next((row for row in rows if row.get("auto") and row.get("speedup")), None)
+        overall = next((one for one in facts.get("regrets", ()) if one["flavour"] == ALL), None)
+        notes = []
+        if best and best["speedup"] < 1:
+            notes.append("No window pays here: every cell is slower than vanilla.")
+        if overall:
+            notes.append(
+                f"The controller reaches {times(overall['auto'])} without knowing the best setting beforehand: a "
+                "regret of "
+                f"{100 * overall['regret']:.1f} %."
+                + (" Here it even beats every fixed setting." if overall["regret"] < 0 else "")
+            )
+        if facts.get("agree", {}).get("cells"):
+            notes.append(
+                f"The prediction is within 10 % of the measurement in {percent(facts['agree']['within_10_percent'])} "
+                "of "
+                f"{facts['agree']['cells']} cells. It takes 1 + Σ Π α_j tokens per round and counts T passes of the "
+                "drafter "
+                "and one pass of the target, both timed bare; it leaves out the work between passes."
+            )
+        return Report(
+            answer=""
+            if best is None
+            else f"The best window is γ {best['gamma']} in T {best['steps']}: {times(best['speedup'])} over vanilla, "
+            "with "
+            f"τ = {ratio(best['tau'])} tokens per round ({self.drafter}, temperature {self.temperature:g}).",
+            notes=notes,
+            figures=[*_maps(cells, best, chosen), *_controller(facts)],
+            titles={
+                row["race"]: f"{self.drafter} "
+                + ("controller" if row.get("auto") else f"γ {row['gamma']}, T {row['steps']}")
+                for row in rows
+                if row.get("race")
+            },
+        )
+
+
+def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any] | None) -> Iterator[Figure]:
+    """The map measured, predicted and their quotient, and its slices with the controller as a line."""
+    window = axes("γ, tokens drafted per round", "T, denoising steps", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY)
+
+    def of(value: Any, words: Any, **more: Any) -> list[dict[str, Any]]:
+        named = lambda row: f"γ {row['gamma']}, T {row['steps']}<br>{words(row)}"  # noqa: E731
+        return draw.heat(cells, "gamma", "steps", value, named, **more)
+
+    def measured(row: Mapping[str, Any]) -> str:
+        guess = f"<br>predicted {times(row['predicted'])}" if "predicted" in row else ""
+        return (
+            f"measured speed-up {times(row['speedup'])}<br>{spread(row)}<br>τ = {ratio(row['tau'])}, "
+            f"α = {ratio(row['alpha'])}<br>{1000 * row['seconds_per_round']:.1f} ms a round{guess}"
+        )
+
+    yield Figure(
+        key="measured",
+        title="Measured speed-up over vanilla",
+        hint="★: the best cell; T ≤ γ",
+        opens="a cell opens its race",
+        wide=True,
+        empty="No cell has been measured yet.",
+        data=of(lambda row: row.get("speedup"), measured, star=best),
+        layout=window,
+    )
+    if any("predicted" in row for row in cells):
+        both = lambda row: f"predicted {times(row['predicted'])}, measured {times(row['speedup'])}"  # noqa: E731
+        yield Figure(
+            key="predicted",
+            title="Predicted",
+            hint="E[τ] of the measured α_j over bare passes; not a measurement",
+            data=of(lambda row: row.get("predicted"), both),
+            layout=window,
+        )
+        yield Figure(
+            key="difference",
+            title="Predicted over measured",
+            hint="1 where the formula holds",
+            data=of(lambda row: row["predicted"] / row["speedup"] if "predicted" in row else None, both),
+            layout=window,
+        )
+    lines = draw.lines(
+        cells,
+        "steps",
+        "gamma",
+        "speedup",
+        lambda row: f"T {row['steps']}, γ {row['gamma']}: {times(row['speedup'])}<br>{spread(row)}",
+        name="T {}",
+        whiskers=True,
+    )
+    shapes = [ONE]
+    if chosen and lines:
+        ends = [min(row["gamma"] for row in cells), max(row["gamma"] for row in cells)]
+        said = f"controller: {times(chosen['speedup'])}<br>{spread(chosen)}"
+        lines.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": "controller",
+                "x": ends,
+                "y": [chosen["speedup"]] * 2,
+                "customdata": [[chosen.get("race"), said]] * 2,
+                "hovertemplate": "%{customdata[1]}<extra></extra>",
+                "line": {"color": "@accent", "width": 2.4, "dash": "longdash"},
+            }
+        )
+    yield Figure(
+        key="slices",
+        title="Slices: speed-up by γ",
+        wide=True,
+        data=lines,
+        hint="one line for each T; whiskers: 95 % interval over prompts; dotted: vanilla",
+        opens="a point opens its race",
+        layout=axes(
+            "γ, tokens drafted per round", "speed-up over vanilla, ×", yaxis=FROM_ZERO, shapes=shapes, showlegend=True
+        ),
+        empty="A line for each T, as soon as its cells are measured.",
+    )
+
+
+def _controller(facts: Mapping[str, Any]) -> Iterator[Figure]:
+    """What choosing as it goes costs against hindsight, and what was drafted."""
+    regrets = facts.get("regrets", ())
+    if not regrets:
+        return
+    names = [draw.escaped(one["flavour"]) for one in regrets]
+    best = [[None, f"γ {one['gamma']}, T {one['steps']}: {times(one['best'])}"] for one in regrets]
+    own = [[None, f"{times(one['auto'])}, regret {100 * one['regret']:.1f} %"] for one in regrets]
+    yield Figure(
+        key="hindsight",
+        title="The controller against hindsight",
+        hint="for each kind of text; dotted: vanilla",
+        data=[
+            draw.bars(names, [one["best"] for one in regrets], "best fixed setting", "@target", customdata=best),
+            draw.bars(names, [one["auto"] for one in regrets], "controller", "@draft", "/", customdata=own),
+        ],
+        layout=axes(
+            "",
+            "speed-up over vanilla, ×",
+            xaxis=draw.CATEGORY,
+            yaxis=FROM_ZERO,
+            barmode="group",
+            shapes=[ONE],
+            showlegend=True,
+        ),
+    )
+    sizes = [
+        {"flavour": flavour, "size": size, "share": count / sum(n for _, n in counts), "count": count}
+        for flavour, counts in facts["chosen"].items()
+        for size, count in counts
+    ]
+    yield Figure(
+        key="decided",
+        title="What the controller drafted",
+        hint="share of rounds by length",
+        data=draw.lines(
+            sizes,
+            "flavour",
+            "size",
+            "share",
+            lambda row: f"{draw.escaped(row['flavour'])}: {row['count']} rounds drafted {row['size']}",
+        ),
+        layout=axes("tokens drafted", "share of rounds", yaxis=FROM_ZERO, showlegend=True),
+    )
+
+
+def regret(flavour: str, cells: Sequence[BenchSetting], runs: Runs) -> dict[str, Any] | None:
+    """The best fixed setting of a kind of text by hindsight, and the controller; None before both are known."""
+    text = "" if flavour == ALL else flavour
+    speeds = {cell: speed for cell in cells if (speed := runs.speedup(cell.key, text)) is not None}
+    auto = next((speed for cell, speed in speeds.items() if cell.auto), None)
+    best = max((cell for cell in speeds if not cell.auto), key=lambda cell: speeds[cell], default=None)
+    if auto is None or best is None:
+        return None
+    named = {"flavour": flavour, "gamma": best.gamma, "steps": best.steps}
+    return named | {"best": speeds[best], "auto": auto, "regret": 1 - auto / speeds[best]}
 
 
 def _level(index: int, count: int) -> int:
@@ -108,8 +334,8 @@ def _level(index: int, count: int) -> int:
 
 
 def _row(cell: BenchSetting, runs: Runs, curve: PassCosts) -> dict[str, Any]:
-    row = {"gamma": cell.gamma, "steps": cell.steps, **runs.row(cell.key)}
-    timed = "speedup" in row and cell.gamma in curve.draft  # a context may have no room for it behind a prompt
+    row = {"gamma": cell.gamma, "steps": cell.steps, "auto": cell.auto, **runs.row(cell.key)}
+    timed = "speedup" in row and not cell.auto and cell.gamma in curve.draft  # a context may have no room for it
     return row | predicted(cell, *runs.sums(cell.key), curve) if timed else row
 
 

@@ -81,8 +81,8 @@ class Chain:
 
         Args:
             first: absolute position of slot 0.
-            stop_criterion: ends the draft before a slot that is not worth verifying; it sees how confident the drafter
-                is of every slot so far: that depends on distributions, never on the value of a token yet to be drawn.
+            stop_criterion: ends the draft before a slot not to be verified; it sees how confident the drafter is of
+                every slot so far: that depends on distributions, never on the value of a token yet to be drawn.
 
         Returns:
             ids ``[n]`` on the CPU; the q that each was drawn from, ``[n, V]`` float64; the confidence, ``[n, V]``.

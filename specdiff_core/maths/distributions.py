@@ -14,7 +14,7 @@ from specdiff_core.schema.settings import Sampling
 
 
 def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Copies on the CPU, for which a GPU is waited for once; what is there already stays as it is."""
+    """Copies on the CPU, with one wait for a GPU; tensors that are there already are returned as they are."""
     if all(tensor.device.type == "cpu" for tensor in tensors):
         return tensors
     together = torch.cat([tensor.to(torch.float64).flatten() for tensor in tensors]).cpu()
@@ -80,16 +80,16 @@ def _best(logits: Tensor) -> tuple[Tensor, Tensor, bool, Tensor]:
 
 
 def confidence_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Tensor:
-    """How confident a drafter is, ``[..., V]`` float64: its q, except at temperature 0, where q is one-hot everywhere
-    and says nothing; there it is the softmax at temperature 1. Reveal orders, trees and the stop criterion rank by it
-    and the page shows it; tokens are drawn from q and tested with q alone."""
+    """How confident a drafter is, ``[..., V]`` float64: its q; at temperature 0, where q is one-hot, the softmax at
+    temperature 1. Reveal orders, trees and the stop criterion rank by it and the page shows it; tokens are drawn from q
+    and tested with q alone."""
     return to_probs(logits, sampling if sampling.temperature > 0 else Sampling(temperature=1.0), forbidden)
 
 
 def lazy_confidence(
     logits: Tensor, probs: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()
 ) -> Callable[[], Tensor]:
-    """:func:`confidence_probs` where q = ``probs`` is known already; a softmax is computed only if somebody asks."""
+    """:func:`confidence_probs` where q = ``probs`` is known already; a softmax is computed on demand only."""
     return lambda: probs if sampling.temperature > 0 else confidence_probs(logits, sampling, forbidden)
 
 

@@ -63,11 +63,11 @@ def merge(texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[tu
     return ids, parents, branches
 
 
-def independent(log_q: Tensor, budget: int) -> Ranked:
-    """Rows for :func:`best_first` of a window whose positions are independent: ``log_q [g, V]``, of each the
-    ``budget`` best."""
-    best = log_q.topk(min(budget, log_q.shape[-1]), -1)
-    values, tokens = (part.tolist() for part in to_host(*best))
+def independent(q: Tensor, budget: int) -> Ranked:
+    """Rows for :func:`best_first` of a window whose positions are independent: ``q [g, V]``, of each the ``budget``
+    best."""
+    best = q.topk(min(budget, q.shape[-1]), -1)
+    values, tokens = (part.tolist() for part in to_host(best.values.log(), best.indices))
     return lambda depth, place: (values[depth], tokens[depth], range(len(tokens[depth])))
 
 
@@ -151,8 +151,8 @@ class Growth:
                     self._totals.append(before + value)
 
     def open(self) -> list[int]:
-        """The deepest nodes worth a pass, the most probable first: a child is never more probable than its parent, so
-        it can remain only if fewer than ``budget`` − 1 nodes are better than that."""
+        """The deepest nodes to extend by a pass, the most probable first: a child is never more probable than its
+        parent, so it can remain only if fewer than ``budget`` − 1 nodes are better than that."""
         kept = set(self._ranked()[: self._budget - 1])
         deepest = sorted(range(self._first, len(self.ids)), key=lambda node: -self._totals[node])
         return [node for node in deepest[: self._width] if node in kept]

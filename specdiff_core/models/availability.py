@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from functools import cached_property
 
 from specdiff_core.models import hub
-from specdiff_core.models.folders import is_local, read_config, resolve, weight_files
+from specdiff_core.models.folders import is_cached, is_local, read_config, resolve, weight_files
 from specdiff_core.models.memory import Machine, find_machine, refusal
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.pairs import PairSpec
+from specdiff_core.schema.published import FILES
 
-PATIENCE = 2.0  # seconds to wait for the hub before calling it unreachable
 ABSENT = "Its files are not in the local cache, and"
 
 
@@ -25,7 +23,7 @@ class Here:
 
     @cached_property
     def hub_answers(self) -> bool:
-        return _hub_answers()
+        return hub.answers()
 
 
 def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
@@ -44,10 +42,10 @@ def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
             weight_files(folder)
         if spec.tokenizer and is_local(spec.tokenizer):
             resolve(spec.tokenizer)
-        if not is_local(spec.target) and not _is_cached(spec.target, spec.revision):
+        if not is_local(spec.target) and not is_cached(spec.target, spec.revision):
             if is_offline_mode():
                 return False, f"{ABSENT} the hub is switched off (offline mode)."
-            if not here.hub_answers:
+            if spec.target not in FILES and not here.hub_answers:  # pip's index has files too
                 return False, f"{ABSENT} the model hub cannot be reached."
         if full := refusal(spec, here.machine, loaded(spec)):
             return False, full
@@ -61,23 +59,3 @@ def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
 def loaded(spec: PairSpec) -> list[str]:
     """The drafters that are loaded with a pair, before anybody asks for one: those that ship with the project."""
     return [drafter.name for drafter in spec.drafters if not drafter.source or is_local(drafter.source)]
-
-
-def _is_cached(repo: str, revision: str) -> bool:
-    return hub.is_cached(repo, revision)
-
-
-def _hub_answers() -> bool:
-    """Whether the hub answers within :data:`PATIENCE`; an error status is an answer."""
-    from huggingface_hub import constants, get_session
-
-    answered = threading.Event()
-
-    def ask() -> None:
-        with contextlib.suppress(Exception):  # whatever it is, no answer came
-            get_session().head(constants.ENDPOINT, timeout=PATIENCE)
-            answered.set()
-
-    # A thread, since resolving a name obeys no timeout.
-    threading.Thread(target=ask, daemon=True, name="hub-check").start()
-    return answered.wait(PATIENCE)

@@ -1,7 +1,7 @@
 """Masked diffusion models that were adapted from causal ones: the same network, read in both directions.
 
-DiffuGPT and DiffuLLaMA (arXiv 2410.17891), Dream (2508.15487) and DiffuCoder (2506.20639). They kept the shift of a
-language model: slot i − 1 predicts token i, which the pair declares.
+DiffuGPT and DiffuLLaMA (arXiv 2410.17891), Dream (2508.15487) and DiffuCoder (2506.20639). They
+kept the shift of a language model: slot i − 1 predicts token i, which the pair declares.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Bidirectional(nn.Module):
 
     Args:
         network: frozen, where it shall be.
-        mask_id: the token that stands for what is to be predicted.
+        mask_id: the token in the place of those to predict.
     """
 
     def __init__(self, network: Decoder, mask_id: int) -> None:
@@ -87,18 +87,18 @@ def load_bidirectional(
         mask_id: as the pair declares it; None: as ``config.json`` says. Where both say one, they must agree.
 
     Raises:
-        WeightsError: a file is missing, truncated or of the wrong shape, the network is of another kind, or there is no
-            mask id; the message names it.
+        WeightsError: a file is missing, truncated or of the wrong shape, the network is of another
+            kind, or there is no mask id; the message names it.
     """
     values = read_config(folder)
-    config, told = config_of(folder, "denoiser"), values.get("mask_token_id")
+    config, stated = config_of(folder, "denoiser"), values.get("mask_token_id")
     known = int(config.vocab_size)
-    mask = told if mask_id is None else mask_id
+    mask = stated if mask_id is None else mask_id
     wrong = ""
     if mask is None:
         wrong = "it names no mask_token_id, and the pair declares none"
-    elif told is not None and told != mask:
-        wrong = f"its mask_token_id is {told}, the pair declares {mask}"
+    elif stated is not None and stated != mask:
+        wrong = f"its mask_token_id is {stated}, the pair declares {mask}"
     elif not isinstance(mask, int) or not 0 <= mask <= known:
         wrong = f"the mask id {mask} is outside its vocabulary of {known}"
     if wrong:
@@ -111,8 +111,8 @@ def load_bidirectional(
 
 
 def released_shift(folder: Path) -> int | None:
-    """The shift with which the weights in ``folder`` were released: 1 of DiffuGPT, DiffuLLaMA, Dream and DiffuCoder, 0
-    of MDLM; None where only the pair can know."""
+    """The shift with which the weights in ``folder`` were released: 1 of DiffuGPT, DiffuLLaMA,
+    Dream and DiffuCoder, 0 of MDLM; None where only the pair can know."""
     kind = str(read_config(folder).get("model_type", "")).lower()
     if kind == "dream" or any(name.startswith(ADAPTED) for name in tensor_names(folder)):
         return 1

@@ -1,5 +1,5 @@
-"""Keys and values of one run in one buffer, and how a pass reads them. What is rolled back, and when, is the business
-of the sessions that hold them.
+"""Keys and values of one run in one buffer, and how a pass reads them. What is rolled back, and
+when, is the business of the sessions that hold them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ ROOM = 128
 BLOCK = 512
 """Keys that torch's attention on a CPU sums up before it goes on to the next."""
 BORDERS = (192, 384, BLOCK)
-"""Lengths of a block in which a row is summed with the same bits, whatever stands behind it: up to the first any, then
-only these (fp32: MKL cuts longer sums into equal parts, of up to 192 numbers on AMD and 384 on Intel)."""
-ROWS = 4
-"""From so many queries on, a query's bits do not depend on how many others there are."""
+"""Lengths of a block in which a row is summed with the same bits, whatever stands behind it: up to
+the first any, then only these (fp32: MKL cuts longer sums into equal parts, of up to 192 numbers on
+AMD and 384 on Intel)."""
+TILE = 4
+"""In whole tiles of so many queries, the bits of a query on a CPU do not depend on how many others there are."""
 
 
 class KeyValues:
@@ -44,7 +45,7 @@ class KeyValues:
         self._most = -(-(context if graphs is None else context + WIDTHS[-1]) // BLOCK) * BLOCK
         room = min(ROOM, self._most) if graphs is None else self._most
         self._buffer = torch.zeros(shape.layers, 2, 1, shape.kv_heads, room, shape.head_dim, dtype=dtype, device=device)
-        self.dtype, self.length = dtype, 0
+        self.dtype, self.length, self.groups = dtype, 0, shape.heads // shape.kv_heads
 
     @property
     def device(self) -> torch.device:
@@ -84,8 +85,8 @@ class KeyValues:
 
 
 class Pool:
-    """Buffers of runs that have ended, for the next ones: memory that is mapped already (fresh pages cost a run 2 to
-    4 ms on two CPU cores), and passes that are recorded.
+    """Buffers of runs that have ended, for the next ones: memory that is mapped already (fresh
+    pages cost a run 2 to 4 ms on two CPU cores), and passes that are recorded.
 
     Args:
         like: a network of this lab, with ``shape``, ``dtype`` and ``device``.
@@ -97,7 +98,7 @@ class Pool:
         self._free: list[KeyValues] = []
         self._lock = threading.Lock()  # runs of several threads may ask at once
 
-    def lend(self, owner: object) -> KeyValues:
+    def take(self, owner: object) -> KeyValues:
         """An empty one, until nobody uses the object ``owner`` any more."""
         with self._lock:
             self._free.sort(key=lambda held: len(held.passes or ()))
@@ -113,6 +114,8 @@ class Pool:
 class CausalReading:
     """What the rows of one pass read: what is cached, and those of themselves that come before them.
 
+    Queries that share a key head are stacked, so keys are never copied.
+
     Args:
         cache: they will stand behind its ``length`` positions; it makes room for them.
         new: rows n of the pass.
@@ -120,49 +123,53 @@ class CausalReading:
     """
 
     def __init__(self, cache: KeyValues, new: int, parents: Sequence[int] | None) -> None:
-        device = cache.device
-        self._parts = []  # first row, end, mask, and of each layer keys and values that they read
+        self._groups, device = cache.groups, cache.device
+        self._parts = []  # first row, end, queries of a key head, mask, keys and values by layer
         parts = parts_of(cache.length, new) if device.type == "cpu" else [(0, new, cache.length + new)]
         cache.reserve(parts[-1][2])
         self._slots = cache.views(cache.length, cache.length + new)
         for first, end, room in parts:
-            rows = -(-(end - first) // ROWS) * ROWS
-            mask = torch.full((rows, room), -torch.inf, dtype=cache.dtype, device=device)
-            if parents is None:
-                mask.triu_(cache.length + first + 1)
-            else:
-                seen = visible(parents)[-new:][first:end].to(device)
-                begin = cache.length + new - seen.shape[1]
-                mask[:, :begin] = 0.0
-                mask[: end - first, begin : begin + seen.shape[1]].masked_fill_(seen[:, : room - begin], 0.0)
-                mask[end - first :, begin] = 0.0  # rows that fill up read something
-            self._parts.append((first, end, mask, cache.views(0, room)))
-        self._padded: Tensor | None = None  # queries of a part that has fewer rows than a mask
+            mask = _mask(cache, new, parents, first, end, room).repeat(self._groups, 1)
+            queries = -(-len(mask) // TILE) * TILE
+            mask = F.pad(mask, (0, 0, 0, queries - len(mask)))  # the filling reads everything
+            self._parts.append((first, end, queries, mask, cache.views(0, room)))
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self._slots[2 * layer].copy_(k)
         self._slots[2 * layer + 1].copy_(v)
         read = []
-        for first, end, mask, held in self._parts:
+        for first, end, queries, mask, held in self._parts:
             rows = q if len(self._parts) == 1 else q[:, :, first:end]
-            if end - first < len(mask):  # filled up with zeros, in the same memory for all layers
-                if self._padded is None or self._padded.shape[2] != len(mask):
-                    self._padded = rows.new_zeros(*rows.shape[:2], len(mask), rows.shape[3])
-                self._padded[:, :, : end - first] = rows
-                rows = self._padded
-            found = attend(rows, held[2 * layer], held[2 * layer + 1], mask)
-            read.append(found[:, :, : end - first])
+            shape = rows.shape
+            rows = rows.reshape(1, shape[1] // self._groups, -1, shape[3])
+            count = rows.shape[2]
+            if count < queries:
+                rows = F.pad(rows, (0, 0, 0, queries - count))
+            found = F.scaled_dot_product_attention(rows, held[2 * layer], held[2 * layer + 1], attn_mask=mask)
+            read.append((found if count == queries else found[:, :, :count]).reshape(shape))
         return read[0] if len(read) == 1 else torch.cat(read, 2)
 
 
+def _mask(cache: KeyValues, new: int, parents: Sequence[int] | None, first: int, end: int, room: int) -> Tensor:
+    """``[end - first, room]``: 0 where a row reads, else -inf; see :class:`CausalReading`."""
+    mask = torch.full((end - first, room), -torch.inf, dtype=cache.dtype, device=cache.device)
+    if parents is None:
+        return mask.triu_(cache.length + first + 1)
+    seen = visible(parents)[-new:][first:end].to(cache.device)
+    begin = cache.length + new - seen.shape[1]
+    mask[:, :begin] = 0.0
+    mask[:, begin : begin + seen.shape[1]].masked_fill_(seen[:, : room - begin], 0.0)
+    return mask
+
+
 class FixedReading:
-    """The same at fixed addresses, for a pass that is recorded: every row looks at all of the cache, and a mask says
-    what is there.
+    """The same at fixed addresses, for a pass that is recorded: every row looks at all of the
+    cache, and a mask says what is there.
 
     Args:
         first: ``[]`` how many positions are cached before the rows.
-        seen: ``[n, m]`` bool: which of the last m positions, the n rows' own among them, each row reads; it reads all
-            before those.
+        seen: ``[n, m]`` bool: which of the last m positions, the n rows' own among them, each row
+            reads; it reads all before those.
         reaches: of each layer, how near a position must be to be read; by default no layer asks.
     """
 
@@ -192,7 +199,7 @@ def filled_up(seen: Tensor, width: int) -> Tensor | None:
     columns = fitting(known + extra)
     if columns is None:
         return None
-    older = F.pad(seen, (columns - extra - known, 0), value=True)  # positions that are read without being asked for
+    older = F.pad(seen, (columns - extra - known, 0), value=True)  # read without being asked for
     whole: Tensor = torch.block_diag(older, torch.eye(extra, dtype=torch.bool))  # type: ignore[no-untyped-call]
     return whole
 
@@ -200,8 +207,8 @@ def filled_up(seen: Tensor, width: int) -> Tensor | None:
 def parts_of(held: int, new: int) -> list[tuple[int, int, int]]:
     """How ``new`` rows behind ``held`` positions are read: (first row, end, keys), in runs that read equally many.
 
-    A row at place p of its block of :data:`BLOCK` keys reads up to the next of :data:`BORDERS`; where that is the
-    first, only so far as the pass goes, rounded up.
+    A row at place p of its block of :data:`BLOCK` keys reads up to the next of :data:`BORDERS`;
+    where that is the first, only so far as the pass goes, rounded up.
     """
     parts, first = [], 0
     while first < new:

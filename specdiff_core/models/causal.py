@@ -1,18 +1,27 @@
-"""Loads a causal language model, strictly: into this lab's network where it can run it, else into transformers' own
-module. Knows folders and files, no pair and no role.
+"""Loads a causal language model, strictly: into this lab's network where it can run it, else into
+transformers' own module. Knows folders and files, no pair and no role.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from specdiff_core.models.files import check_finite, read_tensors, tensor_names
-from specdiff_core.models.folders import AGAIN, described, read_config, shown
+from specdiff_core.models.files import (
+    EIGHT_BIT,
+    StoredRows,
+    check_finite,
+    dequantised_state,
+    find_tensors,
+    tensor_names,
+)
+from specdiff_core.models.folders import AGAIN, described, read_config, read_gguf, shown
 from specdiff_core.models.network import Decoder, slides, unbuilt
 from specdiff_core.models.parallel import is_split
 from specdiff_core.models.stock import unusable
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
 OTHER = "Choose another model for this pair."
+TABLES = ("embed_tokens.weight", "lm_head.weight")
 ADAPTED = "denoise_model."
 """Prefix of the layers in DiffuGPT's files, and in DiffuLLaMA's where its own code saved them."""
 
@@ -53,13 +63,13 @@ def load_causal(
     split: bool = False,
     role: str = "target",
 ) -> tuple[Decoder | PreTrainedModel, str]:
-    """The model in ``folder``, frozen: safetensors only, never remote code; no tensor may be missing or resized.
+    """The model in ``folder``, frozen: safetensors or GGUF, never remote code; no tensor may be missing or resized.
 
     Args:
         context: positions that it will be asked for.
         device: where it shall be; by default the CPU.
-        spread: of each device (and ``"cpu"``) the bytes that accelerate may use, where ``device`` is too small:
-            transformers' module is then spread over them.
+        spread: of each device (and ``"cpu"``) the bytes that accelerate may use, where ``device``
+            is too small: transformers' module is then spread over them.
         split: over the processes that ``torchrun`` started (``models/parallel.py``), each of which calls this.
         role: what errors call it.
 
@@ -70,7 +80,7 @@ def load_causal(
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
     config = config_of(folder, role)
-    if any(name.startswith(ADAPTED) for name in tensor_names(folder)):  # whose files are all there and whole
+    if any(name.startswith(ADAPTED) for name in tensor_names(folder)):  # all files are whole
         words = f"The {role} in {shown(folder)} was adapted to read in both directions."
         raise WeightsError(words, hint="It denoises: declare it as such.")
     with described(folder, role):
@@ -98,12 +108,14 @@ def config_of(folder: Path, role: str) -> PretrainedConfig:
             own = {name: value for name, value in values.items() if name not in ("model_type", "auto_map")}
             return Qwen2Config(**own)
         config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        if getattr(config, "quantization_config", None) == EIGHT_BIT:  # files.py dequantises
+            del config.quantization_config
         return config
 
 
-def ends_of(told: Any) -> list[int]:
+def ends_of(entry: Any) -> list[int]:
     """The ids in an ``eos_token_id``: one, several, or none."""
-    return [one for one in (told if isinstance(told, list) else [told]) if isinstance(one, int)]
+    return [one for one in (entry if isinstance(entry, list) else [entry]) if isinstance(one, int)]
 
 
 def load_network(
@@ -115,7 +127,8 @@ def load_network(
     device: torch.device | None = None,
     role: str = "target",
 ) -> Decoder:
-    """The weights in ``folder`` in this lab's network, frozen; see :func:`load_causal`.
+    """The weights in ``folder`` in this lab's network, frozen; see :func:`load_causal`. They are
+    read layer by layer; on a CPU the embedding of a GGUF file stays in the file.
 
     Raises:
         WeightsError: a file is missing, truncated or of the wrong shape, or this network cannot run the model.
@@ -124,14 +137,22 @@ def load_network(
         if why := unsupported(config, context):
             raise WeightsError(f"The {role} in {shown(folder)} cannot be run here: {why}.", hint=OTHER)
         network = Decoder(config, context=context)
-    tensors = _read(folder, network)
-    for name, stored in tensors.items():
-        tensors[name] = stored.to(device, dtype)
-        if torch.finfo(dtype).max < torch.finfo(stored.dtype).max:  # what is stored was found finite when it was read
-            check_finite(folder, name, tensors[name])
-    network.load_state_dict(tensors, assign=True)
-    del tensors
-    return network.freeze()
+    index = read_gguf(folder) if device is None or device.type == "cpu" else None
+    read = _reader(folder, network)
+
+    def load(prefix: str) -> None:
+        tensors = {}
+        for name, stored in read(prefix, () if index is None else TABLES):
+            tensors[name.removeprefix(prefix)] = tensor = stored.to(device, dtype)
+            if torch.finfo(dtype).max < torch.finfo(stored.dtype).max:  # finite as it is stored
+                check_finite(folder, name, tensor)
+        network.get_submodule(prefix.rstrip(".")).load_state_dict(tensors, assign=True, strict=False)
+        if index is not None and not prefix:
+            network.embed_tokens = StoredRows(index, "model.embed_tokens.weight", dtype)
+            if not config.tie_word_embeddings:
+                network.lm_head = StoredRows(index, "lm_head.weight", dtype)
+
+    return network.freeze(load)
 
 
 def load_stock(
@@ -148,17 +169,22 @@ def load_stock(
     Raises:
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
-    from transformers import AutoModelForCausalLM
+    import transformers
     from transformers.distributed.configuration_utils import DistributedConfig
 
     read_config(folder)
     tensor_names(folder)  # every file is there and whole
     model: PreTrainedModel
+    kind: Any = transformers.AutoModelForCausalLM
     report: dict[str, Any]
     options: dict[str, Any] = {"distributed_config": DistributedConfig(tp_plan="auto")} if split else {}
     with described(folder, role):
-        model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]  # overloaded in transformers
-            folder,
+        if (state := dequantised_state(folder)) is not None:
+            config = config_of(folder, role)
+            kind = getattr(transformers, (config.architectures or [""])[0])
+            options |= {"config": config, "state_dict": state}
+        model, report = kind.from_pretrained(
+            folder if state is None else None,
             dtype=dtype,
             device_map="auto" if spread else None,
             max_memory=dict(spread) if spread else None,
@@ -167,7 +193,7 @@ def load_stock(
             trust_remote_code=False,
             output_loading_info=True,
         )
-    # transformers fills missing tensors with random numbers and goes on; a model must never be made up.
+    # transformers fills missing tensors with random numbers and goes on.
     for kind in ("missing_keys", "mismatched_keys"):
         if names := sorted(str(name) for name in report.get(kind) or ()):
             what = f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}."
@@ -183,9 +209,22 @@ def load_stock(
 class Vocabulary(NamedTuple):
     """What a drafter that speaks with its target's words shares with it."""
 
-    embedding: Tensor  # [V, W]
-    rows: Tensor  # [V, W] of the output head
+    embed: nn.Module  # ids [...] -> [..., W]
+    output: nn.Module  # its weight holds the rows of the output head
     head: Callable[[Tensor], Tensor]  # states [..., W] -> logits [..., V]
+
+    def read_embedding(self) -> Tensor:
+        """The whole table ``[V, W]``. It may be read from disk at every call, so call this once, when loading."""
+        return _table(self.embed)
+
+    def read_rows(self) -> Tensor:
+        """All rows of the output head, ``[V, W]``; see :meth:`read_embedding`."""
+        return _table(self.output)
+
+
+def _table(module: Any) -> Tensor:
+    found: Tensor = module.weight.detach()
+    return found
 
 
 def vocabulary(model: Any) -> Vocabulary:
@@ -196,9 +235,9 @@ def vocabulary(model: Any) -> Vocabulary:
             hint="Choose a drafter with an embedding of its own, or one machine.",
         )
     if isinstance(model, Decoder):
-        return Vocabulary(model.embed_tokens.weight, model.lm_head.weight, model.head)
+        return Vocabulary(model.embed_tokens, model.lm_head, model.head)
     head = model.get_output_embeddings()
-    return Vocabulary(model.get_input_embeddings().weight.detach(), head.weight, head)
+    return Vocabulary(model.get_input_embeddings(), head, head)
 
 
 class _Stored(NamedTuple):
@@ -208,8 +247,9 @@ class _Stored(NamedTuple):
     turned: bool = False  # inputs first, as in GPT-2
 
 
-def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
-    """Tensors of a network, which has none yet, by its own names."""
+def _reader(folder: Path, network: Decoder) -> Callable[[str, Collection[str]], Iterator[tuple[str, Tensor]]]:
+    """What reads the tensors of a network, which has none yet, by its own names: (prefix as of
+    :meth:`Decoder.freeze`, names to leave out) -> names and tensors."""
     own = network.state_dict()
     tied, gpt2, count = network.config.tie_word_embeddings, network.shape.gpt2, len(network.layers)
     known = _gpt2_names(network) if gpt2 else {name: _Stored((name,)) for name in own}
@@ -226,26 +266,34 @@ def _read(folder: Path, network: Decoder) -> dict[str, Tensor]:
     for name, (parts, turned) in files.items():
         whole = torch.cat([own[part] for part in parts])
         expected[name] = whole.t() if turned else whole
-    found = read_tensors(
+    found = find_tensors(
         folder,
         expected,
         optional=("lm_head.weight",) if tied else (),
         ignored={prefix + name.format(index) for name in buffers for index in range(count)},
     )
-    tensors: dict[str, Tensor] = {}
-    for name in list(found):
-        (parts, turned), tensor = files[name], found.pop(name)
-        split = torch.split(tensor.t() if turned else tensor, [len(own[part]) for part in parts])
-        tensors |= {part: values.contiguous() for part, values in zip(parts, split, strict=True)}
-    if tied:
-        embedding = tensors["embed_tokens.weight"]
-        if not torch.equal(tensors.setdefault("lm_head.weight", embedding), embedding):
+    if tied and "lm_head.weight" in found:
+        embedding = next(name for name, stored in files.items() if stored.names == ("embed_tokens.weight",))
+        if not torch.equal(found.pop("lm_head.weight")(), found[embedding]()):
             raise WeightsError(
                 f"{shown(folder)}/config.json ties the output head to the embedding; its files hold another head.",
                 hint="Set tie_word_embeddings to false there.",
             )
-        tensors["lm_head.weight"] = embedding
-    return tensors
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in found:
+        layer = re.match(r"layers\.\d+\.|", files[name].names[0])
+        groups[layer[0] if layer else ""].append(name)
+
+    def read(prefix: str, without: Collection[str]) -> Iterator[tuple[str, Tensor]]:
+        for name in groups[prefix]:
+            parts, turned = files[name]
+            if parts[0] in without:
+                continue
+            tensor = found[name]()
+            split = torch.split(tensor.t() if turned else tensor, [len(own[part]) for part in parts])
+            yield from ((part, values.contiguous()) for part, values in zip(parts, split, strict=True))
+
+    return read
 
 
 def _gpt2_names(network: Decoder) -> dict[str, _Stored]:

@@ -1,10 +1,10 @@
-"""The DFlash network (arXiv 2602.06036): Qwen3-style layers denoise a block, reading a target's hidden states; with
-DSpark's Markov head (2607.05147) or DFlash 2's convolutions and selector.
+"""The DFlash network (arXiv 2602.06036): Qwen3-style layers denoise a block, reading a target's
+hidden states; with DSpark's Markov head (2607.05147) or DFlash 2's convolutions and selector.
 
-Its files have the released names, in any of three layouts: z-lab's, whose ``config.json`` has Qwen3's fields,
-``block_size``, ``num_target_layers`` and ``dflash_config``; DeepSpec's, in which all of these lie flat; and that of
-vLLM's speculators. Its forward pass is the one that transformers' own DFlash candidate generator calls. Embedding and
-output head are the target's.
+Its files have the released names, in any of three layouts: z-lab's, whose ``config.json`` has
+Qwen3's fields, ``block_size``, ``num_target_layers`` and ``dflash_config``; DeepSpec's, in which
+all of these lie flat; and that of vLLM's speculators. Its forward pass is the one that
+transformers' own DFlash candidate generator calls. Embedding and output head are the target's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import Qwen3Config  # transformers >= 4.51 brought Qwen3
+from transformers import Qwen3Config
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from specdiff_core.models.files import read_drafted, read_tensors, tensor_names, write_folder
@@ -48,14 +48,14 @@ FAR = 2**30
 
 
 class _Special(msgspec.Struct):
-    """What a release says besides Qwen3's fields, by the names of z-lab's ``dflash_config``; ``markov_width`` is this
-    project's own."""
+    """What a release says besides Qwen3's fields, by the names of z-lab's ``dflash_config``;
+    ``markov_width`` is this project's own."""
 
     mask_token_id: Id
     target_layer_ids: Annotated[list[Id], msgspec.Meta(min_length=1)]
     block_size: Annotated[int, msgspec.Meta(ge=2, le=2**16)] = 16
-    anchor_predicts: bool = False  # the slot of the anchor predicts too, so that slot i predicts token i + 1
-    causal: bool | None = None  # None: layers with a sliding window are, others read the whole block
+    anchor_predicts: bool = False  # slot i predicts token i + 1, from the anchor on
+    causal: bool | None = None  # None: only layers with a sliding window are
     use_swa: bool = False
     swa_window_size: Size | None = None
     markov_width: Annotated[int, msgspec.Meta(ge=0, le=2**20)] = 0
@@ -122,7 +122,7 @@ def _layout(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     if "speculators_model_type" in values:
         return _speculators(values)
     nested = values.get("dflash_config")
-    if nested is None and "DSpark" in str(values.get("architectures")):  # DeepSpec, also of plain DFlash
+    if nested is None and "DSpark" in str(values.get("architectures")):  # DeepSpec
         return values, values | {"anchor_predicts": True}
     own = as_config(values, _Nested, "config.json").dflash_config
     if (own.get("projector_type") or "dflash") not in ("dflash", "dspark"):
@@ -139,22 +139,22 @@ def _layout(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _speculators(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The same of the layout of speculators, which counts the embedding as layer 0."""
-    kind, told = values["speculators_model_type"], as_config(values, _Speculators, "config.json")
+    kind, spec = values["speculators_model_type"], as_config(values, _Speculators, "config.json")
     if kind not in ("dflash", "dflash2", "dspark"):
         raise _unknown(f"its speculators_model_type is {kind!r}")
-    if kind == "dspark" and told.sample_from_anchor is None:
+    if kind == "dspark" and spec.sample_from_anchor is None:
         raise _unknown("it does not say sample_from_anchor, and DSpark drafters of both kinds were released")
-    if not all(told.aux_hidden_state_layer_ids):
+    if not all(spec.aux_hidden_state_layer_ids):
         raise _unknown("it reads the target's embedding (aux_hidden_state_layer_ids counts it as 0)")
     own = {
         **values,
-        "target_layer_ids": [index - 1 for index in told.aux_hidden_state_layer_ids],
-        "anchor_predicts": bool(told.sample_from_anchor),
+        "target_layer_ids": [index - 1 for index in spec.aux_hidden_state_layer_ids],
+        "anchor_predicts": bool(spec.sample_from_anchor),
     }
-    both_ways = kind == "dflash2" if told.sliding_window_non_causal is None else told.sliding_window_non_causal
+    both_ways = kind == "dflash2" if spec.sliding_window_non_causal is None else spec.sliding_window_non_causal
     if both_ways:
         own["causal"] = False
-    return told.transformer_layer_config, own
+    return spec.transformer_layer_config, own
 
 
 class _Nested(msgspec.Struct):
@@ -183,8 +183,9 @@ def _reach(sliding: bool, window: int, causal: bool | None) -> Reach | None:
 
 
 class Convolution(nn.Module):
-    """Mixes each slot with those just before it in its block (DFlash 2): before a sublayer and behind it, with kernels
-    of each channel, to which the slot's state before the sublayer adds something for each group of channels.
+    """Mixes each slot with those just before it in its block (DFlash 2): before a sublayer and
+    behind it, with kernels of each channel, to which the slot's state before the sublayer adds
+    something for each group of channels.
 
     Args:
         taps: slots that are mixed, its own among them.
@@ -251,7 +252,7 @@ class DFlashDraftModel(nn.Module):
         taps = config.conv_kernel_size
         make = partial(ConvolvedLayer, taps=taps, group=config.conv_group_size) if taps else Layer
         layers = (make(shape, index) for index in range(shape.layers))
-        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # a list of modules, typed as what it holds
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # typed as what it holds
         self.norm = shape.norm()
         vocab, rank, most = int(config.vocab_size), config.markov_rank, config.selector_rank
         gate = shape.width if config.markov_head_type == "gated" else 0
@@ -314,8 +315,8 @@ class DFlashDraftModel(nn.Module):
     def denoise(self, embeddings: Tensor, rope: Rope, attend: Attend) -> Tensor:
         """One pass over a block: ``embeddings [B, n, W]`` -> final hidden states for the target's head.
 
-        ``attend`` decides what each layer's queries read besides the block itself; that is all in which decoding,
-        training and transformers' own loop differ.
+        ``attend`` decides what each layer's queries read besides the block itself; that is all in
+        which decoding, training and transformers' own loop differ.
         """
         hidden = embeddings
         for layer in self.layers:
@@ -365,15 +366,15 @@ class DFlashDraftModel(nn.Module):
             return attend(q, k, v, mask)
 
         hidden = self.denoise(noise_embeds, at(rope, slice(fresh, None)), read)
-        return BaseModelOutputWithPast(last_hidden_state=hidden, past_key_values=past_key_values)
+        return BaseModelOutputWithPast(hidden, past_key_values)  # 5.24 renamed the second field
 
 
 def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlashDraftModel:
     """Load a released or embedded drafter: ``config.json`` and one or more safetensors files, frozen, on the CPU.
 
     Raises:
-        WeightsError: a file is missing or damaged, or the tensors do not fit the config, or stand for something that is
-            not built here; the message names it.
+        WeightsError: a file is missing or damaged, or the tensors do not fit the config, or stand
+            for something that is not built here; the message names it.
     """
     folder = Path(folder)
     values = read_config(folder)

@@ -1,6 +1,6 @@
-"""EAGLE's head (arXiv 2401.15077; the same weights serve EAGLE-2, 2406.16858): one decoder layer that continues the
-target's features; and EAGLE-3's (2503.01840), which reads the outputs of several layers and has an output head
-of its own. Their files have the released names and shapes.
+"""EAGLE's head (arXiv 2401.15077; the same weights serve EAGLE-2, 2406.16858): one decoder layer
+that continues the target's features; and EAGLE-3's (2503.01840), which reads the outputs of several
+layers and has an output head of its own. Their files have the released names and shapes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdiff_core.models.causal import Vocabulary
@@ -55,8 +54,8 @@ class EagleHead(nn.Module):
         self._join: Product | None = None  # fc
 
     def freeze(self, words: Vocabulary, *, context: int) -> EagleHead:
-        """Prepare for decoding between the embedding and the output head of its target, at up to ``context`` positions.
-        Call after the weights are loaded, and where they shall be."""
+        """Prepare for decoding between the embedding and the output head of its target, at up to
+        ``context`` positions. Call after the weights are loaded, and where they shall be."""
         self.device, self.dtype = self.fc.weight.device, self.fc.weight.dtype
         self._words = words
         self._rope = rotary_table(self.config, torch.arange(context, device=self.device)[None], self.dtype)
@@ -71,7 +70,7 @@ class EagleHead(nn.Module):
 
     @property
     def own_words(self) -> bool:
-        """Whether it brings an embedding and an output head, and may have a width of its own."""
+        """Whether it has an embedding and an output head of its own, and may have a width of its own."""
         return False
 
     def layers_of(self, depth: int) -> tuple[int, ...]:
@@ -85,12 +84,15 @@ class EagleHead(nn.Module):
     def forward(
         self, embeddings: Tensor, features: Tensor, rope: Rope | None = None, attend: Attend = causal
     ) -> Tensor:
-        """``embeddings [B, n, W]`` of tokens t + 1 and ``features [B, n, W]`` of tokens t -> features of tokens t + 1;
-        by default of a whole text."""
+        """``embeddings [B, n, W]`` of tokens t + 1 and ``features [B, n, W]`` of tokens t ->
+        features of tokens t + 1; by default of a whole text."""
         if rope is None:
             everywhere = torch.arange(embeddings.shape[1], device=embeddings.device)[None]
             rope = rotary_table(self.config, everywhere, embeddings.dtype)
-        joined = (self._join or self.fc)(torch.cat([embeddings, features.to(embeddings)], -1))
+        return self._continue(embeddings, features.to(embeddings), rope, attend)
+
+    def _continue(self, embeddings: Tensor, features: Tensor, rope: Rope, attend: Attend) -> Tensor:
+        joined = (self._join or self.fc)(torch.cat([embeddings, features], -1))
         out: Tensor = self.layers[0](joined, rope, attend)
         return out
 
@@ -104,17 +106,17 @@ class EagleHead(nn.Module):
         last: int | None = None,
         features: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Logits ``[1, last or n, V]`` of token t + 2 behind each token t + 1 of ``ids [1, n]``, and as the output of
-        layer 0 the features ``[1, n, W]`` that they were read off."""
+        """Logits ``[1, last or n, V]`` of token t + 2 behind each token t + 1 of ``ids [1, n]``,
+        and as the output of layer 0 the features ``[1, n, W]`` that they were read off."""
         assert features is not None, "EAGLE reads features"
-        hidden = self(F.embedding(ids, self._words.embedding), features, at(self._rope, places), attend)
+        hidden = self(self._words.embed(ids), features, at(self._rope, places), attend)
         states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
         return self._words.head(states), [hidden] * len(layers)
 
 
 class JoinedLayer(Layer):
-    """EAGLE-3's layer: its attention reads a token's embedding beside a feature, each normed by itself; with
-    ``normed_residual`` the normed feature is also what the layer adds to."""
+    """EAGLE-3's layer: its attention reads a token's embedding beside a feature, each normed by
+    itself; with ``normed_residual`` the normed feature is also what the layer adds to."""
 
     def __init__(self, shape: Shape, *, normed_residual: bool) -> None:
         super().__init__(shape, 0, inputs=2 * shape.width)
@@ -129,32 +131,32 @@ class JoinedLayer(Layer):
 
 
 class Eagle3Head(EagleHead):
-    """fc of what several layers of the target say (low, middle and high), one layer over that and the embedding, a norm
-    and an output head.
+    """fc of what several layers of the target say (low, middle and high), one layer over that and
+    the embedding, a norm and an output head.
 
     Args:
         config: of a Llama or Qwen3 with one layer.
-        told: what ``config.json`` says besides.
+        spec: the other fields of ``config.json``.
         own: names that its files hold.
     """
 
-    said: Tensor | None = None  # ids [n] of the target's words that it can say, ascending; None: all
+    said: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
 
-    def __init__(self, config: LlamaConfig, told: _Eagle3, own: set[str]) -> None:
+    def __init__(self, config: LlamaConfig, spec: _Eagle3, own: set[str]) -> None:
         nn.Module.__init__(self)
         self.config = config
         biased = any(name.endswith("q_proj.bias") for name in own)
         self.shape = shape = dataclasses.replace(Shape.of(config), layers=1, qkv_bias=biased)
         vocab = int(config.vocab_size)
-        count = 3 if told.read is None else len(told.read)
-        self.fc = nn.Linear(count * (told.target_hidden_size or shape.width), shape.width, bias="fc.bias" in own)
-        joined = JoinedLayer(shape, normed_residual=bool(told.norm_before_residual))
+        count = 3 if spec.read is None else len(spec.read)
+        self.fc = nn.Linear(count * (spec.target_hidden_size or shape.width), shape.width, bias="fc.bias" in own)
+        joined = JoinedLayer(shape, normed_residual=bool(spec.norm_before_residual))
         self.layers = nn.ModuleList([joined])  # type: ignore[assignment]  # as in Decoder
         self.norm = shape.norm()
         self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in own else None
-        words = told.draft_vocab_size or vocab
+        words = spec.draft_vocab_size or vocab
         self.lm_head = nn.Linear(shape.width, words, bias=False) if "lm_head.weight" in own else None
-        self.read_layers = told.read
+        self.read_layers = spec.read
         self._join: Product | None = None  # fc
 
     @property
@@ -182,23 +184,16 @@ class Eagle3Head(EagleHead):
                 return logits
             return logits.new_full((*logits.shape[:-1], size), -torch.inf).index_copy(-1, said, logits)
 
-        own = words.embedding if self.embed_tokens is None else self.embed_tokens.weight
-        self._words = Vocabulary(own, words.rows, speak)
+        self._words = Vocabulary(self.embed_tokens or words.embed, words.output, speak)
         return self
 
     def read(self, features: Tensor) -> Tensor:
         found: Tensor = (self._join or self.fc)(features.to(self.device, self.dtype))
         return found
 
-    def forward(
-        self, embeddings: Tensor, features: Tensor, rope: Rope | None = None, attend: Attend = causal
-    ) -> Tensor:
-        """As of EAGLE, with features that :meth:`read` returned."""
-        if rope is None:
-            everywhere = torch.arange(embeddings.shape[1], device=embeddings.device)[None]
-            rope = rotary_table(self.config, everywhere, embeddings.dtype)
-        layer: Any = self.layers[0]
-        found: Tensor = layer.join(embeddings, features.to(embeddings), rope, attend)
+    def _continue(self, embeddings: Tensor, features: Tensor, rope: Rope, attend: Attend) -> Tensor:
+        layer: Any = self.layers[0]  # whose features are those that :meth:`read` returned
+        found: Tensor = layer.join(embeddings, features, rope, attend)
         return found
 
 
@@ -216,7 +211,7 @@ class _Eagle3(msgspec.Struct):
     norm_before_residual: bool | None = None
     norm_before_fc: bool = False
     fc_norm: bool = False
-    norm_output: bool | None = None  # speculators: of what is handed on; SpecForge: of what the output head reads
+    norm_output: bool | None = None  # speculators: of the feature; SpecForge: of the head's input
     eagle_aux_hidden_state_layer_ids: list[Id] | None = None  # the embedding is 0
     target_layer_ids: list[Id] | None = None  # DeepSpec: the first layer is 0
     eagle_config: _Nested | None = None
@@ -236,8 +231,8 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
     """The head in ``folder``, frozen, on the CPU: of EAGLE-3 where its files hold a ``hidden_norm``.
 
     Raises:
-        WeightsError: a file is missing, damaged, or does not fit ``config.json``; the message names it. Or the head has
-            parts that are not built here.
+        WeightsError: a file is missing, damaged, or does not fit ``config.json``; the message names
+            it. Or the head has parts that are not built here.
     """
     from transformers import LlamaConfig
 
@@ -257,28 +252,28 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
     """The same of EAGLE-3, in the layout of its authors, of SpecForge, ModelOpt, DeepSpec or speculators."""
     from transformers import LlamaConfig, Qwen3Config
 
-    told = as_config(values, _Eagle3, folder / "config.json")
-    base, layout = told.transformer_layer_config or values, told.speculators_model_type
+    spec = as_config(values, _Eagle3, folder / "config.json")
+    base, layout = spec.transformer_layer_config or values, spec.speculators_model_type
     kind, count = base.get("model_type", "llama"), base.get("num_hidden_layers", 1)
     why = ""
     if layout not in (None, "eagle3"):
         why = f"its speculators_model_type is {layout!r}"
-    elif layout and told.norm_before_residual is None:
+    elif layout and spec.norm_before_residual is None:
         why = "it does not say norm_before_residual, and heads of both kinds were released"
-    elif told.fc_norm or told.norm_before_fc or told.norm_output is bool(layout):
+    elif spec.fc_norm or spec.norm_before_fc or spec.norm_output is bool(layout):
         why = "it has the norms of EAGLE 3.1 (fc_norm, norm_before_fc or norm_output)"
     elif kind not in ("llama", "qwen3"):
         why = f"its layer is of the family {kind!r}"
     elif count != 1:
         why = f"it has {count} layers"
-    elif told.read is not None and min(told.read) < 0:
+    elif spec.read is not None and min(spec.read) < 0:
         why = "it reads the target's embedding"
     if why:
         raise _other(folder, why)
     with described(folder, "EAGLE-3 head"), torch.device("meta"):
         config: Any = _built(folder, (Qwen3Config if kind == "qwen3" else LlamaConfig)(**base))
-        head = Eagle3Head(config, told, names)
-    size, words = int(config.vocab_size), told.draft_vocab_size or int(config.vocab_size)
+        head = Eagle3Head(config, spec, names)
+    size, words = int(config.vocab_size), spec.draft_vocab_size or int(config.vocab_size)
     middle = "midlayer." if any(name.startswith("midlayer.") for name in names) else "layers.0."
     files = {name.replace("layers.0.", middle): tensor for name, tensor in head.state_dict().items()}
     maps = {"d2t": torch.empty(words, device="meta"), "t2d": torch.empty(size, device="meta")}
@@ -304,7 +299,8 @@ def _other(folder: Path, why: str) -> WeightsError:
     return WeightsError(f"The EAGLE head in {shown(folder)} is not built here: {why}.", hint="Choose another one.")
 
 
-def save_eagle(head: EagleHead, folder: Path) -> Path:
-    """Write ``head`` with the released names: ``config.json`` and bf16 safetensors, in shards below 9 MB."""
+def save_eagle(head: EagleHead, folder: Path, *, embedding: Tensor | None = None) -> Path:
+    """Write ``head`` with the released names: ``config.json`` and bf16 safetensors, in shards below
+    9 MB; with the target's ``embedding [V, W]``, as it is released."""
     values = {name: value for name, value in head.config.to_diff_dict().items() if name not in {"dtype", "layer_types"}}
-    return write_folder(folder, values, head.state_dict())
+    return write_folder(folder, values, head.state_dict() | ({} if embedding is None else {UNUSED[0]: embedding}))

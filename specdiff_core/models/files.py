@@ -1,12 +1,13 @@
 """Reads and writes the tensors of a model folder.
 
-Only safetensors are ever read; a damaged file is named in the error.
+Only safetensors and GGUF files are ever read; a damaged file is named in the error.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,25 +16,54 @@ import torch
 from huggingface_hub import save_torch_state_dict
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from specdiff_core.models.folders import AGAIN, INDEX, shown, weight_files
-from specdiff_core.schema.errors import WeightsError
+from specdiff_core.models.folders import AGAIN, INDEX, Gguf, read_gguf, shown, weight_files
+from specdiff_core.schema.errors import SpecDiffError, WeightsError
 
 T = TypeVar("T")
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 SHARD_BYTES = 8_900_000  # every shipped file stays below 9 MB
+EMBEDDING = "embed_tokens.weight"
+SCALE = "_scale"
+"""Suffix of the scales of an int8 matrix, one per row, ``[rows, 1]`` (the ``int-quantized`` format
+of compressed-tensors)."""
+EIGHT_BIT = {
+    "quant_method": "compressed-tensors",
+    "format": "int-quantized",
+    "quantization_status": "compressed",
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False},
+        }
+    },
+    "ignore": ["lm_head"],
+}
+"""``quantization_config`` of a transformers model whose linear layers are stored in that format."""
+
+Read = Callable[[], Tensor]
+"""Reads one tensor: mapped from safetensors, or dequantised to fp32 from int8 or GGUF.
+
+Raises:
+    WeightsError: it holds what is no finite number.
+"""
 
 
-def read_tensors(
+def read_tensors(folder: Path, expected: Mapping[str, Tensor], **options: Collection[str]) -> dict[str, Tensor]:
+    """The tensors of a folder on the CPU, all at once; see :func:`find_tensors`."""
+    return {name: read() for name, read in find_tensors(folder, expected, **options).items()}
+
+
+def find_tensors(
     folder: Path,
     expected: Mapping[str, Tensor],
     *,
     optional: Collection[str] = (),
     ignored: Collection[str] = (),
     tables: Collection[str] = (),
-) -> dict[str, Tensor]:
-    """The tensors of a folder, mapped on the CPU, by name; their names and shapes must be a network's own.
+) -> dict[str, Read]:
+    """What reads the tensors of a folder, by name; their names and shapes must be a network's own.
 
     Args:
         expected: the network's tensors, for their shapes.
@@ -42,11 +72,13 @@ def read_tensors(
         tables: those that hold whole numbers, or yes and no.
 
     Raises:
-        WeightsError: a file is missing, truncated or not in safetensors format, or a tensor is missing, unknown, or has
-            another shape; the message names it and its file.
+        WeightsError: a file is missing, truncated or not in safetensors format, or a tensor is
+            missing, unknown, or has another shape; the message names it and its file.
     """
-    parts = {shown(path): _opened(path, load_file) for path in weight_files(folder)}
+    index = read_gguf(folder)
+    parts = _parts(folder, index)
     found = {name: tensor for part in parts.values() for name, tensor in part.items() if name not in ignored}
+    scales = _scales(found)
     if missing := [name for name in expected if name not in found and name not in optional]:
         what = f"{len(missing)} tensors are missing in {', '.join(sorted(parts))}, first {missing[0]}."
         raise WeightsError(what, hint=AGAIN)
@@ -62,16 +94,89 @@ def read_tensors(
                 f"{name} in {file} has shape {tuple(tensor.shape)}, config.json says {tuple(expected[name].shape)}.",
                 hint="config.json and the weights do not belong together; " + AGAIN[0].lower() + AGAIN[1:],
             )
-        if (tensor.dtype not in FLOATS) != (name in tables):
+        if (tensor.dtype not in FLOATS and name not in scales) != (name in tables):
             kind = str(tensor.dtype).removeprefix("torch.")
             raise WeightsError(f"{name} in {file} is stored as {kind}.", hint="Choose weights in fp32, fp16 or bf16.")
-        check_finite(file, name, tensor)
-    return found
+
+    def read(name: str) -> Tensor:
+        tensor = _dequantised(index, name) if index is not None else found[name]
+        tensor = tensor * scales[name] if name in scales else tensor
+        check_finite(next(file for file, part in parts.items() if name in part), name, tensor)
+        return tensor
+
+    return {name: partial(read, name) for name in found}
+
+
+def _parts(folder: Path, index: Gguf | None) -> dict[str, dict[str, Tensor]]:
+    """Each weight file's tensors; of a GGUF file only their shapes."""
+    if index is None:
+        return {shown(path): _opened(path, load_file) for path in weight_files(folder)}
+    shapes = {name: torch.empty(stored.shape, device="meta") for name, stored in index.tensors.items()}
+    return {shown(index.file): shapes}
+
+
+def _scales(found: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Remove the scales of int8 matrices from ``found`` and return them by matrix name.
+
+    Raises:
+        WeightsError: a matrix with a scale is not int8, or its scale is not ``[rows, 1]``.
+    """
+    scales = {name: found.pop(name + SCALE) for name in [*found] if name + SCALE in found}
+    for name, scale in scales.items():
+        if found[name].dtype != torch.int8 or scale.shape != (len(found[name]), 1) or scale.dtype not in FLOATS:
+            what = f"{name} is not stored as 8-bit whole numbers with a scale for each row, as {name}{SCALE} says."
+            raise WeightsError(what, hint="Choose weights in fp32, fp16 or bf16.")
+    return scales
+
+
+def _dequantised(index: Gguf, name: str) -> Tensor:
+    from specdiff_core.models.gguf import dequantised
+
+    return torch.from_numpy(dequantised(index, name))
+
+
+def dequantised_state(folder: Path) -> dict[str, Tensor] | None:
+    """All tensors of a quantised folder (GGUF or int8) in fp32; None if nothing in it is quantised."""
+    if (index := read_gguf(folder)) is not None:
+        return {name: _dequantised(index, name) for name in index.tensors}
+    found = {name: tensor for part in _parts(folder, None).values() for name, tensor in part.items()}
+    scales = _scales(found)
+    return found | {name: found[name] * scale for name, scale in scales.items()} if scales else None
+
+
+class StoredRows(nn.Module):
+    """An embedding whose rows stay in their GGUF file and are dequantised when they are read: the
+    same numbers as of a table in memory, without the memory.
+
+    Args:
+        name: of the table.
+        dtype: what rows are rounded to.
+    """
+
+    def __init__(self, index: Gguf, name: str, dtype: torch.dtype) -> None:
+        super().__init__()
+        from specdiff_core.models.gguf import Rows
+
+        self._rows, self._dtype = Rows(Path(index.file), index.tensors[name]), dtype
+        self._whole = partial(_dequantised, index, name)
+        self._check = partial(check_finite, index.file, name)
+
+    @property
+    def weight(self) -> Tensor:
+        """The whole table ``[V, W]``, read anew at every call."""
+        found = self._whole()
+        self._check(found)
+        return found.to(self._dtype)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """``ids [...]`` -> their rows ``[..., W]``."""
+        return torch.from_numpy(self._rows[ids.numpy()]).to(self._dtype)
 
 
 def read_drafted(stored: dict[str, Tensor], size: int, folder: Path) -> Tensor | None:
-    """Take ``d2t`` and ``t2d`` out of what was ``stored``: the target's ids ``[n]``, ascending, of the words that a
-    drafter with a smaller vocabulary can say; ``d2t`` holds how far each lies behind its own id. None: all ``size``.
+    """Take ``d2t`` and ``t2d`` out of what was ``stored``: the target's ids ``[n]``, ascending, of
+    the words that a drafter with a smaller vocabulary can say; ``d2t`` holds how far each lies
+    behind its own id. None: all ``size``.
 
     Raises:
         WeightsError: they are no ids of the target, or do not agree.
@@ -89,7 +194,7 @@ def read_drafted(stored: dict[str, Tensor], size: int, folder: Path) -> Tensor |
 
 def check_finite(place: str | Path, name: str, tensor: Tensor) -> None:
     """Raise a WeightsError if a tensor of ``place``, in its present dtype, holds what is no finite number."""
-    if not bool(torch.isfinite(tensor).all()):
+    if tensor.is_floating_point() and tensor.numel() and not bool(torch.stack(torch.aminmax(tensor)).isfinite().all()):
         kind = str(tensor.dtype).removeprefix("torch.")
         raise WeightsError(f"{name} in {shown(place)} holds values that are no finite numbers in {kind}.", hint=AGAIN)
 
@@ -100,6 +205,8 @@ def tensor_names(folder: Path) -> set[str]:
     Raises:
         WeightsError: a file is missing, truncated or not in safetensors format.
     """
+    if (index := read_gguf(folder)) is not None:
+        return set(index.tensors)
     names: set[str] = set()
     for path in weight_files(folder):
         with _opened(path, partial(safe_open, framework="pt")) as file:
@@ -121,10 +228,57 @@ def empty_folder(folder: Path) -> None:
         stale.unlink(missing_ok=True)
 
 
-def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Path:
-    """Write ``config.json`` and the tensors as bf16 safetensors, in shards below 9 MB with their index."""
+def write_folder(
+    folder: Path,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    *,
+    tables: Mapping[str, Tensor] | None = None,
+) -> Path:
+    """Write ``config.json`` and the tensors as bf16 safetensors, in shards below 9 MB with their
+    index; ``tables`` of whole numbers, or of yes and no, keep their kind."""
     empty_folder(folder)
     (folder / "config.json").write_text(json.dumps(dict(config), indent=2) + "\n", encoding="utf-8")
     stored = {name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in tensors.items()}
+    stored |= {name: table.cpu().contiguous() for name, table in (tables or {}).items()}
     save_torch_state_dict(stored, folder, max_shard_size=SHARD_BYTES)
     return folder
+
+
+def shrink(folder: Path) -> None:
+    """Quantise the matrices of a folder to int8 in place, symmetrically, with one scale per row.
+    Embeddings that transformers looks up, norms and tables stay as they are.
+
+    Raises:
+        WeightsError: a file is missing or damaged.
+    """
+    stored: dict[str, Tensor] = {}
+    for name, tensor in ((n, t) for part in _parts(folder, None).values() for n, t in part.items()):
+        if tensor.ndim != 2 or tensor.dtype not in FLOATS or name.endswith((SCALE, EMBEDDING)):
+            stored[name] = tensor
+            continue
+        scale = tensor.float().abs().amax(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny) / 127
+        stored |= {name: (tensor / scale).round().to(torch.int8), name + SCALE: scale}
+    stored = {name: tensor.clone() for name, tensor in stored.items()}  # their files are deleted below
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if any(str(name).endswith("ForCausalLM") for name in config.get("architectures") or ()):
+        written = json.dumps(config | {"quantization_config": EIGHT_BIT}, indent=2)
+        (folder / "config.json").write_text(written + "\n", encoding="utf-8")
+    empty_folder(folder)
+    save_torch_state_dict(stored, folder, max_shard_size=SHARD_BYTES)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write what shall replace the file ``path``: it does so only once it is whole.
+
+    Raises:
+        SpecDiffError: it can't be written; torch and safetensors have exceptions of their own for a full disk.
+    """
+    fresh = path.with_suffix(".partial")
+    try:
+        yield fresh
+        fresh.replace(path)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        fresh.unlink(missing_ok=True)
+        raise SpecDiffError(f"{shown(path)} can't be written ({error}).", hint="Make room on that disk.") from error

@@ -5,17 +5,20 @@ No code from a repository is ever run; a damaged file is named in the error.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from specdiff_core.models import hub
-from specdiff_core.schema.errors import SpecDiffError, WeightsError, is_memory
+from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsError, is_memory
+from specdiff_core.schema.published import FILES
 
 C = TypeVar("C", bound=msgspec.Struct)
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
@@ -25,6 +28,8 @@ Id = Annotated[int, msgspec.Meta(ge=0)]
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+GGUF = "gguf.json"
+"""In a folder that was made from a GGUF file: where that file holds each tensor (:class:`Gguf`)."""
 AGAIN = "Download the files again, or copy them from a clean checkout."
 
 
@@ -33,38 +38,97 @@ def shown(path: str | Path) -> str:
     return "/".join(Path(path).parts[-2:])
 
 
+def user_cache() -> Path:
+    """Where fetched files and what is made of them are kept: ``$SPECDIFF_CACHE``, else ``specdiff``
+    in the user's cache folder."""
+    if own := os.environ.get("SPECDIFF_CACHE"):
+        return Path(own).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdiff"
+
+
 def is_local(source: str | Path) -> bool:
-    """Whether ``source`` is written as a path rather than as a hub repository (``owner/name``).
+    """Whether ``source`` is written as a path (always, if it ends in ``.gguf``) rather than as a
+    hub repository (``owner/name``).
 
     What happens to lie in the working folder decides nothing: write ``./owner/name`` to mean it.
     """
     path = Path(source)
-    return path.is_absolute() or str(source).startswith(".") or len(path.parts) != 2
+    return path.is_absolute() or str(source).startswith(".") or len(path.parts) != 2 or is_gguf(path)
+
+
+def is_gguf(source: str | Path) -> bool:
+    """Whether ``source`` is the path of a GGUF file."""
+    return Path(source).suffix.lower() == ".gguf"
 
 
 def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> Path:
-    """The folder that holds ``source``: itself, or the hub snapshot at ``revision`` (downloaded if need be, of which
-    whoever called :func:`~specdiff_core.models.hub.telling` hears).
+    """The folder that holds ``source``: itself, the folder made from a GGUF file, or the hub snapshot at ``revision``.
+    What is missing is downloaded, with progress to :func:`~specdiff_core.models.hub.reporting`.
 
     Args:
         weights: False: only config and tokenizer, of a few megabytes, are asked for.
 
     Raises:
-        WeightsError: a local folder does not exist.
-        PairUnavailable: the hub repository is neither cached nor to be had; the message says why.
+        WeightsError: a local folder or file does not exist, or a GGUF file is damaged or unsupported.
+        PairUnavailable: a download failed, or the cache cannot be written; the message says why.
     """
+    if (file := FILES.get(str(source))) is not None:
+        from specdiff_core.models import fetch
+
+        return resolve(fetch.fetch(file))
     if not is_local(source):
         return hub.fetch(str(source), revision, weights=weights)
+    if is_gguf(source):
+        from specdiff_core.models import gguf
+
+        return gguf.folder_of(Path(source))
     folder = Path(source)
     if not folder.is_dir():
         raise WeightsError(f"The model folder {shown(folder)} does not exist.", hint=AGAIN)
     return folder
 
 
+def cached(source: str, revision: str = "") -> Path | None:
+    """The folder that :func:`resolve` would return; None: it takes a download.
+
+    Raises:
+        WeightsError: as of :func:`resolve`.
+    """
+    if (file := FILES.get(source)) is not None:
+        from specdiff_core.models import fetch
+
+        found = fetch.cached(file)
+        return None if found is None else resolve(found)
+    return resolve(source) if is_local(source) else hub.cached_folder(source, revision)
+
+
+def is_cached(source: str, revision: str = "") -> bool:
+    """Whether config and weights are here, every file of them."""
+    try:
+        folder = cached(source, revision)
+        return folder is not None and bool(weight_files(folder))
+    except SpecDiffError:
+        return False
+
+
+@contextmanager
+def cache_errors() -> Iterator[None]:
+    """Raise what the system says about a cache that cannot be written as a PairUnavailable."""
+    try:
+        yield
+    except OSError as error:
+        what = "is full" if error.errno == errno.ENOSPC else f"cannot be used ({error.strerror or error})"
+        raise PairUnavailable(
+            f"The cache folder {shown(user_cache())} {what}.",
+            hint="Make room there, or set SPECDIFF_CACHE to a folder that you can write to.",
+        ) from error
+
+
 RELEASED = "Restore the config.json that was saved with this model."
 
 
 Depth = Annotated[int, msgspec.Meta(ge=1, le=1024)] | None
+Positions = Annotated[int, msgspec.Meta(ge=1)] | None
 Epsilon = Annotated[float, msgspec.Meta(ge=0, le=1)] | None
 
 
@@ -78,6 +142,16 @@ class _Checked(msgspec.Struct):
     n_blocks: Depth = None
     num_attention_heads: Size | None = None
     n_head: Size | None = None
+    num_key_value_heads: Size | None = None
+    head_dim: Size | None = None
+    hidden_size: Size | None = None
+    n_embd: Size | None = None
+    intermediate_size: Size | list[Size] | None = None  # a list: of each layer
+    n_inner: Size | None = None
+    vocab_size: Size | None = None
+    max_position_embeddings: Positions = None
+    n_positions: Positions = None
+    model_length: Positions = None
     rms_norm_eps: Epsilon = None
     layer_norm_epsilon: Epsilon = None
 
@@ -119,16 +193,21 @@ def as_config(values: dict[str, Any], kind: type[C], path: Path | str) -> C:
 
 
 @contextmanager
-def described(folder: Path, what: str) -> Iterator[None]:
-    """Raise whatever fails inside as a WeightsError: damaged values make transformers raise nearly anything."""
+def damage(words: str) -> Iterator[None]:
+    """Raise whatever fails inside as a WeightsError that says ``words``: damaged files make
+    libraries raise nearly anything."""
     try:
         yield
     except Exception as error:
         if isinstance(error, SpecDiffError) or is_memory(error):
             raise
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
-        words = f"The {what} cannot be loaded from {shown(folder)}/config.json and its weights ({why})."
-        raise WeightsError(words, hint=AGAIN) from error
+        raise WeightsError(f"{words} ({why}).", hint=AGAIN) from error
+
+
+def described(folder: Path, what: str) -> AbstractContextManager[None]:
+    """:func:`damage` to ``what`` is loaded from a folder."""
+    return damage(f"The {what} cannot be loaded from {shown(folder)}/config.json and its weights")
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -140,13 +219,49 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise WeightsError(f"{shown(path)} is not readable as a JSON object ({error}).", hint=AGAIN) from error
 
 
+class Stored(msgspec.Struct):
+    """A tensor in a GGUF file."""
+
+    kind: str  # ggml's name of how it is stored: F32, Q4_1, …
+    shape: list[int]
+    start: int  # byte in the file
+    heads: int = 0  # whose rows are stored in neighbouring pairs, not in two halves; 0: neither
+
+
+class Gguf(msgspec.Struct):
+    """A GGUF file, and the tensors in it by transformers' names."""
+
+    file: str
+    size: int  # bytes
+    tensors: dict[str, Stored]
+
+
+def read_gguf(folder: Path) -> Gguf | None:
+    """The GGUF file from which a folder of the cache was made; None: it was not. An index in any
+    other folder is not read, since it could name any file.
+
+    Raises:
+        WeightsError: the index is damaged, or the file is gone or has another size.
+    """
+    path = folder / GGUF
+    if folder.parent != user_cache() / "gguf" or not path.is_file():
+        return None
+    found = as_config(_read_json(path), Gguf, path)
+    file = Path(found.file)
+    if not file.is_file() or file.stat().st_size != found.size:
+        raise WeightsError(f"{shown(file)} is missing or has changed since it was read.", hint="Load the file again.")
+    return found
+
+
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that make up one model: a single file (even beside an index, as in transformers), or every
-    shard that the index names.
+    """The files that hold one model's weights: the GGUF file that the folder was made from, a single safetensors file
+    (even beside an index, as in transformers), or every shard that the index names.
 
     Raises:
         WeightsError: there are none, the index is damaged, or a shard is missing.
     """
+    if (index := read_gguf(folder)) is not None:
+        return [Path(index.file)]
     if (folder / INDEX).exists() and not (folder / WEIGHTS).exists():
         shards = _read_json(folder / INDEX).get("weight_map")
         if not isinstance(shards, dict) or not shards or not all(map(_is_name, shards.values())):

@@ -47,7 +47,7 @@ class Graphs:
         self.device = device
         self.failed = ""
         self._thread = threading.local()
-        self._pool: Any = None  # of memory, for all recordings: what one leaves behind is copied before another replays
+        self._pool: Any = None  # of memory, shared: outputs are copied before another replay
 
     def __str__(self) -> str:
         return "passes recorded as CUDA graphs" + (f", but for some ({self.failed})" if self.failed else "")
@@ -109,7 +109,7 @@ class Passes:
         held = tuple(tensor.clone() for tensor in inputs)
         try:
             return self._graphs.record(work, held), held
-        except RuntimeError as error:  # of CUDA, or of a model that asks the host something in its pass
+        except RuntimeError as error:  # of CUDA, or a pass that asks the host
             self._graphs.failed = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
             logger.warning("a pass was not recorded", exc_info=error)
             return None

@@ -13,10 +13,11 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
 
@@ -24,6 +25,8 @@ logger = logging.getLogger("specdiff.hub")
 
 PINS = "specdiff-pins.json"
 """Beside the hub's cached repositories: the commits of those that this project does not pin, as first fetched."""
+PATIENCE = 2.0
+"""Seconds to wait for the hub before calling it unreachable."""
 PERIOD = 0.5
 """Seconds between two messages about a download."""
 CONFIGS = ("*.json", "*.jinja", "merges.txt")
@@ -34,8 +37,8 @@ TWICE = "consolidated*"
 LIKE = "python -m specdiff_core pairs --fetch NAME"
 FETCH = f"Where there is a network, `{LIKE}` fetches a pair's files; copy the hub's cache from there."
 
-Tell = Callable[[str], None]
-_TELL: ContextVar[Tell] = ContextVar("tell", default=lambda message: None)
+T = TypeVar("T")
+_PROGRESS: ContextVar[Callable[[str], None]] = ContextVar("progress", default=lambda message: None)
 
 
 def cache() -> Path:
@@ -46,22 +49,9 @@ def cache() -> Path:
 
 
 def commit(repo: str, revision: str) -> str:
-    """The commit that is meant: ``revision``, or the one that was current when ``repo`` was first fetched here; empty
-    where nobody has fetched it."""
+    """The commit that is meant: ``revision``, or the one that was current when ``repo`` was first
+    fetched here; empty where nobody has fetched it."""
     return revision or _pins().get(repo, "")
-
-
-def is_cached(repo: str, revision: str, *, weights: bool = True) -> bool:
-    """Whether config (and weights, every shard) of ``repo`` are here."""
-    from specdiff_core.models.folders import weight_files  # which finds repositories through this module
-
-    folder = cached_folder(repo, revision)
-    if folder is None:
-        return False
-    try:
-        return not weights or bool(weight_files(folder))
-    except SpecDiffError:
-        return False
 
 
 def cached_folder(repo: str, revision: str) -> Path | None:
@@ -73,132 +63,171 @@ def cached_folder(repo: str, revision: str) -> Path | None:
 
 
 @contextlib.contextmanager
-def telling(tell: Tell) -> Iterator[None]:
-    """Whatever is downloaded inside, ``tell`` hears files, bytes and speed, twice a second. What it raises ends the
-    download."""
-    before = _TELL.set(tell)
+def reporting(progress: Callable[[str], None]) -> Iterator[None]:
+    """Call ``progress`` with bytes and speed of whatever is downloaded inside, twice a second. What
+    it raises ends the download."""
+    before = _PROGRESS.set(progress)
     try:
         yield
     finally:
-        _TELL.reset(before)
+        _PROGRESS.reset(before)
 
 
-def fetch(repo: str, revision: str = "", *, weights: bool = True) -> Path:
+def report(message: str) -> None:
+    """Pass a line to the callback of :func:`reporting`; what that raises comes through."""
+    _PROGRESS.get()(message)
+
+
+def answers() -> bool:
+    """Whether the hub answers within :data:`PATIENCE`; an error status is an answer."""
+    from huggingface_hub import constants, get_session
+
+    answered = threading.Event()
+
+    def ask() -> None:
+        with contextlib.suppress(Exception):  # whatever it is, no answer came
+            get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+            answered.set()
+
+    # A thread, since resolving a name obeys no timeout.
+    threading.Thread(target=ask, daemon=True, name="hub-check").start()
+    return answered.wait(PATIENCE)
+
+
+class Transfer:
+    """A download: a thread counts its bytes, and :func:`report` gets a line twice a second.
+
+    Args:
+        name: what is downloaded.
+        total: its bytes; 0: unknown.
+    """
+
+    def __init__(self, name: str, total: int = 0) -> None:
+        self.name, self.total = name, total
+        self.stopped = threading.Event()
+        self.begin(0)
+
+    def begin(self, held: int) -> None:
+        """Count from here: so many bytes are there already."""
+        self.done = self.held = held
+        self._since = time.monotonic()
+
+    def add(self, count: int) -> None:
+        """So many bytes arrived.
+
+        Raises:
+            InterruptedError: the download was stopped.
+        """
+        if self.stopped.is_set():
+            raise InterruptedError("the download was stopped")
+        self.done += count
+
+    def __str__(self) -> str:
+        """``Downloading name: 31 of 93 MB, 12.3 MB/s``."""
+        if not self.done:
+            return f"Looking for {self.name}"
+        of = f"{size(self.done, self.total).split()[0]} of {size(self.total)}" if self.total else size(self.done)
+        seconds = max(time.monotonic() - self._since, 1e-3)
+        return f"Downloading {self.name}: {of}, {(self.done - self.held) / 1e6 / seconds:.1f} MB/s"
+
+    def run(self, work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
+        """Do ``work`` in a thread and return its result. When a report raises, ``work`` is abandoned after ``stop``."""
+        over, found, failed = threading.Event(), list[T](), list[BaseException]()
+
+        def run() -> None:
+            try:
+                found.append(work())
+            except BaseException as error:  # raised again where somebody waits for it
+                failed.append(error)
+            finally:
+                over.set()
+
+        threading.Thread(target=run, name="fetch", daemon=True).start()
+        try:
+            while not over.wait(PERIOD):
+                report(str(self))
+        except BaseException:
+            self.stopped.set()
+            stop()
+            raise
+        if failed:
+            raise failed[0]
+        return found[0]
+
+
+def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence[str] = ()) -> Path:
     """The folder of ``repo`` at its commit, with the files that are asked for; what is not here is downloaded.
 
     Args:
         weights: False: only config and tokenizer.
+        only: names of files, in place of all these.
 
     Raises:
         PairUnavailable: it cannot be had; the message says why, and what to do.
     """
-    pinned = commit(repo, revision)
-    patterns = [*CONFIGS, *(WEIGHTS if weights else ())]
+    from huggingface_hub import snapshot_download
+
+    pinned, transfer = commit(repo, revision), Transfer(repo)
+    ask = partial(
+        snapshot_download,
+        repo,
+        revision=pinned or None,
+        cache_dir=cache(),
+        allow_patterns=list(only) or [*CONFIGS, *(WEIGHTS if weights else ())],
+        ignore_patterns=TWICE,
+        tqdm_class=_bar(transfer),
+    )
     with _explained(repo):
-        folder = _Download(repo, pinned, patterns).run(_TELL.get())
+        transfer.total = _missing_bytes(ask)
+        transfer.begin(0)
+        folder = Path(transfer.run(ask, _abort_xet))
     if not pinned:
         _remember(repo, folder.name)
     return folder
 
 
-class _Download:
-    """One repository under way: a thread downloads, and whoever asked hears of it and can walk away."""
+def _missing_bytes(ask: Callable[..., Any]) -> int:
+    """Bytes that are to come; 0 where nobody knows. Refused where the disk cannot hold them."""
+    from huggingface_hub import errors, is_offline_mode
 
-    def __init__(self, repo: str, revision: str, patterns: list[str]) -> None:
-        self._repo, self._revision, self._patterns = repo, revision, patterns
-        self._stopped, self._over = threading.Event(), threading.Event()
-        self._bars: list[Any] = []
-        self._folder: Path | None = None
-        self._error: BaseException | None = None
+    if is_offline_mode():
+        return 0
+    try:
+        files = ask(dry_run=True)
+    except (OSError, errors.HTTPError):  # type: ignore[attr-defined]  # the download meets it too
+        return 0
+    total = sum(file.file_size or 0 for file in files if file.will_download)
+    free = shutil.disk_usage(next(path for path in (cache(), *cache().parents) if path.exists())).free
+    if total > free:
+        raise OSError(errno.ENOSPC, f"{size(total)} are to come, {size(free)} are free")
+    return total
 
-    def run(self, tell: Tell) -> Path:
-        """Download what is missing; told twice a second at most."""
-        total = self._missing_bytes()
-        self._bars.clear()
-        threading.Thread(target=self._work, name=f"fetch {self._repo}", daemon=True).start()
-        began = time.monotonic()
-        try:
-            while not self._over.wait(PERIOD):
-                tell(self._words(total, time.monotonic() - began))
-        except BaseException:
-            self._stopped.set()
-            _abort_xet()
-            raise
-        if self._error is not None:
-            raise self._error
-        assert self._folder is not None, "it has ended without an error"
-        return self._folder
 
-    def _missing_bytes(self) -> int:
-        """Bytes that are to come; 0 where nobody knows. Refused where the disk cannot hold them."""
-        from huggingface_hub import errors, is_offline_mode
+def _bar(transfer: Transfer) -> type[Any]:
+    """A progress bar for the hub's client that draws nothing: it counts bytes, and ends a stopped download."""
+    from tqdm import tqdm
 
-        if is_offline_mode():
-            return 0
-        try:
-            files = self._ask(dry_run=True, tqdm_class=self._bar())
-        except (OSError, errors.HTTPError):  # type: ignore[attr-defined]  # the download meets it too, or has all files
-            return 0
-        total = sum(file.file_size or 0 for file in files if file.will_download)
-        free = shutil.disk_usage(next(path for path in (cache(), *cache().parents) if path.exists())).free
-        if total > free:
-            raise OSError(errno.ENOSPC, f"{_size(total)} are to come, {_size(free)} are free")
-        return total
+    class Bar(tqdm):  # type: ignore[type-arg]  # generic only in its stubs
+        monitor_interval = 0
 
-    def _work(self) -> None:
-        try:
-            self._folder = Path(self._ask(tqdm_class=self._bar()))
-        except BaseException as error:  # raised again where somebody waits for it
-            self._error = error
-        finally:
-            self._over.set()
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **{**options, "disable": False, "gui": True, "leave": False})
 
-    def _ask(self, **options: Any) -> Any:
-        from huggingface_hub import snapshot_download
+        def update(self, n: float | None = 1) -> bool | None:
+            self.n += n or 0
+            transfer.add(max(0, int(self.n) - transfer.done) if self.unit == "B" else 0)
+            return None
 
-        options |= {"cache_dir": cache(), "allow_patterns": self._patterns, "ignore_patterns": TWICE}
-        return snapshot_download(self._repo, revision=self._revision or None, **options)
+        def refresh(self, *args: Any, **options: Any) -> None:
+            """It draws nothing."""
 
-    def _bar(self) -> type[Any]:
-        """What the hub's client takes for a progress bar: it counts, draws nothing, and ends a stopped download."""
-        from tqdm import tqdm
+        display = clear = close = refresh
 
-        download = self
-
-        class Bar(tqdm):  # type: ignore[type-arg]  # generic only in its stubs
-            monitor_interval = 0
-
-            def __init__(self, *args: Any, **options: Any) -> None:
-                super().__init__(*args, **{**options, "disable": False, "gui": True, "leave": False})
-                download._bars.append(self)
-
-            def update(self, n: float | None = 1) -> bool | None:
-                if download._stopped.is_set():
-                    raise InterruptedError("nobody waits for this download any more")
-                self.n += n or 0
-                return None
-
-            def refresh(self, *args: Any, **options: Any) -> None:
-                """It draws nothing."""
-
-            display = clear = close = refresh
-
-        return Bar
-
-    def _words(self, total: int, seconds: float) -> str:
-        """``Downloading owner/name: 312 of 548 MB, 2 of 5 files, 12.3 MB/s``."""
-        bars = tuple(self._bars)
-        done = int(max((bar.n for bar in bars if bar.unit == "B"), default=0))
-        files = next((bar for bar in bars if bar.unit != "B"), None)
-        parts = [f"{_size(done, total).split()[0]} of {_size(total)}" if total else _size(done)]
-        if files is not None:
-            parts.append(f"{int(files.n)} of {int(files.total or 0)} files")
-        parts.append(f"{done / 1e6 / max(seconds, 1e-3):.1f} MB/s")
-        return f"Downloading {self._repo}: {', '.join(parts)}"
+    return Bar
 
 
 def _abort_xet() -> None:
-    """End what the hub's second protocol has under way, which hears of no exception; its client offers no other way."""
+    """End what the hub's second protocol has under way, which no exception reaches; its client offers no other way."""
     with contextlib.suppress(ImportError):
         from huggingface_hub.utils import _xet
 
@@ -206,9 +235,9 @@ def _abort_xet() -> None:
         abort()
 
 
-def _size(count: int, scale: int | None = None) -> str:
+def size(count: int, scale: int | None = None) -> str:
     """Bytes in the unit that suits ``scale``, by default themselves."""
-    for unit, name, places in ((1e9, "GB", 2), (1e6, "MB", 0)):
+    for unit, name, places in ((1e9, "GB", 1), (1e6, "MB", 0)):
         if (scale or count) >= unit:
             return f"{count / unit:.{places}f} {name}"
     return f"{count / 1e3:.0f} kB"
@@ -216,44 +245,42 @@ def _size(count: int, scale: int | None = None) -> str:
 
 @contextlib.contextmanager
 def _explained(repo: str) -> Iterator[None]:
-    """Every way in which the hub says no, in words that say what to do."""
-    from huggingface_hub import constants, errors, is_offline_mode
+    """Raise whatever the hub's client raises as a PairUnavailable that says what to do."""
+    from huggingface_hub import errors
 
-    away = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
-    page = f"{constants.ENDPOINT}/{repo}"
     try:
         yield
     except SpecDiffError:
         raise
-    except errors.GatedRepoError as error:
-        raise PairUnavailable(
-            f"{repo} is gated: its owner grants access to those who ask.",
-            hint=f"Ask on {page}, then run `hf auth login`, or set HF_TOKEN to a token of your account.",
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise PairUnavailable(
-            f"The hub knows no repository {repo}, or it is private.",
-            hint=f"Look at {page}; for a private one run `hf auth login`, or set HF_TOKEN.",
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise PairUnavailable(
-            f"{repo} no longer has the commit that is pinned here.", hint=f"Look at {page}."
-        ) from error
-    except (OSError, errors.HTTPError) as error:  # type: ignore[attr-defined]  # the client's own, httpx or its heir
-        if getattr(error, "errno", None) == errno.ENOSPC:
-            raise PairUnavailable(
-                f"The disk is too full for {repo}: {getattr(error, 'strerror', '')}.",
-                hint="Free some space, or set HF_HOME to a larger disk. Files that have arrived whole stay.",
-            ) from error
-        if isinstance(error, away) or not isinstance(error, OSError):
-            where = "switched off here (HF_HUB_OFFLINE)" if is_offline_mode() else "out of reach"
-            raise PairUnavailable(f"{repo} is not in the local cache, and the hub is {where}.", hint=FETCH) from error
+    except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]
+        what, hint = _reason(repo, error)
+        raise PairUnavailable(what, hint=hint) from error
+
+
+def _reason(repo: str, error: Exception) -> tuple[str, str]:
+    """What happened, and what to do."""
+    from huggingface_hub import constants, errors, is_offline_mode
+
+    page = f"{constants.ENDPOINT}/{repo}"
+    if isinstance(error, errors.GatedRepoError):
+        hint = f"Ask on {page}, then run `hf auth login`, or set HF_TOKEN to a token of your account."
+        return f"{repo} is gated: its owner grants access to those who ask.", hint
+    if isinstance(error, errors.RepositoryNotFoundError):
+        hint = f"Look at {page}; for a private one run `hf auth login`, or set HF_TOKEN."
+        return f"The hub knows no repository {repo}, or it is private.", hint
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"{repo} no longer has the commit that is pinned here.", f"Look at {page}."
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        hint = "Free some space, or set HF_HOME to a larger disk. Files that have arrived whole stay."
+        return f"The disk is too full for {repo}: {error.strerror or ''}.", hint
+    unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
+    if isinstance(error, unreachable) or not isinstance(error, OSError | ValueError):
+        where = "switched off here (HF_HUB_OFFLINE)" if is_offline_mode() else "out of reach"
+        return f"{repo} is not in the local cache, and the hub is {where}.", FETCH
+    if isinstance(error, OSError):
         words = " ".join(str(error).split())[:160]
-        raise PairUnavailable(
-            f"{repo} could not be downloaded ({type(error).__name__}: {words}).", hint=FETCH
-        ) from error
-    except ValueError as error:  # no possible name of a repository
-        raise PairUnavailable(f"{repo} is no repository of the hub ({error}).", hint="Write owner/name.") from error
+        return f"{repo} could not be downloaded ({type(error).__name__}: {words}).", FETCH
+    return f"{repo} is no repository of the hub ({error}).", "Write owner/name."
 
 
 def _pins() -> dict[str, str]:

@@ -1,10 +1,10 @@
-"""How few rows are multiplied by a large matrix: chosen when weights are loaded, by device, dtype and what this torch
-offers. Never by a stopwatch: another order of sums rounds differently, and a text must not depend on what else the
-machine was doing.
+"""How few rows are multiplied by a large matrix: chosen when weights are loaded, by device, dtype
+and what this torch offers. Never by a stopwatch: another order of sums rounds differently, and a
+text must not depend on what else the machine was doing.
 
-oneDNN's products by a packed matrix compute a row with the same bits however many rows come with it, on any number of
-threads. Only a single row of more than :data:`LONG` numbers is summed up in another way, so it is computed as two.
-Those of MKL, which ``F.linear`` calls in fp32, differ.
+oneDNN's products by a packed matrix compute a row with the same bits however many rows come with
+it, on any number of threads. Only a single row of more than :data:`LONG` numbers is summed up in
+another way, so it is computed as two. Those of MKL, which ``F.linear`` calls in fp32, differ.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PACKED, PLAIN = "oneDNN, packed weights", "torch F.linear"
 
 
 def kernel(device: torch.device, dtype: torch.dtype) -> str:
-    """What multiplies on ``device``: :data:`PACKED` or :data:`PLAIN`. In bf16 packing needs a processor that computes
-    it (avx512_bf16, AMX); others would emulate it."""
+    """What multiplies on ``device``: :data:`PACKED` or :data:`PLAIN`. In bf16 packing needs a
+    processor that computes it (avx512_bf16, AMX); others would emulate it."""
     there = device.type == "cpu" and all(hasattr(torch.ops.mkldnn, name) for name in OPERATORS)
     if there and dtype == torch.bfloat16:
         there = computes_bf16()
@@ -46,7 +46,7 @@ class Product:
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.packed = kernel(weight.device, weight.dtype) is PACKED
-        # Packing needs rows that lie side by side, and would otherwise tie itself to the memory that it is given.
+        # Packing needs contiguous rows, and would otherwise keep the memory that it is given.
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.clone(), None) if self.packed else weight
         self._bias = bias
         self._long = weight.shape[1] > LONG
@@ -71,7 +71,7 @@ class Product:
         if not self.packed:
             out = F.linear(rows, self._weight, self._bias)
             return out if residual is None else residual + out
-        if self._long and rows.numel() == rows.shape[-1]:  # a single row, which would be summed up in another way
+        if self._long and rows.numel() == rows.shape[-1]:  # a single row is summed up in another way
             twice = None if residual is None else torch.cat([residual, residual], -2)
             return self(torch.cat([rows, rows], -2), twice)[..., :1, :]
         if residual is None:

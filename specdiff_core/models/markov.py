@@ -1,9 +1,10 @@
 """Lets a token of a block depend on the one before it: a block's marginals become a Markov chain.
 
-A denoiser fills a window from independent marginals, so neighbours that are likely each, but not together, meet. The
-chain adds to the hidden state of a slot what the token before it says; the head that reads both is the target's own, as
-for the marginals. The Markov head of DSpark (arXiv 2607.05147) adds a low-rank bias to the logits instead. Each slot is
-normalised by itself, so q is a true conditional.
+A denoiser fills a window from independent marginals, so neighbours that are likely each, but not
+together, meet. The chain adds to the hidden state of a slot what the token before it says; the head
+that reads both is the target's own, as for the marginals. The Markov head of DSpark (arXiv
+2607.05147) adds a low-rank bias to the logits instead. Each slot is normalised by itself, so q is a
+true conditional.
 
 The heads of released drafters are here as well: DSpark's (:class:`PairBias`), and DFlash 2's (:class:`Selector`).
 """
@@ -18,8 +19,8 @@ from specdiff_core.maths.chains import RANKED, SAMPLED
 
 
 class MarkovHead(nn.Module):
-    """h + D·silu(A·h + B·e): the state of a slot, given the embedding e of the token before it, each ``[width]``;
-    A and B have ``inner`` rows."""
+    """h + D·silu(A·h + B·e): the state of a slot, given the embedding e of the token before it,
+    each ``[width]``; A and B have ``inner`` rows."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -40,8 +41,9 @@ class MarkovHead(nn.Module):
 
 
 class Successors:
-    """A Markov head between a vocabulary's embedding and its output head, for decoding: what a token adds to the logit
-    of the one behind it, silu(A·h + B·e)·(Dᵀ·e'). B·e and Dᵀ·e' are the same for every draft, so they are tables.
+    """A Markov head between a vocabulary's embedding and its output head, for decoding: what a
+    token adds to the logit of the one behind it, silu(A·h + B·e)·(Dᵀ·e'). B·e and Dᵀ·e' are the
+    same for every draft, so they are tables.
 
     Args:
         markov: frozen.
@@ -54,14 +56,14 @@ class Successors:
     def __init__(self, markov: MarkovHead, embedding: Tensor, rows: Tensor) -> None:
         self._state = markov.state
         self._said = markov.before(embedding)  # [V, inner]
-        self._heard = F.linear(rows, markov.out.weight.t())  # [V, inner]
+        self._after = F.linear(rows, markov.out.weight.t())  # [V, inner]
 
     @torch.inference_mode()
     def __call__(self, states: Tensor, before: Tensor, candidates: Tensor) -> Tensor:
-        """``states [n, W]`` of slots, the ids ``before [n, m]`` them and ``candidates [n, k]`` for them ->
-        ``[n, m, k]``."""
+        """``states [n, W]`` of slots, the ids ``before [n, m]`` them and ``candidates [n, k]`` for
+        them -> ``[n, m, k]``."""
         said = F.silu(self._state(states)[:, None] + F.embedding(before, self._said))
-        return _scores(said, candidates, self._heard)
+        return _scores(said, candidates, self._after)
 
 
 class PairBias(nn.Module):
@@ -108,8 +110,8 @@ class Confidence(nn.Module):
 
 
 class Selector(nn.Module):
-    """DFlash 2's head, as released: of a slot's ``best`` words, how well each follows the one before it,
-    Σ (P[before] ∘ A·h)·S[behind]."""
+    """DFlash 2's head, as released: of a slot's ``best`` words, how well each follows the one
+    before it, Σ (P[before] ∘ A·h)·S[behind]."""
 
     def __init__(self, vocab: int, width: int, rank: int, best: int) -> None:
         super().__init__()
@@ -130,6 +132,6 @@ class Selector(nn.Module):
         return torch.full_like(logits, -torch.inf).scatter_(-1, kept.indices, kept.values)
 
 
-def _scores(said: Tensor, candidates: Tensor, heard: Tensor) -> Tensor:
-    """``said [n, m, r]`` of tokens before, ``candidates [n, k]``, ``heard [V, r]`` -> ``[n, m, k]``."""
-    return said @ F.embedding(candidates, heard).transpose(1, 2)
+def _scores(said: Tensor, candidates: Tensor, after: Tensor) -> Tensor:
+    """``said [n, m, r]`` of tokens before, ``candidates [n, k]``, ``after [V, r]`` -> ``[n, m, k]``."""
+    return said @ F.embedding(candidates, after).transpose(1, 2)

@@ -22,14 +22,14 @@ from specdiff_core.models.network import Rope, attend, rotate
 from specdiff_core.schema.errors import WeightsError
 
 FREQUENCIES = 256  # width of the timestep embedding
-UNUSED = ("backbone.rotary_emb.inv_freq",)  # a buffer some releases carry; it follows from the head size
+UNUSED = ("backbone.rotary_emb.inv_freq",)  # a buffer that follows from the head size
 
 
 class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of the released ``config.json``, by their own names.
 
-    ``dropout`` is recorded only: this network never drops. ``mask_token_id`` is ours (the released model's mask is
-    the last id, which is the default).
+    ``dropout`` is recorded only: this network never drops. ``mask_token_id`` is ours (the released
+    model's mask is the last id, which is the default).
     """
 
     vocab_size: Size
@@ -76,8 +76,8 @@ class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Modulation = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
-"""One block's constants, float32 ``[D]`` each: of the attention, then of the MLP, the norm's effective weight and bias,
-and the gate."""
+"""One block's constants, float32 ``[D]`` each: of the attention, then of the MLP, the norm's
+effective weight and bias, and the gate."""
 
 
 class Constants(NamedTuple):
@@ -178,7 +178,7 @@ class _Backbone(nn.Module):
         self.vocab_embed = _Embedding(config)
         self.sigma_map = _SigmaMap(config)
         blocks = (_Block(config) for _ in range(config.n_blocks))
-        self.blocks = nn.ModuleList(blocks)  # type: ignore[assignment]  # a list of modules, typed as what it holds
+        self.blocks = nn.ModuleList(blocks)  # type: ignore[assignment]  # typed as what it holds
         self.output_layer = _Head(config)
 
 
@@ -225,8 +225,8 @@ class Mdlm(nn.Module):
         Args:
             ids: ``[B, L]`` int64, L at most ``model_length``.
             first: logits are returned for positions ``first`` and later; the last block computes no others.
-            padding: ``[B]`` how many leading positions of each row to hide (rotary positions are relative, so a
-                left-padded row gives what the unpadded one would).
+            padding: ``[B]`` how many leading positions of each row to hide (rotary positions are
+                relative, so a left-padded row gives what the unpadded one would).
 
         Returns:
             ``[B, L − first, V]``.

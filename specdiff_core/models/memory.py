@@ -18,21 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.models.folders import is_local, read_config, weight_files
-from specdiff_core.models.hub import cached_folder
+from specdiff_core.models.folders import cached, read_config, read_gguf, weight_files
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.pairs import PAIRS, PairSpec
 from specdiff_core.schema.published import Model
 from specdiff_core.schema.settings import SETTINGS
 
 RUNTIME = {"cpu": 350_000_000, "cuda": 600_000_000}
-"""Bytes that are taken before any model is there: by torch and transformers as measured on a CPU; by a CUDA device as
-assumed."""
+"""Bytes that are taken before any model is there: by torch and transformers as measured on a CPU;
+by a CUDA device as assumed."""
 WIDTHS = {"fp32": 4, "bf16": 2}
 """Bytes of a number."""
 Count = Callable[[Path, dict[str, Any]], int | None]
-"""Parameters of the network that the config.json of a folder describes, for those who can make one; None: of no known
-kind."""
+"""Parameters of the network that the config.json of a folder describes, for those who can make one;
+None: of no known kind."""
 
 
 def _unknown(folder: Path, values: dict[str, Any]) -> int | None:
@@ -82,8 +81,8 @@ def find_machine(device: str = "auto", dtype: str = "auto") -> Machine:
 
 
 def _cuda() -> list[tuple[int, bool]]:
-    """Of each CUDA device its free bytes, and whether it computes bf16. A process that has not imported torch shall not
-    begin to because of this: it asks the driver's own program."""
+    """Of each CUDA device its free bytes, and whether it computes bf16. A process that has not
+    imported torch shall not begin to because of this: it asks the driver's own program."""
     torch = sys.modules.get("torch")
     if torch is not None:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -93,8 +92,8 @@ def _cuda() -> list[tuple[int, bool]]:
         return []
     query = [program, "--query-gpu=memory.free,compute_cap", "--format=csv,noheader,nounits"]
     with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
-        told = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True).stdout
-        rows = [line.split(",") for line in told.splitlines() if line.strip()]
+        listed = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True).stdout
+        rows = [line.split(",") for line in listed.splitlines() if line.strip()]
         return [(int(free) * 2**20, float(capability) >= 8) for free, capability in rows]
     return []
 
@@ -107,7 +106,7 @@ def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = No
     return Need(
         target=_bytes(target, pair.context, machine),
         weights=target.parameters * WIDTHS[machine.dtype] if target else 0,
-        drafters={  # who reads the text anew at every step keeps nothing of it
+        drafters={  # denoisers that re-read the text keep no KV cache
             one.name: _bytes(
                 size_of(one.source, one.revision, one.published, count), 0 if one.context else pair.context, machine
             )
@@ -118,8 +117,8 @@ def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = No
 
 
 def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str], *, count: Count = _unknown) -> str:
-    """Why ``pair`` with ``drafters`` does not fit, with what would; empty where it fits, if need be spread over several
-    devices and main memory."""
+    """Why ``pair`` with ``drafters`` does not fit, with what would; empty where it fits, if need be
+    spread over several devices and main memory."""
     need = needed(pair, machine, drafters, count=count)
     if need.total <= machine.free or need.fits_spread(machine):
         return ""
@@ -142,12 +141,12 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str], *, count:
 
 
 def size_of(source: str, revision: str = "", published: Model | None = None, count: Count = _unknown) -> Model | None:
-    """What a model takes, from what is here of it: its weights, else the network that its config.json describes, else
-    what is published of it. None where nothing is known."""
-    folder = Path(source) if is_local(source) else cached_folder(source, revision)
-    if folder is None or not (folder / "config.json").is_file():
-        return published
+    """What a model takes, from what is here of it: its weights, else the network that its
+    config.json describes, else what is published of it. None where nothing is known."""
     try:
+        folder = cached(source, revision)
+        if folder is None or not (folder / "config.json").is_file():
+            return published
         values = read_config(folder)
         parameters = _stored(folder)
         if parameters is None:
@@ -156,6 +155,7 @@ def size_of(source: str, revision: str = "", published: Model | None = None, cou
             return published
         vocabulary, width = _number(values, "vocab_size"), _number(values, "hidden_size", "n_embd")
         tied = values.get("tie_word_embeddings", values.get("model_type") == "gpt2")
+        tied = tied and read_gguf(folder) is None  # whose rows stay in the file
         return Model(
             repo=source,
             parameters=parameters,
@@ -180,6 +180,8 @@ def _stored(folder: Path) -> int | None:
     """Numbers in a folder's weight files, by their headers; None where they are not (all) here."""
     count = 0
     try:
+        if (index := read_gguf(folder)) is not None:
+            return sum(math.prod(stored.shape) for stored in index.tensors.values())
         for path in weight_files(folder):
             with path.open("rb") as file:
                 (length,) = struct.unpack("<Q", file.read(8))

@@ -1,8 +1,9 @@
-"""One transformer for everything here that attends: the target, the small drafter of its kind, EAGLE's layer, the block
-drafter. Modules have the names of transformers' Llama, so weights are read and written under their released names.
+"""One transformer for everything here that attends: the target, the small drafter of its kind,
+EAGLE's layer, the block drafter. Modules have the names of transformers' Llama, so weights are read
+and written under their released names.
 
-What a layer's queries read is a function that comes in (:data:`Attend`): a cache, a block, or a whole text in training.
-That is all in which decoding, drafting and training differ.
+What a layer's queries read is a function that comes in (:data:`Attend`): a cache, a block, or a
+whole text in training. That is all in which decoding, drafting and training differ.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Shape:
     out_bias: bool = False
     mlp_bias: bool = False
     head_norms: bool = False  # q and k are normed, head by head (Qwen3)
-    gpt2: bool = False  # LayerNorm, GELU and learned positions, in place of RMSNorm, SwiGLU and rotary ones
+    gpt2: bool = False  # LayerNorm, GELU and learned positions for RMSNorm, SwiGLU and RoPE
 
     @classmethod
     def of(cls, config: PretrainedConfig) -> Shape:
@@ -151,7 +152,9 @@ def slides(config: PretrainedConfig) -> bool:
 
 
 def at(rope: Rope, places: slice | Tensor) -> Rope:
-    """Of the factors of all positions, those of ``places``."""
+    """Of the factors of all positions, those of ``places``: the same in each text, or ``[B, n]``."""
+    if isinstance(places, Tensor) and places.ndim == 2:
+        return rope[0][0, 0, places][:, None], rope[1][0, 0, places][:, None]
     return rope[0][:, :, places], rope[1][:, :, places]
 
 
@@ -244,8 +247,9 @@ class Heads:
 
 
 def in_parts(activation: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
-    """``activation`` of ``states [..., n, D]``. On a CPU torch splits large tensors between threads, in the middle of a
-    row, and rounds differently at the end of a share; so, while decoding, no more rows at once than it leaves whole."""
+    """``activation`` of ``states [..., n, D]``. On a CPU torch splits large tensors between
+    threads, in the middle of a row, and rounds differently at the end of a share; so, while
+    decoding, no more rows at once than it leaves whole."""
     rows = max(1, WHOLE // states.shape[-1])
     if states.shape[-2] <= rows or states.device.type != "cpu" or not torch.is_inference_mode_enabled():
         return activation(states)
@@ -279,8 +283,8 @@ _Parts = tuple[nn.Module, Heads, Multiply, nn.Module, Multiply, Callable[[Tensor
 
 
 class Layer(nn.Module):
-    """Pre-norm attention and MLP; without ``first_norm`` the attention reads states as they are, as EAGLE's does.
-    ``inputs`` is the width of what it reads, where that is not its own."""
+    """Pre-norm attention and MLP; without ``first_norm`` the attention reads states as they are, as
+    EAGLE's does. ``inputs`` is the width of what it reads, where that is not its own."""
 
     def __init__(self, shape: Shape, index: int, *, first_norm: bool = True, inputs: int = 0) -> None:
         super().__init__()
@@ -328,6 +332,8 @@ class Decoder(nn.Module):
     """
 
     layers: Sequence[Layer]
+    embed_tokens: Any  # a table in memory, or rows that stay in their file
+    lm_head: Any  # a module whose weight is the head's rows; the embedding if they are tied
     device: torch.device  # this and the following: once frozen
     dtype: torch.dtype
     _head: Product
@@ -341,19 +347,28 @@ class Decoder(nn.Module):
         self.embed_tokens = nn.Embedding(vocab, shape.width)
         self.places = nn.Embedding(int(config.max_position_embeddings), shape.width) if shape.gpt2 else None
         layers = (Layer(shape, index) for index in range(shape.layers))
-        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # a list of modules, typed as what it holds
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # typed as what it holds
         self.norm = shape.norm()
         self.lm_head = nn.Linear(shape.width, vocab, bias=False)
 
-    def freeze(self) -> Decoder:
-        """Prepare for decoding. Call after the weights are loaded, and where they shall be."""
+    def freeze(self, load: Callable[[str], None] = lambda prefix: None) -> Decoder:
+        """Prepare for decoding, on the device of the weights.
+
+        Args:
+            load: loads the weights whose names begin with a prefix, such as ``layers.3.`` just
+                before that layer is packed; the empty prefix is for those of no layer. So there are
+                never two copies of a whole model. By default they are loaded already.
+        """
+        load("")
         if self.config.tie_word_embeddings:
-            self.lm_head.weight = self.embed_tokens.weight
+            self.lm_head = self.embed_tokens
         self.eval().requires_grad_(False)
-        for layer in self.layers:
-            layer.freeze()
         self._head = Product(self.lm_head.weight)
-        self.device, self.dtype = self.embed_tokens.weight.device, self.embed_tokens.weight.dtype
+        for layer in self.layers:
+            load(f"layers.{layer.index}.")
+            layer.freeze()
+        known = next(self.norm.parameters())
+        self.device, self.dtype = known.device, known.dtype
         everywhere = torch.arange(self.context, device=self.device)[None]
         self._rope = None if self.shape.gpt2 else rotary_table(self.config, everywhere, self.dtype)
         return self
@@ -383,7 +398,7 @@ class Decoder(nn.Module):
         Returns:
             logits ``[B, last or n, V]``, and the outputs of ``layers``, ``[B, n, W]`` each, in their order.
         """
-        hidden = F.embedding(ids, self.embed_tokens.weight)
+        hidden = self.embed_tokens(ids)
         if self.places is not None:
             hidden = hidden + self.places.weight[places]
         rope = None if self._rope is None else at(self._rope, places)

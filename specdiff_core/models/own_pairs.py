@@ -1,5 +1,5 @@
-"""Pairs that somebody brings. A pair's name says everything about it, so links, traces and other processes carry it.
-What kind of drafter it is stands in the drafter's own config; what does not stand there is asked for, never guessed.
+"""Pairs of your own. A pair's name holds every field, so links, traces and other processes can pass it on.
+The drafter's config names its kind; what it leaves open must be declared, and is never guessed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from specdiff_core.schema.pairs import NONE, OWN_PAIRS, PROMPT_LOOKUP, DrafterSp
 OWN = "own?"
 """With which the name of such a pair begins; a query string follows."""
 CONTEXT = 4096
-"""Tokens of a run, where the target allows more and nobody asks for more."""
+"""Tokens of a run, where the target allows more and no other number is set."""
 SHORTEST = 8
 """Tokens that any run may hold."""
 KEPT = 64
-"""Pairs that are remembered: the last ones."""
+"""Pairs that are kept in memory: the last ones."""
 KINDS = ("denoise", "block", "sequential", "eagle")
 _CAUSAL = ("gpt2", "gpt_neo", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi", "opt")
 
@@ -126,14 +126,14 @@ def _positions(target: str, revision: str, context: int | None) -> int | None:
         ConfigError: fewer than ``context``, or that is too short for any run.
     """
     values = read_config(resolve(target, revision, weights=False))
-    told = values.get("max_position_embeddings") or values.get("n_positions")
-    longest = told if isinstance(told, int) else None
+    found = values.get("max_position_embeddings") or values.get("n_positions")
+    longest = found if isinstance(found, int) else None
     if context is not None and not SHORTEST <= context <= (longest or context):
         has = f"The target has {longest:,} positions" if longest else "A run takes some room"
         raise ConfigError(
-            f"{has}, and {context:,} are asked for.",
+            f"{has}; a context of {context:,} doesn't fit.",
             field="context",
-            hint=f"Ask for fewer, and at least {SHORTEST}.",
+            hint=f"Choose fewer, and at least {SHORTEST}.",
         )
     return longest
 
@@ -178,10 +178,10 @@ def _drafter(own: OwnPair, context: int) -> DrafterSpec:
             )
         case "block":
             nested = values.get("dflash_config")
-            told = {**values, **(nested if isinstance(nested, dict) else {})}
+            fields = {**values, **(nested if isinstance(nested, dict) else {})}
             heads = ("markov_width", "markov_rank", "selector_rank")
-            chained = any(told.get(name) for name in heads) or told.get("projector_type") == "dspark"
-            block = values.get("block_size", told.get("block_size"))
+            chained = any(fields.get(name) for name in heads) or fields.get("projector_type") == "dspark"
+            block = values.get("block_size", fields.get("block_size"))
             window = int(block) - 1 if isinstance(block, int) and block > 1 else None
             name = "block_markov" if chained else "block"
             return DrafterSpec(name=name, module="block_diffusion", window=window, chained=chained, **shared)
@@ -208,4 +208,4 @@ def kind_of(values: dict[str, Any]) -> tuple[str, int | None]:
 
 
 def _doubt(own: OwnPair, why: str, field: str, hint: str) -> ConfigError:
-    return ConfigError(f"What {_called(own.drafter)} is cannot be told: {why}.", field=field, hint=hint)
+    return ConfigError(f"Cannot tell what kind of drafter {_called(own.drafter)} is: {why}.", field=field, hint=hint)

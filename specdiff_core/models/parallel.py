@@ -1,5 +1,6 @@
-"""A target that outgrows one machine: transformers' tensor parallelism, one process a device, under ``torchrun``. Rank
-0 drafts, tests and tells; the others repeat its passes, because each holds a part of every product.
+"""A target that outgrows one machine: transformers' tensor parallelism, one process a device, under
+``torchrun``. Rank 0 drafts, tests and broadcasts; the others repeat its passes, because each holds
+a part of every product.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ def is_split(model: Any) -> bool:
 
 
 class LeadingRun(StockRun):
-    """A run of rank 0, which tells the others what it does before it does it."""
+    """A run of rank 0, which broadcasts each call before it makes it."""
 
     _number = itertools.count()
-    _ended: ClassVar[list[int]] = []  # runs that nobody uses; told with the next message, never in the middle of a pass
+    _ended: ClassVar[list[int]] = []  # unused runs, sent with the next message
 
     def __init__(self, model: Any, layers: Sequence[int] = ()) -> None:
         super().__init__(model, layers)
@@ -45,16 +46,16 @@ class LeadingRun(StockRun):
 
     def forward(self, *values: Any) -> tuple[Tensor, list[Tensor]]:
         """As :meth:`StockRun.forward`, on all ranks."""
-        _tell((self._name, "forward", values))
+        _send((self._name, "forward", values))
         return super().forward(*values)
 
     def keep(self, *values: Any) -> None:
         """As :meth:`StockRun.keep`, on all ranks."""
-        _tell((self._name, "keep", values))
+        _send((self._name, "keep", values))
         super().keep(*values)
 
 
-def _tell(message: Any) -> None:
+def _send(message: Any) -> None:
     import torch.distributed as dist
 
     ended, LeadingRun._ended[:] = list(LeadingRun._ended), []
@@ -62,14 +63,14 @@ def _tell(message: Any) -> None:
 
 
 def follow(model: Any) -> None:
-    """What every rank but 0 does with its part of ``model``: the passes that rank 0 tells, until it ends."""
+    """What every rank but 0 does with its part of ``model``: the passes that rank 0 broadcasts, until it ends."""
     import torch.distributed as dist
 
     runs: dict[int, StockRun] = {}
     while True:
-        heard: list[Any] = [None]
-        dist.broadcast_object_list(heard, src=0)
-        ended, message = heard[0]
+        received: list[Any] = [None]
+        dist.broadcast_object_list(received, src=0)
+        ended, message = received[0]
         for name in ended:
             runs.pop(name, None)
         if message == END:
@@ -86,5 +87,5 @@ def end() -> None:
 
     if dist.is_available() and dist.is_initialized():
         if rank() == 0:
-            _tell(END)
+            _send(END)
         dist.destroy_process_group()

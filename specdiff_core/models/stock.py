@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +14,18 @@ from specdiff_core.maths.trees import places, visible
 from specdiff_core.schema.errors import ConfigError, is_memory
 
 
+def cache_argument(model: Any) -> str:
+    """The name of the cache among the arguments of ``model.forward``: transformers 5.24 renamed ``past_key_values``."""
+    return "cache" if "cache" in inspect.signature(getattr(model, "forward", model)).parameters else "past_key_values"
+
+
 class StockRun:
     """One run's cache, and the passes over it, of a model of transformers, or one that is called like it."""
 
     def __init__(self, model: Any, layers: Sequence[int] = ()) -> None:
         self._model, self._layers = model, tuple(layers)
-        self._cache = DynamicCache(config=model.config)
-        for layer in self._cache.layers:  # of a sliding window: keep what falls out of it, for a rollback may need it
+        self._cache, self._argument = DynamicCache(config=model.config), cache_argument(model)
+        for layer in self._cache.layers:  # a rollback may need what falls out of a sliding window
             getattr(layer, "activate_past_recording", lambda: None)()
         self.length = 0
 
@@ -42,14 +48,14 @@ class StockRun:
             input_ids=torch.tensor([list(ids)], device=model.device),
             attention_mask=None if parents is None else self._tree_mask(parents, new),
             position_ids=where,
-            past_key_values=self._cache,
             use_cache=True,
             output_hidden_states=[i + 1 for i in self._layers],  # None stands for all the others
             logits_to_keep=0 if last is None else max(1, last),
+            **{self._argument: self._cache},
             **({} if features is None else {"features": features[None]}),
         )
         self.length += new
-        # hidden_states[0] is the embedding, so the output of layer i is at i + 1 (docs/theory.md, Block drafters).
+        # hidden_states[0] is the embedding: the output of layer i is at i + 1 (docs/theory.md).
         return out.logits[0], [out.hidden_states[i + 1][0] for i in self._layers]
 
     def _tree_mask(self, parents: Sequence[int], new: int) -> Tensor:
@@ -77,15 +83,16 @@ class StockRun:
                     end = held[:, :, held.shape[2] - scored :]
                     end[:, :, : len(rows)] = end.index_select(2, index.to(held.device))  # a copy
         if surplus:
-            self._cache.crop(-surplus)  # a negative count removes from the end in every supported version
+            self._cache.crop(-surplus)  # negative: from the end
         self.length -= surplus
 
 
 def unusable(model: Any, context: int) -> str:
     """Why a loaded model must not decode over ``context`` positions; empty where it may.
 
-    Some families have no cache, or one that cannot be rolled back, or read in both directions; token by token they
-    would say something else than about a whole text. A few tokens are read at once, and one by one with a detour.
+    Some families have no cache, or one that cannot be rolled back, or read in both directions;
+    token by token they would say something else than about a whole text. A few tokens are read at
+    once, and one by one with a detour.
     """
     config = model.config
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}

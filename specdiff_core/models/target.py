@@ -39,7 +39,7 @@ class NetworkRun:
 
     def __init__(self, network: Network, layers: Sequence[int], pool: Pool) -> None:
         self._network, self._layers = network, tuple(layers)
-        self._cache = pool.lend(self)
+        self._cache = pool.take(self)
         self.keep = self._cache.keep
 
     @property
@@ -126,8 +126,8 @@ class Target:
         kind = LeadingRun if is_split(self.model) else StockRun
         return TargetSession(self, kind(self.model, layers))
 
-    def rehearse(self, rows: int, layers: Sequence[int] = ()) -> None:
-        """Make a pass of each width up to that of ``rows``, for somebody who records them."""
+    def warm_up(self, rows: int, layers: Sequence[int] = ()) -> None:
+        """Make a pass of each width up to that of ``rows``, to be recorded."""
         if self._pool is None:
             return
         run = self.start(layers)
@@ -138,9 +138,10 @@ class Target:
 
     @property
     def exactness(self) -> str:
-        """``bitwise`` where a token's logits have the same bits however many tokens are read beside it, as they have
-        here if the kernels below keep their promise: tried on the first asking, with these weights on this machine and
-        so many threads. ``rounding`` where sums round differently.
+        """``bitwise`` where a token's logits have the same bits however many tokens are read beside
+        it, as they have here if the kernels below keep their promise: tried on the first asking,
+        with these weights on this machine and so many threads. ``rounding`` where sums round
+        differently.
         """
         threads = torch.get_num_threads()
         if threads not in self._tried:
@@ -148,13 +149,16 @@ class Target:
         return self._tried[threads]
 
     def _invariant(self) -> bool:
-        """Whether reading some tokens at once, and in parts, leaves the same logits, keys and values: at the beginning,
-        and where a sum grows beyond what is added up in one way."""
+        """Whether reading some tokens at once, and in parts, leaves the same logits, keys and
+        values: at the beginning, and where a sum grows beyond what is added up in one way."""
         if self._pool is None:
             return False
+        pool = self._pool  # on a CPU another, whose long buffers (94 MB of SmolLM2) go
+        if self.model.device.type == "cpu":
+            pool = Pool(self.model, self.context, None)
         parts = (17, 1, 1, 1, 1, 2, 3, 9)
         ids = [7919 * i % self.vocab_size for i in range(sum(parts))][: self.context]
-        whole, split = (NetworkRun(self.model, (), self._pool) for _ in range(2))
+        whole, split = (NetworkRun(self.model, (), pool) for _ in range(2))
         for border in (0, *(border for border in BORDERS if border + len(ids) <= self.context)):
             for run in (whole, split):
                 if missing := max(0, border - len(ids) // 2 - run.length):
@@ -200,8 +204,9 @@ class TargetSession:
         """One pass over [anchor, draft]: n distributions, all n tokens enter the cache until :meth:`rollback`.
 
         Args:
-            parents: of a tree, for all tokens behind its anchor: each reads its own text only, at its own position.
-                Where ``ids`` are fewer, they are its last ones, and the others are in the cache already.
+            parents: of a tree, for all tokens behind its anchor: each reads its own text only, at
+                its own position. Where ``ids`` are fewer, they are its last ones, and the others
+                are in the cache already.
             features: ``[n, W]`` beside the tokens, for a model that reads both (EAGLE's head).
             last: return the distributions of so many last tokens only; None: of all.
         """

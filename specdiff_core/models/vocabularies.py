@@ -1,5 +1,5 @@
-"""Compares the vocabularies of two model folders by what their files call each id: without weights, and without the
-code that some tokenizers bring along.
+"""Compares the vocabularies of two model folders by what their files call each id: without weights,
+and without the code that some tokenizers come with.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def names_of(folder: Path) -> dict[int, str]:
     named: dict[int, str] = {}
     whole, words = folder / "tokenizer.json", folder / "vocab.json"
     if whole.is_file():
-        told = _read(whole, _Whole)
-        vocab = told.model.vocab
+        whole_file = _read(whole, _Whole)
+        vocab = whole_file.model.vocab
         pairs = vocab.items() if isinstance(vocab, dict) else ((word, i) for i, (word, _) in enumerate(vocab))
-        named = {i: name for name, i in pairs} | {entry.id: entry.content for entry in told.added_tokens or ()}
+        named = {i: name for name, i in pairs} | {entry.id: entry.content for entry in whole_file.added_tokens or ()}
     elif words.is_file():
         named = {i: name for name, i in _read(words, dict[str, int]).items()}
         if (added := folder / "added_tokens.json").is_file():
@@ -71,7 +71,7 @@ def strangers(target: Mapping[int, str], drafter: Mapping[int, str], size: int) 
         TokenizerMismatch: they are too many for one to draft for the other; the message names the first.
     """
     found = [i for i in range(size) if i not in target or target[i] != drafter.get(i)]
-    strange = [i for i in found if i in target]  # rows that pad the target's table are nobody's words
+    strange = [i for i in found if i in target]  # others pad the target's table
     if len(strange) > (1 - LEAST_SHARED) * max(1, len(target)):
         first = strange[0]
         raise TokenizerMismatch(
@@ -83,8 +83,8 @@ def strangers(target: Mapping[int, str], drafter: Mapping[int, str], size: int) 
 
 
 def strangers_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...] | None:
-    """The ids below ``size`` of a pair's target that a drafter's tokenizer does not know as such; None where it brings
-    none to compare. Weights are not asked for.
+    """The ids below ``size`` of a pair's target that a drafter's tokenizer does not know as such;
+    None where it has none to compare. Weights are not asked for.
 
     Raises:
         WeightsError: a file is damaged.

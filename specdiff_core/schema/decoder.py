@@ -1,13 +1,11 @@
-"""The interface of an engine, a protocol so that tests can script one; and the interleaved race of several lanes."""
+"""The interface of an engine, a protocol so that tests can script one."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
 
-from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.events import Event, RunStarted
+from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
 
 
@@ -57,42 +55,4 @@ class Brings(Protocol):
 
 
 WARM_UP = 16
-"""Tokens that each lane decodes before a race, off the record: first passes allocate and compile."""
-
-
-def race(
-    decoder: Decoder,
-    prompt: str,
-    lanes: Mapping[str, DecodeConfig],
-    *,
-    repeats: int = 1,
-    detail: bool = False,
-    progress: Callable[[str], None] | None = None,
-    threads: int | None = 0,
-    others: Mapping[str, Decoder] | None = None,
-) -> dict[str, list[list[Event]]]:
-    """Each lane's runs, interleaved: in their order, then in the opposite one, so that drift falls on all alike.
-
-    Args:
-        threads: CPU threads of all lanes, see :class:`Decoder`.
-        others: lanes that another decoder runs.
-
-    Raises:
-        ConfigError: ``repeats`` is no number from 1.
-        SpecDiffError: a lane cannot run.
-    """
-    if not isinstance(repeats, int) or repeats < 1:
-        raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
-    of = {lane: (others or {}).get(lane, decoder) for lane in lanes}
-    for lane, settings in lanes.items():
-        short = dataclasses.replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
-        for event in of[lane].decode(prompt, short, detail=False, threads=threads):
-            if isinstance(event, RunStarted) and of[lane] is decoder:
-                threads = event.threads  # all lanes alike
-    runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
-    for repeat in range(repeats):
-        for lane in list(lanes)[:: 1 if repeat % 2 == 0 else -1]:
-            if progress is not None:
-                progress(f"measuring {lane}, {repeat + 1} of {repeats}")
-            runs[lane].append(list(of[lane].decode(prompt, lanes[lane], detail=detail, threads=threads)))
-    return runs
+"""Tokens that each lane decodes before it is measured: first passes allocate and compile."""

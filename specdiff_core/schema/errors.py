@@ -103,6 +103,11 @@ def no_memory() -> OutOfMemory:
     )
 
 
+def one_line(text: str) -> str:
+    """Text from outside in one line, without control characters, which a terminal would obey."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
 class TraceError(SpecDiffError):
     """A file is not a trace, or was cut off."""
 

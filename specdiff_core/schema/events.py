@@ -14,6 +14,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 SCHEMA = 2
+END, CONTROL = "∎", "◇"
+"""Pieces of ids that are no text: of those that end a text or a message, and of all others."""
 _ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])", re.IGNORECASE)
 
 Int = Annotated[int, Meta(ge=-(2**53), le=2**53)]  # what a browser holds exactly
@@ -131,7 +133,7 @@ class RunStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     versions: dict[str, str]
     grain: str  # how finely the clock synchronised: step or total; chunk of a server's stream
     lossless: bool  # what the rule claims for this run
-    exactness: str = ""  # one of EXACTNESS; "" in traces from before it was known
+    exactness: str = ""  # one of EXACTNESS; "" where nothing is claimed
     network: str = ""  # what ran the target: a network, and how it multiplies
     server: str = ""  # the attached server that ran it, in place of this lab
     started_at: str = ""  # UTC, ISO 8601
@@ -235,7 +237,7 @@ class PiecesSeen(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     """The text of ids, before their first use: a replay needs no tokenizer.
 
     A piece may be part of a character: bytes that are not valid UTF-8 alone are written as ``\\xNN`` (see
-    :func:`spell`).
+    :func:`spell`). What is no text is :data:`END` or :data:`CONTROL`.
     """
 
     pieces: dict[Int, str]
@@ -250,7 +252,7 @@ class Finished(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     rounds: Int
     seconds: float  # decode clock
     seconds_by: dict[str, float] = {}  # prefill, draft, score, verify, other
-    peak_bytes: Int | None = None  # device memory (CUDA) or resident set
+    peak_bytes: Int | None = None  # device memory that the run needed beside the weights; None on a CPU
     waited_seconds: float | None = None  # that threads of the process were ready and had no processor; CPU, Linux
     quoted: Quoted | None = None  # of an attached server that tells of its speculation
 

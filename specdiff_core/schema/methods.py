@@ -1,6 +1,6 @@
-"""The methods of the literature, one record each: the settings of the one loop that make it, what it does and costs,
-its formula and papers, and how charts mark it. Cards, API documents, presets, charts, the README's table and the
-command line's choices are made from these records.
+"""The methods of the literature, one record each: the settings of the one loop that make it, what
+it does and costs, its formula and papers, and how charts mark it. Cards, API documents, presets,
+charts, the README's table and the command line's choices are made from these records.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Method:
         return self.does, self.costs, self.wins
 
     def config(self, base: DecodeConfig) -> DecodeConfig:
-        """``base`` with this method's settings and its pair's drafter for it; what it leaves open is plain: one window,
-        one draft."""
+        """``base`` with this method's settings and its pair's drafter for it; what it leaves open
+        is plain: one window, one draft."""
         pair = PAIRS.get(base.pair)
         plays = pair.playing(self.drafter) if pair else None
         own = {"drafter": plays.name} if plays else {}
@@ -86,8 +86,8 @@ DRAFTED = "drafted"
 """The other lane of a race of two."""
 
 _RATIO = (
-    "The default test keeps a drafted x with probability min(1, p/q), and after a refusal draws from what p still "
-    "lacks, max(0, p − q), normalised: together exactly p."
+    "The default test keeps a drafted x with probability min(1, p/q), and after a refusal draws "
+    "from what p still lacks, max(0, p − q), normalised: together exactly p."
 )
 _WALK = (
     "The tree is fixed before the target draws. At each node the target then draws its own token and goes down while "
@@ -107,8 +107,8 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         settings={"drafter": "none"},
         does="The target writes alone, one token after the other.",
         costs="A round is one pass of the target over one position, and yields one token.",
-        wins="It is the clock that all others are held against, and it wins where drafts are rarely accepted or where "
-        "reading γ + 1 positions costs much more than reading one.",
+        wins="It is the clock that all others are held against, and it wins where drafts are "
+        "rarely accepted or where reading γ + 1 positions costs much more than reading one.",
         exact="It is the target's distribution itself, which all others must keep.",
         formulas=(
             Formula(
@@ -126,11 +126,11 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="Small autoregressive drafter",
         short="Small AR drafter",
         settings={"drafter": "autoregressive", "gamma": 4, "steps": 4},
-        does="A small model of the target’s own kind drafts γ tokens one by one, and the target tests them all in one "
-        "pass.",
+        does="A small model of the target’s own kind drafts γ tokens one by one, and the target "
+        "tests them all in one pass.",
         costs="A round is γ small passes and one pass of the target over γ + 1 positions.",
-        wins="It wins while the small model is cheap and agrees with the target, and loses with wide windows, because "
-        "its passes add up with γ.",
+        wins="It wins while the small model is cheap and agrees with the target, and loses with "
+        "wide windows, because its passes add up with γ.",
         exact=f"{_RATIO} Each token was drawn from the q that it is tested with, given all tokens to its left.",
         formulas=(
             _KEEP,
@@ -139,8 +139,8 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
                 "E is 1 minus alpha to the power gamma plus 1, over 1 minus alpha.",
             ),
         ),
-        letters="q: the drafter’s distribution. α: probability that a position is kept, taken as the same for all. E: "
-        "tokens per round.",
+        letters="q: the drafter’s distribution. α: probability that a position is kept, taken as "
+        "the same for all. E: tokens per round.",
         papers=(_LEVIATHAN, Paper("Chen et al.", "2302.01318")),
         colour="lane-1",
         mark="circle",
@@ -152,18 +152,18 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         settings={"drafter": "prompt_lookup", "gamma": 9},
         does="Where the text ends in words that it has already used, it copies what followed them the last time.",
         costs="A round is a search of the text and one pass of the target, with no drafter pass at all.",
-        wins="It wins where answers repeat their prompt, as summaries, edits and code do, and is plain decoding where "
-        "nothing repeats.",
-        exact="A copy is a point mass: x is kept with probability p(x), and after a refusal the target draws from p "
-        "without x. Both together give p.",
+        wins="It wins where answers repeat their prompt, as summaries, edits and code do, and is "
+        "plain decoding where nothing repeats.",
+        exact="A copy is a point mass: x is kept with probability p(x), and after a refusal the "
+        "target draws from p without x. Both together give p.",
         formulas=(
             Formula(
                 r"x_j = s_{i+j}, \qquad s_{i-n+1 \dots i} = s_{t-n+1 \dots t}",
                 "x j is s at i plus j, where the n tokens of s that end at i are those that end at t.",
             ),
         ),
-        letters="s: all text so far, t tokens. i: where its last n tokens (3, else 2, else 1) stood before, the latest "
-        "place.",
+        letters="s: all text so far, t tokens. i: where its last n tokens (3, else 2, else 1) "
+        "stood before, the latest place.",
         papers=(Paper("Saxena 2023, prompt lookup decoding"),),
         colour="lane-2",
         mark="square",
@@ -173,24 +173,24 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="EAGLE",
         short="EAGLE",
         settings={"drafter": "eagle", "gamma": 4, "steps": 4},
-        does="One decoder layer guesses the target’s next feature, the state just below its head, and the target’s own "
-        "head turns the guess into a token, one after the other.",
-        costs="A round is γ passes of that one layer, each with the whole vocabulary head, and one pass of the target "
-        "over γ + 1 positions.",
-        wins="It wins because features are easier to continue than text, and loses with wide windows, because its "
-        "passes add up and its guesses feed on each other.",
+        does="One decoder layer guesses the target’s next feature, the state just below its head, "
+        "and the target’s own head turns the guess into a token, one after the other.",
+        costs="A round is γ passes of that one layer, each with the whole vocabulary head, and one "
+        "pass of the target over γ + 1 positions.",
+        wins="It wins because features are easier to continue than text, and loses with wide "
+        "windows, because its passes add up and its guesses feed on each other.",
         exact=f"{_RATIO} Each token was drawn from the q that it is tested with. (The paper drafts a fixed tree; here "
         "it is a chain, and EAGLE-2 is the tree.)",
         formulas=(
             Formula(
                 r"\hat f_{j+1} = g_\theta(\hat f_{\le j}, e(x_{\le j+1})), \qquad "
                 r"q_{j+2} = \mathrm{softmax}(W \hat f_{j+1})",
-                "The guess f at j plus 1 is g theta of the features up to j and the embeddings of the tokens up to j "
-                "plus 1; the next q is the softmax of W times that guess.",
+                "The guess f at j plus 1 is g theta of the features up to j and the embeddings of "
+                "the tokens up to j plus 1; the next q is the softmax of W times that guess.",
             ),
         ),
-        letters="f: the feature below the target’s head, f̂ the guess at the next one. g: one decoder layer. e, W: the "
-        "target’s embedding and head.",
+        letters="f: the feature below the target’s head, f̂ the guess at the next one. g: one "
+        "decoder layer. e, W: the target’s embedding and head.",
         papers=(Paper("Li et al., EAGLE", "2401.15077"),),
         colour="lane-3",
         mark="triangle-up",
@@ -200,12 +200,12 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="EAGLE-2 (dynamic draft tree)",
         short="EAGLE-2",
         settings={"drafter": "eagle", "gamma": 6, "steps": 6, "tree_nodes": 9},
-        does="The same layer grows a draft tree: at each depth the prefixes with the largest cumulative probability "
-        "are continued, and the best nodes of all depths are kept.",
-        costs="A round is one pass of the layer for each depth and one pass of the target over the nodes that were "
-        "kept, each of which sees only its own branch.",
-        wins="It wins over a chain where the drafter knows when it is unsure and spends its nodes there, and loses "
-        "where those nodes cost more than the tokens they save.",
+        does="The same layer grows a draft tree: at each depth the prefixes with the largest "
+        "cumulative probability are continued, and the best nodes of all depths are kept.",
+        costs="A round is one pass of the layer for each depth and one pass of the target over the "
+        "nodes that were kept, each of which sees only its own branch.",
+        wins="It wins over a chain where the drafter knows when it is unsure and spends its nodes "
+        "there, and loses where those nodes cost more than the tokens they save.",
         exact=_WALK,
         formulas=(
             Formula(
@@ -213,8 +213,8 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
                 "V of x 1 to m is the product over j up to m of q j of x j given the tokens before it.",
             ),
         ),
-        letters="V: the draft’s own probability of a prefix, an estimate of the probability that it is accepted. The "
-        "nodes with the largest V are grown and kept.",
+        letters="V: the draft’s own probability of a prefix, an estimate of the probability that "
+        "it is accepted. The nodes with the largest V are grown and kept.",
         papers=(Paper("Li et al., EAGLE-2", "2406.16858"),),
         colour="lane-4",
         mark="diamond",
@@ -225,10 +225,10 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         short="SpecDiff",
         settings={"drafter": "mdlm", "gamma": 4},
         does="A masked diffusion model fills a window of γ masks in T passes, all positions side by side.",
-        costs="A round is T passes of a denoiser that reads the whole context again each time, and one pass of the "
-        "target over γ + 1 positions.",
-        wins="It wins because a window of any width takes the same few passes, and loses at late positions, where "
-        "tokens that were drawn side by side no longer fit each other.",
+        costs="A round is T passes of a denoiser that reads the whole context again each time, and "
+        "one pass of the target over γ + 1 positions.",
+        wins="It wins because a window of any width takes the same few passes, and loses at late "
+        "positions, where tokens that were drawn side by side no longer fit each other.",
         exact=f"{_RATIO} With T = 1, or revealed from left to right, q is the distribution that x was drawn from. In "
         "other orders a token revealed before one to its left is tested as a point mass instead.",
         formulas=(
@@ -241,8 +241,8 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
                 "Alpha j is the sum over x of the smaller of p j of x and q j of x.",
             ),
         ),
-        letters="q: the denoiser’s distribution when it reveals a position. α: probability that the ratio test keeps "
-        "position j if all before it were kept. E: tokens per round.",
+        letters="q: the denoiser’s distribution when it reveals a position. α: probability that "
+        "the ratio test keeps position j if all before it were kept. E: tokens per round.",
         papers=(Paper("Christopher et al.", "2408.05636"), Paper("the denoiser: Sahoo et al.", "2406.07524")),
         colour="lane-5",
         mark="triangle-down",
@@ -255,25 +255,26 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         does="The same denoiser is trained for the length of the run that survives (streak-distillation), and the "
         "target picks the best of K drafts before it tests one (self-selection).",
         costs="A round is one drafter pass and one pass of the target over at most K · γ + 1 positions.",
-        wins="It wins where the target reads many positions nearly for free, as on a GPU, and loses on few cores, "
-        "where each further draft has to be paid for.",
-        exact="The choice may look at p, so the winner is tested as a point mass: kept with probability p(x), and "
-        "after a refusal p without x. The ratio test would be biased here, because chosen drafts no longer follow q.",
+        wins="It wins where the target reads many positions nearly for free, as on a GPU, and "
+        "loses on few cores, where each further draft has to be paid for.",
+        exact="The choice may look at p, so the winner is tested as a point mass: kept with "
+        "probability p(x), and after a refusal p without x. The ratio test would be biased here, "
+        "because chosen drafts no longer follow q.",
         formulas=(
             Formula(
                 r"J(\theta) = \mathbb{E}_{x \sim p}"
                 r"\left[\sum_{m=1}^{\gamma} \prod_{j \le m} q_j(x_j \mid s, \theta)\right]",
-                "J of theta is the expectation, over x drawn from p, of the sum over m from 1 to gamma of the product "
-                "over j up to m of q j of x j given s.",
+                "J of theta is the expectation, over x drawn from p, of the sum over m from 1 to "
+                "gamma of the product over j up to m of q j of x j given s.",
             ),
             Formula(
                 r"S(x) = \sum_{m=1}^{\gamma} \prod_{j \le m} p_j(x_j \mid s, x_{<j})",
-                "S of x is the sum over m from 1 to gamma of the product over j up to m of p j of x j given s and the "
-                "tokens before it.",
+                "S of x is the sum over m from 1 to gamma of the product over j up to m of p j of "
+                "x j given s and the tokens before it.",
             ),
         ),
-        letters="J: what training raises, on text x that the target wrote after s. S: the run that a draft is expected "
-        "to survive; the draft with the largest S is tested.",
+        letters="J: what training raises, on text x that the target wrote after s. S: the run that "
+        "a draft is expected to survive; the draft with the largest S is tested.",
         papers=(Paper("Sandler et al.", "2511.00606"),),
         colour="lane-6",
         mark="star",
@@ -283,22 +284,22 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="Block diffusion (DFlash)",
         short="DFlash",
         settings={"drafter": "block", "gamma": 9},
-        does="A small diffusion model denoises the next block while it reads the target’s own hidden states, and "
-        "borrows the target’s embedding and head.",
+        does="A small diffusion model denoises the next block while it reads the target’s own "
+        "hidden states, and borrows the target’s embedding and head.",
         costs="A round is one pass of a few layers over γ + 1 positions, and one pass of the target over as many.",
-        wins="It wins because the target has already thought about the context for it, and loses where text is so "
-        "open that no position is sure before its left neighbour is known.",
+        wins="It wins because the target has already thought about the context for it, and loses "
+        "where text is so open that no position is sure before its left neighbour is known.",
         exact=f"{_RATIO} One pass draws every position from its own q, so the test holds. (The paper drafts the most "
         "probable tokens and keeps those that the target draws too: exact as well, accepted less often when sampling.)",
         formulas=(
             Formula(
                 r"q_{1 \dots \gamma} = \mathrm{softmax}\left(W \cdot f_\theta(y_0, M \dots M \mid h_{\le t})\right)",
-                "q 1 to q gamma are the softmax of W times f theta of the last token followed by masks, given the "
-                "target's hidden states h up to t.",
+                "q 1 to q gamma are the softmax of W times f theta of the last token followed by "
+                "masks, given the target's hidden states h up to t.",
             ),
         ),
-        letters="y₀: the last token. M: a mask, γ of them. h: hidden states of several layers of the target. W: the "
-        "target’s own head.",
+        letters="y₀: the last token. M: a mask, γ of them. h: hidden states of several layers of "
+        "the target. W: the target’s own head.",
         papers=(_DFLASH,),
         colour="lane-7",
         mark="cross",
@@ -308,12 +309,12 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="Block diffusion, draft tree (DDTree)",
         short="DDTree",
         settings={"drafter": "block", "gamma": 9, "tree_nodes": 9},
-        does="One pass of the block drafter gives a distribution for every position, and the most probable prefixes "
-        "become a draft tree of B nodes.",
-        costs="A round is one drafter pass and one pass of the target over B + 1 positions, each of which sees only "
-        "its own branch.",
-        wins="It wins where the second guess is often the right one, and loses where reading B more positions costs "
-        "more than the tokens they save.",
+        does="One pass of the block drafter gives a distribution for every position, and the most "
+        "probable prefixes become a draft tree of B nodes.",
+        costs="A round is one drafter pass and one pass of the target over B + 1 positions, each "
+        "of which sees only its own branch.",
+        wins="It wins where the second guess is often the right one, and loses where reading B "
+        "more positions costs more than the tokens they save.",
         exact=_WALK,
         formulas=(
             Formula(
@@ -334,10 +335,10 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         settings={"drafter": "block_markov", "gamma": 9},
         does="The block drafter makes its one pass, and a small head then scores how well each candidate follows its "
         "left neighbour: each token is drawn given the one before it, not by itself.",
-        costs="A round is one pass of a few layers over γ + 1 positions, a small network over pairs of candidates, and "
-        "one pass of the target over γ + 1 positions.",
-        wins="It wins where tokens that were drawn side by side would not fit each other, and loses the price of its "
-        "head where every position is sure by itself.",
+        costs="A round is one pass of a few layers over γ + 1 positions, a small network over "
+        "pairs of candidates, and one pass of the target over γ + 1 positions.",
+        wins="It wins where tokens that were drawn side by side would not fit each other, and "
+        "loses the price of its head where every position is sure by itself.",
         exact=f"{_RATIO} The chain is drawn from left to right, so q is the distribution given the token before, and "
         "zero outside the candidates: that q is what the test uses.",
         formulas=(
@@ -350,8 +351,9 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
                 "q j of x j given the token before it is the softmax of W times g j.",
             ),
         ),
-        letters="h: the block drafter’s state at position j, from its one pass. e, W: the target’s embedding and head, "
-        "W for the most probable candidates only. σ: SiLU. A, B, D: the head’s matrices; with D = 0 it is DFlash.",
+        letters="h: the block drafter’s state at position j, from its one pass. e, W: the target’s "
+        "embedding and head, W for the most probable candidates only. σ: SiLU. A, B, D: the head’s "
+        "matrices; with D = 0 it is DFlash.",
         papers=(
             Paper("DSpark, here with the target’s own head instead of a low-rank bias", "2607.05147"),
             Paper("on the drafter of DFlash", "2602.06036"),
@@ -366,16 +368,16 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         settings={"drafter": "block_markov", "gamma": 16, "tree_nodes": 16},
         does="The Markov head scores what follows each candidate, and the B prefixes whose tokens are most probably "
         "all right become the draft tree: each branch continues with tokens that fit it.",
-        costs="A round is one drafter pass, a small network over pairs of candidates, and one pass of the target over "
-        "B + 1 positions, each of which sees only its own branch.",
-        wins="It wins where the second guess is often the right one, because its branch fits it, and loses where "
-        "reading B more positions costs more than the tokens they save.",
+        costs="A round is one drafter pass, a small network over pairs of candidates, and one pass "
+        "of the target over B + 1 positions, each of which sees only its own branch.",
+        wins="It wins where the second guess is often the right one, because its branch fits it, "
+        "and loses where reading B more positions costs more than the tokens they save.",
         exact=_WALK,
         formulas=(
             Formula(
                 r"\mathrm{Tree} = \underset{x_{1 \dots m},\, B}{\text{arg max}} \sum_{j \le m} \log q_j(x_j | x_{j-1})",
-                "The tree is the B prefixes x 1 to m with the largest sums over j up to m of log q j of x j given the "
-                "token before it.",
+                "The tree is the B prefixes x 1 to m with the largest sums over j up to m of log q "
+                "j of x j given the token before it.",
             ),
         ),
         letters="B: nodes of the tree. q: the Markov head’s distribution at position j, given the token before it.",
@@ -388,12 +390,12 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="Block diffusion, length as it goes (Auto)",
         short="Auto",
         settings={"drafter": "block", "gamma": 16, "auto": True},
-        does="The block drafter fills its whole window, and a controller cuts the draft where a further position would "
-        "bring fewer tokens than its row in the target’s pass costs.",
-        costs="A round is one drafter pass and one pass of the target over as many positions as are worth it, by "
-        "running estimates of acceptance and of both costs.",
-        wins="It wins where sure and unsure places alternate, and loses a little at the start, while it does not yet "
-        "know what things cost.",
+        does="The block drafter fills its whole window, and a controller cuts the draft where a "
+        "further position would bring fewer tokens than its row in the target’s pass costs.",
+        costs="A round is one drafter pass and one pass of the target over as many positions as "
+        "are worth it, by running estimates of acceptance and of both costs.",
+        wins="It wins where sure and unsure places alternate, and loses a little at the start, "
+        "while it does not yet know what things cost.",
         exact=f"{_RATIO} What is chosen before a draft looks at the past only, and a cut looks at the drafter’s "
         "distributions, never at a drawn value, so the test still holds.",
         formulas=(
@@ -428,13 +430,14 @@ def find_method(name: str) -> Method:
 
 
 def methods_of(pair: str) -> tuple[Method, ...]:
-    """The methods whose drafter ``pair`` has, in their order.
+    """The methods whose drafter ``pair`` has, and that is here, in their order.
 
     Raises:
         ConfigError: there is no such pair.
     """
     spec = find_pair(pair)
-    return tuple(method for method in METHODS if spec.playing(method.drafter) is not None)
+    playing = ((method, spec.playing(method.drafter)) for method in METHODS)
+    return tuple(method for method, drafter in playing if drafter is not None and drafter.is_here)
 
 
 def played(pair: str, names: Iterable[str]) -> tuple[Method, ...]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Meta
 
 from specdiff_core.schema.errors import ConfigError
 
@@ -91,18 +92,39 @@ class Sampling:
 class Setting:
     """One field of :class:`DecodeConfig`, with everything that a slider, a flag and a validator need."""
 
+    name: str
+    type: Any  # as annotated, limits included
+    kind: type  # without them, and without None
+    optional: bool  # an empty value means None
+    default: Any
     label: str
     help: str
-    symbol: str = ""
-    unit: str = ""
     low: float | None = None
     high: float | None = None
     step: float | None = None
     longest: int = 0  # characters of a text, which may be empty; 0: it is a name
-    name: str = ""
-    kind: type = str
-    optional: bool = False  # an empty value means None
-    default: Any = None
+    symbol: str = ""
+    unit: str = ""
+
+    @classmethod
+    def of(cls, name: str, annotation: Any, default: Any) -> Setting:
+        """Read a field's annotation: ``Annotated[type, Meta]``, or that ``| None``."""
+        held = [one for one in get_args(annotation) if get_args(one)]  # not None
+        limited = annotation if get_origin(annotation) is Annotated else held[0]
+        kind, meta = get_args(limited)
+        return cls(
+            name=name,
+            type=limited,
+            kind=kind,
+            optional=limited is not annotation,
+            default=getattr(default, "value", default),  # of an option, its name
+            label=meta.title,
+            help=meta.description,
+            low=meta.ge,
+            high=meta.le,
+            longest=meta.max_length or 0,
+            **(meta.extra_json_schema or {}),
+        )
 
     @property
     def title(self) -> str:
@@ -134,14 +156,9 @@ class Setting:
         if self.optional and value in (None, ""):
             return None
         value = value.value if isinstance(value, Option) else value
-        limits = msgspec.Meta() if self.low is None else msgspec.Meta(ge=self.low, le=self.high)
-        text = msgspec.Meta(max_length=self.longest) if self.longest else msgspec.Meta(min_length=1)
-        kind: Any = Annotated[self.kind, text, msgspec.Meta(pattern=WHOLE)] if self.kind is str else self.kind
-        kind = Annotated[kind, limits] if self.low is not None else kind
+        value = value.lower() if self.kind is bool and isinstance(value, str) else value
         try:
-            return msgspec.convert(
-                value.lower() if self.kind is bool and isinstance(value, str) else value, kind, strict=False
-            )
+            return msgspec.convert(value, self.type, strict=False)
         except msgspec.ValidationError:
             label = f"{self.label} ({self.symbol})" if self.symbol else self.label
             number = "a whole number" if self.kind is int else "a number"
@@ -156,9 +173,20 @@ class Setting:
             ) from None
 
 
-def setting(default: Any, label: str, help: str, **more: Any) -> Any:
-    """A dataclass field that carries its :class:`Setting`."""
-    return field(default=default, metadata={"label": label, "help": help, **more})
+def _choice(title: str, description: str) -> Meta:
+    """Of a switch, or of named options."""
+    return Meta(title=title, description=description)
+
+
+def _number(title: str, description: str, low: float, high: float, step: float = 1, **extra: str) -> Meta:
+    """Of a number from ``low`` to ``high``; ``extra``: its symbol and its unit."""
+    return Meta(title=title, description=description, ge=low, le=high, extra_json_schema={"step": step, **extra})
+
+
+def _text(title: str, description: str, longest: int | None = None) -> Meta:
+    """Of a text of at most ``longest`` characters, which may be empty; else of a name."""
+    least = 1 if longest is None else None
+    return Meta(title=title, description=description, min_length=least, max_length=longest, pattern=WHOLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,116 +197,79 @@ class DecodeConfig:
         ConfigError: a value is out of range or of the wrong type; ``field`` names it.
     """
 
-    pair: str = setting("embedded", "Model pair", "Target and drafters that share one tokenizer.")
-    drafter: str = setting("block", "Drafter", "What proposes tokens; 'none' is vanilla decoding.")
-    gamma: int = setting(
-        8,
-        "Draft window",
-        "Tokens drafted per round. A drafter takes no more than it was trained for (block: 16).",
-        symbol="γ",
-        unit="tokens",
-        low=1,
-        high=32,
-        step=1,
-    )
-    steps: int = setting(
-        1,
-        "Denoising steps",
-        "Drafter passes that fill the window; 1 reveals all positions at once. At most γ.",
-        symbol="T",
-        unit="passes",
-        low=1,
-        high=32,
-        step=1,
-    )
-    auto: bool = setting(
-        False,
+    # fmt: off
+    pair: Annotated[str, _text("Model pair", "Target and drafters that share one tokenizer.")] = "embedded"
+    drafter: Annotated[str, _text("Drafter", "What proposes tokens; 'none' is vanilla decoding.")] = "block"
+    gamma: Annotated[int, _number(
+        "Draft window", "Tokens drafted per round. A drafter takes no more than it was trained for.",
+        1, 32, symbol="γ", unit="tokens",
+    )] = 8
+    steps: Annotated[int, _number(
+        "Denoising steps", "Drafter passes that fill the window; 1 reveals all positions at once. At most γ.",
+        1, 32, symbol="T", unit="passes",
+    )] = 1
+    auto: Annotated[bool, _choice(
         "Choose γ, T or nodes as it goes",
-        "Each round takes the T, at most the one set, that promises the most tokens per second by what earlier rounds "
-        "showed, and ends the draft, after γ tokens at most, where another position would cost more than it brings. "
-        "A tree from one pass gets the nodes that are worth their rows, B at most.",
-    )
-    order: RevealOrder = setting(
-        RevealOrder.LEFT_TO_RIGHT, "Reveal order", "Which masked positions each denoising step reveals."
-    )
-    tree_nodes: int = setting(
-        0,
+        "Each round takes the T, at most the one set, that promises the most tokens per second by "
+        "what earlier rounds showed, and ends the draft, after γ tokens at most, where another "
+        "position would cost more than it brings. A tree from one pass gets the nodes that are "
+        "worth their rows, B at most.",
+    )] = False
+    order: Annotated[RevealOrder, _choice(
+        "Reveal order", "Which masked positions each denoising step reveals."
+    )] = RevealOrder.LEFT_TO_RIGHT
+    tree_nodes: Annotated[int, _number(
         "Draft tree",
-        "Nodes of a draft tree, grown from one drafter pass (EAGLE-2: one per depth) and verified in one target "
-        "pass; 0 drafts one window.",
-        symbol="B",
-        unit="nodes",
-        low=0,
-        high=128,
-        step=1,
-    )
-    num_drafts: int = setting(
-        1,
+        "Nodes of a draft tree, grown from one drafter pass (EAGLE-2: one per depth) and verified "
+        "in one target pass; 0 drafts one window.",
+        0, 128, symbol="B", unit="nodes",
+    )] = 0
+    num_drafts: Annotated[int, _number(
         "Drafts",
-        "Drawn independently from one drafter pass and scored in one target pass. With more than one and a greedy "
-        "target, an empty drafter temperature means 1.",
-        symbol="K",
-        unit="drafts",
-        low=1,
-        high=16,
-        step=1,
-    )
-    selection: Selection = setting(
-        Selection.SELF, "Of several drafts", "What the target does with them. All three are lossless."
-    )
-    rule: Rule = setting(Rule.RATIO, "Verification rule", "How the target's pass accepts or rejects drafted tokens.")
-    temperature: float = setting(
-        0.0,
-        "Temperature",
-        "Of the target: 0 always takes the most probable token.",
-        low=0.0,
-        high=2.0,
-        step=0.1,
-    )
-    draft_temperature: float | None = setting(
-        None,
+        "Drawn independently from one drafter pass and scored in one target pass. With more than "
+        "one and a greedy target, an empty drafter temperature means 1.",
+        1, 16, symbol="K", unit="drafts",
+    )] = 1
+    selection: Annotated[Selection, _choice(
+        "Of several drafts", "What the target does with them. All three are lossless."
+    )] = Selection.SELF
+    rule: Annotated[Rule, _choice(
+        "Verification rule", "How the target's pass accepts or rejects drafted tokens."
+    )] = Rule.RATIO
+    temperature: Annotated[float, _number(
+        "Temperature", "Of the target: 0 always takes the most probable token.", 0.0, 2.0, 0.1
+    )] = 0.0
+    draft_temperature: Annotated[float, _number(
         "Drafter temperature",
-        "Of the drafter; empty means the target's. Under an exact rule it changes only the acceptance, never the "
-        "distribution of the text.",
-        low=0.0,
-        high=2.0,
-        step=0.1,
-    )
-    top_k: int = setting(
-        0, "Top-k", "Keep the k most probable tokens; 0 keeps all.", symbol="k", low=0, high=4096, step=1
-    )
-    top_p: float = setting(
-        1.0,
-        "Top-p",
-        "Keep the smallest set of tokens with this probability; 1 keeps all.",
-        low=0.01,
-        high=1.0,
-        step=0.01,
-    )
-    seed: int = setting(
-        0,
-        "Seed",
-        "Same seed, same text (with auto above temperature 0: under match only).",
-        low=0,
-        high=2**31 - 1,
-        step=1,
-    )
-    max_new_tokens: int = setting(
-        96, "New tokens", "Stop after this many tokens.", unit="tokens", low=1, high=480, step=1
-    )
-    ignore_eos: bool = setting(
-        False, "Ignore end of text", "Go on after an end-of-text token (for benchmarks of equal length)."
-    )
-    template: Template = setting(Template.AUTO, "The prompt is", "What the target takes the prompt for.")
-    system: str = setting(
-        "", "System prompt", "What a chat begins with, where the target has a place for it.", longest=4000
-    )
-    stop: str = setting(
-        "",
-        "Stop at",
-        "The text ends before the first of these: one a line, with \\n for a line break.",
-        longest=400,
-    )
+        "Of the drafter; empty means the target's. Under an exact rule it changes only the "
+        "acceptance, never the distribution of the text.",
+        0.0, 2.0, 0.1,
+    )] | None = None
+    top_k: Annotated[int, _number(
+        "Top-k", "Keep the k most probable tokens; 0 keeps all.", 0, 4096, symbol="k"
+    )] = 0
+    top_p: Annotated[float, _number(
+        "Top-p", "Keep the smallest set of tokens with this probability; 1 keeps all.", 0.01, 1.0, 0.01
+    )] = 1.0
+    seed: Annotated[int, _number(
+        "Seed", "Same seed, same text (with auto above temperature 0: under match only).", 0, 2**31 - 1
+    )] = 0
+    max_new_tokens: Annotated[int, _number(
+        "New tokens", "Stop after this many tokens.", 1, 480, unit="tokens"
+    )] = 96
+    ignore_eos: Annotated[bool, _choice(
+        "Ignore end of text", "Go on after an end-of-text token (for benchmarks of equal length)."
+    )] = False
+    template: Annotated[Template, _choice(
+        "The prompt is", "What the target takes the prompt for."
+    )] = Template.AUTO
+    system: Annotated[str, _text(
+        "System prompt", "What a chat begins with, where the target has a place for it.", 4000
+    )] = ""
+    stop: Annotated[str, _text(
+        "Stop at", "The text ends before the first of these: one a line, with \\n for a line break.", 400
+    )] = ""
+    # fmt: on
 
     def __post_init__(self) -> None:
         for name, one in SETTINGS.items():
@@ -332,19 +323,12 @@ class DecodeConfig:
         return cls(**values)
 
 
-def _settings() -> dict[str, Setting]:
-    hints = get_type_hints(DecodeConfig)
-    found = {}
-    for item in dataclasses.fields(DecodeConfig):
-        kinds = [kind for kind in get_args(hints[item.name]) or (hints[item.name],) if kind is not type(None)]
-        optional = bool(get_args(hints[item.name]))
-        default = getattr(item.default, "value", item.default)  # of an option, its name
-        more = {"name": item.name, "kind": kinds[0], "optional": optional, "default": default}
-        found[item.name] = Setting(**item.metadata, **more)
-    return found
-
-
-SETTINGS = _settings()
+SETTINGS = {
+    item.name: Setting.of(item.name, annotation, item.default)
+    for item, annotation in zip(
+        dataclasses.fields(DecodeConfig), get_type_hints(DecodeConfig, include_extras=True).values(), strict=True
+    )
+}
 """Name -> setting, in the order in which people meet them."""
 
 

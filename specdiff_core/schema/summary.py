@@ -12,6 +12,8 @@ from specdiff_core.schema.events import Event, Failed, Finished, RunStarted, Ver
 from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.metrics import Metrics, fold, speed_up
 
+LOOP_TOKENS, LOOP_TRIGRAMS = 48, 13
+"""A text loops if its last so many tokens hold fewer different trigrams than this."""
 Runs = Mapping[str, Sequence[Sequence[Event]]]
 """Lane -> its runs; the n-th runs of all lanes belong together."""
 
@@ -28,6 +30,12 @@ def final(events: Iterable[Event]) -> Finished | None:
         if isinstance(event, Finished):
             found = event
     return found
+
+
+def loops(ids: Sequence[int]) -> bool:
+    """Whether a text has begun to repeat itself, which is easy to draft."""
+    tail = ids[-LOOP_TOKENS:]
+    return len(tail) == LOOP_TOKENS and len(set(zip(tail, tail[1:], tail[2:], strict=False))) < LOOP_TRIGRAMS
 
 
 def run_summary(events: Sequence[Event]) -> dict[str, Any]:

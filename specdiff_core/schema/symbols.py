@@ -1,7 +1,7 @@
 """Every symbol, defined once: what it means, its unit, and its name in the code.
 
-The table of docs/theory.md is :func:`table`; what the page says where somebody points at a symbol is :func:`glossary`.
-A test compares both, and the settings, with this list.
+The table of docs/theory.md is :func:`table`; what the page says where somebody points at a symbol
+is :func:`glossary`. A test compares both, and the settings, with this list.
 """
 
 from __future__ import annotations
@@ -134,10 +134,10 @@ def plain(text: str) -> str:
     """Words with formulas as text: ``$x_{j-1}$`` as ``x_(j−1)``."""
 
     def formula(found: re.Match[str]) -> str:
-        told = found[1]
+        words = found[1]
         for latex, letters in _PLAIN.items():
-            told = told.replace(latex, letters)
-        return re.sub(r"\{(.*?)\}", r"(\1)", told)
+            words = words.replace(latex, letters)
+        return re.sub(r"\{(.*?)\}", r"(\1)", words)
 
     return re.sub(r"\$(.*?)\$", formula, text).replace("'", "’")
 

@@ -1,15 +1,15 @@
 """Recorded runs on disk: JSON lines, versioned, readable without torch or a tokenizer.
 
 Line 1 is the header ``{"schema": 2, "kind": "Trace", "title", "lanes"}``; then one event per line with its ``kind``
-and its ``lane``. New fields keep the schema number; any other change raises it and adds one entry to ``MIGRATIONS``.
+and its ``lane``. New fields keep the schema number; any other change raises it.
 """
 
 from __future__ import annotations
 
 import gzip
-import json
+import io
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -29,21 +29,11 @@ from specdiff_core.schema.events import (
     Verified,
 )
 
-
-def _rename(line: dict[str, Any]) -> dict[str, Any]:
-    """Schema 1 called ``exact_q`` soft, and ``extra_candidates`` residual."""
-    for kind, old, new in (("DraftReady", "soft", "exact_q"), ("Verified", "residual", "extra_candidates")):
-        if line.get("kind") == kind and old in line:
-            line[new] = line.pop(old)
-    return line
-
-
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _rename}
-"""Schema n -> a function that turns one line of schema n into schema n + 1."""
-
 MAX_BYTES = 64_000_000  # of unpacked text: a hostile file must not fill the memory
 MAX_SECONDS = 1e7  # of a decode clock
 MAX_EVENTS = 100_000  # a race of 480 tokens with 32 denoising steps in every round has a third of them
+MAX_VALUES = 3_000_000  # ten times a long race; as Python objects they need about 0.3 GB
+_PART = 1024  # bytes unpacked at a time; at the end of a gzip member at most so many are copied
 
 _HINT = "Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace."
 _encoder = msgspec.json.Encoder()
@@ -89,7 +79,22 @@ def event_from_dict(line: dict[str, Any]) -> Event:
         raise _wrong(error) from error
 
 
-def write_trace(path: Path | str, lanes: dict[str, Sequence[Event]], *, title: str = "") -> None:
+def header_line(lanes: Iterable[str], *, title: str = "") -> bytes:
+    """The first line of a recording."""
+    return _encoder.encode({"schema": SCHEMA, "kind": "Trace", "title": title, "lanes": list(lanes)}) + b"\n"
+
+
+def event_line(event: Event, lane: str) -> bytes:
+    """One event of a lane as a line of a recording."""
+    return _encoder.encode(event)[:-1] + b',"lane":' + _encoder.encode(lane) + b"}\n"
+
+
+def event_of_line(line: bytes) -> Event:
+    """The event of a line that this version wrote."""
+    return _event.decode(line)
+
+
+def write_trace(path: Path | str, lanes: Mapping[str, Sequence[Event]], *, title: str = "") -> None:
     """Write a recording; a name that ends in ``.gz`` is compressed, with the same bytes for the same events."""
     path = Path(path)
     raw = dump_trace(lanes, title=title)
@@ -97,35 +102,31 @@ def write_trace(path: Path | str, lanes: dict[str, Sequence[Event]], *, title: s
     path.write_bytes(gzip.compress(raw, 9, mtime=0) if path.suffix == ".gz" else raw)
 
 
-def dump_trace(lanes: dict[str, Sequence[Event]], *, title: str = "") -> bytes:
+def dump_trace(lanes: Mapping[str, Sequence[Event]], *, title: str = "") -> bytes:
     """The bytes of an uncompressed recording."""
-    header = {"schema": SCHEMA, "kind": "Trace", "title": title, "lanes": list(lanes)}
-    lines = [_encoder.encode(header)]
-    for lane, run in lanes.items():
-        ending = b',"lane":' + _encoder.encode(lane) + b"}"
-        lines += [_encoder.encode(event)[:-1] + ending for event in run]
-    return b"\n".join(lines) + b"\n"
+    lines = [event_line(event, lane) for lane, run in lanes.items() for event in run]
+    return b"".join([header_line(lanes, title=title), *lines])
 
 
 def read_trace(source: Path | str | bytes) -> Trace:
     """Read a recording from a path or from bytes, compressed or not.
 
     Raises:
-        TraceError: it is no trace, cut off, or damaged.
+        TraceError: it is no trace, cut off, damaged, or too large (``MAX_BYTES``, ``MAX_EVENTS``, ``MAX_VALUES``).
         TraceSchemaError: its schema is not known to this version.
     """
     try:
-        raw = source if isinstance(source, bytes) else Path(source).read_bytes()
+        raw = source if isinstance(source, bytes) else _head(source)
     except OSError as error:
         raise TraceError(f"The trace cannot be read: {error.strerror}.", hint="Check the file name.") from error
     if raw[:2] == b"\x1f\x8b":
         raw = _unzip(raw)
     if len(raw) > MAX_BYTES:
         raise TraceError("The trace is too large.", hint=f"At most {MAX_BYTES // 1_000_000} MB, unpacked.")
-    if raw.count(b"\n") > MAX_EVENTS:
-        raise TraceError("The trace is too long.", hint=f"At most {MAX_EVENTS:,} events.")
+    if raw.count(b"\n") > MAX_EVENTS or raw.count(b",") > MAX_VALUES:
+        raise TraceError("The trace is too long.", hint=f"At most {MAX_EVENTS:,} events and {MAX_VALUES:,} values.")
     try:
-        return _read(line for line in raw.split(b"\n") if line.strip())
+        return _read(line for line in io.BytesIO(raw) if line.strip())
     except msgspec.ValidationError as error:
         raise _wrong(error) from error
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
@@ -142,27 +143,20 @@ def _read(lines: Iterator[bytes]) -> Trace:
     if not isinstance(declared, dict) or declared.get("kind") != "Trace":
         raise TraceError("This file is not a trace: its first line is no trace header.", hint=_HINT)
     schema = declared.get("schema")
-    if type(schema) is not int or (schema != SCHEMA and schema not in MIGRATIONS):
+    if schema != SCHEMA:
         raise TraceSchemaError(
-            f"The trace has schema {str(schema)[:20]}; this version reads up to {SCHEMA}.",
-            hint="Open it with the version that wrote it, or a newer one.",
+            f"The trace has schema {str(schema)[:20]}; this version reads schema {SCHEMA}.",
+            hint="Open it with the version that wrote it.",
         )
-    header = msgspec.convert(_migrate(declared, schema), _Header)
+    header = msgspec.convert(declared, _Header)
     lanes: dict[str, list[Event]] = {name: [] for name in header.lanes}
     for line in lines:  # one at a time: a foreign file stops at its first wrong line
         if (lane := msgspec.json.decode(line, type=_Lane).lane) not in lanes:
             raise TraceError("The trace holds an event of a lane its header does not name.", hint=_HINT)
-        old = schema != SCHEMA
-        lanes[lane].append(event_from_dict(_migrate(json.loads(line), schema)) if old else _event.decode(line))
+        lanes[lane].append(_event.decode(line))
     for run in lanes.values():
         check_run(run)
-    return Trace(lanes={name: tuple(run) for name, run in lanes.items()}, title=header.title, schema=schema)
-
-
-def _migrate(line: dict[str, Any], schema: int) -> dict[str, Any]:
-    for number in range(schema, SCHEMA):
-        line = MIGRATIONS[number](line)
-    return line
+    return Trace(lanes={name: tuple(run) for name, run in lanes.items()}, title=header.title)
 
 
 def check_run(events: Sequence[Event]) -> None:
@@ -210,15 +204,24 @@ def check_run(events: Sequence[Event]) -> None:
                 need(0 <= event.seconds < MAX_SECONDS, "a clock that cannot be")
 
 
+def _head(path: Path | str) -> bytes:
+    """A file, of which no more is read than shows that it is too large."""
+    with open(path, "rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
 def _unzip(raw: bytes) -> bytes:
-    out = b""
-    while raw and len(out) <= MAX_BYTES:  # a file may hold several members
-        unpacker = zlib.decompressobj(wbits=31)
+    """The text of all gzip members, of which no more is unpacked than shows that it is too large."""
+    out, done, unpacker = bytearray(), 0, zlib.decompressobj(wbits=31)
+    while done < len(raw) and len(out) <= MAX_BYTES:
+        if unpacker.eof:
+            unpacker = zlib.decompressobj(wbits=31)
+        part = raw[done : done + _PART]
         try:
-            out += unpacker.decompress(raw, MAX_BYTES + 1 - len(out))
+            out += unpacker.decompress(part, MAX_BYTES + 1 - len(out))
         except zlib.error as error:
             raise TraceError("The compressed trace is damaged.", hint=_HINT) from error
-        if not unpacker.eof and len(out) <= MAX_BYTES:
-            raise TraceError("The compressed trace was cut off.", hint=_HINT)
-        raw = unpacker.unused_data
-    return out
+        done += len(part) - len(unpacker.unused_data)
+    if not unpacker.eof and len(out) <= MAX_BYTES:
+        raise TraceError("The compressed trace was cut off.", hint=_HINT)
+    return bytes(out)

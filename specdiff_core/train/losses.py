@@ -40,67 +40,52 @@ def soft_cross_entropy(logits: Tensor, target_probs: Tensor) -> Tensor:
     return -(target_probs * F.log_softmax(logits.float(), dim=-1)).sum(-1)
 
 
-def _with_slope(hidden: Tensor, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """A value per row of ``hidden [n, W]`` whose gradient was computed along with it, so that no ``[n, V]`` is kept;
-    ``parts``: values ``[rows]`` and gradients ``[rows, W]``, in chunks."""
-    values, slopes = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-    return values + ((hidden - hidden.detach()) * slopes).sum(-1)  # what is added is 0, and its gradient is the slope
+def top_loss(
+    hidden: Tensor, table: Tensor, labels: Tensor, ids: Tensor, probs: Tensor, *, tv: float = 0.0, rows: int = 768
+) -> tuple[Tensor, Tensor]:
+    """(1 − tv)·CE + tv·TV against what was stored of the target: its most probable words, and the text's own.
 
-
-def log_normalizer(hidden: Tensor, table: Tensor, *, rows: int = 512) -> Tensor:
-    """log Σ_v exp(h·e_v): ``hidden [n, W]``, frozen ``table [V, W]`` -> ``[n]``; gradient to ``hidden`` only.
-
-    Computed in chunks of ``rows``: the ``[n, V]`` logits never exist at once.
-    """
-    parts = []
-    with torch.no_grad():
-        for low in torch.split(hidden.to(table.dtype), rows):
-            logits = (low @ table.T).float()  # [rows, V]
-            peak = logits.amax(-1, keepdim=True)
-            mass = logits.sub_(peak).exp_()
-            total = mass.sum(-1, keepdim=True)
-            slope = (mass.to(table.dtype) @ table).float() / total  # softmax(h·E) E
-            parts.append(((peak + total.log())[:, 0], slope))
-    return _with_slope(hidden, parts)
-
-
-def lk_loss(hidden: Tensor, teacher: Tensor, table: Tensor, *, eta: float = 3.0, rows: int = 512) -> Tensor:
-    """λ·CE(p, q) + (1 − λ)·TV(p, q) with λ = exp(−η·(1 − TV)), held constant: cross-entropy while q is far from p, then
-    the share of drafts that are rejected, which is TV (the hybrid LK loss, arXiv 2602.23881).
+    One half of CE is the cross-entropy of the text's own word, the other that of the target's words with probabilities
+    that sum to 1; where only one of the two is known, it counts in full. TV = 1 − Σ min(p, q): words that the drafter
+    doesn't have count as rejected.
 
     Args:
         hidden: ``[n, W]``; q is the softmax of h·E.
-        teacher: ``[n, W]`` the target's last hidden states; p is the softmax of t·E.
-        table: ``[V, W]``, E, frozen.
+        table: ``[d, W]``, E, frozen: the words that the drafter has.
+        labels: ``[n]`` rows of E: the text's own words; −1 for a word that the drafter doesn't have.
+        ids: ``[n, K]`` the same of the target's most probable words.
+        probs: ``[n, K]`` p of those, which may sum to less than 1.
 
     Returns:
-        ``[n]``, gradient to ``hidden`` only; computed in chunks of ``rows``.
+        ``[n]`` values, with a gradient to ``hidden`` only, and ``[n]`` log q of the labels without one (−∞ where the
+        label is −1); computed in chunks of ``rows``.
     """
-    parts = []
+    parts, logs = [], []
     with torch.no_grad():
-        chunks = (torch.split(states.to(table.dtype), rows) for states in (hidden, teacher))
-        for low, wanted in zip(*chunks, strict=True):
+        chunks = (torch.split(part, rows) for part in (hidden.to(table.dtype), labels, ids, probs.float()))
+        for low, label, top, p in zip(*chunks, strict=True):
             log_q = torch.log_softmax((low @ table.T).float(), -1)
-            p, q = torch.softmax((wanted @ table.T).float(), -1), log_q.exp()
-            tv = 0.5 * (p - q).abs().sum(-1, keepdim=True)
-            share = torch.exp(-eta * (1 - tv))
-            signs = 0.5 * torch.sign(q - p)
-            towards_tv = q * (signs - (q * signs).sum(-1, keepdim=True))
-            slope = share * (q - p) + (1 - share) * towards_tv  # with respect to the logits
-            values = share * -(p * log_q).sum(-1, keepdim=True) + (1 - share) * tv
-            parts.append((values[:, 0], (slope.to(table.dtype) @ table).float()))
-    return _with_slope(hidden, parts)
-
-
-@torch.no_grad()
-def expected_embedding(hidden: Tensor, table: Tensor, *, rows: int = 512) -> Tensor:
-    """Σ_v p(v) e_v with p = softmax(h·E): ``[n, W]``, ``[V, W]`` -> ``[n, W]`` float32.
-
-    All that soft cross-entropy needs to know about a teacher whose head is shared with the student.
-    """
-    low = hidden.to(table.dtype)
-    chunks = [torch.softmax((part @ table.T).float(), -1).to(table.dtype) @ table for part in torch.split(low, rows)]
-    return torch.cat(chunks).float()
+            has, label = (label >= 0)[:, None], label.clamp_min(0)[:, None]
+            p, top = p * (top >= 0), top.clamp_min(0)
+            mass = p.sum(-1, keepdim=True)
+            known = mass > 1e-3
+            hard = has * torch.where(known, 0.5, 1.0)
+            soft = known * (1 - hard) * p / mass.clamp_min(1e-6)  # [rows, K], sums to what ``hard`` leaves
+            log_top, log_label = log_q.gather(-1, top), log_q.gather(-1, label)
+            q_top = log_top.exp()
+            entropy = -(soft * log_top).sum(-1, keepdim=True) - hard * log_label
+            variation = 1 - torch.minimum(q_top, p).sum(-1, keepdim=True)
+            short = tv * q_top * (q_top < p)  # where q still lacks mass
+            # With respect to the logits: (1 − tv)·(q·Σt − t) for targets t, and tv·(q·Σ_S q − q_S).
+            total = (1 - tv) * (soft.sum(-1, keepdim=True) + hard) + short.sum(-1, keepdim=True)
+            slope = log_q.exp_().mul_(total).scatter_add_(-1, top, -(1 - tv) * soft - short)
+            slope.scatter_add_(-1, label, -(1 - tv) * hard)
+            value = (1 - tv) * entropy + tv * variation
+            parts.append((value[:, 0], (slope.to(table.dtype) @ table).float()))
+            logs.append(log_label.masked_fill(~has, -torch.inf)[:, 0])
+    values, slopes = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    # What is added is 0, and its gradient is the slope, so no [n, V] is kept for the way back.
+    return values + ((hidden - hidden.detach()) * slopes).sum(-1), torch.cat(logs)
 
 
 def cross_entropy_streak(log_q: Tensor, known: Tensor) -> Tensor:

@@ -1,4 +1,5 @@
-"""``train mdlm``: the independent masked-diffusion drafter; it learns to denoise text, then to draft for its target.
+"""Teaches the independent masked-diffusion drafter what its target would write, in windows of masks behind a prefix
+(SpecDiff, arXiv 2408.05636; with streak distillation SpecDiff-2, arXiv 2511.00606).
 
 Decoding keeps σ = 0, which makes the network's condition constant; so its modulation is trained through the biases
 alone, and ``sigma_map`` stays as initialised.
@@ -6,236 +7,170 @@ alone, and ``sigma_map`` stays as initialised.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm, save_mdlm
+from specdiff_core.models.kernels import computes_bf16
+from specdiff_core.models.mdlm import Mdlm
 from specdiff_core.train import losses
-from specdiff_core.train.causal_target import heads_of
-from specdiff_core.train.corpus import EncodedCorpus
-from specdiff_core.train.jobs import DrafterJob
-from specdiff_core.train.rows import SLOTS, PackedRows, Windows, draw_windows, first_rows
-from specdiff_core.train.settings import MdlmSettings
-from specdiff_core.train.task import DrafterTask, Propose, Task
-from specdiff_core.train.trainer import train
 
+SLOTS = 16
+"""The largest window that is cut; smaller ones fill the last slots."""
 DECAY = 4.0
 """Of the position weights, in positions."""
-
-EPSILON = 1e-3
-"""Of the log-linear schedule, and the smallest t that is drawn."""
-
 GAMMA = 8
-"""Draft length of the simulated rounds."""
+"""Draft length of :meth:`DraftTask.proposer`."""
+
+Draw = Callable[[], tuple[np.ndarray, int, np.random.Generator]]
+"""The next rows ``[R, S]`` int64, how many of them (the last ones) the target wrote, and what draws the windows."""
 
 
-class MdlmJob(DrafterJob):
-    """Two phases, each a run of its own in ``subs`` and ``draft``; a trained drafter goes straight to drafting."""
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """N drafting problems of one length L: a clean prefix and a window at its right end, padded on the left."""
 
-    settings: MdlmSettings
-    model: Mdlm
-    measured = "γ = 8, T = 1"
-
-    def begin(self) -> Mdlm:
-        settings = self.settings
-        if settings.start:
-            return freeze_constants(load_mdlm(settings.start).float())
-        vocabulary, mask = len(self.data.tokenizer), self.data.mask
-        return new_mdlm(vocabulary, mask, layers=settings.layers, width=settings.width, target=self.target)
-
-    @property
-    def kind(self) -> str:
-        return "mdlm_streak" if self.settings.streak else "mdlm"
-
-    @property
-    def subs_steps(self) -> int:
-        """Steps of the first phase."""
-        return 0 if self.settings.start else round(self.settings.steps * self.settings.subs_fraction)
-
-    @property
-    def phases(self) -> tuple[Path, ...]:
-        both = (self.run_folder / "subs", self.run_folder / "draft")
-        return both if self.subs_steps else both[1:]
-
-    def events(self) -> Iterator[Any]:
-        settings, first = self.settings, self.subs_steps
-        drafting = self.task()  # made first: a text that is too short is reported before the long first phase
-        if first:
-            subs = SubsTask(self.model, self.data, settings)
-            yield from train(subs, dataclasses.replace(settings, steps=first, decay_from=1.0), self.phases[0])
-        yield from train(drafting, dataclasses.replace(settings, steps=settings.steps - first), self.phases[-1])
-
-    def task(self) -> Task:
-        return DraftTask(self.model, self.target, self.data, self.settings, written=self.written)
-
-    def export(self) -> None:
-        save_mdlm(self.model, self.out)
+    ids: np.ndarray  # [N, L] int64, the mask id where masked
+    padding: np.ndarray  # [N] int64, leading positions without meaning
+    masked: np.ndarray  # [N, SLOTS] bool, of the last SLOTS positions
+    rank: np.ndarray  # [N, SLOTS] int64, place in the window; negative before it
+    row: np.ndarray  # [N] int64, the row each problem was cut from
+    position: np.ndarray  # [N, SLOTS] int64, where in that row the last SLOTS positions lie (clipped at 0)
 
 
-class SubsTask(Task):
-    """Phase one: MDLM's own objective on packed corpus rows."""
+def draw_windows(
+    rows: np.ndarray, rng: np.random.Generator, *, count: int, length: int, mask_id: int, whole: float = 0.5
+) -> Windows:
+    """Cut ``count`` windows out of ``rows [R, S]``.
 
-    model: Mdlm
-
-    def __init__(self, model: Mdlm, data: EncodedCorpus, settings: MdlmSettings) -> None:
-        length = model.config.model_length
-        rows = PackedRows(data, settings.seed, rows=max(1, settings.batch_tokens // length), length=length)
-        super().__init__(model, settings, rows, data.held_out())
-
-    def inputs(self, rows: np.ndarray, rng: np.random.Generator) -> tuple[Tensor, ...]:
-        """Rows, masks and t: t is spread evenly over the batch (MDLM's antithetic sampling), and each token is masked
-        with probability (1 − ε)t."""
-        count = len(rows)
-        t = EPSILON + (1 - EPSILON) * (np.arange(count) + rng.random(count)) / count
-        masked = rng.random(rows.shape) < (1 - EPSILON) * t[:, None]
-        return self.on_device(rows, masked, t.astype(np.float32))
-
-    def objective(self, *inputs: Any) -> Tensor:
-        ids, masked, t = inputs
-        mask_id = self.model.config.mask_id
-        with torch.autocast(ids.device.type, torch.bfloat16):
-            logits = self.model(ids.masked_fill(masked, mask_id))
-        return losses.subs_loss(logits, ids, masked, t, mask_id)
-
-    def score(self, flavour: str, held_out: np.ndarray) -> dict[str, float]:
-        """``subs``: the bound in nats per token, on fixed rows with fixed masks."""
-        batch = self.inputs(first_rows(held_out, self.rows.length, 64), np.random.default_rng(0))
-        return {"subs": float(self.objective(*batch))}
+    Window sizes are uniform from 4 to :data:`SLOTS`; half of the contexts are as long as fits, the others uniform; a
+    fraction ``whole`` of the windows is fully masked, the others at a uniform mask ratio (at least one mask).
+    """
+    size = rng.integers(4, SLOTS + 1, count)
+    row = np.arange(count) % len(rows)
+    end = rng.integers(size + 1, rows.shape[1] + 1)  # exclusive; at least one token of context
+    room = np.minimum(end, length) - size
+    context = np.where(rng.random(count) < 0.5, room, rng.integers(1, room + 1))
+    columns = end[:, None] - length + np.arange(length)
+    ids = rows[row[:, None], columns.clip(0)].astype(np.int64)
+    rank = np.arange(SLOTS) - (SLOTS - size[:, None])
+    ratio = np.where(rng.random(count) < whole, 1.0, rng.random(count))
+    masked = (rank >= 0) & (rng.random((count, SLOTS)) < ratio[:, None])
+    masked[~masked.any(-1), -1] = True
+    ids[:, -SLOTS:][masked] = mask_id
+    return Windows(ids, length - context - size, masked, rank, row, columns[:, -SLOTS:].clip(0))
 
 
-class DraftTask(DrafterTask):
-    """Phase two: windows of masks after a clean prefix, soft cross-entropy to the frozen target's distribution.
+def autocast(device: torch.device) -> torch.autocast:
+    """bf16 where the device computes it; elsewhere it would be slower than fp32."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda" or computes_bf16())
 
-    The target reads each row once; many windows are cut from it.
+
+class DraftTask:
+    """Soft cross-entropy to a frozen target's distribution in windows of masks, bf16 autocast. The target reads each
+    row once; many windows are cut from it.
+
+    Args:
+        tokens: of the windows of a step.
+        whole: fraction of the windows that are fully masked, as with T = 1.
+        streak: weight of streak distillation, on whole windows of text that the target wrote.
+        compiled: whether to use torch.compile.
     """
 
-    model: Mdlm
-    settings: MdlmSettings
+    def __init__(
+        self,
+        model: Mdlm,
+        target: LlamaForCausalLM,
+        draw: Draw,
+        *,
+        mask_id: int,
+        tokens: int,
+        whole: float = 0.5,
+        streak: float = 0.0,
+        compiled: bool = False,
+    ) -> None:
+        self.model, self.target, self.mask_id, self.tokens = (
+            model,
+            target.train(False).requires_grad_(False),
+            mask_id,
+            tokens,
+        )
+        self.whole, self.streak, self._draw = whole, streak, draw
+        self._objective = torch.compile(self.objective, dynamic=False) if compiled else self.objective
 
-    @property
-    def tokens_per_step(self) -> int:
-        return self.settings.batch_tokens
-
-    def inputs(self, rows: np.ndarray, rng: np.random.Generator) -> tuple[Tensor, ...]:
-        return self.inputs_of(rows, self.draw_windows(rows, rng))
-
-    def draw_windows(self, rows: np.ndarray, rng: np.random.Generator) -> Windows:
-        """As many windows of one length as make up the tokens of a step."""
-        longest, settings = self.model.config.model_length, self.settings
+    def loss(self) -> Tensor:
+        """Of the next rows: nats per masked slot (weighted)."""
+        rows, own, rng = self._draw()
+        longest = self.model.config.model_length
         length = int(rng.choice([length for length in (longest // 2, longest) if length > SLOTS]))
-        count = max(1, settings.batch_tokens // length)
-        return draw_windows(rows, rng, count=count, length=length, mask_id=self.mask, whole=settings.whole)
+        count = max(1, self.tokens // length)
+        windows = draw_windows(rows, rng, count=count, length=length, mask_id=self.mask_id, whole=self.whole)
+        return self._objective(*self.inputs(rows, windows, own))
 
-    def inputs_of(self, rows: np.ndarray, windows: Windows) -> tuple[Tensor, ...]:
+    def inputs(self, rows: np.ndarray, windows: Windows, own: int) -> tuple[Tensor, ...]:
         """Ids, padding, labels, weights, true tokens, slots inside their windows, and which windows are chains: fully
-        masked, in text that the target wrote."""
+        masked, in one of the last ``own`` rows, which the target wrote."""
         inside = windows.rank >= 0
-        return self.on_device(
+        parts = (
             windows.ids,
             windows.padding,
             self.labels(rows, windows),
             losses.position_weights(torch.from_numpy(windows.rank), DECAY) * torch.from_numpy(windows.masked),
             rows[windows.row[:, None], windows.position],
             inside,
-            (windows.masked == inside).all(-1) & (windows.row >= len(rows) - self.rows.own),
+            (windows.masked == inside).all(-1) & (windows.row >= len(rows) - own),
         )
+        return tuple(torch.as_tensor(part).to(self.model.device) for part in parts)
 
     @torch.no_grad()
     def labels(self, rows: np.ndarray, windows: Windows) -> Tensor:
         """The target's distribution of the token at each of the last slots, ``[N, SLOTS, V]``: its logits at t − 1."""
-        (ids,) = self.on_device(rows)
-        with torch.autocast(ids.device.type, torch.bfloat16):
+        ids = torch.as_tensor(rows).to(self.model.device)
+        with autocast(ids.device):
             states = self.target.model(input_ids=ids, use_cache=False).last_hidden_state
-            return self.target_probs(states[windows.row[:, None], (windows.position - 1).clip(0)])
+            behind = states[windows.row[:, None], (windows.position - 1).clip(0)]
+            return losses.probs_without(self.target.lm_head(behind), self.mask_id)
 
     def _logits(self, ids: Tensor, padding: Tensor, slots: int = SLOTS) -> Tensor:
         """``[N, slots, V]`` of the last slots."""
-        with torch.autocast(ids.device.type, torch.bfloat16):
+        with autocast(ids.device):
             logits: Tensor = self.model(ids, first=ids.shape[1] - slots, padding=padding)
         return logits
 
-    def objective(self, *inputs: Any) -> Tensor:
-        """The loss, nats per masked slot (weighted)."""
+    def objective(self, *inputs: Tensor) -> Tensor:
+        """The loss of what :meth:`inputs` returned."""
         ids, padding, labels, weights, truth, inside, chains = inputs
         logits = self._logits(ids, padding)
         loss = losses.weighted_mean(losses.soft_cross_entropy(logits, labels), weights)
-        if not self.settings.streak:
+        if not self.streak:
             return loss
-        mask = torch.tensor([self.mask], device=ids.device)
+        mask = torch.tensor([self.mask_id], device=ids.device)
         log_q = logits.float().index_fill(-1, mask, -torch.inf).log_softmax(-1).gather(-1, truth[..., None])[..., 0]
         # Slots before a window are certain; windows that are no chain do not count.
         known = chains[:, None].expand_as(inside)
-        streak: Tensor = losses.cross_entropy_streak(log_q * inside, known) * len(ids) / chains.sum().clamp_min(1)
-        return loss + self.settings.streak * streak
+        streak = losses.cross_entropy_streak(log_q * inside, known) * len(ids) / chains.sum().clamp_min(1)
+        return loss + self.streak * streak
 
-    def score(self, flavour: str, held_out: np.ndarray) -> dict[str, float]:
-        """``soft_ce``: nats on fully masked windows of 8 of corpus text. ``tokens_per_round``: simulated τ at γ = 8;
-        ``tokens_per_round@half``: the same with the drafter's view cut to half."""
-        longest, rows = self.model.config.model_length, first_rows(held_out, self.rows.length, 8)
-        fixed, sizes = np.random.default_rng(0), (GAMMA, GAMMA)
-        windows = draw_windows(rows, fixed, count=64, length=longest, mask_id=self.mask, sizes=sizes, whole=1.0)
-        ids, padding, labels, weights, *_ = self.inputs_of(rows, windows)
-        nats = losses.soft_cross_entropy(self._logits(ids, padding), labels)
-        views = {"tokens_per_round": longest, "tokens_per_round@half": max(16, longest // 2)}
-        taus = {kind: self.tau(flavour, self.proposer(view), GAMMA) for kind, view in views.items()}
-        return {"soft_ce": float(losses.weighted_mean(nats, weights)), **taus}
-
-    def proposer(self, view: int) -> Propose:
-        """Drafts by the last ``view`` positions, masks included, in one pass."""
+    def proposer(self, view: int) -> Callable[[list[Tensor]], Tensor]:
+        """Greedy drafts ``[n, γ]`` behind prefixes of different lengths, by the last ``view`` positions, masks
+        included, in one pass."""
 
         def propose(prefixes: list[Tensor]) -> Tensor:
-            ids = torch.full((len(prefixes), view), self.mask, device=prefixes[0].device)
+            ids = torch.full((len(prefixes), view), self.mask_id, device=prefixes[0].device)
             padding = torch.zeros(len(prefixes), dtype=torch.long, device=ids.device)
             for index, prefix in enumerate(prefixes):
                 kept = prefix[-(view - GAMMA) :]
                 padding[index] = view - GAMMA - len(kept)
                 ids[index, view - GAMMA - len(kept) : view - GAMMA] = kept
             logits = self._logits(ids, padding, GAMMA).float()
-            logits[..., self.mask] = -torch.inf
+            logits[..., self.mask_id] = -torch.inf
             return logits.argmax(-1)
 
         return propose
-
-
-def new_mdlm(
-    vocab_size: int,
-    mask_id: int,
-    *,
-    layers: int = 4,
-    width: int = 256,
-    context: int = 64,
-    cond_dim: int = 32,
-    target: LlamaForCausalLM | None = None,
-) -> Mdlm:
-    """An untrained drafter; every block starts as the identity, with open gates. If ``target`` is as wide, the drafter
-    starts with its embedding and its head (with the final norm's weight)."""
-    sizes: Any = {"hidden_dim": width, "cond_dim": cond_dim, "n_blocks": layers, "n_heads": heads_of(width)}
-    config = MdlmConfig(vocab_size=vocab_size, model_length=context, **sizes, dropout=0.0, mask_token_id=mask_id)
-    model = Mdlm(config)
-    body: Any = model.backbone  # the layers of a ModuleList have no type
-    with torch.no_grad():
-        for block in body.blocks:
-            for zeroed in (block.attn_out.weight, block.mlp[2].weight, block.mlp[2].bias):
-                zeroed.zero_()
-            block.adaLN_modulation.weight.zero_()
-            gates = block.adaLN_modulation.bias.zero_().view(6, width)  # shift, scale, gate, twice
-            gates[2].fill_(1.0)
-            gates[5].fill_(1.0)
-        for parameter in (body.output_layer.adaLN_modulation.weight, body.output_layer.adaLN_modulation.bias):
-            parameter.zero_()
-        body.output_layer.linear.bias.zero_()
-        if target is not None and target.config.hidden_size == width:
-            body.vocab_embed.embedding.copy_(target.get_input_embeddings().weight)
-            body.vocab_embed.embedding[mask_id].normal_(std=0.02)  # a masked slot must not begin by predicting itself
-            body.output_layer.linear.weight.copy_(target.lm_head.weight * target.model.norm.weight)
-    return freeze_constants(model)
 
 
 def freeze_constants(model: Mdlm) -> Mdlm:

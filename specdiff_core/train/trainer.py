@@ -1,73 +1,31 @@
-"""The training loop: takes a task, does the steps, and yields what happened.
-
-Everything it yields is also written to ``metrics.jsonl`` in the run's folder, from which the curve is drawn.
-"""
+"""A model in training: its optimisers, steps, log and checkpoint. ``train drafter`` and all recipes use it."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.models.files import replacing
+from specdiff_core.models.folders import shown
+from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.train.curve import METRICS
-from specdiff_core.train.settings import ModelSettings
-from specdiff_core.train.task import Task
+from specdiff_core.train.muon import Muon
+
+Event = dict[str, Any]
+"""A line of a run's log: its ``kind`` (``answers``, ``step``, ``measured`` or ``saved``), and facts."""
 
 MATRIX_LR, OTHER_LR = 0.02, 3e-3
 """Usual peak learning rates: Muon's, for hidden matrices; AdamW's, for embeddings, heads, norms."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainStep:
-    step: int
-    loss: float  # in nats per token, unless the task says otherwise
-    rate: float  # fraction of the peak learning rates
-    tokens: int  # seen so far
-    tokens_per_second: float
-    seconds: float  # wall clock of all sessions together
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalStep:
-    step: int
-    scores: dict[str, float]
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    step: int
-    path: str
-
-
-TrainEvent = TrainStep | EvalStep | Saved
-
-
-def rate_at(step: int, settings: ModelSettings) -> float:
-    """Learning-rate factor in [0, 1] at ``step``: linear warm-up, constant, linear decay over the last part."""
-    begin = settings.decay_from * settings.steps
-    decay = min(1.0, (settings.steps - step) / max(1.0, settings.steps - begin))
-    return max(0.0, min(1.0, (step + 1) / settings.warmup, decay))
-
-
 def build_optimizers(model: nn.Module, rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the 2-D matrices between embedding and head, AdamW for everything else.
-
-    Raises:
-        ConfigError: this torch is older than 2.9, which brought ``torch.optim.Muon``.
-    """
-    if not hasattr(torch.optim, "Muon"):
-        raise ConfigError(
-            f"Training needs torch 2.9 or newer; this is {torch.__version__}.",
-            hint="Install a newer torch. Decoding and the page work with torch 2.8.",
-        )
+    """Muon for the 2-D matrices between embedding and head, AdamW for everything else."""
     matrices: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
@@ -75,86 +33,102 @@ def build_optimizers(model: nn.Module, rate: float) -> list[torch.optim.Optimize
             outer = "embed" in name or "head" in name or "output_layer" in name
             (others if outer or parameter.ndim != 2 else matrices).append(parameter)
     return [
-        torch.optim.Muon(matrices, lr=MATRIX_LR * rate, weight_decay=0.01, momentum=0.95, nesterov=True),
+        Muon(matrices, lr=MATRIX_LR * rate),
         torch.optim.AdamW(others, lr=OTHER_LR * rate, betas=(0.9, 0.95), weight_decay=0.0),
     ]
 
 
-def train(task: Task, settings: ModelSettings, run: Path) -> Iterator[TrainEvent]:
-    """Run ``settings.steps`` optimiser steps of ``task``, with checkpoints and a log in the folder ``run``.
+class Trainer:
+    """Trains ``model``, with its log and its checkpoint in the folder ``run``.
 
-    Yields:
-        a :class:`TrainStep` per step; an :class:`EvalStep` every ``eval_every`` steps and at the end, and where the run
-        begins with trained weights, before the first step too; a :class:`Saved` whenever ``checkpoint.pt`` was replaced
-        (written under another name and renamed, so never half a file).
+    Args:
+        rate: multiple of the usual learning rates.
 
-    Raises:
-        SpecDiffError: the loss became NaN.
+    Attributes:
+        step, seconds, tokens: of training so far, in all sessions together.
     """
-    run.mkdir(parents=True, exist_ok=True)
-    with (run / METRICS).open("a", encoding="utf-8") as log:
-        for event in _steps(task, settings, run / "checkpoint.pt"):
-            log.write(json.dumps({"kind": type(event).__name__, **dataclasses.asdict(event)}) + "\n")
-            log.flush()
-            yield event
 
+    def __init__(self, model: nn.Module, run: Path, *, rate: float = 1.0) -> None:
+        self.model, self.run, self.checkpoint = model, run, run / "checkpoint.pt"
+        self.step, self.seconds, self.tokens = 0, 0.0, 0
+        self._device = next(model.parameters()).device
+        self._optimizers = build_optimizers(model, rate)
+        self._peaks = [group["lr"] for group in self._groups]
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
-def _steps(task: Task, settings: ModelSettings, checkpoint: Path) -> Iterator[TrainEvent]:
-    optimizers = build_optimizers(task.model, settings.rate)
-    peaks = [group["lr"] for optimizer in optimizers for group in optimizer.param_groups]
-    parameters = [p for p in task.model.parameters() if p.requires_grad]
-    first_weights = [p.detach().clone() for p in parameters] if settings.average else []
-    start, seconds, tokens, total = 0, 0.0, 0, settings.steps
-    if settings.resume and checkpoint.exists():
-        state = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        task.model.load_state_dict(state["model"])
-        for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        start, seconds, tokens = state["step"], state["seconds"], state["tokens"]
-        for _ in range(start):
-            task.skip()
+    @property
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self._optimizers for group in optimizer.param_groups]
 
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    def learn(self, loss: Callable[[], tuple[Tensor, int]], rate: float) -> Event:
+        """One step, at ``rate`` times the peak learning rates; ``loss`` returns its value and the tokens behind it.
 
-    def evaluate(step: int) -> EvalStep:
-        task.model.eval()
-        with torch.no_grad():
-            return EvalStep(step=step, scores=task.evaluate(), seconds=seconds)
-
-    if settings.start is not None and not start:
-        yield evaluate(0)
-    for step in range(start, total):
-        began = time.perf_counter()
-        rate = rate_at(step, settings)
-        for group, peak in zip(groups, peaks, strict=True):
+        Raises:
+            SpecDiffError: the loss became NaN.
+        """
+        began = now(self._device)
+        for group, peak in zip(self._groups, self._peaks, strict=True):
             group["lr"] = peak * rate
-        task.model.train()
-        loss = task.loss()
-        torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(parameters, settings.clip)
-        for optimizer in optimizers:
+        self.model.train()
+        value, tokens = loss()
+        found = float(value.detach())
+        if found != found:
+            what = f"The loss became NaN at step {self.step}."
+            raise SpecDiffError(what, hint="Resume from the last checkpoint with a smaller --rate.")
+        torch.autograd.backward(value)
+        torch.nn.utils.clip_grad_norm_(self._parameters, 1.0)
+        for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=False)
-        value = float(loss.detach())
-        if value != value:
-            raise SpecDiffError(
-                f"The loss became NaN at step {step}.",
-                hint="Begin again with a longer --warmup; --start DIR begins with weights that are good.",
-            )
-        took, done = time.perf_counter() - began, step + 1
-        seconds, tokens = seconds + took, tokens + task.tokens_per_step
-        speed = task.tokens_per_step / took
-        yield TrainStep(step=done, loss=value, rate=rate, tokens=tokens, tokens_per_second=speed, seconds=seconds)
-        if done % settings.save_every == 0 or done == total:
-            state = {"model": task.model.state_dict(), "optimizers": [o.state_dict() for o in optimizers]}
-            partial = checkpoint.with_suffix(".partial")
-            torch.save({**state, "step": done, "seconds": seconds, "tokens": tokens}, partial)
-            partial.replace(checkpoint)
-            yield Saved(step=done, path=str(checkpoint))
-        if done % settings.eval_every == 0 or done == total:
-            yield evaluate(done)
-    if settings.average:  # after the last checkpoint: a longer run continues from the weights that were trained
-        with torch.no_grad():
-            for parameter, first in zip(parameters, first_weights, strict=True):
-                parameter.lerp_(first, settings.average)
-        yield evaluate(total)
+        took = now(self._device) - began
+        self.step, self.seconds, self.tokens = self.step + 1, self.seconds + took, self.tokens + tokens
+        return self.log("step", loss=found, rate=rate, tokens=self.tokens, tokens_per_second=tokens / max(1e-9, took))
+
+    def log(self, kind: str, **facts: Any) -> Event:
+        """Append an event to the run's log."""
+        return log(self.run, {"kind": kind, "step": self.step, "seconds": self.seconds, **facts})
+
+    def save(self, **more: Any) -> Event:
+        """Replace the checkpoint by the state of the training, with ``more`` in it."""
+        optimizers = [optimizer.state_dict() for optimizer in self._optimizers]
+        state = {"model": self.model.state_dict(), "optimizers": optimizers, **more}
+        with replacing(self.checkpoint) as fresh:
+            torch.save({**state, "step": self.step, "seconds": self.seconds, "tokens": self.tokens}, fresh)
+        return self.log("saved", tokens=self.tokens)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what :func:`read_checkpoint` returned."""
+        self.model.load_state_dict(state["model"])
+        for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.step, self.seconds, self.tokens = state["step"], state["seconds"], state["tokens"]
+
+
+def now(device: torch.device) -> float:
+    """Seconds of computing: of the GPU, or of each CPU thread, so that a process that waits loses nothing."""
+    return time.perf_counter() if device.type == "cuda" else time.process_time() / torch.get_num_threads()
+
+
+def log(run: Path, event: Event) -> Event:
+    """Append an event to the log of a run."""
+    run.mkdir(parents=True, exist_ok=True)
+    with (run / METRICS).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(event) + "\n")
+    return event
+
+
+def read_checkpoint(run: Path) -> dict[str, Any] | None:
+    """What :meth:`Trainer.save` wrote into a run's folder; None if it wrote nothing yet.
+
+    Raises:
+        SpecDiffError: it is damaged.
+    """
+    path = run / "checkpoint.pt"
+    if not path.exists():
+        return None
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load raises nearly anything for a damaged file
+        what = f"The checkpoint {shown(path)} is damaged ({type(error).__name__})."
+        raise SpecDiffError(what, hint="Remove it to begin again; the answers are kept.") from error
+    return state

@@ -3,22 +3,58 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { BRANCH, Opened, alignmentWords, answerOf, columnsOfTokens, commonOf, givenOf, roundPlaces, roundsOf } from '../../app/static/state/alignment.js';
+import {
+  alignmentWords,
+  answerOf,
+  BRANCH,
+  columnsOfTokens,
+  commonOf,
+  givenOf,
+  Opened,
+  roundPlaces,
+  roundsOf,
+} from '../../app/static/state/alignment.js';
 import { buildLane } from '../../app/static/state/lane.js';
 import { fromBase64, gzip, readFile, unzip } from '../../app/static/state/trace.js';
 import { make, trace } from './fixture.mjs';
 
 /** A run that writes words, each a token of its own, two in a round. */
-function run(prompt, words, { target = 't', pair = 'embedded', ids = (word) => [...word].reduce((sum, letter) => 31 * sum + letter.codePointAt(0), 7) % 1e9, ...more } = {}) {
+function run(
+  prompt,
+  words,
+  {
+    target = 't',
+    pair = 'embedded',
+    ids = (word) => [...word].reduce((sum, letter) => 31 * sum + letter.codePointAt(0), 7) % 1e9,
+    ...more
+  } = {},
+) {
   const events = [
-    { kind: 'RunStarted', config: { temperature: 0, pair, drafter: 'block', max_new_tokens: 9, rule: 'ratio', seed: 0 }, prompt, prompt_ids: [1], models: { target }, device: 'cpu: X', dtype: 'fp32', threads: 1, started_at: '2026-11-23T10:00', lossless: true, ...more },
+    {
+      kind: 'RunStarted',
+      config: { temperature: 0, pair, drafter: 'block', max_new_tokens: 9, rule: 'ratio', seed: 0 },
+      prompt,
+      prompt_ids: [1],
+      models: { target },
+      device: 'cpu: X',
+      dtype: 'fp32',
+      threads: 1,
+      started_at: '2026-11-23T10:00',
+      lossless: true,
+      ...more,
+    },
     { kind: 'PiecesSeen', pieces: Object.fromEntries(words.map((word) => [ids(word), word])) },
   ];
   for (let i = 0; i < words.length; i += 2) {
     const [round, own] = [i / 2, words.slice(i, i + 2).map(ids)];
     const drafted = own.slice(0, -1);
-    events.push(make.started(round), make.draft(drafted, { round }), make.scored(drafted.map(() => 1), { round }),
-      make.verified(drafted.map((id, k) => make.test(k, id, true)), { round, extra: own.at(-1) }), make.committed(own, [...drafted.map(() => 'draft'), 'bonus'], { round }));
+    events.push(
+      make.started(round),
+      make.draft(drafted, { round }),
+      make.scored(drafted.map(() => 1), { round }),
+      make.verified(drafted.map((id, k) => make.test(k, id, true)), { round, extra: own.at(-1) }),
+      make.committed(own, [...drafted.map(() => 'draft'), 'bonus'], { round }),
+    );
   }
   return { lane: buildLane(events), events };
 }
@@ -26,11 +62,19 @@ const held = (a, b) => {
   const common = commonOf(a.lane, b.lane);
   return { common, columns: columnsOfTokens(a.lane, b.lane, common) };
 };
-const fileOf = (...runs) => ({ title: '', lanes: Object.fromEntries(runs.map(({ events }, i) => [`lane${i}`, events])) });
-const said = (a, b) => alignmentWords(answerOf({ a: { file: 'x', name: 'a', ...a }, b: { file: 'y', name: 'b', ...b } })).join(' ');
+const fileOf = (...runs) => ({
+  title: '',
+  lanes: Object.fromEntries(runs.map(({ events }, i) => [`lane${i}`, events])),
+});
+const said = (a, b) =>
+  alignmentWords(answerOf({ a: { file: 'x', name: 'a', ...a }, b: { file: 'y', name: 'b', ...b } }))
+    .join(' ');
 
 test('after one prompt, of one target, token stands below token', () => {
-  const [a, b] = [run('P', [' one', ' two', ' three']), run('P', [' one', ' 2', ' three', ' four'])];
+  const [a, b] = [
+    run('P', [' one', ' two', ' three']),
+    run('P', [' one', ' 2', ' three', ' four']),
+  ];
   const { common, columns } = held(a, b);
   assert.deepEqual([common.by, common.agree, common.parted], ['tokens', 1, 2]);
   assert.deepEqual(columns, { a: [1, 2, 3], b: [1, 2, 3, 4] });
@@ -39,19 +83,34 @@ test('after one prompt, of one target, token stands below token', () => {
 });
 
 test('a prompt that goes on in the other text begins later, and is aligned with it', () => {
-  const [a, b] = [run('Once', [' upon', ' a', ' time', '.']), run('Once upon', [' a', ' time', '!'])];
+  const [a, b] = [
+    run('Once', [' upon', ' a', ' time', '.']),
+    run('Once upon', [' a', ' time', '!']),
+  ];
   const { common, columns } = held(a, b);
-  assert.deepEqual([common.by, common.starts, common.agree, common.parted], ['texts', { a: 0, b: 5 }, 12, 13]);
+  assert.deepEqual([common.by, common.starts, common.agree, common.parted], [
+    'texts',
+    { a: 0, b: 5 },
+    12,
+    13,
+  ]);
   assert.deepEqual(columns, { a: [1, 2, 3, 4], b: [2, 3, 4] });
   assert.match(said(a, b), /run B begins 5 characters later.*agree over 12 characters/);
 });
 
 test('tokens of two targets share a column where their words end together', () => {
-  const [a, b] = [run('P', [' un', 'like', 'ly', ' so', 'x']), run('P', [' unlikely', ' s', 'o', 'y'], { target: 'other', pair: 'gpt2' })];
+  const [a, b] = [
+    run('P', [' un', 'like', 'ly', ' so', 'x']),
+    run('P', [' unlikely', ' s', 'o', 'y'], { target: 'other', pair: 'gpt2' }),
+  ];
   const { common, columns } = held(a, b);
   assert.deepEqual([common.by, common.agree, common.target], ['texts', 12, false]);
   assert.deepEqual(columns, { a: [1, 1, 1, 2, 3], b: [1, 2, 2, 3] });
-  assert.deepEqual(roundPlaces(a.lane, columns.a)[0].map((x) => Math.round(100 * x) / 100), [0.5, 0.83, 1.17], 'three tokens of one column have a third each');
+  assert.deepEqual(roundPlaces(a.lane, columns.a)[0].map((x) => Math.round(100 * x) / 100), [
+    0.5,
+    0.83,
+    1.17,
+  ], 'three tokens of one column have a third each');
   assert.match(said(a, b), /The targets differ, so their tokens do/);
   const over = held(run('P', ['ab', 'cd']), run('P', ['abc', 'X'], { target: 'other' })); // the texts part inside a token
   assert.deepEqual(over.columns, { a: [1, 2], b: [1, 2] });
@@ -59,28 +118,51 @@ test('tokens of two targets share a column where their words end together', () =
 
 test('other prompts are aligned from their beginnings, and the page says why', () => {
   const { common, columns } = held(run('Q: 1', [' yes', ' no']), run('Q: 2', [' yes', ' so']));
-  assert.deepEqual([common.by, common.prompt, common.agree, common.parted], ['beginnings', 4, 5, 6]);
+  assert.deepEqual([common.by, common.prompt, common.agree, common.parted], [
+    'beginnings',
+    4,
+    5,
+    6,
+  ]);
   assert.deepEqual(columns, { a: [1, 2], b: [1, 2] });
-  assert.match(said(run('Q: 1', [' yes']), run('Q: 2', [' no'])), /The prompts differ from character 4 on/);
+  assert.match(
+    said(run('Q: 1', [' yes']), run('Q: 2', [' no'])),
+    /The prompts differ from character 4 on/,
+  );
 });
 
 test('without words there is nothing to align by', () => {
-  const silent = ({ events }) => ({ lane: buildLane(events.filter(({ kind }) => kind !== 'PiecesSeen')) });
+  const silent = ({ events }) => ({
+    lane: buildLane(events.filter(({ kind }) => kind !== 'PiecesSeen')),
+  });
   const one = silent(run('P', ['a', 'b']));
   assert.equal(commonOf(one.lane, run('Q', ['a']).lane).by, 'nothing');
   assert.match(said(one, run('Q', ['a'])), /cannot be aligned: a trace holds no words/);
-  assert.equal(commonOf(one.lane, run('P', ['a']).lane).by, 'tokens', 'ids say enough after one prompt');
+  assert.equal(
+    commonOf(one.lane, run('P', ['a']).lane).by,
+    'tokens',
+    'ids say enough after one prompt',
+  );
 });
 
 test('rounds as the server counts them', async () => {
-  const read = (name) => JSON.parse(readFileSync(new URL(`../../assets/explore/${name}`, import.meta.url), 'utf8'));
+  const read = (name) =>
+    JSON.parse(readFileSync(new URL(`../../assets/explore/${name}`, import.meta.url), 'utf8'));
   for (const stem of ['side-by-side', 'side-by-side.sampled']) {
-    const [{ rows }, { lanes }] = [read(`${stem}.json`), await unzip(fromBase64(read(`${stem}.races.json`).runs))];
+    const [{ rows }, { lanes }] = [
+      read(`${stem}.json`),
+      await unzip(fromBase64(read(`${stem}.races.json`).runs)),
+    ];
     for (const name of ['a', 'b']) {
       const ours = roundsOf(name, buildLane(lanes[name]));
       const theirs = rows.filter((row) => row.run === name);
-      assert.deepEqual(ours.map(({ milliseconds, waiting, ...row }) => row), theirs.map(({ milliseconds, waiting, ...row }) => row));
-      ours.forEach(({ milliseconds }, i) => assert.ok(Math.abs(milliseconds - theirs[i].milliseconds) < 0.01));
+      assert.deepEqual(
+        ours.map(({ milliseconds, waiting, ...row }) => row),
+        theirs.map(({ milliseconds, waiting, ...row }) => row),
+      );
+      ours.forEach(({ milliseconds }, i) =>
+        assert.ok(Math.abs(milliseconds - theirs[i].milliseconds) < 0.01)
+      );
     }
   }
 });
@@ -90,11 +172,24 @@ test('files are opened one after the other, and a wrong one takes nothing away',
   opened.add('x', fileOf(run('P', ['a', 'b'])));
   assert.equal(opened.answer, null, 'one lane is not two');
   opened.add('y', fileOf(run('P', ['a', 'c']), run('P', ['a', 'd'])));
-  assert.deepEqual([opened.chosen, opened.answer.facts.labels.b], [{ a: 0, b: 2 }, 'lane1 of y (block, temperature 0)']);
+  assert.deepEqual([opened.chosen, opened.answer.facts.labels.b], [
+    { a: 0, b: 2 },
+    'lane1 of y (block, temperature 0)',
+  ]);
   const kept = opened.answer;
   const good = run('P', ['a', 'b']).events;
-  for (const events of [good.filter(({ kind }) => kind !== 'Verified'), good.map((event) => (event.kind === 'Committed' ? { ...event, ids: 7 } : event)), good.map((event) => (event.kind === 'RunStarted' ? { kind: 'RunStarted' } : event)), good.slice(0, 2)]) {
-    assert.throws(() => opened.add('z', { title: '', lanes: { a: events } }), /do not fit together/);
+  for (
+    const events of [
+      good.filter(({ kind }) => kind !== 'Verified'),
+      good.map((event) => (event.kind === 'Committed' ? { ...event, ids: 7 } : event)),
+      good.map((event) => (event.kind === 'RunStarted' ? { kind: 'RunStarted' } : event)),
+      good.slice(0, 2),
+    ]
+  ) {
+    assert.throws(
+      () => opened.add('z', { title: '', lanes: { a: events } }),
+      /do not fit together/,
+    );
   }
   assert.throws(() => opened.add('z', { title: '', lanes: { a: [] } }), /no events of a run/);
   assert.deepEqual([opened.answer, opened.lanes.length], [kept, 3]);
@@ -111,7 +206,17 @@ test('a run of a file goes on where the server has its pair, and else the page s
   assert.deepEqual([asked.after, asked.prompt, asked.target], [a.lane.ids.slice(0, 3), 'P', 't']);
   assert.match(givenOf(a, 2, ['gpt2']).why, /of the pair embedded, which is not known here/);
   assert.match(givenOf(a, 9, ['embedded']).why, /does not hold that round/);
-  assert.match(givenOf({ ...a, lane: buildLane(trace.lanes.drafted.filter(({ kind }) => kind !== 'RunStarted')) }, 1, ['embedded']).why, /does not say with which settings/);
+  assert.match(
+    givenOf(
+      {
+        ...a,
+        lane: buildLane(trace.lanes.drafted.filter(({ kind }) => kind !== 'RunStarted')),
+      },
+      1,
+      ['embedded'],
+    ).why,
+    /does not say with which settings/,
+  );
   const opened = new Opened();
   opened.add('x', fileOf(run('P', ['a', 'e']), run('P', ['a', 'b', 'c', 'd'])));
   assert.deepEqual(opened.chosen, { a: 0, b: 1 }, 'of one file, its last two lanes');
@@ -121,20 +226,38 @@ test('a run of a file goes on where the server has its pair, and else the page s
   const own = opened.given('b', 1, ['embedded']).given;
   assert.ok(opened.goOn(own, branch, events));
   const { facts, rows } = opened.answer;
-  assert.deepEqual([facts.branch.run, facts.branch.instead_of, facts.branch.same, facts.branch.column, facts.columns[BRANCH]], ['b', 'b', 1, 2, [3, 4]]);
-  assert.deepEqual(rows.filter((row) => row.run === BRANCH).map(({ position, milliseconds }) => [position, milliseconds]), [[3, null]]);
+  assert.deepEqual([
+    facts.branch.run,
+    facts.branch.instead_of,
+    facts.branch.same,
+    facts.branch.column,
+    facts.columns[BRANCH],
+  ], ['b', 'b', 1, 2, [3, 4]]);
+  assert.deepEqual(
+    rows.filter((row) => row.run === BRANCH).map((
+      { position, milliseconds },
+    ) => [position, milliseconds]),
+    [[3, null]],
+  );
   assert.ok(Object.hasOwn(opened.trace.lanes, BRANCH));
   opened.choose('a', 0);
   assert.equal(opened.answer.facts.branch, undefined, 'it belonged to the runs before');
 });
 
-test('files of any kind: compressed or not, of an older schema, broken', async () => {
+test('files of any kind: compressed or not, broken', async () => {
   const read = (name) => readFileSync(new URL(`../golden/${name}`, import.meta.url));
-  const [old, same] = [await readFile(new Blob([read('scripted-1b.jsonl')])), await readFile(new Blob([await gzip(read('scripted-1b.jsonl'))]))];
-  assert.deepEqual(old.lanes, same.lanes);
-  const drafts = old.lanes.ratio.filter(({ kind }) => kind === 'DraftReady');
-  assert.ok(drafts.length && drafts.every((draft) => Array.isArray(draft.exact_q) && !('soft' in draft)));
+  const [plain, packed] = [
+    await readFile(new Blob([read('scripted.jsonl')])),
+    await readFile(new Blob([await gzip(read('scripted.jsonl'))])),
+  ];
+  assert.deepEqual(plain.lanes, packed.lanes);
   await assert.rejects(readFile(new Blob(['\u001f\u008bhello'])), /no trace, or was cut off/);
-  await assert.rejects(readFile(new Blob([new Uint8Array([0x1f, 0x8b, 1, 2])])), /damaged or cut off/);
-  await assert.rejects(readFile(new Blob(['{"kind":"Trace","schema":2,"lanes":["a"]}\n{"kind":'])), /no trace, or was cut off/);
+  await assert.rejects(
+    readFile(new Blob([new Uint8Array([0x1f, 0x8b, 1, 2])])),
+    /damaged or cut off/,
+  );
+  await assert.rejects(
+    readFile(new Blob(['{"kind":"Trace","schema":2,"lanes":["a"]}\n{"kind":'])),
+    /no trace, or was cut off/,
+  );
 });

@@ -31,7 +31,18 @@ class ClassList {
 
 export class FakeElement {
   constructor(tag) {
-    Object.assign(this, { tag, className: '', attributes: {}, children: [], dataset: {}, heard: {}, hidden: false, scrollWidth: 0, clientWidth: 0, offsetHeight: 0 });
+    Object.assign(this, {
+      tag,
+      className: '',
+      attributes: {},
+      children: [],
+      dataset: {},
+      heard: {},
+      hidden: false,
+      scrollWidth: 0,
+      clientWidth: 0,
+      offsetHeight: 0,
+    });
     this.style = { setProperty: () => {} };
     this.classList = new ClassList(this);
   }
@@ -84,7 +95,8 @@ export class FakeElement {
   }
 
   get textContent() {
-    return this.children.map((child) => (child instanceof FakeElement ? child.textContent : child)).join('');
+    return this.children.map((child) => (child instanceof FakeElement ? child.textContent : child))
+      .join('');
   }
 
   set textContent(words) {
@@ -94,12 +106,18 @@ export class FakeElement {
   /** All elements below, and this one, that have a class. */
   all(name) {
     const own = this.classList.contains(name) ? [this] : [];
-    return [...own, ...this.children.flatMap((child) => (child instanceof FakeElement ? child.all(name) : []))];
+    return [
+      ...own,
+      ...this.children.flatMap((child) => (child instanceof FakeElement ? child.all(name) : [])),
+    ];
   }
 }
 
 /** Let the views that are imported from now on find a document and a window. */
 export function useFakePage() {
-  globalThis.document = { createElement: (tag) => new FakeElement(tag), body: new FakeElement('body') };
+  globalThis.document = {
+    createElement: (tag) => new FakeElement(tag),
+    body: new FakeElement('body'),
+  };
   globalThis.window = { addEventListener: () => {} };
 }

@@ -3,7 +3,14 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { FINDINGS, certainLaw, geometric, proven, runOf, watched } from '../../app/static/state/findings.js';
+import {
+  FINDINGS,
+  geometric,
+  pointMass,
+  proven,
+  runOf,
+  watched,
+} from '../../app/static/state/findings.js';
 import { buildLane } from '../../app/static/state/lane.js';
 import { trace } from './fixture.mjs';
 
@@ -12,8 +19,17 @@ const run = (more = {}, config = {}) => {
   const found = runOf(drafted, vanilla, new Set());
   return { ...found, ...more, config: { ...found.config, ...config } };
 };
-const recorded = (name) => JSON.parse(readFileSync(new URL(`../../assets/explore/${name}.json`, import.meta.url), 'utf8'));
-const ANSWERS = { 'one-pass': 'what-it-takes', gamma: 'window-map.block', accept: 'losslessness.coins', temperature: 'temperature', alignment: 'align', trees: 'what-it-takes', lossless: 'losslessness.coins' };
+const recorded = (name) =>
+  JSON.parse(readFileSync(new URL(`../../assets/explore/${name}.json`, import.meta.url), 'utf8'));
+const ANSWERS = {
+  'one-pass': 'what-it-takes',
+  gamma: 'window-map.block',
+  accept: 'losslessness.coins',
+  temperature: 'temperature',
+  alignment: 'align',
+  trees: 'what-it-takes',
+  lossless: 'losslessness.coins',
+};
 const explored = (lesson, own, busy = false) => ({ answer: recorded(ANSWERS[lesson]), own, busy });
 const near = (a, b) => assert.ok(Math.abs(a - b) < 1e-9, `${a} is not ${b}`);
 
@@ -28,81 +44,172 @@ test('a run in numbers: what was counted, and what a pass cost', () => {
   assert.equal(found.rows, 1 + found.config.gamma);
   assert.ok(found.window && found.c > 0 && found.v > 0);
   assert.equal(runOf(drafted, null, new Set()), null);
-  const stopped = trace.lanes.drafted.map((event) => (event.kind === 'Finished' ? { ...event, reason: 'stopped' } : event));
+  const stopped = trace.lanes.drafted.map((
+    event,
+  ) => (event.kind === 'Finished' ? { ...event, reason: 'stopped' } : event));
   assert.equal(runOf(buildLane(stopped), vanilla, new Set()), null, 'a stopped run has no numbers');
 });
 
 test('formulas', () => {
   near(geometric(0.5, 2), 1.75);
   near(geometric(1, 4), 5);
-  certainLaw([0.6, 0.3, 0.1], [0.3, 0.6, 0.1]).forEach((value, i) => near(value, [0.5, 0.5, 0][i])); // dog with 1/2, else cat
-  certainLaw([0.2, 0.8], [0.2, 0.8]).forEach((value, i) => near(value, [0, 1][i]));
+  pointMass([0.6, 0.3, 0.1], [0.3, 0.6, 0.1]).forEach((value, i) => near(value, [0.5, 0.5, 0][i])); // dog with 1/2, else cat
+  pointMass([0.2, 0.8], [0.2, 0.8]).forEach((value, i) => near(value, [0, 1][i]));
 });
 
 test('every lesson has a number for its check: of the recording, or of a run', () => {
-  const own = [run(), run({ kinds: ['delta'] }, { num_drafts: 4, selection: 'self' }), run({}, { tree_nodes: 9 })];
+  const own = [
+    run(),
+    run({ kinds: ['delta'] }, { num_drafts: 4, selection: 'self' }),
+    run({}, { tree_nodes: 9 }),
+  ];
   for (const lesson of Object.keys(FINDINGS)) {
     const mine = proven(lesson, own, null, null);
-    assert.ok(mine.length === 1 && mine[0].startsWith('Your run (block · γ 6'), `${lesson}: ${mine}`);
-    const theirs = ANSWERS[lesson] ? proven(lesson, [], explored(lesson, false), { title: 'T', run: own[1] }) : proven(lesson, [], null, { title: 'T', run: own[0] });
-    assert.ok(theirs.length && theirs.every((words) => /^The recorded one \(cpu|^The recording “T” \(block/.test(words)), `${lesson}: ${theirs}`);
-    for (const words of [...mine, ...theirs]) assert.doesNotMatch(words, /NaN|undefined|null|Infinity|–/, lesson);
+    assert.ok(
+      mine.length === 1 && mine[0].startsWith('Your run (block · γ 6'),
+      `${lesson}: ${mine}`,
+    );
+    const theirs = ANSWERS[lesson]
+      ? proven(lesson, [], explored(lesson, false), { title: 'T', run: own[1] })
+      : proven(lesson, [], null, { title: 'T', run: own[0] });
+    assert.ok(
+      theirs.length &&
+        theirs.every((words) => /^The recorded one \(cpu|^The recording “T” \(block/.test(words)),
+      `${lesson}: ${theirs}`,
+    );
+    for (const words of [...mine, ...theirs]) {
+      assert.doesNotMatch(words, /NaN|undefined|null|Infinity|–/, lesson);
+    }
   }
 });
 
 test('the visitor’s own numbers take the place of the recorded ones, and of theirs the latest run that says something', () => {
-  const both = proven('one-pass', [run({ v: null }), run({ v: 1.25, c: 0.5 }), run({ v: 9 })], explored('one-pass', true), null);
+  const both = proven(
+    'one-pass',
+    [run({ v: null }), run({ v: 1.25, c: 0.5 }), run({ v: 9 })],
+    explored('one-pass', true),
+    null,
+  );
   assert.equal(both.length, 2);
-  assert.match(both[0], /^Your measurement: a pass over 17 rows costs v = 1\.28\. With c = 0 and nothing accepted that is 1\/v = 0\.78×\.$/);
-  assert.match(both[1], /^Your run \(.*\): .* up to 7 rows cost v = 1\.25, and a drafter pass c = 0\.50\. .* 1\/v = 0\.80×\.$/);
+  assert.match(
+    both[0],
+    /^Your measurement: a pass over 17 rows costs v = 1\.28\. With c = 0 and nothing accepted that is 1\/v = 0\.78×\.$/,
+  );
+  assert.match(
+    both[1],
+    /^Your run \(.*\): .* up to 7 rows cost v = 1\.25, and a drafter pass c = 0\.50\. .* 1\/v = 0\.80×\.$/,
+  );
   assert.equal(proven('one-pass', [run()], explored('one-pass', false), null).length, 1);
   const busy = proven('one-pass', [run({ quiet: false })], explored('one-pass', false), null);
-  assert.match(busy.join(' '), /^Other programs disturbed the clock of your run, so its times do not count\. The recorded one/);
+  assert.match(
+    busy.join(' '),
+    /^Other programs disturbed the clock of your run, so its times do not count\. The recorded one/,
+  );
   assert.deepEqual(proven('gamma', [], null, null), []);
 });
 
 test('γ: what the formula promises, and what was counted', () => {
   const [words] = proven('gamma', [run({ alpha: 0.5, tau: 1.5 }, { gamma: 2 })], null, null);
-  assert.match(words, /with α = 0\.50 the formula promises 1\.75 tokens per round at γ 2; counted were τ = 1\.50\.$/);
-  assert.deepEqual(proven('gamma', [run({ window: false })], null, null), [], 'of a tree it promises nothing');
+  assert.match(
+    words,
+    /with α = 0\.50 the formula promises 1\.75 tokens per round at γ 2; counted were τ = 1\.50\.$/,
+  );
+  assert.deepEqual(
+    proven('gamma', [run({ window: false })], null, null),
+    [],
+    'of a tree it promises nothing',
+  );
 });
 
 test('denoising: by how much τ has to rise, and two runs that differ in T only', () => {
-  const [four, one] = [run({ c: 0.5, v: 1.5, tau: 3 }, { steps: 4 }), run({ tau: 2.5 }, { steps: 1 })];
-  const [words] = proven('denoise', [four, run({ prompt: 'another', tau: 9 }, { steps: 1 }), one], null, null);
-  assert.match(words, /c\/\(v \+ c\) = 25 %, and T = 4 over one step by more than 75 %\. At T = 4, τ was 3\.00\. With T = 1 it was 2\.50\.$/);
+  const [four, one] = [
+    run({ c: 0.5, v: 1.5, tau: 3 }, { steps: 4 }),
+    run({ tau: 2.5 }, { steps: 1 }),
+  ];
+  const [words] = proven(
+    'denoise',
+    [four, run({ prompt: 'another', tau: 9 }, { steps: 1 }), one],
+    null,
+    null,
+  );
+  assert.match(
+    words,
+    /c\/\(v \+ c\) = 25 %, and T = 4 over one step by more than 75 %\. At T = 4, τ was 3\.00\. With T = 1 it was 2\.50\.$/,
+  );
 });
 
 test('trees: beside the window of the same drafter, prompt and γ', () => {
   const tree = run({ tau: 4, v: 1.18 }, { tree_nodes: 9 });
   for (const runs of [[tree, run({ tau: 3 })], [run({ tau: 3 }), tree]]) {
-    assert.match(proven('trees', runs, null, null)[0], /B = 9 nodes brought τ = 4\.00, and the window of γ = 6 τ = 3\.00\. Its pass over 10 rows cost v = 1\.18: each node 2\.0 % of a pass\.$/);
+    assert.match(
+      proven('trees', runs, null, null)[0],
+      /B = 9 nodes gave τ = 4\.00, and the window of γ = 6 τ = 3\.00\. Its pass over 10 rows cost v = 1\.18: each node 2\.0 % of a pass\.$/,
+    );
   }
   assert.doesNotMatch(proven('trees', [tree, run({ prompt: 'another' })], null, null)[0], /window/);
 });
 
 test('lossless: equal text at temperature 0, equal law above it, and what the run is marked', () => {
-  const said = (more, config) => proven('lossless', [run({ tokens: 5, ...more }, config)], null, null)[0];
-  assert.match(said({ parted: -1 }, { temperature: 0, rule: 'naive' }), /all 5 tokens are vanilla’s, as under any rule at temperature 0/);
-  assert.match(said({ parted: 2, exactness: 'rounding' }, { temperature: 0 }), /leaves vanilla’s at token 3: sums in another order/);
-  assert.match(said({ parted: 2 }, { temperature: 0.8, rule: 'ratio' }), /leaves vanilla’s at token 3: each run draws for itself\. The run is marked “lossless: true”/);
-  assert.match(said({ parted: -1, lossless: false }, { temperature: 1, rule: 'match' }), /share their noise\. The run is marked “lossless: false”/);
+  const said = (more, config) =>
+    proven('lossless', [run({ tokens: 5, ...more }, config)], null, null)[0];
+  assert.match(
+    said({ parted: -1 }, { temperature: 0, rule: 'naive' }),
+    /all 5 tokens are vanilla’s, as under any rule at temperature 0/,
+  );
+  assert.match(
+    said({ parted: 2, exactness: 'rounding' }, { temperature: 0 }),
+    /leaves vanilla’s at token 3: sums in another order/,
+  );
+  assert.match(
+    said({ parted: 2 }, { temperature: 0.8, rule: 'ratio' }),
+    /leaves vanilla’s at token 3: each run draws for itself\. The run is marked “lossless: true”/,
+  );
+  assert.match(
+    said({ parted: -1, lossless: false }, { temperature: 1, rule: 'match' }),
+    /share their noise\. The run is marked “lossless: false”/,
+  );
 });
 
 test('the sliders of three tokens are computed, and say so', () => {
-  const [words, measured] = proven('accept', [], explored('accept', false), null, { p: [0.6, 0.3, 0.1], q: [0.3, 0.6, 0.1], tokens: ['cat', 'dog', 'owl'] });
-  assert.match(words, /^The p and q on the sliders, computed: .* always proposed “dog” .* out would come cat 0\.50, dog 0\.50, owl 0\.00\. It should be cat 0\.60, dog 0\.30, owl 0\.10\.$/);
+  const [words, measured] = proven('accept', [], explored('accept', false), null, {
+    p: [0.6, 0.3, 0.1],
+    q: [0.3, 0.6, 0.1],
+    tokens: ['cat', 'dog', 'owl'],
+  });
+  assert.match(
+    words,
+    /^The p and q on the sliders, computed: .* always proposed “dog” .* the result would be cat 0\.50, dog 0\.50, owl 0\.00\. It should be cat 0\.60, dog 0\.30, owl 0\.10\.$/,
+  );
   assert.match(measured, /^The recorded one .*“delta”/);
-  assert.match(proven('accept', [run({ kinds: ['ratio'], odds: 0.5, alpha: 0.51, tested: 9 }, { temperature: 1 })], null, null)[0], /9 tokens were tested with min\(1, p\/q\): 50 % on average, and 51\.0 % of them were kept/);
-  assert.deepEqual(proven('accept', [run({}, { temperature: 0 })], null, null), [], 'at temperature 0 nothing is drawn');
+  assert.match(
+    proven(
+      'accept',
+      [run({ kinds: ['ratio'], odds: 0.5, alpha: 0.51, tested: 9 }, { temperature: 1 })],
+      null,
+      null,
+    )[0],
+    /9 tokens were tested with min\(1, p\/q\): 50 % on average, and 51\.0 % of them were accepted/,
+  );
+  assert.deepEqual(
+    proven('accept', [run({}, { temperature: 0 })], null, null),
+    [],
+    'at temperature 0 nothing is drawn',
+  );
 });
 
 test('what a panel shows says whose it is', () => {
   for (const lesson of ['one-pass', 'gamma', 'temperature', 'alignment', 'lossless']) {
-    assert.match(watched(lesson, explored(lesson, false)), /^The recorded one \(cpu: .*\): .*\d/, lesson);
+    assert.match(
+      watched(lesson, explored(lesson, false)),
+      /^The recorded one \(cpu: .*\): .*\d/,
+      lesson,
+    );
     assert.match(watched(lesson, explored(lesson, true)), /^Your measurement: /, lesson);
   }
   assert.equal(watched('trees', explored('trees', false)), '');
-  assert.match(watched('gamma', explored('gamma', true, true)), /^Your measurement, on a machine that other programs kept busy: /);
+  assert.match(
+    watched('gamma', explored('gamma', true, true)),
+    /^Your measurement, on a machine that other programs kept busy: /,
+  );
   assert.equal(watched('gamma', null), '');
 });

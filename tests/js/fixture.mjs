@@ -3,23 +3,91 @@ import { readFileSync } from 'node:fs';
 
 import { parse } from '../../app/static/state/trace.js';
 
-export const { trace: source, methods } = JSON.parse(readFileSync(process.env.SPECDIFF_FIXTURE, 'utf8'));
+export const { trace: source, methods } = JSON.parse(
+  readFileSync(process.env.SPECDIFF_FIXTURE, 'utf8'),
+);
 export const trace = parse(source);
 
 const span = { name: 'draft', start: 0, seconds: 0.001 };
-const test = (position, id, accepted, more = {}) => ({ position, id, p: 0.4, q: 0.8, threshold: 0.5, draw: accepted ? 0.1 : 0.9, wanted: null, accepted, kind: 'ratio', ...more });
+const test = (position, id, accepted, more = {}) => ({
+  position,
+  id,
+  p: 0.4,
+  q: 0.8,
+  threshold: 0.5,
+  draw: accepted ? 0.1 : 0.9,
+  wanted: null,
+  accepted,
+  kind: 'ratio',
+  ...more,
+});
 
 /** Events of one round by hand: whatever a test does not care about is filled in. */
 export const make = {
   test,
   started: (round = 0) => ({ kind: 'RoundStarted', round, length: 3 + round, anchor: 5 }),
-  step: (ids, revealed, more = {}) => ({ kind: 'DenoiseStep', round: 0, step: 0, ids, revealed, confidence: ids.map(() => 0.5), candidates: ids.map(() => []), span, ...more }),
-  draft: (ids, more = {}) => ({ kind: 'DraftReady', round: 0, ids, q: ids.map(() => 0.8), reveal_steps: ids.map(() => 0), exact_q: ids.map(() => true), proposal: 'conditionals', nfe: 1, parents: [], branches: [], span, ...more }),
+  step: (ids, revealed, more = {}) => ({
+    kind: 'DenoiseStep',
+    round: 0,
+    step: 0,
+    ids,
+    revealed,
+    confidence: ids.map(() => 0.5),
+    candidates: ids.map(() => []),
+    span,
+    ...more,
+  }),
+  draft: (ids, more = {}) => ({
+    kind: 'DraftReady',
+    round: 0,
+    ids,
+    q: ids.map(() => 0.8),
+    reveal_steps: ids.map(() => 0),
+    exact_q: ids.map(() => true),
+    proposal: 'conditionals',
+    nfe: 1,
+    parents: [],
+    branches: [],
+    span,
+    ...more,
+  }),
   scored: (p, more = {}) => ({ kind: 'TargetScored', round: 0, p, candidates: [], span, ...more }),
   verified: (tests, more = {}) => ({
-    kind: 'Verified', round: 0, tests, accepted: tests.filter((one) => one.accepted).length, path: [], scores: [], chosen: null, extra: 4, source: 'bonus', fallback: '', lossless: true,
-    extra_candidates: [], rule: 'ratio', span, ...more,
+    kind: 'Verified',
+    round: 0,
+    tests,
+    accepted: tests.filter((one) => one.accepted).length,
+    path: [],
+    scores: [],
+    chosen: null,
+    extra: 4,
+    source: 'bonus',
+    fallback: '',
+    lossless: true,
+    extra_candidates: [],
+    rule: 'ratio',
+    span,
+    ...more,
   }),
-  committed: (ids, sources, more = {}) => ({ kind: 'Committed', round: 0, ids, sources, total: ids.length, at: 0.004, ...more }),
-  finished: (more = {}) => ({ kind: 'Finished', reason: 'length', text: '', ids: [], rounds: 1, seconds: 0.005, seconds_by: {}, peak_bytes: null, waited_seconds: null, ...more }),
+  committed: (ids, sources, more = {}) => ({
+    kind: 'Committed',
+    round: 0,
+    ids,
+    sources,
+    total: ids.length,
+    at: 0.004,
+    ...more,
+  }),
+  finished: (more = {}) => ({
+    kind: 'Finished',
+    reason: 'length',
+    text: '',
+    ids: [],
+    rounds: 1,
+    seconds: 0.005,
+    seconds_by: {},
+    peak_bytes: null,
+    waited_seconds: null,
+    ...more,
+  }),
 };

@@ -7,33 +7,76 @@ import { useFakePage } from './dom.mjs';
 useFakePage();
 const { Form } = await import('../../app/static/views/form.js');
 
-const field = (name, values) => ({ name, title: name, about: '', kind: 'choice', list: false, more: false, long: false, of: '', choices: [], default: '', low: null, high: null, ...values });
+const field = (name, values) => ({
+  name,
+  title: name,
+  about: '',
+  kind: 'choice',
+  list: false,
+  more: false,
+  long: false,
+  of: '',
+  choices: [],
+  default: '',
+  low: null,
+  high: null,
+  ...values,
+});
 const FIELDS = [
   field('drafter', { of: 'drafters', choices: ['mdlm', 'block', 'dream'], default: 'mdlm' }),
   field('method', { of: 'methods', choices: ['vanilla', 'specdiff', 'dflash'], default: 'dflash' }),
-  field('methods', { of: 'methods', list: true, choices: ['specdiff', 'dflash'], default: ['specdiff', 'dflash'] }),
+  field('methods', {
+    of: 'methods',
+    list: true,
+    choices: ['specdiff', 'dflash'],
+    default: ['specdiff', 'dflash'],
+  }),
   field('order', { choices: ['left', 'right'], default: 'left' }),
   field('pair', { choices: ['embedded', 'qwen'], default: 'embedded', more: true }),
 ];
 const PAIRS = {
-  embedded: { label: 'Ours', drafters: ['mdlm', 'block'], methods: ['vanilla', 'specdiff', 'dflash'] },
+  embedded: {
+    label: 'Ours',
+    drafters: ['mdlm', 'block'],
+    methods: ['vanilla', 'specdiff', 'dflash'],
+  },
   qwen: { label: 'Qwen', drafters: ['dream'], methods: ['vanilla', 'specdiff'] },
 };
 const made = () => {
   const form = new Form(FIELDS, 'x', { ...PAIRS });
-  const select = (name) => form.element.all('sd-field').flatMap((place) => place.children).find((one) => one.attributes?.id === `x-${name}`);
+  const select = (name) =>
+    form.element.all('sd-field').flatMap((place) => place.children).find((one) =>
+      one.attributes?.id === `x-${name}`
+    );
   return { form, select, offered: (name) => select(name).options.map((option) => option.value) };
 };
 
 test('only what the chosen pair has is offered, and what it has of the choice stays', () => {
   const { form, select, offered } = made();
   assert.deepEqual(offered('drafter'), ['mdlm', 'block']);
-  assert.deepEqual(form.values(), { drafter: 'mdlm', method: 'dflash', methods: ['specdiff', 'dflash'], order: 'left', pair: 'embedded' });
+  assert.deepEqual(form.values(), {
+    drafter: 'mdlm',
+    method: 'dflash',
+    methods: ['specdiff', 'dflash'],
+    order: 'left',
+    pair: 'embedded',
+  });
   select('pair').value = 'qwen';
   select('pair').heard.change();
   assert.deepEqual([offered('drafter'), offered('method')], [['dream'], ['vanilla', 'specdiff']]);
-  assert.deepEqual(form.values(), { drafter: 'dream', method: 'specdiff', methods: ['specdiff'], order: 'left', pair: 'qwen' });
-  assert.deepEqual(form.changed(), { drafter: 'dream', method: 'specdiff', methods: ['specdiff'], pair: 'qwen' });
+  assert.deepEqual(form.values(), {
+    drafter: 'dream',
+    method: 'specdiff',
+    methods: ['specdiff'],
+    order: 'left',
+    pair: 'qwen',
+  });
+  assert.deepEqual(form.changed(), {
+    drafter: 'dream',
+    method: 'specdiff',
+    methods: ['specdiff'],
+    pair: 'qwen',
+  });
   select('pair').value = 'embedded';
   select('pair').heard.change();
   assert.deepEqual(form.values().methods, ['specdiff', 'dflash']);
@@ -59,12 +102,22 @@ test('the pairs that can be chosen are told later, with the visitor’s own; the
   form.offer(['embedded', 'own?x'], { ...PAIRS, 'own?x': own });
   assert.deepEqual([offered('pair'), form.values().pair], [['embedded', 'own?x', 'qwen'], 'qwen']);
   form.fill({ pair: 'own?x' });
-  assert.deepEqual([form.values().drafter, form.values().method, form.values().methods], ['block', 'dflash', ['dflash']]);
+  assert.deepEqual([form.values().drafter, form.values().method, form.values().methods], [
+    'block',
+    'dflash',
+    ['dflash'],
+  ]);
 });
 
 test('an answer from before pairs were asked was of the first one', () => {
   const { form } = made();
   form.fill({ pair: 'qwen', order: 'right' });
   form.repeat({ drafter: 'block', method: 'dflash', methods: ['dflash'] });
-  assert.deepEqual(form.values(), { drafter: 'block', method: 'dflash', methods: ['dflash'], order: 'left', pair: 'embedded' });
+  assert.deepEqual(form.values(), {
+    drafter: 'block',
+    method: 'dflash',
+    methods: ['dflash'],
+    order: 'left',
+    pair: 'embedded',
+  });
 });

@@ -15,15 +15,36 @@ function page(live) {
   const window = {
     specdiff: { players: { live: { live } } },
     performance: { now: () => clock.now },
-    requestAnimationFrame: (callback) => { frames.set(next += 1, callback); return next; },
+    requestAnimationFrame: (callback) => {
+      frames.set(next += 1, callback);
+      return next;
+    },
     cancelAnimationFrame: (number) => frames.delete(number),
-    setTimeout: (callback, wait) => { timers.set(next += 1, { callback, wait }); return next; },
+    setTimeout: (callback, wait) => {
+      timers.set(next += 1, { callback, wait });
+      return next;
+    },
     clearTimeout: (number) => timers.delete(number),
-    addEventListener: (name, callback) => { heard[name] = callback; },
+    addEventListener: (name, callback) => {
+      heard[name] = callback;
+    },
   };
   new Function('window', SOURCE)(window);
-  const fire = (map, get) => { for (const [key, value] of [...map]) { map.delete(key); get(value)(7); } };
-  return { window, frames, timers, heard, clock, draw: () => fire(frames, (v) => v), wait: () => fire(timers, (v) => v.callback) };
+  const fire = (map, get) => {
+    for (const [key, value] of [...map]) {
+      map.delete(key);
+      get(value)(7);
+    }
+  };
+  return {
+    window,
+    frames,
+    timers,
+    heard,
+    clock,
+    draw: () => fire(frames, (v) => v),
+    wait: () => fire(timers, (v) => v.callback),
+  };
 }
 
 test('frames pass untouched while nothing is measured', () => {

@@ -8,7 +8,20 @@ useFakePage();
 globalThis.document.addEventListener = () => {};
 const { glossAxis, know, means, parts } = await import('../../app/static/views/glossary.js');
 const told = (meaning, unit = '', prose = true) => ({ meaning, unit, prose });
-const symbols = { γ: told('draft window', 'tokens'), τ: told('block efficiency', 'tokens'), α: told('rate'), α_j: told('rate at j'), T: told('steps'), p: told('target'), q: told('drafter'), c: told('cost'), v: told('cost'), N: told('passes', '', false), B: told('nodes of a draft tree'), 'E[τ]': told('the expected τ') };
+const symbols = {
+  γ: told('draft window', 'tokens'),
+  τ: told('block efficiency', 'tokens'),
+  α: told('rate'),
+  α_j: told('rate at j'),
+  T: told('steps'),
+  p: told('target'),
+  q: told('drafter'),
+  c: told('cost'),
+  v: told('cost'),
+  N: told('passes', '', false),
+  B: told('nodes of a draft tree'),
+  'E[τ]': told('the expected τ'),
+};
 
 test('before anything is known, a text is only words', () => {
   assert.deepEqual(parts('τ and γ'), ['τ and γ']);
@@ -17,7 +30,13 @@ test('before anything is known, a text is only words', () => {
 
 test('symbols are found where they stand alone, the longer one first, and each once', () => {
   know(symbols);
-  assert.deepEqual(parts('τ is at most γ + 1, and τ at least 1.'), ['', 'τ', ' is at most ', 'γ', ' + 1, and τ at least 1.']);
+  assert.deepEqual(parts('τ is at most γ + 1, and τ at least 1.'), [
+    '',
+    'τ',
+    ' is at most ',
+    'γ',
+    ' + 1, and τ at least 1.',
+  ]);
   assert.deepEqual(parts('Σ Π α_j, not α'), ['Σ Π ', 'α_j', ', not ', 'α', '']);
   assert.deepEqual(parts('min(1, p(x)/q(x))'), ['min(1, ', 'p', '(x)/', 'q', '(x))']);
   assert.deepEqual(parts('c/(v + c)'), ['', 'c', '/(', 'v', ' + c)']);
@@ -27,24 +46,48 @@ test('the title of an axis says what its symbols mean, and is a stop of the Tab 
   const panel = { querySelectorAll: () => stops };
   const stops = [];
   const title = Object.assign(new FakeElement('text'), { closest: () => panel });
-  const is = () => ['data-symbol', 'tabindex', 'role', 'aria-label'].map((name) => title.getAttribute(name));
+  const is = () =>
+    ['data-symbol', 'tabindex', 'role', 'aria-label'].map((name) => title.getAttribute(name));
   glossAxis(title, 'τ at γ 8, tokens per round');
-  assert.deepEqual([is(), title.classList.contains('sd-axis-sym')], [['τ γ', '0', 'img', 'τ at γ 8, tokens per round'], true]);
-  stops.push(Object.assign(new FakeElement('abbr'), { attributes: { 'data-symbol': 'E[τ]' } }), title);
+  assert.deepEqual([is(), title.classList.contains('sd-axis-sym')], [[
+    'τ γ',
+    '0',
+    'img',
+    'τ at γ 8, tokens per round',
+  ], true]);
+  stops.push(
+    Object.assign(new FakeElement('abbr'), { attributes: { 'data-symbol': 'E[τ]' } }),
+    title,
+  );
   glossAxis(title, 'E[τ] of the α_j');
   assert.deepEqual(is().slice(0, 2), ['E[τ] α_j', '0'], 'E[τ] was said, α_j was not');
   glossAxis(title, 'E[τ], predicted');
   assert.deepEqual(is(), ['E[τ]', null, null, null]);
   glossAxis(title, 'decode time, s');
-  assert.deepEqual([is(), title.classList.contains('sd-axis-sym')], [[null, null, null, null], false]);
+  assert.deepEqual([is(), title.classList.contains('sd-axis-sym')], [
+    [null, null, null, null],
+    false,
+  ]);
 });
 
 test('letters of words, of compounds and of other formulas are no symbols', () => {
-  for (const words of ['The Tab, top-p and p-values', 'it’s c’s', 'v.2 of vocab', 'τ_T', 'N runs', 'eq', 'GPTs']) assert.deepEqual(parts(words), [words], words);
+  for (
+    const words of [
+      'The Tab, top-p and p-values',
+      'it’s c’s',
+      'v.2 of vocab',
+      'τ_T',
+      'N runs',
+      'eq',
+      'GPTs',
+    ]
+  ) assert.deepEqual(parts(words), [words], words);
 });
 
 test('a run is no tree: its letter is a name', () => {
-  assert.deepEqual(parts('Run A: Vanilla. Run B: DDTree, and token 5 of run B.'), ['Run A: Vanilla. Run B: DDTree, and token 5 of run B.']);
+  assert.deepEqual(parts('Run A: Vanilla. Run B: DDTree, and token 5 of run B.'), [
+    'Run A: Vanilla. Run B: DDTree, and token 5 of run B.',
+  ]);
   assert.deepEqual(parts('a tree of B nodes'), ['a tree of ', 'B', ' nodes']);
 });
 
@@ -62,5 +105,11 @@ test('a symbol says its meaning and its unit; a name of the language is no symbo
 });
 
 test('the words of a text do not change', () => {
-  for (const words of ['τ / (v + c·NFE/round) = 2.1×', 'Here, with block: γ 4 gives 2.20× and τ 3.51.', '']) assert.equal(parts(words).join(''), words);
+  for (
+    const words of [
+      'τ / (v + c·NFE/round) = 2.1×',
+      'Here, with block: γ 4 gives 2.20× and τ 3.51.',
+      '',
+    ]
+  ) assert.equal(parts(words).join(''), words);
 });

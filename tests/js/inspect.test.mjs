@@ -8,10 +8,13 @@ import { make, trace } from './fixture.mjs';
 
 const lane = buildLane(trace.lanes.drafted);
 const whole = (round) => {
-  const n = lane.events.findIndex((event) => event.kind === 'Verified' && event.round === round) + 1;
+  const n = lane.events.findIndex((event) => event.kind === 'Verified' && event.round === round) +
+    1;
   return stateAt(lane, n).window;
 };
-const rounds = lane.events.filter((event) => event.kind === 'Verified' && event.tests.length).map((event) => event.round);
+const rounds = lane.events.filter((event) => event.kind === 'Verified' && event.tests.length).map((
+  event,
+) => event.round);
 
 test('a position knows its draft, its test, and the likeliest tokens of both models', () => {
   for (const round of rounds) {
@@ -29,14 +32,23 @@ test('a position knows its draft, its test, and the likeliest tokens of both mod
   }
 });
 
-test('p is the target\'s and q is the drafter\'s', () => {
+test("p is the target's and q is the drafter's", () => {
   const view = {
-    round: 3, tree: null, verified: null,
-    passes: [{ step: 1, revealed: [0], ids: [7], candidates: [[{ id: 7, prob: 0.6 }, { id: 9, prob: 0.1 }]] }],
+    round: 3,
+    tree: null,
+    verified: null,
+    passes: [{
+      step: 1,
+      revealed: [0],
+      ids: [7],
+      candidates: [[{ id: 7, prob: 0.6 }, { id: 9, prob: 0.1 }]],
+    }],
     draft: { ids: [7], q: [0.6], proposal: 'distribution' },
     scored: { p: [0.2], candidates: [[{ id: 9, prob: 0.7 }, { id: 7, prob: 0.2 }]] },
   };
-  const rows = inspected(view, 0).rows.map(({ id, p, q }) => [id, p, q].map((value) => (value === null ? null : Math.round(value * 10) / 10)));
+  const rows = inspected(view, 0).rows.map(({ id, p, q }) =>
+    [id, p, q].map((value) => (value === null ? null : Math.round(value * 10) / 10))
+  );
   assert.deepEqual(rows, [[9, 0.7, 0.1], [7, 0.2, 0.6], [null, 0.1, 0.3]]);
 });
 
@@ -71,52 +83,123 @@ test('other draws: as often accepted as the threshold says, and instead the resi
 
 // A tree: 7 and 8 behind the anchor, 9 behind 7, 10 and 11 behind 8. The target draws 8, then 12, which nobody drafted.
 const PARENTS = [-1, -1, 0, 1, 1];
-const candidates = [[8, 0.5, 7, 0.3, 6, 0.1], [9, 0.9], [12, 0.6, 10, 0.2], [1, 1], [1, 1], [1, 1]].map((row) => row.flatMap((id, i) => (i % 2 ? [] : [{ id, prob: row[i + 1] }])));
-const walk = [make.test(0, 8, true, { kind: 'tree', p: 0.8, q: 1, threshold: 0.8, draw: null, wanted: 8 }), make.test(1, 10, false, { kind: 'tree', p: 0.3, q: 1, threshold: 0.3, draw: null, wanted: 12 })];
-const treeOf = ({ draft = {}, scored = {}, verified = {}, tests = walk, path = [1], ids = [8, 12] } = {}) => buildLane([
-  make.started(), make.draft([7, 8, 9, 10, 11], { parents: PARENTS, q: [1, 1, 1, 1, 1], proposal: 'point_mass', ...draft }), make.scored([0.3, 0.5, 0.9, 0.2, 0.1], scored),
-  make.verified(tests, { path, extra: 12, source: 'target', ...verified }), make.committed(ids, ['draft', 'target']),
-]);
+const candidates = [[8, 0.5, 7, 0.3, 6, 0.1], [9, 0.9], [12, 0.6, 10, 0.2], [1, 1], [1, 1], [1, 1]]
+  .map((row) => row.flatMap((id, i) => (i % 2 ? [] : [{ id, prob: row[i + 1] }])));
+const walk = [
+  make.test(0, 8, true, { kind: 'tree', p: 0.8, q: 1, threshold: 0.8, draw: null, wanted: 8 }),
+  make.test(1, 10, false, { kind: 'tree', p: 0.3, q: 1, threshold: 0.3, draw: null, wanted: 12 }),
+];
+const treeOf = (
+  { draft = {}, scored = {}, verified = {}, tests = walk, path = [1], ids = [8, 12] } = {},
+) =>
+  buildLane([
+    make.started(),
+    make.draft([7, 8, 9, 10, 11], {
+      parents: PARENTS,
+      q: [1, 1, 1, 1, 1],
+      proposal: 'point_mass',
+      ...draft,
+    }),
+    make.scored([0.3, 0.5, 0.9, 0.2, 0.1], scored),
+    make.verified(tests, { path, extra: 12, source: 'target', ...verified }),
+    make.committed(ids, ['draft', 'target']),
+  ]);
 const viewOf = (events) => stateAt(events, Infinity).window;
 const full = treeOf({ draft: { node_q: [0.4, 0.5, 0.7, 0.6, 0.3] }, scored: { candidates } });
-const shown = ({ rows }) => rows.map(({ id, p, q }) => [id, ...[p, q].map((value) => (value === null ? null : Math.round(100 * value) / 100))]);
+const shown = ({ rows }) =>
+  rows.map((
+    { id, p, q },
+  ) => [id, ...[p, q].map((value) => (value === null ? null : Math.round(100 * value) / 100))]);
 
 test('a node of a tree stands among its siblings, with p behind their parent and q of each', () => {
   const what = inspected(viewOf(full), { node: 3 });
-  assert.deepEqual([what.position, what.drafted, what.options, what.reached, what.holds], [1, 10, [10, 11], true, 'all']);
-  assert.deepEqual(shown(what), [[12, 0.6, null], [10, 0.2, 0.6], [11, 0.1, 0.3], [null, 0.1, 0.1]]);
+  assert.deepEqual([what.position, what.drafted, what.options, what.reached, what.holds], [
+    1,
+    10,
+    [10, 11],
+    true,
+    'all',
+  ]);
+  assert.deepEqual(shown(what), [[12, 0.6, null], [10, 0.2, 0.6], [11, 0.1, 0.3], [
+    null,
+    0.1,
+    0.1,
+  ]]);
   assert.deepEqual([what.test, what.extra, what.source], [walk[1], 12, 'target']);
   const away = inspected(viewOf(full), { node: 2 }); // behind 7, where the target did not go
-  assert.deepEqual([away.reached, away.test, away.extra, shown(away)], [false, null, null, [[9, 0.9, 0.7], [null, 0.1, 0.3]]]);
+  assert.deepEqual([away.reached, away.test, away.extra, shown(away)], [false, null, null, [[
+    9,
+    0.9,
+    0.7,
+  ], [null, 0.1, 0.3]]]);
 });
 
 test('a depth of a tree is the place on the way that the target took', () => {
   const [first, second, third] = [0, 1, 2].map((depth) => inspected(viewOf(full), depth));
   assert.deepEqual([first.drafted, first.node, first.test, first.extra], [8, 1, walk[0], null]);
-  assert.deepEqual([second.drafted, second.options, second.test, second.extra], [null, [10, 11], walk[1], 12]);
+  assert.deepEqual([second.drafted, second.options, second.test, second.extra], [
+    null,
+    [10, 11],
+    walk[1],
+    12,
+  ]);
   assert.deepEqual([third.rows, third.test, third.options], [[], null, []]);
 });
 
 test('a trace of a tree without candidates says what it lacks', () => {
   const old = viewOf(treeOf());
   const sampled = inspected(old, 1);
-  assert.deepEqual([sampled.holds, shown(sampled)], ['drafted', [[10, 0.2, null], [11, 0.1, null], [null, 0.7, null]]]);
+  assert.deepEqual([sampled.holds, shown(sampled)], ['drafted', [[10, 0.2, null], [11, 0.1, null], [
+    null,
+    0.7,
+    null,
+  ]]]);
   const greedy = inspected(old, 1, true); // p is 1 or 0 there
   assert.deepEqual([greedy.holds, shown(greedy)], ['none', [[10, null, null], [11, null, null]]]);
-  assert.deepEqual(inspected(viewOf(full), 1, true).rows.map(({ id, p }) => [id, p]).slice(0, 2), [[12, 0.6], [10, 0.2]]);
-  assert.equal(inspected(viewOf(full), { node: 4 }, true).rows.find(({ id }) => id === 11).p, null, 'not among the likeliest: unknown at temperature 0');
+  assert.deepEqual(inspected(viewOf(full), 1, true).rows.map(({ id, p }) => [id, p]).slice(0, 2), [[
+    12,
+    0.6,
+  ], [10, 0.2]]);
+  assert.equal(
+    inspected(viewOf(full), { node: 4 }, true).rows.find(({ id }) => id === 11).p,
+    null,
+    'not among the likeliest: unknown at temperature 0',
+  );
 });
 
 test('several drafts: the test of each, and of the one that was chosen its own way', () => {
-  const several = { proposal: 'conditionals', q: [0.4, 0.5, 0.7, 0.6, 0.3], branches: [[0, 2], [1, 3], [1, 4]] };
-  const tests = [make.test(0, 7, false), make.test(0, 8, true), make.test(1, 10, false), make.test(1, 11, false)];
+  const several = {
+    proposal: 'conditionals',
+    q: [0.4, 0.5, 0.7, 0.6, 0.3],
+    branches: [[0, 2], [1, 3], [1, 4]],
+  };
+  const tests = [
+    make.test(0, 7, false),
+    make.test(0, 8, true),
+    make.test(1, 10, false),
+    make.test(1, 11, false),
+  ];
   const rounds = viewOf(treeOf({ draft: several, tests }));
-  assert.deepEqual([0, 1, 2, 3, 4].map((node) => inspected(rounds, { node }).test), [tests[0], tests[1], null, tests[2], tests[3]]);
+  assert.deepEqual([0, 1, 2, 3, 4].map((node) => inspected(rounds, { node }).test), [
+    tests[0],
+    tests[1],
+    null,
+    tests[2],
+    tests[3],
+  ]);
   assert.deepEqual([inspected(rounds, 0).drafted, inspected(rounds, 1).drafted], [8, 11]); // the last that was tested
   assert.equal(inspected(rounds, { node: 3 }).rows.find(({ id }) => id === 10).q, 0.6);
-  const own = [make.test(0, 8, true, { kind: 'delta' }), make.test(1, 10, false, { kind: 'delta' })];
+  const own = [
+    make.test(0, 8, true, { kind: 'delta' }),
+    make.test(1, 10, false, { kind: 'delta' }),
+  ];
   const chosen = viewOf(treeOf({ draft: several, tests: own, verified: { chosen: 1 } }));
-  assert.deepEqual([inspected(chosen, 1).node, inspected(chosen, 1).test, inspected(chosen, { node: 4 }).test, inspected(chosen, { node: 0 }).test], [3, own[1], null, null]);
+  assert.deepEqual([
+    inspected(chosen, 1).node,
+    inspected(chosen, 1).test,
+    inspected(chosen, { node: 4 }).test,
+    inspected(chosen, { node: 0 }).test,
+  ], [3, own[1], null, null]);
 });
 
 test('other draws of a walk follow p, and go on where they meet a drafted token', () => {
@@ -142,7 +225,17 @@ test('each token of a text leads to its round and its place there', () => {
 });
 
 test('a token of vanilla has the likeliest tokens of its pass', () => {
-  const alone = buildLane([make.started(), make.draft([]), make.scored([], { candidates: [[{ id: 4, prob: 0.6 }, { id: 2, prob: 0.3 }]] }), make.verified([]), make.committed([4], ['bonus'])]);
+  const alone = buildLane([
+    make.started(),
+    make.draft([]),
+    make.scored([], { candidates: [[{ id: 4, prob: 0.6 }, { id: 2, prob: 0.3 }]] }),
+    make.verified([]),
+    make.committed([4], ['bonus']),
+  ]);
   const what = inspected(viewOf(alone), 0);
-  assert.deepEqual([what.drafted, what.extra, what.test, shown(what)], [null, 4, null, [[4, 0.6, null], [2, 0.3, null], [null, 0.1, null]]]);
+  assert.deepEqual([what.drafted, what.extra, what.test, shown(what)], [null, 4, null, [
+    [4, 0.6, null],
+    [2, 0.3, null],
+    [null, 0.1, null],
+  ]]);
 });

@@ -3,7 +3,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { make, trace } from './fixture.mjs';
-import { buildLane, countAt, isVanilla, linesShown, reached, stateAt, treeOf } from '../../app/static/state/lane.js';
+import {
+  buildLane,
+  countAt,
+  isVanilla,
+  linesShown,
+  reached,
+  stateAt,
+  treeOf,
+} from '../../app/static/state/lane.js';
 
 const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };
 
@@ -13,7 +21,9 @@ test('the text of a lane is the text of its Finished event', () => {
 
 test('the slim news of a run being measured hold its whole text', () => {
   for (const lane of Object.values(lanes)) {
-    const news = lane.events.filter((event) => ['RunStarted', 'PiecesSeen', 'Committed', 'Finished'].includes(event.kind));
+    const news = lane.events.filter((event) =>
+      ['RunStarted', 'PiecesSeen', 'Committed', 'Finished'].includes(event.kind)
+    );
     const live = buildLane(news);
     assert.equal(live.shown.join(''), lane.finished.text);
     const state = stateAt(live, news.length);
@@ -51,34 +61,72 @@ test('countAt finds all events known at a time, ends included', () => {
 test('stepping stops at each step of a round, its draft’s end left out', () => {
   const { events, stops } = lanes.drafted;
   const kinds = stops.map((index) => events[index].kind);
-  assert.deepEqual(kinds.slice(0, 8), ['RoundStarted', 'DenoiseStep', 'DenoiseStep', 'DenoiseStep', 'TargetScored', 'Verified', 'Committed', 'RoundStarted']);
+  assert.deepEqual(kinds.slice(0, 8), [
+    'RoundStarted',
+    'DenoiseStep',
+    'DenoiseStep',
+    'DenoiseStep',
+    'TargetScored',
+    'Verified',
+    'Committed',
+    'RoundStarted',
+  ]);
 });
 
 test('the window holds its round as far as it has come, and the last one is remembered', () => {
   const lane = lanes.drafted;
-  const at = (kind, round) => lane.events.findIndex((event) => event.kind === kind && event.round === round) + 1;
+  const at = (kind, round) =>
+    lane.events.findIndex((event) => event.kind === kind && event.round === round) + 1;
   const begun = stateAt(lane, at('RoundStarted', 1));
-  assert.deepEqual([begun.window.round, begun.window.passes.length, begun.window.draft, begun.last.round], [1, 0, null, 0]);
+  assert.deepEqual([
+    begun.window.round,
+    begun.window.passes.length,
+    begun.window.draft,
+    begun.last.round,
+  ], [1, 0, null, 0]);
   assert.ok(begun.last.committed && begun.last.verified);
   const drafted = stateAt(lane, at('DraftReady', 1));
-  assert.deepEqual([drafted.window.passes.length, drafted.window.scored, drafted.window.steps], [3, null, 3]);
+  assert.deepEqual([drafted.window.passes.length, drafted.window.scored, drafted.window.steps], [
+    3,
+    null,
+    3,
+  ]);
 });
 
 test('a token knows its round, its source and the test that it passed', () => {
   const { tokens } = stateAt(lanes.drafted, Infinity);
   assert.equal(tokens.length, lanes.drafted.finished.ids.length);
-  for (const token of tokens) if (token.source === 'draft') assert.ok(token.test.accepted && token.test.id === token.id);
+  for (const token of tokens) {
+    if (token.source === 'draft') assert.ok(token.test.accepted && token.test.id === token.id);
+  }
 });
 
 test('of several drafts that are tested at one position, the last test is the token’s', () => {
-  const tests = [make.test(0, 7, false), make.test(0, 8, true), make.test(1, 9, false), make.test(1, 10, false), make.test(1, 6, true), make.test(2, 3, false)];
+  const tests = [
+    make.test(0, 7, false),
+    make.test(0, 8, true),
+    make.test(1, 9, false),
+    make.test(1, 10, false),
+    make.test(1, 6, true),
+    make.test(2, 3, false),
+  ];
   const events = [
-    make.started(), make.draft([7, 8, 9, 10, 6, 3], { parents: [-1, -1, 1, 1, 1, 4], branches: [[0], [1, 2], [1, 3], [1, 4, 5]] }), make.scored([0, 0, 0, 0, 0, 0]),
-    make.verified(tests, { path: [1, 4], source: 'residual' }), make.committed([8, 6, 4], ['draft', 'draft', 'residual']),
+    make.started(),
+    make.draft([7, 8, 9, 10, 6, 3], {
+      parents: [-1, -1, 1, 1, 1, 4],
+      branches: [[0], [1, 2], [1, 3], [1, 4, 5]],
+    }),
+    make.scored([0, 0, 0, 0, 0, 0]),
+    make.verified(tests, { path: [1, 4], source: 'residual' }),
+    make.committed([8, 6, 4], ['draft', 'draft', 'residual']),
   ];
   const { tokens, sums } = stateAt(buildLane(events), Infinity);
   assert.deepEqual(tokens.map((token) => token.test.id), [8, 6, 3]);
-  assert.deepEqual([sums.tested, sums.accepted, sums.testedAt, sums.acceptedAt], [3, 2, [1, 1, 1], [1, 1, 0]]);
+  assert.deepEqual([sums.tested, sums.accepted, sums.testedAt, sums.acceptedAt], [3, 2, [1, 1, 1], [
+    1,
+    1,
+    0,
+  ]]);
   assert.deepEqual(reached(tests), [true, true, false]);
   assert.deepEqual(reached([make.test(0, 7, true), make.test(0, 8, false)]), [true]);
 });
@@ -86,8 +134,12 @@ test('of several drafts that are tested at one position, the last test is the to
 test('a draft that the end of the text cuts keeps its window and claims no bonus', () => {
   const tests = [5, 6, 0].map((id, position) => make.test(position, id, true));
   const events = [
-    make.started(), make.step([5, 6, 0, 7], [0, 1, 2, 3]), make.draft([5, 6, 0]), make.scored([1, 1, 1]),
-    make.verified(tests), make.committed([5, 6, 0], ['draft', 'draft', 'draft']),
+    make.started(),
+    make.step([5, 6, 0, 7], [0, 1, 2, 3]),
+    make.draft([5, 6, 0]),
+    make.scored([1, 1, 1]),
+    make.verified(tests),
+    make.committed([5, 6, 0], ['draft', 'draft', 'draft']),
   ];
   const { size, drafted, extra } = stateAt(buildLane(events), events.length).window;
   assert.deepEqual({ size, drafted, extra }, { size: 4, drafted: 3, extra: false });
@@ -107,15 +159,23 @@ test('a tree is laid out so that its first line is its most probable window', ()
   //          └─ 5      line 1, below node 2
   //      └─ 1 ─ 4      line 2, another first token
   const { depths, lines, count, deepest } = treeOf([-1, -1, 0, 2, 1, 2]);
-  assert.deepEqual({ depths, lines, count, deepest }, { depths: [0, 0, 1, 2, 1, 2], lines: [0, 2, 0, 0, 2, 1], count: 3, deepest: 3 });
+  assert.deepEqual({ depths, lines, count, deepest }, {
+    depths: [0, 0, 1, 2, 1, 2],
+    lines: [0, 2, 0, 0, 2, 1],
+    count: 3,
+    deepest: 3,
+  });
   assert.deepEqual([treeOf([]).count, treeOf([]).deepest, treeOf([]).depths], [0, 0, []]);
 });
 
 test('a round that drafted a tree needs as many columns as its longest text', () => {
   const walked = make.test(0, 7, true, { kind: 'tree', draw: null, wanted: 7 });
   const events = [
-    make.started(), make.draft([7, 8, 9], { parents: [-1, -1, 1] }), make.scored([0.9, 0.05, 0.1]),
-    make.verified([walked], { path: [0] }), make.committed([7, 4], ['draft', 'bonus']),
+    make.started(),
+    make.draft([7, 8, 9], { parents: [-1, -1, 1] }),
+    make.scored([0.9, 0.05, 0.1]),
+    make.verified([walked], { path: [0] }),
+    make.committed([7, 4], ['draft', 'bonus']),
   ];
   const lane = buildLane(events);
   const [{ size, drafted, tree, extra }] = lane.rounds;
@@ -135,10 +195,16 @@ test('of many branches the first, the walked, the chosen and the longest are dra
   const walked = tree.lines[8];
   assert.deepEqual(linesShown({ ...tree, path: [8] }, 3), [0, walked, long].sort((a, b) => a - b));
   const chosen = tree.lines[5];
-  assert.deepEqual(linesShown({ ...tree, branches: [[0, 1, 2], [5]], chosen: 1 }, 3), [0, chosen, long].sort((a, b) => a - b));
+  assert.deepEqual(
+    linesShown({ ...tree, branches: [[0, 1, 2], [5]], chosen: 1 }, 3),
+    [0, chosen, long].sort((a, b) => a - b),
+  );
   assert.equal(linesShown({ ...tree, path: [8], branches: [[3]], chosen: 0 }, 5).length, 5);
 });
 
 test('a lane that drafts nothing is vanilla, one that has not said so is not', () => {
-  assert.deepEqual([lanes.vanilla, lanes.drafted, buildLane([make.started()]), null].map(isVanilla), [true, false, false, false]);
+  assert.deepEqual(
+    [lanes.vanilla, lanes.drafted, buildLane([make.started()]), null].map(isVanilla),
+    [true, false, false, false],
+  );
 });

@@ -9,16 +9,26 @@ import { buildLane } from '../../app/static/state/lane.js';
 
 const look = ({ colour, mark }) => `${colour} ${mark}`;
 const nothing = (names) => Object.fromEntries(names.map((name) => [name, null]));
-const name = (names, own = {}, lanes = nothing(names)) => nameLanes(names, lanes, names.includes('vanilla') ? 'vanilla' : null, methods, own);
+const name = (names, own = {}, lanes = nothing(names)) =>
+  nameLanes(names, lanes, names.includes('vanilla') ? 'vanilla' : null, methods, own);
 
 test('no two lanes of a race have the same colour and mark', () => {
   const foreign = Array.from({ length: MOST_LANES }, (_, i) => `foreign ${i}`);
   const races = [
-    Object.keys(methods), foreign, ['vanilla', ...foreign], ['vanilla', 'drafted'], ['vanilla', 'drafted', ...Object.keys(methods).slice(1)],
+    Object.keys(methods),
+    foreign,
+    ['vanilla', ...foreign],
+    ['vanilla', 'drafted'],
+    ['vanilla', 'drafted', ...Object.keys(methods).slice(1)],
     [...Object.keys(methods), 'drafted', ...foreign],
   ];
-  for (const names of races) assert.equal(new Set(Object.values(name(names)).map(look)).size, names.length, names.join());
-  const twins = name(['vanilla', 'a', 'b'], { a: { label: 'One', method: 'dflash' }, b: { label: 'Other', method: 'dflash' } });
+  for (const names of races) {
+    assert.equal(new Set(Object.values(name(names)).map(look)).size, names.length, names.join());
+  }
+  const twins = name(['vanilla', 'a', 'b'], {
+    a: { label: 'One', method: 'dflash' },
+    b: { label: 'Other', method: 'dflash' },
+  });
   assert.notEqual(look(twins.a), look(twins.b));
 });
 
@@ -27,14 +37,21 @@ test('a method looks the same in every race, whoever else is in it', () => {
   const among = name(['drafted', 'x', 'eagle', 'vanilla', 'y']);
   assert.equal(look(alone.eagle), look(among.eagle));
   assert.equal(look(alone.eagle), look(methods.eagle));
-  const recorded = name(['vanilla', 'eagle/4/4'], { 'eagle/4/4': { label: 'EAGLE', method: 'eagle' } });
-  assert.deepEqual([look(recorded['eagle/4/4']), recorded['eagle/4/4'].label], [look(methods.eagle), 'EAGLE']);
+  const recorded = name(['vanilla', 'eagle/4/4'], {
+    'eagle/4/4': { label: 'EAGLE', method: 'eagle' },
+  });
+  assert.deepEqual([look(recorded['eagle/4/4']), recorded['eagle/4/4'].label], [
+    look(methods.eagle),
+    'EAGLE',
+  ]);
 });
 
 test('marks that are left are those of no method, and every mark has a glyph of its own', () => {
   const free = spare(methods);
   const taken = new Set(Object.values(methods).map((method) => method.mark));
-  for (let i = 0; i < 2 * MOST_LANES; i += 1) assert.ok(GLYPHS[free(i).mark] && !taken.has(free(i).mark) && free(i).colour !== 'target');
+  for (let i = 0; i < 2 * MOST_LANES; i += 1) {
+    assert.ok(GLYPHS[free(i).mark] && !taken.has(free(i).mark) && free(i).colour !== 'target');
+  }
   for (const mark of taken) assert.ok(GLYPHS[mark], mark);
   assert.equal(new Set(Object.values(GLYPHS)).size, Object.keys(GLYPHS).length);
 });
@@ -42,13 +59,23 @@ test('marks that are left are those of no method, and every mark has a glyph of 
 test('the baseline is dotted in the colour of the target, whatever it is called', () => {
   const lanes = { plain: buildLane(trace.lanes.vanilla), drafted: buildLane(trace.lanes.drafted) };
   const named = nameLanes(['plain', 'drafted'], lanes, 'plain', methods, {});
-  assert.deepEqual([named.plain.colour, named.plain.dash, named.plain.label], ['target', 'dot', 'plain']);
+  assert.deepEqual([named.plain.colour, named.plain.dash, named.plain.label], [
+    'target',
+    'dot',
+    'plain',
+  ]);
   assert.equal(named.drafted.colour === 'target', false);
 });
 
 test('a lane is called by the words of its recording, its method, what it does, or its own name', () => {
   const named = name(['vanilla', 'dflash', 'drafted', 'my_lane', 'k'], { k: { label: 'Mine' } });
-  assert.deepEqual(Object.values(named).map((one) => one.label), [methods.vanilla.label, methods.dflash.label, 'With drafts', 'my lane', 'Mine']);
+  assert.deepEqual(Object.values(named).map((one) => one.label), [
+    methods.vanilla.label,
+    methods.dflash.label,
+    'With drafts',
+    'my lane',
+    'Mine',
+  ]);
 });
 
 test('lanes may have the names of what every object has', () => {
@@ -60,9 +87,28 @@ test('lanes may have the names of what every object has', () => {
 
 test('uses of one drafter differ in dash and in pattern', () => {
   const config = { tree_nodes: 0, num_drafts: 1, selection: 'self', auto: false };
-  const configs = [{}, { auto: true }, { tree_nodes: 8 }, { tree_nodes: 8, auto: true }, ...['self', 'trie', 'multi_round'].map((selection) => ({ num_drafts: 4, selection }))];
+  const configs = [
+    {},
+    { auto: true },
+    { tree_nodes: 8 },
+    { tree_nodes: 8, auto: true },
+    ...['self', 'trie', 'multi_round'].map((selection) => ({ num_drafts: 4, selection })),
+  ];
   const uses = configs.map((more) => useOf({ ...config, ...more }));
-  assert.deepEqual(uses, ['window', 'window/auto', 'tree', 'tree/auto', 'drafts/self', 'drafts/trie', 'drafts/multi_round']);
-  for (const part of [0, 1]) assert.equal(new Set([...uses, 'something newer'].map((use) => usedAs(use)[part])).size, uses.length + 1);
+  assert.deepEqual(uses, [
+    'window',
+    'window/auto',
+    'tree',
+    'tree/auto',
+    'drafts/self',
+    'drafts/trie',
+    'drafts/multi_round',
+  ]);
+  for (const part of [0, 1]) {
+    assert.equal(
+      new Set([...uses, 'something newer'].map((use) => usedAs(use)[part])).size,
+      uses.length + 1,
+    );
+  }
   assert.equal(useOf(null), 'window');
 });

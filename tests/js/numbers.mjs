@@ -6,27 +6,49 @@ import { useFakePage } from './dom.mjs';
 import { Opened } from '../../app/static/state/alignment.js';
 import { joinPieces } from '../../app/static/state/detokenize.js';
 import { settingsWords } from '../../app/static/state/format.js';
+import { verdict } from '../../app/static/state/headline.js';
 import { buildLane, countAt, stateAt } from '../../app/static/state/lane.js';
 import { useOf } from '../../app/static/state/marks.js';
-import { alpha, clockOf, firstDifference, predicted, speedUp, tau, waiting } from '../../app/static/state/metrics.js';
+import {
+  alpha,
+  clockOf,
+  firstDifference,
+  pace,
+  predicted,
+  speedUp,
+  tau,
+  waiting,
+} from '../../app/static/state/metrics.js';
 import { baselineOf, complete, rowAt } from '../../app/static/state/race.js';
 import { readFile, unzip } from '../../app/static/state/trace.js';
 
 useFakePage();
-const { ScoreView } = await import('../../app/static/views/score.js');
 const { acceptanceFigure } = await import('../../app/static/views/charts.js');
 
-const { traces, pairs, spellings, crowded, noSteps, out } = JSON.parse(readFileSync(process.argv[2], 'utf8'));
+const { traces, pairs, spellings, crowded, noSteps, out } = JSON.parse(
+  readFileSync(process.argv[2], 'utf8'),
+);
 const colours = new Proxy({}, { get: () => '' });
 
-const indicesOf = (lane, kind) => lane.events.flatMap((event, i) => (event.kind === kind ? [i] : []));
+const indicesOf = (lane, kind) =>
+  lane.events.flatMap((event, i) => (event.kind === kind ? [i] : []));
 
 /** A lane after its first n events. */
 function numbersAt(state) {
-  const { rounds, committed, drafted, tested, accepted, nfe, calls, testedAt, acceptedAt } = state.sums;
+  const { rounds, committed, drafted, tested, accepted, nfe, calls, testedAt, acceptedAt } =
+    state.sums;
   return {
-    rounds, committed, drafted, tested, accepted, nfe, target_calls: calls, tested_at: [...testedAt], accepted_at: [...acceptedAt],
-    tau: tau(state), alpha: alpha(state),
+    rounds,
+    committed,
+    drafted,
+    tested,
+    accepted,
+    nfe,
+    target_calls: calls,
+    tested_at: [...testedAt],
+    accepted_at: [...acceptedAt],
+    tau: tau(state),
+    alpha: alpha(state),
   };
 }
 
@@ -41,8 +63,12 @@ function alone(lane) {
   return {
     rounds,
     end: {
-      ...numbersAt(end), seconds: lane.duration, seconds_by: lane.finished ? lane.finished.seconds_by : {}, waiting: waiting(lane),
-      alpha_at: typeof figure === 'string' ? [] : figure.data[0].y, complete: complete(lane),
+      ...numbersAt(end),
+      seconds: lane.duration,
+      seconds_by: lane.finished ? lane.finished.seconds_by : {},
+      waiting: waiting(lane),
+      alpha_at: typeof figure === 'string' ? [] : figure.data[0].y,
+      complete: complete(lane),
     },
     depths: lane.rounds.flatMap((round) => (round.tree ? [round.tree.depths] : [])),
     shown: lane.shown,
@@ -59,13 +85,26 @@ function against(lanes, name, baseline) {
   const bases = commits.base.map((index) => at(base, index));
   const rounds = commits.own.map((index, k) => {
     const t = own.times[index];
-    const states = Object.fromEntries([name, baseline].map((one) => [one, stateAt(lanes[one], countAt(lanes[one], t))]));
+    const states = Object.fromEntries(
+      [name, baseline].map((one) => [one, stateAt(lanes[one], countAt(lanes[one], t))]),
+    );
     const row = rowAt(lanes, states, name, baseline, t, 1000);
-    return { equal_rounds: speedUp(at(own, index), bases[Math.min(k, bases.length - 1)] ?? null), then: row.speedup, tokens: row.tokens, share: row.share };
+    return {
+      equal_rounds: speedUp(at(own, index), bases[Math.min(k, bases.length - 1)] ?? null),
+      then: row.speedup,
+      tokens: row.tokens,
+      share: row.share,
+    };
   });
-  const score = new ScoreView({ crowded, prefix: 'x', quietly: () => {} });
-  score.reset({ drafted: own, vanilla: base }, '', { drafted: name, vanilla: baseline });
-  return { rounds, final: score.final, trusted: score.trusted, predicted: predicted(own, base), same: own.finished && base.finished ? firstDifference(own.ids, base.ids) < 0 : null };
+  const labels = { drafted: name, vanilla: baseline };
+  const { trusted } = verdict({ drafted: own, vanilla: base }, labels, crowded);
+  return {
+    rounds,
+    final: own.finished && base.finished ? speedUp(pace(own), pace(base)) : null,
+    trusted,
+    predicted: predicted(own, base),
+    same: own.finished && base.finished ? firstDifference(own.ids, base.ids) < 0 : null,
+  };
 }
 
 const found = {};
@@ -77,15 +116,27 @@ for (const [key, path] of Object.entries(traces)) {
   found[key] = {
     baseline,
     lanes: Object.fromEntries(names.map((name) => [name, alone(lanes[name])])),
-    against: Object.fromEntries(names.filter((name) => baseline && name !== baseline).map((name) => [name, against(lanes, name, baseline)])),
+    against: Object.fromEntries(
+      names.filter((name) => baseline && name !== baseline).map((
+        name,
+      ) => [name, against(lanes, name, baseline)]),
+    ),
   };
 }
 const aligned = [];
 for (const pair of pairs) {
   const opened = new Opened();
   for (const { path } of pair) opened.add(path, await readFile(new Blob([readFileSync(path)])));
-  pair.forEach(({ path, lane }, i) => opened.choose('ab'[i], opened.lanes.findLastIndex((one) => one.file === path && one.name === lane)));
+  pair.forEach(({ path, lane }, i) =>
+    opened.choose(
+      'ab'[i],
+      opened.lanes.findLastIndex((one) => one.file === path && one.name === lane),
+    )
+  );
   const { rows, facts: { common, lossless } } = opened.answer;
   aligned.push({ rows, facts: { common, lossless } });
 }
-writeFileSync(out, JSON.stringify({ traces: found, aligned, spellings: spellings.map(joinPieces) }));
+writeFileSync(
+  out,
+  JSON.stringify({ traces: found, aligned, spellings: spellings.map(joinPieces) }),
+);

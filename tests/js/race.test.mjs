@@ -4,19 +4,47 @@ import { test } from 'node:test';
 
 import { source, trace } from './fixture.mjs';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
-import { MOST_LANES, baselineOf, choose, complete, labelHeights, passed, rowAt, standings, stopsOf } from '../../app/static/state/race.js';
+import {
+  baselineOf,
+  choose,
+  complete,
+  labelHeights,
+  MOST_LANES,
+  passed,
+  rowAt,
+  standings,
+  stopsOf,
+} from '../../app/static/state/race.js';
 import { Playhead } from '../../app/static/state/playhead.js';
 import { parse, serialise } from '../../app/static/state/trace.js';
 
 const told = trace.lanes;
-const cut = told.drafted.slice(0, told.drafted.findIndex((event) => event.kind === 'Committed' && event.round === 3) + 1);
+const cut = told.drafted.slice(
+  0,
+  told.drafted.findIndex((event) => event.kind === 'Committed' && event.round === 3) + 1,
+);
 const { ids } = told.drafted[told.drafted.length - 1];
 const total = cut[cut.length - 1].total;
-const end = { ...told.drafted[told.drafted.length - 1], ids: ids.slice(0, total), seconds: cut[cut.length - 1].at };
-const failed = { kind: 'Failed', code: 'weights', message: 'model.safetensors is missing.', hint: 'Restore it.', run: 'r' };
+const end = {
+  ...told.drafted[told.drafted.length - 1],
+  ids: ids.slice(0, total),
+  seconds: cut[cut.length - 1].at,
+};
+const failed = {
+  kind: 'Failed',
+  code: 'weights',
+  message: 'model.safetensors is missing.',
+  hint: 'Restore it.',
+  run: 'r',
+};
 const make = () => ({
-  vanilla: buildLane(told.vanilla), whole: buildLane(told.drafted), short: buildLane([...cut, { ...end, reason: 'end_of_text' }]),
-  stopped: buildLane([...cut, { ...end, reason: 'stopped' }]), broken: buildLane([...cut, failed]), unloaded: buildLane([failed]), absent: null,
+  vanilla: buildLane(told.vanilla),
+  whole: buildLane(told.drafted),
+  short: buildLane([...cut, { ...end, reason: 'end_of_text' }]),
+  stopped: buildLane([...cut, { ...end, reason: 'stopped' }]),
+  broken: buildLane([...cut, failed]),
+  unloaded: buildLane([failed]),
+  absent: null,
 });
 const names = Object.keys(make());
 
@@ -30,8 +58,13 @@ test('a race is a trace of any lanes, in the order asked for, and not of endless
 test('lanes may have the names of what every object has', () => {
   const odd = ['constructor', 'toString', '__proto__'];
   assert.deepEqual(choose({ a: [] }, odd).names, []);
-  const lines = source.split('\n').filter(Boolean).map((line) => JSON.parse(line)).filter((line) => line.lane !== 'drafted');
-  const named = (lanes) => [{ ...lines[0], lanes }, ...lines.slice(1).map((line) => ({ ...line, lane: odd[2] }))].map((line) => JSON.stringify(line)).join('\n');
+  const lines = source.split('\n').filter(Boolean).map((line) => JSON.parse(line)).filter((line) =>
+    line.lane !== 'drafted'
+  );
+  const named = (lanes) =>
+    [{ ...lines[0], lanes }, ...lines.slice(1).map((line) => ({ ...line, lane: odd[2] }))].map((
+      line,
+    ) => JSON.stringify(line)).join('\n');
   const { lanes } = parse(named(odd));
   assert.deepEqual(Object.keys(lanes), odd);
   assert.equal(lanes[odd[2]].length, lines.length - 1);
@@ -45,7 +78,10 @@ test('lanes may have the names of what every object has', () => {
 test('the baseline is vanilla, or whoever drafts nothing', () => {
   const lanes = make();
   assert.equal(baselineOf(lanes, names), 'vanilla');
-  assert.equal(baselineOf({ whole: lanes.whole, plain: lanes.vanilla }, ['whole', 'plain']), 'plain');
+  assert.equal(
+    baselineOf({ whole: lanes.whole, plain: lanes.vanilla }, ['whole', 'plain']),
+    'plain',
+  );
   assert.equal(baselineOf({ whole: lanes.whole }, ['whole']), null);
 });
 
@@ -53,7 +89,15 @@ test('places go by the clock, and neither who wrote fewer tokens nor who did not
   const lanes = make();
   const result = standings(lanes, names);
   const places = Object.fromEntries(names.map((name) => [name, result[name].place]));
-  assert.deepEqual(places, { vanilla: 2, whole: 1, short: null, stopped: null, broken: null, unloaded: null, absent: null });
+  assert.deepEqual(places, {
+    vanilla: 2,
+    whole: 1,
+    short: null,
+    stopped: null,
+    broken: null,
+    unloaded: null,
+    absent: null,
+  });
   assert.deepEqual(names.filter((name) => result[name].short), ['short']);
   assert.deepEqual(names.filter((name) => result[name].done), ['vanilla', 'whole', 'short']);
   assert.deepEqual(names.filter((name) => complete(lanes[name])), ['vanilla', 'whole', 'short']);
@@ -64,29 +108,47 @@ test('places go by the clock, and neither who wrote fewer tokens nor who did not
 
 test('where no lane came in, nobody has a place and nobody fell short', () => {
   const result = standings(make(), ['stopped', 'broken', 'unloaded', 'absent']);
-  assert.deepEqual(Object.values(result).map((one) => [one.place, one.short, one.done]), Array.from({ length: 4 }, () => [null, false, false]));
+  assert.deepEqual(
+    Object.values(result).map((one) => [one.place, one.short, one.done]),
+    Array.from({ length: 4 }, () => [null, false, false]),
+  );
 });
 
 test('a stopped lane with more tokens than those that came in sets no measure for them', () => {
   const lanes = make();
-  const result = standings({ short: lanes.short, stopped: buildLane([...told.drafted.slice(0, -1), { ...end, reason: 'stopped' }]) }, ['short', 'stopped']);
+  const result = standings({
+    short: lanes.short,
+    stopped: buildLane([...told.drafted.slice(0, -1), { ...end, reason: 'stopped' }]),
+  }, ['short', 'stopped']);
   assert.ok(result.stopped.tokens > result.short.tokens);
-  assert.deepEqual([result.short.place, result.short.short, result.stopped.place], [1, false, null]);
+  assert.deepEqual([result.short.place, result.short.short, result.stopped.place], [
+    1,
+    false,
+    null,
+  ]);
 });
 
 test('a row holds clock, share, tau and the speed-up over the baseline at that moment', () => {
   const lanes = make();
   const t = lanes.whole.duration / 2;
-  const states = Object.fromEntries(names.map((name) => [name, lanes[name] ? stateAt(lanes[name], Infinity) : null]));
+  const states = Object.fromEntries(
+    names.map((name) => [name, lanes[name] ? stateAt(lanes[name], Infinity) : null]),
+  );
   const at = (name, time) => rowAt(lanes, states, name, 'vanilla', time, 40);
   const over = at('whole', 99);
-  assert.ok(Math.abs(over.speedup - (40 / lanes.whole.duration) / (40 / lanes.vanilla.duration)) < 1e-9);
+  assert.ok(
+    Math.abs(over.speedup - (40 / lanes.whole.duration) / (40 / lanes.vanilla.duration)) < 1e-9,
+  );
   assert.equal(at('vanilla', 99).speedup, 1);
   assert.equal(over.clock.seconds, lanes.whole.duration);
   assert.equal(at('whole', t).clock.seconds, t);
   assert.equal(at('short', 99).share, total / 40);
   assert.equal(over.tau, 40 / lanes.whole.finished.rounds);
-  assert.deepEqual([at('unloaded', 99).clock.rate, at('unloaded', 99).speedup, at('unloaded', 99).tau], [null, null, null]);
+  assert.deepEqual([
+    at('unloaded', 99).clock.rate,
+    at('unloaded', 99).speedup,
+    at('unloaded', 99).tau,
+  ], [null, null, null]);
   assert.equal(at('absent', 99), null);
   assert.equal(rowAt(lanes, states, 'whole', null, 99, 40).speedup, null);
 });
@@ -108,14 +170,22 @@ test('in a race of two, stepping goes on through what the slower lane has left, 
   const { vanilla, whole } = make();
   const stops = stopsOf({ vanilla, whole }, ['vanilla', 'whole'], 'whole');
   const after = stops.slice(whole.stops.length);
-  assert.ok(after.length > 1 && after.every((stop) => stop.lane === 'vanilla' && stop.t > whole.duration && vanilla.events[stop.n - 1].kind === 'Committed'));
+  assert.ok(
+    after.length > 1 && after.every((stop) =>
+      stop.lane === 'vanilla' && stop.t > whole.duration &&
+      vanilla.events[stop.n - 1].kind === 'Committed'
+    ),
+  );
   assert.equal(stateAt(vanilla, after[after.length - 1].n).tokens.length, 40);
 });
 
 test('standing on a stop shows its lane exactly there, and the others at that time', () => {
   const { vanilla, whole } = make();
   const lanes = { vanilla, whole };
-  const playhead = new Playhead({ duration: vanilla.duration, stops: stopsOf(lanes, ['vanilla', 'whole'], 'whole') });
+  const playhead = new Playhead({
+    duration: vanilla.duration,
+    stops: stopsOf(lanes, ['vanilla', 'whole'], 'whole'),
+  });
   playhead.stand(0);
   assert.equal(whole.events[passed(whole, 'whole', playhead) - 1].kind, 'RoundStarted');
   assert.equal(passed(whole, 'whole', playhead), playhead.stops[0].n);
@@ -126,9 +196,19 @@ test('standing on a stop shows its lane exactly there, and the others at that ti
 });
 
 test('labels of lines stand apart: the runners side by side, the finished in a stack without crossing', () => {
-  const running = labelHeights([{ x: 1, y: 10, done: false }, { x: 1, y: 11, done: false }, { x: 1, y: 40, done: false }], 40, 3);
+  const running = labelHeights(
+    [{ x: 1, y: 10, done: false }, { x: 1, y: 11, done: false }, { x: 1, y: 40, done: false }],
+    40,
+    3,
+  );
   const sorted = [...running].sort((a, b) => a - b);
-  assert.ok(sorted.every((height, i) => !i || height - sorted[i - 1] >= 3 - 1e-9) && sorted[2] <= 40);
-  const done = labelHeights([{ x: 3, y: 40, done: true }, { x: 1, y: 40, done: true }, { x: 2, y: 40, done: true }], 40, 3);
+  assert.ok(
+    sorted.every((height, i) => !i || height - sorted[i - 1] >= 3 - 1e-9) && sorted[2] <= 40,
+  );
+  const done = labelHeights(
+    [{ x: 3, y: 40, done: true }, { x: 1, y: 40, done: true }, { x: 2, y: 40, done: true }],
+    40,
+    3,
+  );
   assert.deepEqual(done, [43, 49, 46], 'the first to come in is highest');
 });

@@ -3,9 +3,21 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { source, trace } from './fixture.mjs';
-import { carried, fetchFile, fetchTrace, fromBase64, gunzip, gzip, parse, serialise, unpack } from '../../app/static/state/trace.js';
+import {
+  carried,
+  fetchFile,
+  fetchTrace,
+  fromBase64,
+  GrowingTrace,
+  gunzip,
+  gzip,
+  parse,
+  serialise,
+  unzip,
+} from '../../app/static/state/trace.js';
 
-const header = (more) => JSON.stringify({ kind: 'Trace', schema: 2, title: 't', lanes: ['a'], ...more });
+const header = (more) =>
+  JSON.stringify({ kind: 'Trace', schema: 2, title: 't', lanes: ['a'], ...more });
 
 test('a trace survives serialise and parse, gzip and base64', async () => {
   const text = serialise(trace);
@@ -13,7 +25,7 @@ test('a trace survives serialise and parse, gzip and base64', async () => {
   const bytes = await gzip(new TextEncoder().encode(text));
   const base64 = Buffer.from(bytes).toString('base64');
   assert.equal(new TextDecoder().decode(await gunzip(fromBase64(base64))), text);
-  const opened = await unpack(base64);
+  const opened = await unzip(bytes);
   assert.deepEqual(opened.lanes, trace.lanes);
   assert.deepEqual(opened.bytes, bytes, 'the bytes are kept for the download');
 });
@@ -27,10 +39,16 @@ test('foreign text is refused', () => {
   assert.throws(() => parse('{"a":1}\n'), /not a trace/);
   assert.throws(() => parse(''), /not a trace/);
   assert.throws(() => parse('hello'));
-  assert.throws(() => parse(header({ schema: 3 })), /not a trace that this page can read: its schema is 3/);
+  assert.throws(
+    () => parse(header({ schema: 3 })),
+    /not a trace that this page can read: its schema is 3/,
+  );
   assert.throws(() => parse(header({ lanes: 'a' })), /not a trace/);
   assert.throws(() => parse(`${header()}\n{"kind":"Finished","lane":"b"}\n`), /unknown lane/);
-  assert.throws(() => parse(`${header()}\n{"kind":"Finished","lane":"toString"}\n`), /unknown lane/);
+  assert.throws(
+    () => parse(`${header()}\n{"kind":"Finished","lane":"toString"}\n`),
+    /unknown lane/,
+  );
 });
 
 test('what a page holds: traces whatever their name, and JSON', async () => {
@@ -40,4 +58,42 @@ test('what a page holds: traces whatever their name, and JSON', async () => {
   assert.deepEqual((await fetchTrace('traces/live/run.json')).lanes, trace.lanes);
   assert.deepEqual(await (await fetchFile('explore/a.json')).json(), { a: 1 });
   carried.clear();
+});
+
+test('a trace file that grows is fetched from where it ended, and is whole at the end', async () => {
+  const text = source;
+  const ends = [...text.matchAll(/\n/g)].map(({ index }) => index + 1);
+  const asked = [];
+  globalThis.document = { baseURI: 'http://lab/' };
+  globalThis.fetch = async (url) => {
+    const { pathname, searchParams: at } = new URL(url);
+    asked.push([pathname, Number(at.get('from')), Number(at.get('to'))]);
+    return new Response(
+      new TextEncoder().encode(text).slice(Number(at.get('from')), Number(at.get('to'))),
+    );
+  };
+  const [middle, bytes] = [
+    new TextEncoder().encode(text.slice(0, ends[20])).length,
+    new TextEncoder().encode(text).length,
+  ];
+  const file = new GrowingTrace('runs/abc.jsonl');
+  const events = [
+    ...await file.upTo(middle),
+    ...await file.upTo(middle),
+    ...await file.upTo(bytes),
+  ];
+  assert.deepEqual(asked, [['/runs/abc.jsonl', 0, middle], ['/runs/abc.jsonl', middle, bytes]]);
+  const live = Object.entries(trace.lanes).flatMap(([lane, own]) =>
+    own.filter(({ kind }) =>
+      ['RunStarted', 'PiecesSeen', 'Committed', 'Finished', 'Failed'].includes(kind)
+    ).map((event) => ({ ...event, lane }))
+  );
+  assert.deepEqual(events, live);
+  const whole = await file.whole();
+  assert.deepEqual(whole.lanes, trace.lanes);
+  assert.equal(
+    new TextDecoder().decode(await gunzip(whole.bytes)),
+    text,
+    'the very bytes are kept for the download',
+  );
 });

@@ -28,7 +28,9 @@ function watch(t, answers) {
     seen.asked += 1;
     return answer(signal);
   });
-  const dog = new Watchdog(() => seen.waits, () => { seen.lost += 1; });
+  const dog = new Watchdog(() => seen.waits, () => {
+    seen.lost += 1;
+  });
   const pass = async (milliseconds) => {
     t.mock.timers.tick(milliseconds);
     await settle();
@@ -84,7 +86,10 @@ test('a server that is back at the second try is not lost; one that says it lack
 });
 
 test('an answer that does not come is waited for no longer than the patience', async (t) => {
-  const hangs = (signal) => new Promise((_, refuse) => { signal.addEventListener('abort', () => refuse(signal.reason)); });
+  const hangs = (signal) =>
+    new Promise((_, refuse) => {
+      signal.addEventListener('abort', () => refuse(signal.reason));
+    });
   const { dog, seen, pass } = watch(t, [hangs]);
   dog.heard();
   await pass(80);

@@ -29,12 +29,23 @@ function shared(one, other) {
 
 /** By what two runs can be held against each other, and how far they agree. @param {Lane} a @param {Lane} b @returns {Common} */
 export function commonOf(a, b) {
-  const [one, other] = [a, b].map((lane) => ({ prompt: lane.header?.prompt ?? null, target: lane.header?.models.target ?? null, text: lane.shown.join('') }));
-  const target = one.target !== null && one.target === other.target && a.header?.config.pair === b.header?.config.pair && !isServed(a) && !isServed(b); // a server’s pieces may be cut anywhere
-  const within = one.prompt === null || other.prompt === null ? 0 : shared(letters(one.prompt), letters(other.prompt));
+  const [one, other] = [a, b].map((lane) => ({
+    prompt: lane.header?.prompt ?? null,
+    target: lane.header?.models.target ?? null,
+    text: lane.shown.join(''),
+  }));
+  const target = one.target !== null && one.target === other.target &&
+    a.header?.config.pair === b.header?.config.pair && !isServed(a) && !isServed(b); // a server’s pieces may be cut anywhere
+  const within = one.prompt === null || other.prompt === null
+    ? 0
+    : shared(letters(one.prompt), letters(other.prompt));
   const same = one.prompt !== null && one.prompt === other.prompt;
   const known = { target, starts: { a: 0, b: 0 }, prompt: same ? null : within + 1 };
-  const parted = (/** @type {number} */ agree, /** @type {number} */ length, /** @type {number} */ more) => (agree === length && agree === more ? null : agree + 1);
+  const parted = (
+    /** @type {number} */ agree,
+    /** @type {number} */ length,
+    /** @type {number} */ more,
+  ) => (agree === length && agree === more ? null : agree + 1);
   if (same && target) {
     const agree = shared(a.ids, b.ids);
     return { ...known, by: 'tokens', agree, parted: parted(agree, a.ids.length, b.ids.length) };
@@ -45,17 +56,28 @@ export function commonOf(a, b) {
   const most = shared(whole[0], whole[1]);
   if (one.prompt !== null && other.prompt !== null && most >= Math.max(starts.a, starts.b)) {
     const before = Math.min(starts.a, starts.b);
-    return { ...known, by: 'texts', agree: most - before, parted: parted(most - before, whole[0].length - before, whole[1].length - before), starts: { a: starts.a - before, b: starts.b - before } };
+    return {
+      ...known,
+      by: 'texts',
+      agree: most - before,
+      parted: parted(most - before, whole[0].length - before, whole[1].length - before),
+      starts: { a: starts.a - before, b: starts.b - before },
+    };
   }
   const fresh = [one, other].map(({ text }) => letters(text));
   const agree = shared(fresh[0], fresh[1]);
-  return { ...known, by: 'beginnings', agree, parted: parted(agree, fresh[0].length, fresh[1].length) };
+  return {
+    ...known,
+    by: 'beginnings',
+    agree,
+    parted: parted(agree, fresh[0].length, fresh[1].length),
+  };
 }
 
 /** The characters that each new token takes. @param {Lane} lane @param {number} start @returns {[number, number][]} */
 function spansOf(lane, start) {
   let at = start;
-  return lane.shown.map((words) => [at, (at += letters(words).length)]);
+  return lane.shown.map((words) => [at, at += letters(words).length]);
 }
 
 /**
@@ -69,8 +91,12 @@ export function columnsOfTokens(a, b, { by, agree, starts }) {
   let column = 0;
   if (by === 'texts' || by === 'beginnings') {
     const spans = { a: spansOf(a, starts.a), b: spansOf(b, starts.b) };
-    const end = (/** @type {'a' | 'b'} */ name) => spans[name][columns[name].length]?.[1] ?? Infinity;
-    for (const [name, until] of /** @type {['a' | 'b', number][]} */ ([['a', starts.b], ['b', starts.a]])) while (end(name) <= until) columns[name].push((column += 1)); // before the other run begins
+    const end = (/** @type {'a' | 'b'} */ name) =>
+      spans[name][columns[name].length]?.[1] ?? Infinity;
+    for (
+      const [name, until]
+        of /** @type {['a' | 'b', number][]} */ ([['a', starts.b], ['b', starts.a]])
+    ) while (end(name) <= until) columns[name].push(column += 1); // before the other run begins
     while (end('a') <= agree && end('b') <= agree) {
       const [held, found] = [{ a: columns.a.length, b: columns.b.length }, column + 1];
       let [one, other] = [end('a'), end('b')];
@@ -90,7 +116,7 @@ export function columnsOfTokens(a, b, { by, agree, starts }) {
   }
   for (const [name, lane] of /** @type {['a' | 'b', Lane][]} */ ([['a', a], ['b', b]])) {
     let next = column;
-    while (columns[name].length < lane.ids.length) columns[name].push((next += 1));
+    while (columns[name].length < lane.ids.length) columns[name].push(next += 1);
   }
   return columns;
 }
@@ -102,13 +128,20 @@ export function roundPlaces(lane, columns) {
   const edges = columns.map((column) => {
     const before = place.get(column) ?? 0;
     place.set(column, before + 1);
-    return [column - 0.5 + before / held.get(column), column - 0.5 + (before + 1) / held.get(column)];
+    return [
+      column - 0.5 + before / held.get(column),
+      column - 0.5 + (before + 1) / held.get(column),
+    ];
   });
   let at = 0;
   return lane.events.flatMap((event) => {
     if (event.kind !== 'Committed' || !event.ids.length) return [];
     const last = at + event.ids.length - 1;
-    const found = /** @type {[number, number, number]} */ ([edges[at][0], event.sources[event.sources.length - 1] === 'draft' ? edges[last][1] : edges[last][0], edges[last][1]]);
+    const found = /** @type {[number, number, number]} */ ([
+      edges[at][0],
+      event.sources[event.sources.length - 1] === 'draft' ? edges[last][1] : edges[last][0],
+      edges[last][1],
+    ]);
     at = last + 1;
     return [found];
   });
@@ -130,9 +163,21 @@ export function roundsOf(name, lane, start = 1, measured = true) {
       const last = verdict.tests.at(-1);
       const refused = last && !last.accepted ? last : null;
       rows.push({
-        run: name, round: event.round + 1, position, drafted, accepted: verdict.accepted, refused: refused && piece(lane, refused.id), added: piece(lane, verdict.extra), added_as: verdict.source,
-        p: refused && refused.p, q: refused && refused.q, threshold: refused && refused.threshold, u: refused && refused.draw,
-        milliseconds: measured ? Math.round(1e7 * (event.at - at)) / 1e4 : null, waiting: waits, text: lane.shown.slice(position - start, position - start + event.ids.length).join(''),
+        run: name,
+        round: event.round + 1,
+        position,
+        drafted,
+        accepted: verdict.accepted,
+        refused: refused && piece(lane, refused.id),
+        added: piece(lane, verdict.extra),
+        added_as: verdict.source,
+        p: refused && refused.p,
+        q: refused && refused.q,
+        threshold: refused && refused.threshold,
+        u: refused && refused.draw,
+        milliseconds: measured ? Math.round(1e7 * (event.at - at)) / 1e4 : null,
+        waiting: waits,
+        text: lane.shown.slice(position - start, position - start + event.ids.length).join(''),
       });
       position += event.ids.length;
       at = event.at;
@@ -142,14 +187,28 @@ export function roundsOf(name, lane, start = 1, measured = true) {
 }
 
 /** What a run is called: its file, its lane, and what it ran with. @param {Run} run */
-export const labelOf = ({ file, name, lane }) => `${name} of ${file}${lane.header ? ` (${isVanilla(lane) ? 'vanilla' : lane.header.server || lane.header.config.drafter}, temperature ${lane.header.config.temperature})` : ''}`;
+export const labelOf = ({ file, name, lane }) =>
+  `${name} of ${file}${
+    lane.header
+      ? ` (${
+        isVanilla(lane) ? 'vanilla' : lane.header.server || lane.header.config.drafter
+      }, temperature ${lane.header.config.temperature})`
+      : ''
+  }`;
 
 /** Whether two runs have to write one text: under one target, after one prompt, and where nothing is drawn, or with the same noise. @param {Lane} a @param {Lane} b @param {Common} common */
 function mustBeEqual(a, b, { by }) {
   const [one, other] = [a.header?.config, b.header?.config];
-  if (by !== 'tokens' || !one || !other || one.temperature !== other.temperature || (one.ignore_eos ?? false) !== (other.ignore_eos ?? false) || one.max_new_tokens !== other.max_new_tokens) return false;
-  const noise = (/** @type {typeof one} */ config) => config.rule === 'match' || config.drafter === 'none';
-  return one.temperature === 0 || (one.seed === other.seed && one.rule === 'match' && noise(one) && noise(other) && one.rule === other.rule);
+  if (
+    by !== 'tokens' || !one || !other || one.temperature !== other.temperature ||
+    (one.ignore_eos ?? false) !== (other.ignore_eos ?? false) ||
+    one.max_new_tokens !== other.max_new_tokens
+  ) return false;
+  const noise = (/** @type {typeof one} */ config) =>
+    config.rule === 'match' || config.drafter === 'none';
+  return one.temperature === 0 ||
+    (one.seed === other.seed && one.rule === 'match' && noise(one) && noise(other) &&
+      one.rule === other.rule);
 }
 
 /** What the page shows of two runs from files. @param {{a: Run, b: Run}} runs @returns {Answer} */
@@ -158,17 +217,48 @@ export function answerOf({ a, b }) {
   const columns = columnsOfTokens(a.lane, b.lane, common);
   const header = a.lane.header ?? b.lane.header;
   const facts = {
-    opened: true, labels: { a: labelOf(a), b: labelOf(b) }, common, columns, along: { a: roundPlaces(a.lane, columns.a), b: roundPlaces(b.lane, columns.b) },
-    first_difference: common.by === 'tokens' ? common.parted : undefined, must_be_equal: mustBeEqual(a.lane, b.lane, common),
-    lossless: [a, b].every(({ lane }) => lane.header?.lossless !== false), files: { a: aboutRun(a), b: aboutRun(b) },
+    opened: true,
+    labels: { a: labelOf(a), b: labelOf(b) },
+    common,
+    columns,
+    along: { a: roundPlaces(a.lane, columns.a), b: roundPlaces(b.lane, columns.b) },
+    first_difference: common.by === 'tokens' ? common.parted : undefined,
+    must_be_equal: mustBeEqual(a.lane, b.lane, common),
+    lossless: [a, b].every(({ lane }) => lane.header?.lossless !== false),
+    files: { a: aboutRun(a), b: aboutRun(b) },
   };
   const placed = (/** @type {Record<string, any>[]} */ rows, /** @type {number} */ start) => {
     let at = start;
-    return rows.map((row) => ({ ...row, character: at, end: (at += letters(row.text).length) })).map(({ end, ...row }) => row);
+    return rows.map((row) => ({ ...row, character: at, end: at += letters(row.text).length })).map((
+      { end, ...row },
+    ) => row);
   };
+  const [answer, ...notes] = alignmentWords({ facts });
   return {
-    rows: [...placed(roundsOf('a', a.lane), common.starts.a), ...placed(roundsOf('b', b.lane), common.starts.b)], facts, done: 2, total: 2, origin: { date: header?.started_at ?? '' },
-    machine: { device: header?.device ?? '', dtype: header?.dtype ?? '', threads: header?.threads ?? 0 }, choice: { temperature: header?.config.temperature ?? 1, tokens: a.lane.ids.length, prompt: header?.prompt ?? '' },
+    report: {
+      answer,
+      notes,
+      lanes: { a: `A: ${facts.labels.a}`, b: `B: ${facts.labels.b}` },
+      titles: { runs: 'Two runs side by side' },
+    },
+    rows: [
+      ...placed(roundsOf('a', a.lane), common.starts.a),
+      ...placed(roundsOf('b', b.lane), common.starts.b),
+    ],
+    facts,
+    done: 2,
+    total: 2,
+    origin: { date: header?.started_at ?? '' },
+    machine: {
+      device: header?.device ?? '',
+      dtype: header?.dtype ?? '',
+      threads: header?.threads ?? 0,
+    },
+    choice: {
+      temperature: header?.config.temperature ?? 1,
+      tokens: a.lane.ids.length,
+      prompt: header?.prompt ?? '',
+    },
   };
 }
 
@@ -177,25 +267,55 @@ function aboutRun({ file, name, lane }) {
   const { header, finished } = lane;
   if (!header) return { file, lane: name };
   return {
-    file, lane: name, decoded: header.started_at.replace('T', ' ').slice(0, 16), machine: `${header.device}, ${header.dtype}, threads: ${header.threads}`, models: `${header.models.target}; ${header.models.drafter ?? ''}`,
-    settings: Object.entries(header.config).map(([key, value]) => `${key} ${value}`).join(', '), end: finished ? finished.reason : 'the trace holds no end',
+    file,
+    lane: name,
+    decoded: header.started_at.replace('T', ' ').slice(0, 16),
+    machine: `${header.device}, ${header.dtype}, threads: ${header.threads}`,
+    models: `${header.models.target}; ${header.models.drafter ?? ''}`,
+    settings: Object.entries(header.config).map(([key, value]) => `${key} ${value}`).join(', '),
+    end: finished ? finished.reason : 'the trace holds no end',
   };
 }
 
-/** What can be said of two runs from files: how they are held against each other, and where that ends. @param {Answer} answer @returns {string[]} */
+/** What can be said of two runs from files: how they are held against each other, and where that ends. @param {{facts: Record<string, any>}} answer @returns {string[]} */
 export function alignmentWords({ facts }) {
-  const { common, files } = /** @type {{common: Common, files: Record<string, Record<string, string>>}} */ (facts);
+  const { common, files } =
+    /** @type {{common: Common, files: Record<string, Record<string, string>>}} */ (facts);
   const { by, agree, parted, starts, target, prompt } = common;
   const characters = `${agree} ${agree === 1 ? 'character' : 'characters'}`;
-  const where = by === 'tokens' ? (parted === null ? `Both wrote the same ${agree} tokens.` : facts.must_be_equal ? `The texts part at token ${parted}, and should not: probably two tokens were so close that sums in another order, as in a tree, decide.` : `The texts part at token ${parted}; behind it the columns count tokens, and ≠ marks another one.`)
-    : parted === null ? `Their texts agree to the end, over ${characters}.` : `Their texts agree over ${characters}; behind that the columns only count tokens.`;
+  const where = by === 'tokens'
+    ? (parted === null
+      ? `Both wrote the same ${agree} tokens.`
+      : facts.must_be_equal
+      ? `The texts part at token ${parted}, and should not: probably two tokens were so close that sums in another order, as in a tree, decide.`
+      : `The texts part at token ${parted}; behind it the columns count tokens, and ≠ marks another one.`)
+    : parted === null
+    ? `Their texts agree to the end, over ${characters}.`
+    : `Their texts agree over ${characters}; behind that the columns only count tokens.`;
   const why = {
-    tokens: [], nothing: ['They cannot be aligned: a trace holds no words, and prompt or target differ. The columns only count tokens.'],
-    texts: [prompt === null ? 'The targets differ, so their tokens do: a column holds the tokens of both that spell the same words.' : `One prompt goes on where the other ends, and the run with the shorter one wrote the rest: run ${starts.a > starts.b ? 'A' : 'B'} begins ${Math.abs(starts.a - starts.b)} characters later.`],
-    beginnings: [prompt === null ? 'A trace does not say its prompt.' : `The prompts differ from character ${prompt} on, so these texts follow different beginnings: both are aligned from the first new token, and where they agree it is no comparison of methods.`],
+    tokens: [],
+    nothing: [
+      'They cannot be aligned: a trace holds no words, and prompt or target differ. The columns only count tokens.',
+    ],
+    texts: [
+      prompt === null
+        ? 'The targets differ, so their tokens do: a column holds the tokens of both that spell the same words.'
+        : `One prompt goes on where the other ends, and the run with the shorter one wrote the rest: run ${
+          starts.a > starts.b ? 'A' : 'B'
+        } begins ${Math.abs(starts.a - starts.b)} characters later.`,
+    ],
+    beginnings: [
+      prompt === null
+        ? 'A trace does not say its prompt.'
+        : `The prompts differ from character ${prompt} on, so these texts follow different beginnings: both are aligned from the first new token, and where they agree it is no comparison of methods.`,
+    ],
   }[by];
-  const other = target || by === 'tokens' || by === 'texts' && prompt === null ? [] : ['The targets differ, or a trace does not say which it was.'];
-  const clocks = files.a.machine === files.b.machine ? [] : ['They were timed on different machines or settings of one: compare rounds, not milliseconds.'];
+  const other = target || by === 'tokens' || by === 'texts' && prompt === null
+    ? []
+    : ['The targets differ, or a trace does not say which it was.'];
+  const clocks = files.a.machine === files.b.machine ? [] : [
+    'They were timed on different machines or settings of one: compare rounds, not milliseconds.',
+  ];
   return [...why, ...(by === 'nothing' ? [] : [where]), ...other, ...clocks];
 }
 
@@ -205,14 +325,32 @@ export function alignmentWords({ facts }) {
  */
 export function givenOf({ lane }, round, pairs) {
   const { header } = lane;
-  if (!header) return { why: 'The trace does not say with which settings it was decoded, so nothing can run on from it.' };
+  if (!header) {
+    return {
+      why:
+        'The trace does not say with which settings it was decoded, so nothing can run on from it.',
+    };
+  }
   const pair = String(header.config.pair);
-  if (!pairs.includes(pair)) return { why: `The run is of the pair ${pair}, which is not known here: it cannot run on.` };
+  if (!pairs.includes(pair)) {
+    return { why: `The run is of the pair ${pair}, which is not known here: it cannot run on.` };
+  }
   /** @type {number[]} */
   const after = [];
   for (const event of lane.events) {
     if (event.kind !== 'Committed') continue;
-    if (event.round + 1 === round) return { pair, given: JSON.stringify({ config: header.config, prompt: header.prompt, prompt_ids: header.prompt_ids, target: header.models.target, after: [...after, ...event.ids.slice(0, -1)] }) };
+    if (event.round + 1 === round) {
+      return {
+        pair,
+        given: JSON.stringify({
+          config: header.config,
+          prompt: header.prompt,
+          prompt_ids: header.prompt_ids,
+          target: header.models.target,
+          after: [...after, ...event.ids.slice(0, -1)],
+        }),
+      };
+    }
     after.push(...event.ids);
   }
   return { why: 'The trace does not hold that round whole.' };
@@ -226,8 +364,12 @@ function checked(events) {
   events.forEach((event, i) => {
     if (event.kind !== 'Committed') return;
     state = stateAt(lane, i + 1, state);
-    if (event.ids.length !== event.sources.length || !state.window?.verified) throw new TypeError('a round without its verdict');
-    for (let position = 0; position <= state.window.verified.accepted; position += 1) inspected(state.window, position);
+    if (event.ids.length !== event.sources.length || !state.window?.verified) {
+      throw new TypeError('a round without its verdict');
+    }
+    for (let position = 0; position <= state.window.verified.accepted; position += 1) {
+      inspected(state.window, position);
+    }
   });
   if (!lane.ids.length) throw new TypeError('no token');
   return lane;
@@ -253,7 +395,10 @@ export class Opened {
       this.lanes = [...before.lanes, ...found];
       const last = this.lanes.length - 1;
       const one = new Set(before.lanes.map((run) => run.file)).size < 2; // or none: of a single file its last two lanes are shown
-      this.chosen = { a: !before.lanes.length ? last - 1 : one ? before.lanes.length - 1 : before.chosen.a, b: last };
+      this.chosen = {
+        a: !before.lanes.length ? last - 1 : one ? before.lanes.length - 1 : before.chosen.a,
+        b: last,
+      };
       sharePieces(this.lanes.map(({ lane }) => lane));
       this.update();
     } catch (error) {
@@ -281,7 +426,9 @@ export class Opened {
 
   /** See {@link givenOf}. @param {'a' | 'b'} run @param {number} round @param {string[]} pairs */
   given(run, round, pairs) {
-    const found = this.runs ? givenOf(this.runs[run], round, pairs) : { why: 'That run is not open any more.' };
+    const found = this.runs
+      ? givenOf(this.runs[run], round, pairs)
+      : { why: 'That run is not open any more.' };
     if ('given' in found) this.asked = { given: found.given, run };
     return found;
   }
@@ -300,10 +447,20 @@ export class Opened {
     const first = answer.facts.columns[run][branch.position - 1] + forced;
     const columns = lane.ids.map((_, i) => first + i);
     this.answer = {
-      ...answer, choice: { ...answer.choice, branch_seed: branch.seed }, rows: [...answer.rows, ...roundsOf(BRANCH, lane, branch.position + forced, false)],
+      ...answer,
+      choice: { ...answer.choice, branch_seed: branch.seed },
+      rows: [...answer.rows, ...roundsOf(BRANCH, lane, branch.position + forced, false)],
       facts: {
-        ...answer.facts, columns: { ...answer.facts.columns, [BRANCH]: columns }, along: { ...answer.facts.along, [BRANCH]: roundPlaces(lane, columns) },
-        branch: { ...branch, run, instead_of: piece(runs[run].lane, old[0]), same: lane.ids.filter((id, i) => id === old[i + forced]).length, column: first - forced },
+        ...answer.facts,
+        columns: { ...answer.facts.columns, [BRANCH]: columns },
+        along: { ...answer.facts.along, [BRANCH]: roundPlaces(lane, columns) },
+        branch: {
+          ...branch,
+          run,
+          instead_of: piece(runs[run].lane, old[0]),
+          same: lane.ids.filter((id, i) => id === old[i + forced]).length,
+          column: first - forced,
+        },
       },
     };
     return true;
@@ -314,6 +471,9 @@ export class Opened {
     const { runs, branch } = this;
     /** @type {Record<string, Event[]>} */
     const lanes = runs ? { a: runs.a.lane.events, b: runs.b.lane.events } : {};
-    return { title: 'Two runs side by side', lanes: branch ? { ...lanes, [BRANCH]: branch.events } : lanes };
+    return {
+      title: 'Two runs side by side',
+      lanes: branch ? { ...lanes, [BRANCH]: branch.events } : lanes,
+    };
   }
 }

@@ -17,10 +17,14 @@ const RAW_BYTE = /\\x([89a-f][0-9a-f])/gi;
  */
 export function joinPieces(pieces) {
   const shown = pieces.slice();
-  const decode = (/** @type {number[]} */ bytes) => new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(new Uint8Array(bytes));
+  const decode = (/** @type {number[]} */ bytes) =>
+    new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(new Uint8Array(bytes));
   let i = 0;
   while (i < pieces.length) {
-    if (!pieces[i].match(RAW_BYTE)) { i += 1; continue; }
+    if (!pieces[i].match(RAW_BYTE)) {
+      i += 1;
+      continue;
+    }
     /** @type {number[]} */
     let bytes = [];
     let done = false;
@@ -46,10 +50,21 @@ function rawBytes(source) {
   const bytes = [];
   let from = 0;
   for (const match of source.matchAll(RAW_BYTE)) {
-    bytes.push(...new TextEncoder().encode(source.slice(from, match.index)), parseInt(match[1], 16));
+    bytes.push(
+      ...new TextEncoder().encode(source.slice(from, match.index)),
+      parseInt(match[1], 16),
+    );
     from = match.index + match[0].length;
   }
   return bytes.concat(...new TextEncoder().encode(source.slice(from)));
+}
+
+/** Whether the prompt of a lane was a message of a chat: what the target read does not end with it. @param {Lane | null} lane */
+export function isMessage(lane) {
+  const { prompt = '', prompt_ids: ids = [] } = lane?.header ?? {};
+  const read = ids.map((id) => lane?.pieces[id]);
+  return read.length > 0 && !read.includes(undefined) &&
+    !joinPieces(/** @type {string[]} */ (read)).join('').endsWith(prompt);
 }
 
 /** Words for the ids of a lane; `wordless` where the trace has none. @param {Lane} lane */
@@ -62,7 +77,9 @@ export function spell(lane) {
 export function sharePieces(lanes) {
   const known = new Map(); // target -> pieces
   const targets = lanes.map((lane) => (lane.header && lane.header.models.target) || '');
-  lanes.forEach((lane, i) => known.set(targets[i], Object.assign(known.get(targets[i]) || {}, lane.pieces)));
+  lanes.forEach((lane, i) =>
+    known.set(targets[i], Object.assign(known.get(targets[i]) || {}, lane.pieces))
+  );
   lanes.forEach((lane, i) => {
     if (!targets[i]) return;
     lane.pieces = known.get(targets[i]);

@@ -3,10 +3,11 @@
 
 import { plural, ratio } from './format.js';
 import { stateAt } from './lane.js';
-import { when } from './comparison.js';
 /** @import { Lane } from './lane.js' */
 
-/** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number, origin: any, machine: any, choice: Record<string, any>}} Answer */
+/** @typedef {{key: string, title: string, hint?: string, opens?: string, wide?: boolean, data?: Record<string, any>[], layout: Record<string, any>, empty?: string, when?: Record<string, string>}} Figure one panel; colours are roles (specdiff_core/explorations/figures.py) */
+/** @typedef {{answer?: string, notes?: string[], figures?: Figure[], titles?: Record<string, string>, lanes?: Record<string, string>, boards?: Record<string, any>[], switches?: {name: string, title: string, options: [string, string, string][]}[]}} Report */
+/** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number, origin: any, machine: any, choice: Record<string, any>, report: Report, files?: Record<string, string>}} Answer */
 
 /** The names of a table's columns, in the order in which rows bring them. @param {Record<string, any>[]} rows @returns {string[]} */
 export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys(row)))];
@@ -15,62 +16,82 @@ export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys
 export function csvOf(rows) {
   const columns = columnsOf(rows);
   const cell = (/** @type {any} */ value) => {
-    const plain = value === null || value === undefined ? '' : Array.isArray(value) ? value.join(' ') : String(value);
+    const plain = value === null || value === undefined
+      ? ''
+      : Array.isArray(value)
+      ? value.join(' ')
+      : String(value);
     const words = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${plain}` : plain;
     return /[",\n\r]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
   };
-  return [columns, ...rows.map((row) => columns.map((name) => row[name]))].map((line) => line.map(cell).join(',')).join('\n') + '\n';
+  return [columns, ...rows.map((row) => columns.map((name) => row[name]))].map((line) =>
+    line.map(cell).join(',')
+  ).join('\n') + '\n';
+}
+
+/** `2026-11-22 09:43 UTC` @param {string} date */
+export const when = (date) => date.replace('T', ' ').replace(/([+]00:00|Z)$/, ' UTC');
+
+/** Where an answer comes from: [label, value] pairs. @param {Answer} answer @returns {[string, string][]} */
+export function originOf({ origin, machine }) {
+  const versions = Object.entries(origin.versions ?? {}).flatMap((
+    [name, version],
+  ) => (version ? [`${name} ${version}`] : []));
+  return [
+    [
+      'machine',
+      `${
+        machine.device.startsWith('cuda')
+          ? origin.gpu || machine.device
+          : `${origin.cpu}, ${plural(origin.cores, 'core')}`
+      }; ${origin.system}`,
+    ],
+    ['numbers', `${machine.dtype}, ${plural(machine.threads, 'thread')}`],
+    ['software', versions.join(', ')],
+    ['measured', when(origin.date)],
+    ['commit', `${origin.commit || 'no repository'}${origin.dirty ? ' with local changes' : ''}`],
+    ['command', origin.command],
+  ];
 }
 
 /** Where and when, and how much of it. @param {Answer} answer */
 export function originWords({ origin, machine, done, total }) {
   const part = done < total ? ` ${done} of ${total} steps so far.` : '';
-  return `${when(origin.date)}: ${machine.device}, ${machine.dtype}, ${plural(machine.threads, 'thread')}.${part}`;
+  return `${when(origin.date)}: ${machine.device}, ${machine.dtype}, ${
+    plural(machine.threads, 'thread')
+  }.${part}`;
 }
 
 /** A warning where threads had to wait for a processor; empty where they had not. @param {Answer} answer @param {number} crowded */
 export function busyMachine({ rows }, crowded) {
   const worst = Math.max(0, ...rows.map((row) => row.waiting ?? 0));
-  return worst < crowded ? '' : `⚠ Busy machine: other programs held the processor, so these times may be many times too large or too small. Threads that had to wait, on average, in the worst row: ${ratio(worst)}. On a quiet machine it is 0.`;
+  return worst < crowded
+    ? ''
+    : `⚠ Busy machine: other programs held the processor, so these times may be many times too large or too small. Threads that had to wait, on average, in the worst row: ${
+      ratio(worst)
+    }. On a quiet machine it is 0.`;
 }
 
 /** One line about an exploration under way. @param {{phase: string, message: string, doing?: string, done?: number, total?: number, left: number | null}} message */
 export function progressWords({ phase, message, doing, done = 0, total = 0, left }) {
   if (phase === 'loading') return `${message}…`;
-  if (phase === 'waiting') return 'A race or a comparison goes first; this goes on when it is done…';
+  if (phase === 'waiting') return 'A race goes first; this continues when it is done…';
   if (!total) return `${message}…`;
-  const rest = left === null ? '' : left < 90 ? `, about ${plural(Math.max(1, Math.ceil(left)), 'second')} left` : `, about ${Math.ceil(left / 60)} minutes left`;
+  const rest = left === null
+    ? ''
+    : left < 90
+    ? `, about ${plural(Math.max(1, Math.ceil(left)), 'second')} left`
+    : `, about ${Math.ceil(left / 60)} minutes left`;
   return `${done} of ${total}: ${doing}${rest}`;
 }
 
-/**
- * SpecDiff's figures (arXiv 2408.05636, OpenWebText, its best γ), read off, beside a γ × T map: [curve, paper, here].
- * @param {Record<string, any>[]} rows @returns {string[][]}
- */
-export function paperShape(rows) {
-  const known = rows.filter((row) => row.speedup);
-  const span = (/** @type {number} */ gamma) => known.filter((row) => row.gamma === gamma).length;
-  const gamma = [...new Set(known.map((row) => row.gamma))].sort((a, b) => span(b) - span(a) || Math.abs(a - 10) - Math.abs(b - 10))[0];
-  const column = known.filter((row) => row.gamma === gamma).sort((a, b) => a.steps - b.steps);
-  if (column.length < 2) return [];
-  const series = (/** @type {[number, number][]} */ pairs, digits = 2) => pairs.map(([step, value]) => `T ${step}: ${ratio(value, digits)}`).join(', ');
-  const top = (/** @type {Record<string, any>[]} */ cells) => cells.reduce((best, row) => (row.speedup > best.speedup ? row : best));
-  const line = known.filter((row) => row.steps === column[0].steps).sort((a, b) => a.gamma - b.gamma);
-  const near = line.filter((row) => row.speedup >= 0.95 * top(line).speedup).map((row) => row.gamma);
-  return [
-    [`τ by T, at γ ${gamma}`, 'T 3: 6.8, T 4: 7.0, T 6: 7.4, T 8: 7.45, T 10: 7.05; rises, then flat', series(column.map((row) => [row.steps, row.tau]))],
-    [`tokens per second by T, at γ ${gamma}`, 'T 3: 30.1, T 4: 29.5, T 6: 27.7, T 8: 25.7, T 10: 23.5; falls from the start', series(column.map((row) => [row.steps, row.tokens_per_second]), 0)],
-    [`best γ, at T ${column[0].steps}`, '10 to 20, a flat top', `${top(line).gamma}; within 5 % of it: ${near.join(', ')}`],
-  ];
-}
-
-/** E[τ] = 1 + Σ_m Π_{j≤m} α_j. @param {number[]} alphas of positions, given that each is reached */
-export function expectedTau(alphas) {
+/** E[τ] of the best of K independent drafts: 1 + Σ_m (1 − (1 − Π_{j≤m} α_j)^K); of one draft 1 + Σ_m Π_{j≤m} α_j. @param {number[]} alphas of positions, given that each is reached @param {number} [drafts] K */
+export function expectedTau(alphas, drafts = 1) {
   let reached = 1;
   let total = 1;
   for (const alpha of alphas) {
     reached *= alpha;
-    total += reached;
+    total += 1 - (1 - reached) ** drafts;
   }
   return total;
 }
@@ -87,8 +108,19 @@ export function treeTau(alphas, nodes) {
     const node = /** @type {typeof open[0]} */ (open.shift());
     total += node.odds;
     const alpha = alphas[node.level - 1];
-    open.push({ ...node, odds: node.before * alpha * (1 - alpha) ** node.rank, rank: node.rank + 1 });
-    if (node.level < alphas.length) open.push({ odds: node.odds * alphas[node.level], level: node.level + 1, before: node.odds, rank: 1 });
+    open.push({
+      ...node,
+      odds: node.before * alpha * (1 - alpha) ** node.rank,
+      rank: node.rank + 1,
+    });
+    if (node.level < alphas.length) {
+      open.push({
+        odds: node.odds * alphas[node.level],
+        level: node.level + 1,
+        before: node.odds,
+        rank: 1,
+      });
+    }
   }
   return total;
 }
@@ -96,29 +128,52 @@ export function treeTau(alphas, nodes) {
 /** Seconds of a pass over so many rows: a straight line between what was measured, and beyond it. @param {[number, number][]} curve @param {number} rows */
 export function costAt(curve, rows) {
   if (curve.length < 2) return curve.length ? curve[0][1] : 0;
-  const i = Math.min(curve.length - 1, Math.max(1, curve.findIndex(([width]) => width >= rows) === -1 ? curve.length - 1 : curve.findIndex(([width]) => width >= rows)));
+  const i = Math.min(
+    curve.length - 1,
+    Math.max(
+      1,
+      curve.findIndex(([width]) => width >= rows) === -1
+        ? curve.length - 1
+        : curve.findIndex(([width]) => width >= rows),
+    ),
+  );
   const [[x0, y0], [x1, y1]] = [curve[i - 1], curve[i]];
   return y0 + ((y1 - y0) * (rows - x0)) / (x1 - x0);
 }
 
 /** `1 4.8, 17 7.0` -> pairs of rows and seconds (from milliseconds), by rows; null where it is no such list. @param {string} words @returns {[number, number][] | null} */
 export function readCurve(words) {
-  const pairs = words.split(/[,;\n]+/).map((part) => part.trim()).filter(Boolean).map((part) => part.split(/[\s:]+/).map(Number));
-  const fits = pairs.length >= 2 && pairs.every((pair) => pair.length === 2 && pair[0] >= 1 && pair[1] > 0 && pair.every(Number.isFinite)) && new Set(pairs.map(([rows]) => rows)).size === pairs.length;
-  return fits ? pairs.map(([rows, ms]) => /** @type {[number, number]} */ ([rows, ms / 1000])).sort((a, b) => a[0] - b[0]) : null;
+  const pairs = words.split(/[,;\n]+/).map((part) => part.trim()).filter(Boolean).map((part) =>
+    part.split(/[\s:]+/).map(Number)
+  );
+  const fits = pairs.length >= 2 &&
+    pairs.every((pair) =>
+      pair.length === 2 && pair[0] >= 1 && pair[1] > 0 && pair.every(Number.isFinite)
+    ) && new Set(pairs.map(([rows]) => rows)).size === pairs.length;
+  return fits
+    ? pairs.map(([rows, ms]) => /** @type {[number, number]} */ ([rows, ms / 1000])).sort((a, b) =>
+      a[0] - b[0]
+    )
+    : null;
 }
 
 /** @typedef {{alpha: number, alphas?: number[] | null, gamma: number, passes: number, draft: number, shape: 'window' | 'drafts' | 'tree', count: number}} Sandbox `alphas`: of each position, where they differ; `draft`: a drafter pass in vanilla passes; `count`: K drafts or B nodes */
 
 /** α of γ positions; behind the last that is known it stays the same. @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box @returns {number[]} */
-export const alphasOf = ({ alpha, alphas, gamma }) => Array.from({ length: gamma }, (_, j) => (alphas?.length ? alphas[Math.min(j, alphas.length - 1)] : alpha));
+export const alphasOf = ({ alpha, alphas, gamma }) =>
+  Array.from(
+    { length: gamma },
+    (_, j) => (alphas?.length ? alphas[Math.min(j, alphas.length - 1)] : alpha),
+  );
 
 /** What a round of the sandbox brings and costs, in vanilla passes. @param {Sandbox} box @param {[number, number][]} curve */
 export function sandbox(box, curve) {
   const { gamma, passes, draft, shape, count } = box;
   const one = costAt(curve, 1);
   const alphas = alphasOf(box);
-  const tau = shape === 'tree' ? treeTau(alphas, count) : expectedTau(shape === 'drafts' ? alphas.map((alpha) => 1 - (1 - alpha) ** count) : alphas); // one of K independent drafts goes on
+  const tau = shape === 'tree'
+    ? treeTau(alphas, count)
+    : expectedTau(alphas, shape === 'drafts' ? count : 1);
   const rows = 1 + (shape === 'tree' ? count : shape === 'drafts' ? count * gamma : gamma);
   const cost = passes * draft + costAt(curve, rows) / one;
   return { tau, cost, rows, speedup: tau / cost };
@@ -126,7 +181,8 @@ export function sandbox(box, curve) {
 
 /** The smallest α, the same for all positions, at which the sandbox pays, or null. @param {Sandbox} box @param {[number, number][]} curve */
 export function breakEven(box, curve) {
-  const gain = (/** @type {number} */ alpha) => sandbox({ ...box, alpha, alphas: null }, curve).speedup - 1;
+  const gain = (/** @type {number} */ alpha) =>
+    sandbox({ ...box, alpha, alphas: null }, curve).speedup - 1;
   if (gain(0.999) < 0) return null;
   let [low, high] = [0, 0.999];
   for (let i = 0; i < 40; i += 1) {
@@ -139,42 +195,35 @@ export function breakEven(box, curve) {
 
 /** The fastest γ of the sandbox, with its speed-up. @param {Sandbox} box @param {[number, number][]} curve @returns {[number, number]} */
 export function bestGamma(box, curve) {
-  const all = Array.from({ length: 32 }, (_, i) => /** @type {[number, number]} */ ([i + 1, sandbox({ ...box, gamma: i + 1, passes: box.passes === box.gamma && box.gamma > 1 ? i + 1 : box.passes }, curve).speedup]));
+  const all = Array.from(
+    { length: 32 },
+    (
+      _,
+      i,
+    ) => /** @type {[number, number]} */ ([
+      i + 1,
+      sandbox({
+        ...box,
+        gamma: i + 1,
+        passes: box.passes === box.gamma && box.gamma > 1 ? i + 1 : box.passes,
+      }, curve).speedup,
+    ]),
+  );
   return all.reduce((best, one) => (one[1] > best[1] ? one : best));
 }
 
-/** The seconds from which a method's majority is right as often as asked, on straight lines over log seconds; null where it never is. @param {Record<string, any>[]} rows by budget @param {string} method @param {number} share */
-export function budgetFor(rows, method, share) {
-  const own = rows.filter((row) => row.method === method);
-  const i = own.findIndex((row) => row.accuracy >= share);
-  if (i < 1) return own[i]?.budget ?? null;
-  const [before, after] = [own[i - 1], own[i]];
-  return before.budget * (after.budget / before.budget) ** ((share - before.accuracy) / (after.accuracy - before.accuracy));
-}
-
-/** τ over all rounds of a method whose text was shorter than `border` tokens, and of those whose text was not; null where there are none. @param {Record<string, any>[]} rows parts of texts @param {string} method @param {number} width of a part @param {number} border @returns {[number | null, number | null]} */
-export function tauAround(rows, method, width, border) {
-  const over = (/** @type {Record<string, any>[]} */ parts) => {
-    const rounds = parts.reduce((sum, row) => sum + row.rounds, 0);
-    return rounds ? parts.reduce((sum, row) => sum + (row.tau ?? 0) * row.rounds, 0) / rounds : null;
-  };
-  const own = rows.filter((row) => row.method === method);
-  return [over(own.filter((row) => row.context + width <= border)), over(own.filter((row) => row.context >= border))];
-}
-
-/** What the runs so far say of a rule that is not exact. @param {Record<string, any>} row its last @param {string} models */
-export function biasWords(row, models) {
-  const bounds = `${ratio(row.bias_low, 3)} to ${ratio(row.bias_high, 3)}`;
-  const found = `The rule ${row.rule} is not exact. Its text is ${ratio(row.distance, 3)} away from the exact law after ${row.runs.toLocaleString('en')} runs, where an exact rule stays below ${ratio(row.floor_high, 3)} (99 %)`;
-  const other = models === 'coins' ? ' This case was made so that it shows; with the embedded pair it may hide (Models: mdlm).' : ' A case that was made to show it, and does, is under Models: coins.';
-  if (row.distance > row.floor_high) return `${found}: it shows. The true bias is ${bounds} (99 %), p ${row.p_value < 1e-6 ? '< 10⁻⁶' : `= ${row.p_value.toPrecision(1)}`}.${other}`;
-  return `${found}: here you would not see it. A bias of up to ${ratio(row.bias_high, 3)} (99 %) would look the same; with 100 times as many runs, a tenth of that.${other}`;
-}
-
-/** Weights as a distribution. @param {number[]} weights */
-export function normalized(weights) {
-  const sum = weights.reduce((a, b) => a + b, 0);
-  return sum > 0 ? weights.map((weight) => weight / sum) : weights.map(() => 1 / weights.length);
+/** A distribution in which one probability is set and the others share what is left, in their old proportions. @param {number[]} p @param {number} at @param {number} value @returns {number[]} */
+export function withProbability(p, at, value) {
+  const others = p.reduce((sum, one, i) => (i === at ? sum : sum + one), 0);
+  return p.map((
+    one,
+    i,
+  ) => (i === at
+    ? value
+    : others > 0
+    ? (one / others) * (1 - value)
+    : (1 - value) / (p.length - 1))
+  );
 }
 
 /** Speculative sampling of one token: acceptance Σ min(p, q), and the residual (p − q)₊ over its sum; null where p = q. @param {number[]} p @param {number[]} q */
@@ -182,7 +231,11 @@ export function acceptance(p, q) {
   const kept = p.map((value, i) => Math.min(value, q[i]));
   const lack = p.map((value, i) => Math.max(0, value - q[i]));
   const missing = lack.reduce((a, b) => a + b, 0);
-  return { kept, alpha: kept.reduce((a, b) => a + b, 0), residual: missing > 1e-12 ? lack.map((value) => value / missing) : null };
+  return {
+    kept,
+    alpha: kept.reduce((a, b) => a + b, 0),
+    residual: missing > 1e-12 ? lack.map((value) => value / missing) : null,
+  };
 }
 
 /** A small generator with a seed (mulberry32): uniform in [0, 1). @param {number} seed */
@@ -216,6 +269,33 @@ export function drawTokens(p, q, draws, seed) {
   return { counts, accepted };
 }
 
+/** Addresses of blobs, the latest few of them: an older one is given back to the browser. */
+export class Addresses {
+  /** @param {number} most @param {{createObjectURL: (blob: Blob) => string, revokeObjectURL: (url: string) => void}} [urls] */
+  constructor(most, urls = URL) {
+    this.most = most;
+    this.urls = urls;
+    /** @type {Map<string, string>} */
+    this.held = new Map();
+  }
+
+  /** @param {string} key of the bytes @param {Uint8Array} bytes @returns {string} */
+  of(key, bytes) {
+    const url = this.held.get(key) ??
+      this.urls.createObjectURL(
+        new Blob([/** @type {BlobPart} */ (bytes)], { type: 'application/gzip' }),
+      );
+    this.held.delete(key);
+    this.held.set(key, url);
+    for (const [old, address] of this.held) {
+      if (this.held.size <= this.most) break;
+      this.held.delete(old);
+      this.urls.revokeObjectURL(address);
+    }
+    return url;
+  }
+}
+
 /** @typedef {{position: number, id: number, shown: string, kind: string, round: number, begins: boolean, refused: number | null, differs: boolean}} Cell a new token of a run; `refused`: the drafted token in whose place the target wrote it */
 
 /** A run along the text: a cell for each new token. @param {Lane} lane @param {number} start position of its first token, from 1 @returns {Cell[]} */
@@ -226,7 +306,12 @@ export function trackOf(lane, start = 1) {
   }));
   const { tokens } = stateAt(lane, Infinity);
   return tokens.map(({ id, source, round }, i) => ({
-    position: start + i, id, shown: lane.shown[i], kind: source, round, differs: false,
+    position: start + i,
+    id,
+    shown: lane.shown[i],
+    kind: source,
+    round,
+    differs: false,
     begins: tokens[i - 1]?.round !== round,
     refused: tokens[i + 1]?.round === round ? null : refused.get(round) ?? null, // the target's own token ends a round
   }));
@@ -238,13 +323,21 @@ export function aligned(tracks, base) {
   const at = Object.fromEntries(names.map((name) => {
     /** @type {Map<number, Cell[]>} */
     const found = new Map();
-    for (const cell of tracks[name]) found.set(cell.position, [...(found.get(cell.position) ?? []), cell]);
+    for (const cell of tracks[name]) {
+      found.set(cell.position, [...(found.get(cell.position) ?? []), cell]);
+    }
     return [name, found];
   }));
   const most = Math.max(0, ...names.flatMap((name) => tracks[name].map((cell) => cell.position)));
   const ids = (/** @type {Cell[]} */ cells) => cells.map(({ id }) => id).join(' ');
-  return Array.from({ length: most }, (_, i) => Object.fromEntries(names.flatMap((name) => {
-    const [own, other] = [at[name].get(i + 1), at[base[name]]?.get(i + 1)];
-    return own ? [[name, own.map((cell) => ({ ...cell, differs: Boolean(other && ids(other) !== ids(own)) }))]] : [];
-  })));
+  return Array.from({ length: most }, (_, i) =>
+    Object.fromEntries(names.flatMap((name) => {
+      const [own, other] = [at[name].get(i + 1), at[base[name]]?.get(i + 1)];
+      return own
+        ? [[
+          name,
+          own.map((cell) => ({ ...cell, differs: Boolean(other && ids(other) !== ids(own)) })),
+        ]]
+        : [];
+    })));
 }

@@ -17,14 +17,17 @@ import { stateAt } from './lane.js';
 const whole = (/** @type {number} */ value) => `${Math.round(100 * value)} %`;
 
 /** (1 − α^(γ+1)) / (1 − α). @param {number} alpha of every position @param {number} gamma */
-export const geometric = (alpha, gamma) => (alpha < 1 ? (1 - alpha ** (gamma + 1)) / (1 - alpha) : gamma + 1);
+export const geometric = (
+  alpha,
+  gamma,
+) => (alpha < 1 ? (1 - alpha ** (gamma + 1)) / (1 - alpha) : gamma + 1);
 
-/** The law of a token that is always the drafter's likeliest, and is tested with p/q nevertheless. @param {number[]} p @param {number[]} q */
-export function certainLaw(p, q) {
+/** The distribution of a token when the drafter always proposes its likeliest one, tested with p/q. @param {number[]} p @param {number[]} q */
+export function pointMass(p, q) {
   const top = q.indexOf(Math.max(...q));
-  const kept = Math.min(1, p[top] / q[top]);
+  const accepted = Math.min(1, p[top] / q[top]);
   const { residual } = acceptance(p, q);
-  return p.map((_, i) => (i === top ? kept : 0) + (1 - kept) * (residual?.[i] ?? 0));
+  return p.map((_, i) => (i === top ? accepted : 0) + (1 - accepted) * (residual?.[i] ?? 0));
 }
 
 /**
@@ -32,28 +35,56 @@ export function certainLaw(p, q) {
  * @param {Lane | null} lane @param {Lane | null} vanilla @param {Set<string>} noSteps drafters that denoise nothing
  * @param {boolean} [quiet] whether no thread had to wait, so that times count
  */
-export const runOf = (lane, vanilla, noSteps, quiet = true) => (lane?.header && vanilla && complete(lane) && complete(vanilla) ? measured(lane, vanilla, noSteps, quiet) : null);
+export const runOf = (
+  lane,
+  vanilla,
+  noSteps,
+  quiet = true,
+) => (lane?.header && vanilla && complete(lane) && complete(vanilla)
+  ? measured(lane, vanilla, noSteps, quiet)
+  : null);
 
 /** @param {Lane} lane @param {Lane} vanilla @param {Set<string>} noSteps @param {boolean} quiet */
 function measured(lane, vanilla, noSteps, quiet) {
   const header = /** @type {NonNullable<Lane['header']>} */ (lane.header);
   const config = /** @type {Record<string, any>} */ (header.config);
   const state = stateAt(lane, lane.events.length);
-  const tests = lane.events.flatMap((event) => (event.kind === 'Verified' ? /** @type {Verified} */ (event).tests : []));
+  const tests = lane.events.flatMap((
+    event,
+  ) => (event.kind === 'Verified' ? /** @type {Verified} */ (event).tests : []));
   const cost = predicted(lane, vanilla);
   return {
-    config, quiet, prompt: header.prompt, words: settingsWords(config, noSteps), lossless: header.lossless, exactness: header.exactness,
-    tokens: lane.ids.length, parted: firstDifference(vanilla.ids, lane.ids), tested: state.sums.tested, tau: tau(state), alpha: alpha(state), speedup: speedUp(pace(lane), pace(vanilla)),
-    kinds: [...new Set(tests.map(({ kind }) => kind))], odds: tests.reduce((sum, /** @type {Test} */ { threshold }) => sum + threshold, 0) / tests.length,
-    c: cost?.cost ?? null, v: cost?.verify ?? null, rows: 1 + (config.tree_nodes || config.gamma * config.num_drafts),
+    config,
+    quiet,
+    prompt: header.prompt,
+    words: settingsWords(config, noSteps),
+    lossless: header.lossless,
+    exactness: header.exactness,
+    tokens: lane.ids.length,
+    parted: firstDifference(vanilla.ids, lane.ids),
+    tested: state.sums.tested,
+    tau: tau(state),
+    alpha: alpha(state),
+    speedup: speedUp(pace(lane), pace(vanilla)),
+    kinds: [...new Set(tests.map(({ kind }) => kind))],
+    odds: tests.reduce((sum, /** @type {Test} */ { threshold }) => sum + threshold, 0) /
+      tests.length,
+    c: cost?.cost ?? null,
+    v: cost?.verify ?? null,
+    rows: 1 + (config.tree_nodes || config.gamma * config.num_drafts),
     window: !config.tree_nodes && config.num_drafts === 1 && !config.auto, // whether it drafts one window of γ tokens
   };
 }
 
 const sampled = (/** @type {Run} */ { config }) => config.temperature > 0;
 /** Whether two runs differ in one setting only. @param {Run} one @param {Run} other @param {string[]} free settings that may differ */
-const alike = (one, other, free) => one !== other && one.prompt === other.prompt && Object.entries(one.config).every(([name, value]) => free.includes(name) || other.config[name] === value);
-const last = (/** @type {Answer} */ { rows, facts }) => rows.filter((row) => row.runs === facts.runs);
+const alike = (one, other, free) =>
+  one !== other && one.prompt === other.prompt &&
+  Object.entries(one.config).every(([name, value]) =>
+    free.includes(name) || other.config[name] === value
+  );
+const last = (/** @type {Answer} */ { rows, facts }) =>
+  rows.filter((row) => row.runs === facts.runs);
 
 /**
  * By lesson: what a run says about the answers of its check, what the answer of the exploration says, and what that
@@ -62,40 +93,75 @@ const last = (/** @type {Answer} */ { rows, facts }) => rows.filter((row) => row
  */
 export const FINDINGS = {
   'one-pass': {
-    run: ({ v, c, rows, quiet }) => (quiet && v && c !== null ? `the target’s pass over up to ${rows} rows cost v = ${ratio(v)}, and a drafter pass c = ${ratio(c)}. With c = 0 and nothing accepted that would be 1/v = ${times(1 / v)}.` : ''),
+    run: (
+      { v, c, rows, quiet },
+    ) => (quiet && v && c !== null
+      ? `the target’s pass over up to ${rows} rows cost v = ${ratio(v)}, and a drafter pass c = ${
+        ratio(c)
+      }. With c = 0 and nothing accepted that would be 1/v = ${times(1 / v)}.`
+      : ''),
     answer: ({ facts: { curve } }) => {
       const v = costAt(curve, 17) / costAt(curve, 1);
-      return `a pass over 17 rows costs v = ${ratio(v)}. With c = 0 and nothing accepted that is 1/v = ${times(1 / v)}.`;
+      return `a pass over 17 rows costs v = ${
+        ratio(v)
+      }. With c = 0 and nothing accepted that is 1/v = ${times(1 / v)}.`;
     },
     watch: ({ facts: { curve } }) => {
       const [one, far] = [costAt(curve, 1), costAt(curve, 17)];
-      return `one row takes ${ratio(1000 * one)} ms and 17 rows take ${ratio(1000 * far)} ms: ${ratio(far / one)} times as long.`;
+      return `one row takes ${ratio(1000 * one)} ms and 17 rows take ${ratio(1000 * far)} ms: ${
+        ratio(far / one)
+      } times as long.`;
     },
   },
   gamma: {
-    run: ({ window, config: { gamma }, alpha: kept, tau: brought }) => (window && kept !== null ? `with α = ${ratio(kept)} the formula promises ${ratio(geometric(kept, gamma))} tokens per round at γ ${gamma}; counted were τ = ${ratio(brought)}.` : ''),
+    run: (
+      { window, config: { gamma }, alpha: accepted, tau: perRound },
+    ) => (window && accepted !== null
+      ? `with α = ${ratio(accepted)} the formula promises ${
+        ratio(geometric(accepted, gamma))
+      } tokens per round at γ ${gamma}; counted were τ = ${ratio(perRound)}.`
+      : ''),
     answer: ({ rows }) => {
       const known = rows.filter((row) => row.speedup);
       if (!known.length) return '';
       const wide = known.reduce((most, row) => (row.gamma > most.gamma ? row : most));
       const more = known.filter((row) => row.geometric_tau > row.tau).length;
-      return `with α = ${ratio(wide.alpha)} the formula promises ${ratio(wide.geometric_tau)} tokens per round at γ ${wide.gamma}, T ${wide.steps}; counted were τ = ${ratio(wide.tau)}. It promises too many in ${more} of ${plural(known.length, 'cell')}.`;
+      return `with α = ${ratio(wide.alpha)} the formula promises ${
+        ratio(wide.geometric_tau)
+      } tokens per round at γ ${wide.gamma}, T ${wide.steps}; counted were τ = ${
+        ratio(wide.tau)
+      }. It promises too many in ${more} of ${plural(known.length, 'cell')}.`;
     },
     watch: ({ rows, choice }) => {
       const own = rows.filter((row) => row.speedup && row.steps === 1);
       if (own.length < 2) return '';
       const [few, many] = [own.find((row) => row.gamma >= 4) ?? own[0], own[own.length - 1]];
-      return `with ${choice.drafter}, γ ${few.gamma} gives ${times(few.speedup)} and τ ${ratio(few.tau)}, γ ${many.gamma} gives ${times(many.speedup)} and τ ${ratio(many.tau)}.`;
+      return `with ${choice.drafter}, γ ${few.gamma} gives ${times(few.speedup)} and τ ${
+        ratio(few.tau)
+      }, γ ${many.gamma} gives ${times(many.speedup)} and τ ${ratio(many.tau)}.`;
     },
   },
   accept: {
     run: (run) => {
-      const chance = { ratio: 'min(1, p/q)', delta: 'p alone, as certain proposals' }[run.kinds.length === 1 ? run.kinds[0] : ''];
-      return sampled(run) && chance ? `${plural(run.tested, 'token')} were tested with ${chance}: ${whole(run.odds)} on average, and ${percent(run.alpha)} of them were kept.` : '';
+      const chance = {
+        ratio: 'min(1, p/q)',
+        delta: 'p alone, as certain proposals',
+      }[run.kinds.length === 1 ? run.kinds[0] : ''];
+      return sampled(run) && chance
+        ? `${plural(run.tested, 'token')} were tested with ${chance}: ${
+          whole(run.odds)
+        } on average, and ${percent(run.alpha)} of them were accepted.`
+        : '';
     },
     answer: (answer) => {
       const certain = last(answer).find((row) => row.rule === 'delta');
-      return certain ? `“delta”, which tests every token with p alone, is ${ratio(certain.distance, 3)} away from the exact law after ${certain.runs.toLocaleString('en')} runs; 99 % of exact samples stay below ${ratio(certain.floor_high, 3)}.` : '';
+      return certain
+        ? `“delta”, which tests every token with p alone, is ${
+          ratio(certain.distance, 3)
+        } away from the exact distribution after ${
+          certain.runs.toLocaleString('en')
+        } runs; 99 % of exact samples stay below ${ratio(certain.floor_high, 3)}.`
+        : '';
     },
   },
   denoise: {
@@ -103,80 +169,182 @@ export const FINDINGS = {
       const { quiet, v, c, config: { steps } } = run;
       if (!quiet || !v || c === null) return '';
       const other = runs.find((one) => alike(run, one, ['steps']));
-      const many = steps > 2 ? `, and T = ${steps} over one step by more than ${whole((v + c * steps) / (v + c) - 1)}` : '';
-      const apart = other?.tau && run.tau ? ` With T = ${other.config.steps} it was ${ratio(other.tau)}.` : '';
-      return `c = ${ratio(c)} and v = ${ratio(v)}, so two steps must raise τ by more than c/(v + c) = ${whole(c / (v + c))}${many}. At T = ${steps}, τ was ${ratio(run.tau)}.${apart}`;
+      const many = steps > 2
+        ? `, and T = ${steps} over one step by more than ${whole((v + c * steps) / (v + c) - 1)}`
+        : '';
+      const apart = other?.tau && run.tau
+        ? ` With T = ${other.config.steps} it was ${ratio(other.tau)}.`
+        : '';
+      return `c = ${ratio(c)} and v = ${
+        ratio(v)
+      }, so two steps must raise τ by more than c/(v + c) = ${
+        whole(c / (v + c))
+      }${many}. At T = ${steps}, τ was ${ratio(run.tau)}.${apart}`;
     },
   },
   temperature: {
-    run: ({ config: { temperature, draft_temperature: own }, alpha: kept, tested }) => (kept === null ? '' : `the target’s temperature was ${temperature} and the drafter’s ${own ?? temperature}; of ${plural(tested, 'tested token')} α = ${percent(kept)} were kept.`),
+    run: (
+      { config: { temperature, draft_temperature: own }, alpha: accepted, tested },
+    ) => (accepted === null
+      ? ''
+      : `the target’s temperature was ${temperature} and the drafter’s ${own ?? temperature}; of ${
+        plural(tested, 'tested token')
+      } α = ${percent(accepted)} were accepted.`),
     answer: ({ rows, facts }) => {
       const warmest = Math.max(...rows.map((row) => row.temperature));
-      const own = rows.filter((row) => row.temperature === warmest && row.alpha !== null && row.alpha !== undefined);
+      const own = rows.filter((row) =>
+        row.temperature === warmest && row.alpha !== null && row.alpha !== undefined
+      );
       if (own.length < 2) return '';
-      const sure = facts.reliability.filter((/** @type {any} */ one) => one.temperature === warmest).sort((/** @type {any} */ a, /** @type {any} */ b) => a.ece - b.ece)[0];
-      const calibrated = sure ? ` Its confidence q is best calibrated at ${sure.draft_temperature}: expected error ${ratio(sure.ece)}.` : '';
-      return `with the target at ${warmest}, α is ${own.map((row) => `${ratio(row.alpha)} with the drafter at ${row.draft_temperature}`).join(', ')}: its temperature is in q.${calibrated}`;
+      const sure =
+        facts.reliability.filter((/** @type {any} */ one) => one.temperature === warmest).sort((
+          /** @type {any} */ a,
+          /** @type {any} */ b,
+        ) => a.ece - b.ece)[0];
+      const calibrated = sure
+        ? ` Its confidence q is best calibrated at ${sure.draft_temperature}: expected error ${
+          ratio(sure.ece)
+        }.`
+        : '';
+      return `with the target at ${warmest}, α is ${
+        own.map((row) => `${ratio(row.alpha)} with the drafter at ${row.draft_temperature}`).join(
+          ', ',
+        )
+      }: its temperature is in q.${calibrated}`;
     },
     watch: ({ rows }) => {
-      const best = (/** @type {number} */ degree) => Math.max(...rows.filter((row) => row.temperature === degree && row.tau).map((row) => row.tau));
+      const best = (/** @type {number} */ degree) =>
+        Math.max(
+          ...rows.filter((row) => row.temperature === degree && row.tau).map((row) => row.tau),
+        );
       const degrees = rows.map((row) => row.temperature);
       const [cold, warm] = [Math.min(...degrees), Math.max(...degrees)];
-      return Number.isFinite(best(warm)) ? `the best τ is ${ratio(best(cold))} at temperature ${cold} and ${ratio(best(warm))} at ${warm}.` : '';
+      return Number.isFinite(best(warm))
+        ? `the best τ is ${ratio(best(cold))} at temperature ${cold} and ${
+          ratio(best(warm))
+        } at ${warm}.`
+        : '';
     },
   },
   alignment: {
-    run: ({ config: { num_drafts: drafts, selection }, kinds, tested, odds, alpha: kept, tau: brought }) => (drafts > 1 && selection === 'self' && kinds.join() === 'delta'
-      ? `each draft was the best of K = ${drafts}, and all ${plural(tested, 'test')} took it as a point mass, with p alone: ${whole(odds)} on average. α = ${percent(kept)} were kept, τ = ${ratio(brought)}.` : ''),
+    run: (
+      {
+        config: { num_drafts: drafts, selection },
+        kinds,
+        tested,
+        odds,
+        alpha: accepted,
+        tau: perRound,
+      },
+    ) => (drafts > 1 && selection === 'self' && kinds.join() === 'delta'
+      ? `each draft was the best of K = ${drafts}, and all ${
+        plural(tested, 'test')
+      } took it as a point mass, with p alone: ${whole(odds)} on average. α = ${
+        percent(accepted)
+      } were accepted, τ = ${ratio(perRound)}.`
+      : ''),
     watch: ({ facts }) => {
       const [before, after] = facts.alphas;
       const [first, end] = after ? [0, after.alpha_at.length - 1] : [0, 0];
-      return after ? `α of position 1 went from ${ratio(before.alpha_at[first])} to ${ratio(after.alpha_at[first])}, that of position ${end + 1} from ${ratio(before.alpha_at[end])} to ${ratio(after.alpha_at[end])}.` : '';
+      return after
+        ? `α of position 1 went from ${ratio(before.alpha_at[first])} to ${
+          ratio(after.alpha_at[first])
+        }, that of position ${end + 1} from ${ratio(before.alpha_at[end])} to ${
+          ratio(after.alpha_at[end])
+        }.`
+        : '';
     },
   },
   trees: {
     run: (run, runs) => {
-      const [tree, chain] = run.config.tree_nodes ? [run, runs.find((one) => one.window && alike(run, one, ['tree_nodes']))] : [runs.find((one) => one.config.tree_nodes && alike(run, one, ['tree_nodes'])), run];
+      const [tree, chain] = run.config.tree_nodes
+        ? [run, runs.find((one) => one.window && alike(run, one, ['tree_nodes']))]
+        : [runs.find((one) => one.config.tree_nodes && alike(run, one, ['tree_nodes'])), run];
       if (!tree) return '';
       const { tree_nodes: nodes } = tree.config;
-      const rows = tree.quiet && tree.v ? ` Its pass over ${nodes + 1} rows cost v = ${ratio(tree.v)}: each node ${percent((tree.v - 1) / nodes)} of a pass.` : '';
-      const beside = chain ? `, and the window of γ = ${chain.config.gamma} τ = ${ratio(chain.tau)}` : '';
-      return `the tree of B = ${nodes} nodes brought τ = ${ratio(tree.tau)}${beside}.${rows}`;
+      const rows = tree.quiet && tree.v
+        ? ` Its pass over ${nodes + 1} rows cost v = ${ratio(tree.v)}: each node ${
+          percent((tree.v - 1) / nodes)
+        } of a pass.`
+        : '';
+      const beside = chain
+        ? `, and the window of γ = ${chain.config.gamma} τ = ${ratio(chain.tau)}`
+        : '';
+      return `the tree of B = ${nodes} nodes gave τ = ${ratio(tree.tau)}${beside}.${rows}`;
     },
     answer: ({ rows, facts: { curve } }) => {
-      const tree = rows.find((row) => row.nodes && row.tau && rows.some((one) => chainOf(row, one)));
+      const tree = rows.find((row) =>
+        row.nodes && row.tau && rows.some((one) => chainOf(row, one))
+      );
       const chain = rows.find((row) => tree && chainOf(tree, row));
       const one = costAt(curve, 1);
-      const beside = tree && chain ? ` ${tree.label}, B = ${tree.nodes}: τ = ${ratio(tree.tau)}; the same drafter’s window of γ = ${chain.gamma}: τ = ${ratio(chain.tau)}.` : '';
-      return `from 1 to 17 rows, each costs ${percent((costAt(curve, 17) - one) / 16 / one)} of a pass.${beside}`;
+      const beside = tree && chain
+        ? ` ${tree.label}, B = ${tree.nodes}: τ = ${
+          ratio(tree.tau)
+        }; the same drafter’s window of γ = ${chain.gamma}: τ = ${ratio(chain.tau)}.`
+        : '';
+      return `from 1 to 17 rows, each costs ${
+        percent((costAt(curve, 17) - one) / 16 / one)
+      } of a pass.${beside}`;
     },
   },
   lossless: {
     run: ({ config: { temperature, rule }, parted, tokens, lossless, exactness }) => {
-      const same = parted < 0 ? `all ${plural(tokens, 'token')} are vanilla’s` : `the text leaves vanilla’s at token ${parted + 1}`;
-      const why = temperature === 0 ? (parted < 0 ? ', as under any rule at temperature 0' : exactness === 'rounding' ? ': sums in another order decided a near tie' : '')
-        : rule === 'match' ? (parted < 0 ? ', because both share their noise' : '') : parted < 0 ? ', by chance' : ': each run draws for itself';
+      const same = parted < 0
+        ? `all ${plural(tokens, 'token')} are vanilla’s`
+        : `the text leaves vanilla’s at token ${parted + 1}`;
+      const why = temperature === 0
+        ? (parted < 0
+          ? ', as under any rule at temperature 0'
+          : exactness === 'rounding'
+          ? ': sums in another order decided a near tie'
+          : '')
+        : rule === 'match'
+        ? (parted < 0 ? ', because both share their noise' : '')
+        : parted < 0
+        ? ', by chance'
+        : ': each run draws for itself';
       return `at temperature ${temperature} ${same}${why}. The run is marked “lossless: ${lossless}” because of what is proved about its rule, “${rule}”.`;
     },
     answer: (answer) => {
-      const [wrong, ...exact] = [...last(answer)].sort((a, b) => Number(a.lossless) - Number(b.lossless));
+      const [wrong, ...exact] = [...last(answer)].sort((a, b) =>
+        Number(a.lossless) - Number(b.lossless)
+      );
       const far = Math.max(...exact.map((row) => row.distance));
-      return wrong && !wrong.lossless && exact.length ? `at temperature ${answer.choice.temperature}, “${wrong.rule}” is ${ratio(wrong.distance, 3)} away from the exact law after ${wrong.runs.toLocaleString('en')} runs, and the exact rules at most ${ratio(far, 3)}; 99 % of exact samples stay below ${ratio(wrong.floor_high, 3)}.` : '';
+      return wrong && !wrong.lossless && exact.length
+        ? `at temperature ${answer.choice.temperature}, “${wrong.rule}” is ${
+          ratio(wrong.distance, 3)
+        } away from the exact distribution after ${
+          wrong.runs.toLocaleString('en')
+        } runs, and the exact rules at most ${ratio(far, 3)}; 99 % of exact samples stay below ${
+          ratio(wrong.floor_high, 3)
+        }.`
+        : '';
     },
     watch: ({ rows, facts }) => {
       const seen = rows.find((row) => !row.lossless && row.distance > row.floor_high);
-      return seen ? `“${seen.rule}” stands out after ${seen.runs.toLocaleString('en')} runs; ${facts.runs.toLocaleString('en')} of each rule were drawn.` : '';
+      return seen
+        ? `“${seen.rule}” stands out after ${seen.runs.toLocaleString('en')} runs; ${
+          facts.runs.toLocaleString('en')
+        } of each rule were drawn.`
+        : '';
     },
   },
 };
 
 /** Whether a row is the one window that a tree's drafter makes of the same positions. @param {Record<string, any>} tree @param {Record<string, any>} row */
-const chainOf = (tree, row) => !row.nodes && row.drafts === 1 && row.drafter === tree.drafter && row.gamma === tree.gamma && row.tau;
+const chainOf = (tree, row) =>
+  !row.nodes && row.drafts === 1 && row.drafter === tree.drafter && row.gamma === tree.gamma &&
+  row.tau;
 
 /** @typedef {{answer: Answer, own: boolean, busy: boolean} | null} Explored the answer of the lesson's exploration, whether the visitor measured it, and whether threads had to wait meanwhile */
 
 /** Whose an answer is. @param {NonNullable<Explored>} explored */
-const whose = ({ answer, own, busy }) => (own ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}` : `The recorded one (${answer.machine.device})`);
+const whose = (
+  { answer, own, busy },
+) => (own
+  ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}`
+  : `The recorded one (${answer.machine.device})`);
 
 /** What a lesson's panel shows, in numbers. @param {string} lesson @param {Explored} explored */
 export function watched(lesson, explored) {
@@ -193,18 +361,40 @@ export function watched(lesson, explored) {
  */
 export function proven(lesson, runs, explored, recorded, sliders = null) {
   const { run: ofRun, answer: ofAnswer } = FINDINGS[lesson] ?? {};
-  const told = (/** @type {string} */ who, /** @type {string | undefined} */ found) => (found ? [`${who}: ${found}`] : []);
-  const answered = explored ? told(whose(explored), ofAnswer?.(explored.answer)) : [];
+  const by = (
+    /** @type {string} */ who,
+    /** @type {string | undefined} */ found,
+  ) => (found ? [`${who}: ${found}`] : []);
+  const answered = explored ? by(whose(explored), ofAnswer?.(explored.answer)) : [];
   const latest = runs.map((run) => ({ run, found: ofRun?.(run, runs) })).find(({ found }) => found);
-  const own = [...(explored?.own ? answered : []), ...(latest ? told(`Your run (${latest.run.words})`, latest.found) : [])];
-  const shown = recorded ? told(`The recording “${recorded.title}” (${recorded.run.words})`, ofRun?.(recorded.run, [recorded.run])) : [];
-  const lost = !own.length && runs.some((run) => !run.quiet && ofRun?.({ ...run, quiet: true }, runs));
-  const disturbed = lost ? ['Other programs disturbed the clock of your run, so its times do not count.'] : [];
-  return [...(sliders ? [sliderWords(sliders)] : []), ...(own.length ? own : [...disturbed, ...answered, ...shown])];
+  const own = [
+    ...(explored?.own ? answered : []),
+    ...(latest ? by(`Your run (${latest.run.words})`, latest.found) : []),
+  ];
+  const shown = recorded
+    ? by(
+      `The recording “${recorded.title}” (${recorded.run.words})`,
+      ofRun?.(recorded.run, [recorded.run]),
+    )
+    : [];
+  const lost = !own.length &&
+    runs.some((run) => !run.quiet && ofRun?.({ ...run, quiet: true }, runs));
+  const disturbed = lost
+    ? ['Other programs disturbed the clock of your run, so its times do not count.']
+    : [];
+  return [
+    ...(sliders ? [sliderWords(sliders)] : []),
+    ...(own.length ? own : [...disturbed, ...answered, ...shown]),
+  ];
 }
 
 /** @param {Sliders} sliders */
 function sliderWords({ p, q, tokens }) {
-  const told = (/** @type {number[]} */ law) => tokens.map((token, i) => `${token} ${ratio(law[i])}`).join(', ');
-  return `The p and q on the sliders, computed: if the drafter always proposed “${tokens[q.indexOf(Math.max(...q))]}” and that were tested with p/q, out would come ${told(certainLaw(p, q))}. It should be ${told(p)}.`;
+  const list = (/** @type {number[]} */ of) =>
+    tokens.map((token, i) => `${token} ${ratio(of[i])}`).join(', ');
+  return `The p and q on the sliders, computed: if the drafter always proposed “${
+    tokens[q.indexOf(Math.max(...q))]
+  }” and that were tested with p/q, the result would be ${list(pointMass(p, q))}. It should be ${
+    list(p)
+  }.`;
 }

@@ -21,53 +21,80 @@ export function rate(value) {
   return value >= 100 ? value.toFixed(0) : value.toFixed(1);
 }
 
-export const times = (/** @type {number | null} */ value) => (value === null ? dash : `${value.toFixed(2)}×`);
-export const percent = (/** @type {number | null} */ value) => (value === null ? dash : `${(100 * value).toFixed(1)} %`);
-export const ratio = (/** @type {number | null | undefined} */ value, digits = 2) => (value === null || value === undefined ? dash : value.toFixed(digits));
+export const times = (
+  /** @type {number | null} */ value,
+) => (value === null ? dash : `${value.toFixed(2)}×`);
+/** A speed-up with its direction. @param {number} value */
+export const speedWords = (
+  value,
+) => (value < 1 ? `slower: ${times(value)}` : `faster: ${times(value)}`);
+export const percent = (
+  /** @type {number | null} */ value,
+) => (value === null ? dash : `${(100 * value).toFixed(1)} %`);
+export const ratio = (
+  /** @type {number | null | undefined} */ value,
+  digits = 2,
+) => (value === null || value === undefined ? dash : value.toFixed(digits));
 
 /** A probability with all the digits the trace holds. @param {number | null | undefined} value */
-export const exact = (value) => (value === null || value === undefined ? dash : String(Number(value.toPrecision(7))));
+export const exact = (
+  value,
+) => (value === null || value === undefined ? dash : String(Number(value.toPrecision(7))));
 
 /** A probability where there is little room: .07, 0, 1. @param {number} value */
-export const short = (value) => (value >= 0.9995 ? '1' : value < 0.0005 ? '0' : value.toFixed(2).replace(/^0/, ''));
+export const short = (
+  value,
+) => (value >= 0.9995 ? '1' : value < 0.0005 ? '0' : value.toFixed(2).replace(/^0/, ''));
 
 /** @param {number} slow wall seconds per decode second */
 export function slowWords(slow) {
-  if (slow === 1) return 'real time';
-  return slow > 1 ? `${slow}× slower` : `${Number((1 / slow).toPrecision(2))}× faster`;
+  if (slow === 1) return 'Real time';
+  return slow > 1 ? `Slowed ${slow}×` : `Sped up ${Number((1 / slow).toPrecision(2))}×`;
 }
 
 /** @param {number} count @param {string} word */
-export const plural = (count, word) => `${count} ${word}${count === 1 ? '' : word.endsWith('s') ? 'es' : 's'}`;
+export const plural = (count, word) =>
+  `${count} ${word}${count === 1 ? '' : word.endsWith('s') ? 'es' : 's'}`;
 
 /**
  * From what Gradio writes of a queue (`queue: 2/5 | 3.1/42.0s`: place, length, seconds waited and, from the runs of this
- * server so far, in all until the answer is there) to words; '' where it is about no queue. @param {string} told
+ * server so far, in all until the answer is there) to words; '' where it is about no queue. @param {string} status
  */
-export function queueWords(told) {
-  const [, place, length, waited, all] = /queue:\s*(\d+)\s*\/\s*(\d+)(?:\s*\|\s*([\d.]+)\/([\d.]+)s)?/i.exec(told) ?? [];
+export function queueWords(status) {
+  const [, place, length, waited, all] =
+    /queue:\s*(\d+)\s*\/\s*(\d+)(?:\s*\|\s*([\d.]+)\/([\d.]+)s)?/i.exec(status) ?? [];
   if (!place) return '';
   const left = all ? Number(all) - Number(waited) : 0;
-  const rounded = left < 55 ? plural(10 * Math.max(1, Math.ceil(left / 10)), 'second') : plural(Math.ceil(left / 60), 'minute'); // said aloud: not every second
-  return `Yours is number ${place} of ${length} in the queue${left > 0 ? `; done in about ${rounded}, an estimate from earlier runs here` : ''}.`;
+  const rounded = left < 55
+    ? plural(10 * Math.max(1, Math.ceil(left / 10)), 'second')
+    : plural(Math.ceil(left / 60), 'minute'); // said aloud: not every second
+  return `Yours is number ${place} of ${length} in the queue${
+    left > 0 ? `; done in about ${rounded}, an estimate from earlier runs here` : ''
+  }.`;
 }
 
-export const END_OF_TEXT = '<|endoftext|>';
+/** The pieces of what is no text (specdiff_core/decoding/pieces.py). */
+export const END_OF_TEXT = '∎';
+const CONTROL = '◇';
 
 /** A token in a cell: spaces and line ends become visible marks. @param {string} piece */
 export function cell(piece) {
-  if (piece === END_OF_TEXT) return '∎';
   const marked = piece.replace(/\r?\n/g, '↵').replace(/\t/g, '⇥');
   if (/^ +$/.test(marked)) return '␣'.repeat(Math.min(4, marked.length));
   return marked.replace(/^ /, '');
 }
 
 /** A token inside a sentence. @param {string} piece */
-export const quoted = (piece) => (piece === END_OF_TEXT ? 'the end of the text' : `“${cell(piece).slice(0, 32)}”`);
+export const quoted = (
+  piece,
+) => ({ [END_OF_TEXT]: 'the end of the text', [CONTROL]: 'a control token' }[piece] ??
+  `“${cell(piece).slice(0, 32)}”`);
 
 /** What to say about a race whose threads had to wait for a processor. @param {[string, number | null][]} waits lane and threads waiting */
 export function busyWords(waits) {
-  const parts = waits.map(([name, wait]) => `${name} ${wait === null ? 'unknown' : wait.toFixed(2)}`).join(', ');
+  const parts = waits.map(([name, wait]) =>
+    `${name} ${wait === null ? 'unknown' : wait.toFixed(2)}`
+  ).join(', ');
   return `⚠ Busy machine: other programs held the processor, so this speed-up may be many times too large or too small. Threads that had to wait, on average: ${parts}. On a quiet machine it is 0.`;
 }
 
@@ -79,23 +106,41 @@ export const LEGEND = {
   guess: { glyph: '▒', words: 'still a guess' },
 };
 /** @type {Record<string, {words: string}>} of a token that is committed */
-export const SOURCES = { draft: LEGEND.draft, residual: LEGEND.residual, bonus: LEGEND.bonus, target: { words: 'the target’s own token' } };
+export const SOURCES = {
+  draft: LEGEND.draft,
+  residual: LEGEND.residual,
+  bonus: LEGEND.bonus,
+  target: { words: 'the target’s own token' },
+};
 
 /** @type {Record<string, string>} */
-const REASONS = { end_of_text: 'end of text', stop_string: 'stop string', length: 'length reached', context_full: 'context full', stopped: 'stopped' };
-export const reasonWords = (/** @type {string} */ reason) => (Object.hasOwn(REASONS, reason) ? REASONS[reason] : reason);
+const REASONS = {
+  end_of_text: 'end of text',
+  stop_string: 'stop string',
+  length: 'length reached',
+  context_full: 'context full',
+  stopped: 'stopped',
+};
+export const reasonWords = (
+  /** @type {string} */ reason,
+) => (Object.hasOwn(REASONS, reason) ? REASONS[reason] : reason);
 
 /**
  * The settings of a run in a few words: `block · γ 8 · T 4 · ratio`. `noSteps`: drafters that denoise nothing.
  * @param {Record<string, any>} config @param {Set<string>} noSteps
  */
 export function settingsWords(config, noSteps) {
-  const { drafter, gamma, steps, rule, auto, tree_nodes: nodes, num_drafts: drafts, selection } = config;
+  const { drafter, gamma, steps, rule, auto, tree_nodes: nodes, num_drafts: drafts, selection } =
+    config;
   if (drafter === 'none') return 'one target pass per token';
   const most = auto ? '≤ ' : '';
-  const how = nodes ? [`B ${most}${nodes}`]
-    : drafts > 1 ? [`K ${drafts}`, String(selection).replace('_', '-')]
-      : noSteps.has(drafter) || (auto && steps === 1) ? [] : [`T ${most}${steps}`];
+  const how = nodes
+    ? [`B ${most}${nodes}`]
+    : drafts > 1
+    ? [`K ${drafts}`, String(selection).replace('_', '-')]
+    : noSteps.has(drafter) || (auto && steps === 1)
+    ? []
+    : [`T ${most}${steps}`];
   return [drafter, `γ ${most}${gamma}`, ...how, ...(auto ? ['auto'] : []), rule].join(' · ');
 }
 
@@ -105,18 +150,34 @@ export function tokenTitle(token, vanilla, greedy) {
   if (vanilla) return `pass ${token.round + 1} of the target`;
   const source = SOURCES[token.source] || { words: token.source };
   const where = `round ${token.round + 1}: ${source.words}`;
-  return token.test && token.source === 'draft' ? `${where}; ${testWords(token.test, greedy)}` : where;
+  return token.test && token.source === 'draft'
+    ? `${where}; ${testWords(token.test, greedy)}`
+    : where;
 }
 
 /** p, q and u of one test, exactly. At temperature 0 there is no lottery: the target has one token. @param {Test} test @param {boolean} greedy */
 export function testWords(test, greedy) {
   const numbers = `p = ${exact(test.p)}, q = ${exact(test.q)}`;
-  if (test.kind === 'match') return `${numbers}; shared noise: accepted if the target draws the same token`;
-  if (test.kind === 'tree') return `the branches here have p = ${exact(test.threshold)} together; the target drew ${test.accepted ? 'one of them' : 'another token'}`;
-  if (greedy) return test.accepted ? 'temperature 0: the target’s most probable token is the same' : 'temperature 0: the target’s most probable token is another';
+  if (test.kind === 'match') {
+    return `${numbers}; shared noise: accepted if the target draws the same token`;
+  }
+  if (test.kind === 'tree') {
+    return `the branches here have p = ${exact(test.threshold)} together; the target drew ${
+      test.accepted ? 'one of them' : 'another token'
+    }`;
+  }
+  if (greedy) {
+    return test.accepted
+      ? 'temperature 0: the target’s most probable token is the same'
+      : 'temperature 0: the target’s most probable token is another';
+  }
   if (test.kind === 'block') {
-    const chance = `${numbers}; the draft up to here passes as a whole with ${exact(test.threshold)}`;
-    return test.draw === null ? `${chance}, and more of it did` : `${chance}, drawn u = ${exact(test.draw)}`;
+    const chance = `${numbers}; the draft up to here passes as a whole with ${
+      exact(test.threshold)
+    }`;
+    return test.draw === null
+      ? `${chance}, and more of it did`
+      : `${chance}, drawn u = ${exact(test.draw)}`;
   }
   const bound = test.kind === 'ratio' ? 'min(1, p/q)' : 'p';
   return `${numbers}, ${bound} = ${exact(test.threshold)}, drawn u = ${exact(test.draw)}`;
@@ -126,7 +187,9 @@ export function testWords(test, greedy) {
 export function testFigures(test, greedy) {
   if (test.kind === 'tree' && !greedy) return `Σp ${short(test.threshold)}`;
   if (test.kind === 'block' && test.draw === null && !greedy) return 'in the block';
-  if (greedy || test.kind === 'match' || test.draw === null) return test.accepted ? 'same' : 'differs';
+  if (greedy || test.kind === 'match' || test.draw === null) {
+    return test.accepted ? 'same' : 'differs';
+  }
   return `u ${short(test.draw)} ${test.accepted ? '<' : '≥'} ${short(test.threshold)}`;
 }
 
@@ -138,41 +201,55 @@ export function testFigures(test, greedy) {
 export function decisionWords(decided, draft, last) {
   const row = `(${milliseconds(decided.row_seconds)} at ${rate(decided.rate)} tokens/s)`;
   if (draft && draft.parents.length) {
-    const worth = decided.row_seconds * decided.rate;
+    const least = decided.row_seconds * decided.rate;
     const nodes = plural(draft.ids.length, 'node');
-    return worth > 0
-      ? `Auto: a tree of ${nodes}; a node with a probability below ${exact(worth)} is not worth its row ${row}.`
+    return least > 0
+      ? `Auto: a tree of ${nodes}; a node with a probability below ${
+        exact(least)
+      } costs more than it saves ${row}.`
       : `Auto: a tree of ${nodes}, as large as may be, to see what it costs.`;
   }
   const { gamma, steps, best_gamma: best } = decided;
-  if (!best && decided.row_seconds > 0 && !decided.seconds) return 'Auto: the tree will hold the nodes that are worth their rows.';
+  if (!best && decided.row_seconds > 0 && !decided.seconds) {
+    return 'Auto: the tree will hold the nodes that save more than they cost.';
+  }
   const why = decided.seconds > 0
-    ? `a whole window pays best at γ ${best || gamma}, ${decided.tokens.toFixed(1)} tokens expected in ${milliseconds(decided.seconds)}`
+    ? `a whole window pays best at γ ${best || gamma}, ${
+      decided.tokens.toFixed(1)
+    } tokens expected in ${milliseconds(decided.seconds)}`
     : 'to see what it costs';
   const room = best && gamma > best ? `; up to ${gamma} while the drafter is confident` : '';
   const cut = draft && draft.ids.length < gamma && last !== END_OF_TEXT
-    ? `. The draft ends after ${draft.ids.length}: with the drafter’s confidence, the next position is not worth its row ${row}`
+    ? `. The draft ends after ${draft.ids.length}: with the drafter’s confidence, the next position would cost more than it saves ${row}`
     : '';
   return `Auto, T ${steps}: ${why}${room}${cut}.`;
 }
 
 /** τ as an attached server counts it; nothing where it does not. @param {Quoted | null} quoted */
-export const quotedTau = (quoted) => (quoted && quoted.steps && quoted.accepted !== null ? `τ ${ratio(1 + quoted.accepted / quoted.steps)}` : '');
+export const quotedTau = (
+  quoted,
+) => (quoted && quoted.steps && quoted.accepted !== null
+  ? `τ ${ratio(1 + quoted.accepted / quoted.steps)}`
+  : '');
 
 /** What an attached server says of its own speculation in a run; nothing of it was measured here. @param {Quoted | null} quoted */
 export function quotedWords(quoted) {
   if (!quoted) return 'nothing about its drafts';
   const { drafted, accepted, tokens_per_second: pace } = quoted;
-  const told = [
+  const parts = [
     ...(quotedTau(quoted) ? [quotedTau(quoted)] : []),
-    ...(drafted !== null && accepted !== null ? [`${accepted} of ${plural(drafted, 'drafted token')} accepted`] : []),
+    ...(drafted !== null && accepted !== null
+      ? [`${accepted} of ${plural(drafted, 'drafted token')} accepted`]
+      : []),
     ...(pace !== null ? [`${rate(pace)} tokens/s by its own clock`] : []),
   ];
-  return told.join(', ') || 'nothing about its drafts';
+  return parts.join(', ') || 'nothing about its drafts';
 }
 
 const list = (/** @type {number[]} */ numbers) =>
-  numbers.length < 2 ? String(numbers[0]) : `${numbers.slice(0, -1).join(', ')} and ${numbers[numbers.length - 1]}`;
+  numbers.length < 2
+    ? String(numbers[0])
+    : `${numbers.slice(0, -1).join(', ')} and ${numbers[numbers.length - 1]}`;
 
 /** One sentence about the window. @param {Window | null} view @param {(id: number) => string} word @param {boolean} greedy */
 export function narrate(view, word, greedy) {
@@ -182,21 +259,45 @@ export function narrate(view, word, greedy) {
   if (view.verified) return `${name}: ${verdict(view, view.verified, word, greedy)}`;
   if (draft && draft.nfe && !view.drafted) return `${name}: stopped while drafting.`;
   if (view.size === 0) return `${name}: one target pass for one token.`;
-  if (view.scored) return `${name}: the target has read the ${plural(draft ? draft.ids.length : view.drafted, 'drafted token')} in one pass.`;
-  if (draft && draft.branches.length) return `${name}: ${draft.branches.length} drafts are drawn from one drafter pass, ${plural(draft.ids.length, 'node')} in all.`;
-  if (view.tree && draft) return `${name}: ${draft.nfe > 1 ? `${draft.nfe} drafter passes have` : 'one drafter pass has'} grown a tree of ${plural(draft.ids.length, 'node')}.`;
+  if (view.scored) {
+    return `${name}: the target has read the ${
+      plural(draft ? draft.ids.length : view.drafted, 'drafted token')
+    } in one pass.`;
+  }
+  if (draft && draft.branches.length) {
+    return `${name}: ${draft.branches.length} drafts are drawn from one drafter pass, ${
+      plural(draft.ids.length, 'node')
+    } in all.`;
+  }
+  if (view.tree && draft) {
+    return `${name}: ${
+      draft.nfe > 1 ? `${draft.nfe} drafter passes have` : 'one drafter pass has'
+    } grown a tree of ${plural(draft.ids.length, 'node')}.`;
+  }
   if (view.copied) {
     const what = plural(view.drafted, 'token');
-    return `${name}: ${draft ? `${what} ${view.drafted === 1 ? 'is' : 'are'} copied` : `${what} to copy`}, because the text last went on like that.`;
+    return `${name}: ${
+      draft ? `${what} ${view.drafted === 1 ? 'is' : 'are'} copied` : `${what} to copy`
+    }, because the text last went on like that.`;
   }
-  if (view.unrecorded && draft) return `${name}: ${plural(view.drafted, 'token')} drafted in ${plural(draft.nfe, 'pass')} of the drafter.`;
+  if (view.unrecorded && draft) {
+    return `${name}: ${plural(view.drafted, 'token')} drafted in ${
+      plural(draft.nfe, 'pass')
+    } of the drafter.`;
+  }
   const step = view.passes[view.passes.length - 1];
   if (step) {
     const where = list([...step.revealed].sort((a, b) => a - b).map((position) => position + 1));
-    const what = step.revealed.length > 5 ? `${step.revealed.length} positions` : `position${step.revealed.length > 1 ? 's' : ''} ${where}`;
-    return `${name}: denoising step ${step.step + 1} of ${view.steps || view.passes.length} reveals ${what}.`;
+    const what = step.revealed.length > 5
+      ? `${step.revealed.length} positions`
+      : `position${step.revealed.length > 1 ? 's' : ''} ${where}`;
+    return `${name}: denoising step ${step.step + 1} of ${
+      view.steps || view.passes.length
+    } reveals ${what}.`;
   }
-  return `${name}: the drafter faces ${plural(view.size, 'mask')} after ${quoted(word(view.anchor))}.`;
+  return `${name}: the drafter faces ${plural(view.size, 'mask')} after ${
+    quoted(word(view.anchor))
+  }.`;
 }
 
 /** @param {Window} view @param {Verified} verified @param {(id: number) => string} word @param {boolean} greedy */
@@ -206,17 +307,29 @@ function verdict(view, verified, word, greedy) {
   if (size === 0) return `the target writes ${extra}.`;
   const last = verified.tests[verified.tests.length - 1];
   if (last && last.kind === 'tree') {
-    const walked = `the target’s draws follow the tree of ${plural(draft ? draft.ids.length : 0, 'node')} for ${plural(verified.accepted, 'token')}`;
+    const walked = `the target’s draws follow the tree of ${
+      plural(draft ? draft.ids.length : 0, 'node')
+    } for ${plural(verified.accepted, 'token')}`;
     if (!view.extra) return `${walked}, and the text ends there.`;
-    return verified.source === 'bonus' ? `${walked}, to the end of a branch; it adds a bonus token, ${extra}.` : `${walked}, then leave it with ${extra}.`;
+    return verified.source === 'bonus'
+      ? `${walked}, to the end of a branch; it adds a bonus token, ${extra}.`
+      : `${walked}, then leave it with ${extra}.`;
   }
-  if (!last || last.accepted) { // nothing was refused
+  if (!last || last.accepted) { // nothing was rejected
     const rest = verified.accepted < size ? 'of a shorter draft ' : '';
-    const all = verified.accepted === 1 ? `the drafted token ${rest}passes` : `all ${verified.accepted} drafted tokens ${rest}pass`;
-    return view.extra ? `${all}; the target adds a bonus token, ${extra}.` : `${all}, and the text ends there.`;
+    const all = verified.accepted === 1
+      ? `the drafted token ${rest}passes`
+      : `all ${verified.accepted} drafted tokens ${rest}pass`;
+    return view.extra
+      ? `${all}; the target adds a bonus token, ${extra}.`
+      : `${all}, and the text ends there.`;
   }
-  const kept = verified.accepted === 0 ? 'the target keeps none' : `the target keeps ${verified.accepted} of ${size}`;
-  if (greedy) return `${kept}; instead of ${quoted(word(last.id))} it says ${extra}.`;
-  const why = last.kind === 'match' || last.draw === null ? 'its own draw differs' : `u = ${last.draw.toFixed(2)} ≥ ${last.threshold.toFixed(2)}`;
-  return `${kept}, refuses ${quoted(word(last.id))} (${why}) and writes ${extra}.`;
+  const accepted = verified.accepted === 0
+    ? 'the target accepts none'
+    : `the target accepts ${verified.accepted} of ${size}`;
+  if (greedy) return `${accepted}; instead of ${quoted(word(last.id))} it writes ${extra}.`;
+  const why = last.kind === 'match' || last.draw === null
+    ? 'its own draw differs'
+    : `u = ${last.draw.toFixed(2)} ≥ ${last.threshold.toFixed(2)}`;
+  return `${accepted}, rejects ${quoted(word(last.id))} (${why}) and writes ${extra}.`;
 }

@@ -25,12 +25,20 @@ import { uniform } from './exploration.js';
 
 /** Where a place of a tree is, and behind which node; `parent` null: the target did not come so far. @param {Window} view @param {Place} place @returns {{node: number | null, parent: number | null, position: number}} */
 function inTree({ draft, verified, tree }, place) {
-  if (typeof place !== 'number') return { node: place.node, parent: draft?.parents[place.node] ?? null, position: tree?.depths[place.node] ?? 0 };
+  if (typeof place !== 'number') {
+    return {
+      node: place.node,
+      parent: draft?.parents[place.node] ?? null,
+      position: tree?.depths[place.node] ?? 0,
+    };
+  }
   const chosen = verified?.chosen ?? null;
   const way = (chosen === null ? verified?.path : draft?.branches[chosen]) ?? [];
   const parent = place === 0 ? -1 : way[place - 1] ?? null;
   const last = parent === null ? null : decisive(verified?.tests ?? []).get(place); // of several drafts, the one that was tested last
-  const named = last && last.kind !== 'tree' ? draft?.ids.findIndex((id, i) => id === last.id && draft.parents[i] === parent) ?? -1 : -1;
+  const named = last && last.kind !== 'tree'
+    ? draft?.ids.findIndex((id, i) => id === last.id && draft.parents[i] === parent) ?? -1
+    : -1;
   return { node: way[place] ?? (named < 0 ? null : named), parent, position: place };
 }
 
@@ -38,33 +46,76 @@ function inTree({ draft, verified, tree }, place) {
 export function inspected(view, place, greedy = false) {
   const { draft, scored, verified } = view;
   const tree = Boolean(view.tree);
-  const { node, parent, position } = tree ? inTree(view, place) : { node: null, parent: Number(place) - 1, position: Number(place) };
-  const siblings = !draft || parent === null ? [] : tree ? draft.parents.flatMap((one, i) => (one === parent ? [i] : [])) : position < draft.ids.length ? [position] : [];
+  const { node, parent, position } = tree
+    ? inTree(view, place)
+    : { node: null, parent: Number(place) - 1, position: Number(place) };
+  const siblings = !draft || parent === null
+    ? []
+    : tree
+    ? draft.parents.flatMap((one, i) => (one === parent ? [i] : []))
+    : position < draft.ids.length
+    ? [position]
+    : [];
   const reveal = tree ? null : view.passes.find((pass) => pass.revealed.includes(position)) ?? null;
-  const drafted = tree ? (node === null ? null : draft?.ids[node] ?? null) : draft ? draft.ids[position] ?? null : reveal?.ids[position] ?? null;
+  const drafted = tree
+    ? (node === null ? null : draft?.ids[node] ?? null)
+    : draft
+    ? draft.ids[position] ?? null
+    : reveal?.ids[position] ?? null;
   const recorded = parent === null ? [] : scored?.candidates[parent + 1] ?? [];
   const target = new Map(recorded.map(({ id, prob }) => [id, prob]));
   const drafter = new Map((reveal?.candidates[position] ?? []).map(({ id, prob }) => [id, prob]));
-  const certain = Boolean(draft && (draft.proposal === 'point_mass' || (!tree && draft.q[position] === 1)));
+  const certain = Boolean(
+    draft && (draft.proposal === 'point_mass' || (!tree && draft.q[position] === 1)),
+  );
   for (const i of siblings) {
     const id = /** @type {number} */ (draft?.ids[i]);
     if (certain && draft?.node_q?.length) drafter.set(id, draft.node_q[i]);
     else if (!certain) drafter.set(id, draft?.q[i] ?? 0);
-    if (!greedy && scored && scored.p[i] !== undefined && !target.has(id) && (tree || target.size)) target.set(id, scored.p[i]);
+    if (
+      !greedy && scored && scored.p[i] !== undefined && !target.has(id) && (tree || target.size)
+    ) target.set(id, scored.p[i]);
   }
-  const ids = [...new Set([...target.keys(), ...drafter.keys(), ...siblings.map((i) => /** @type {number} */ (draft?.ids[i]))])];
+  const ids = [
+    ...new Set([
+      ...target.keys(),
+      ...drafter.keys(),
+      ...siblings.map((i) => /** @type {number} */ (draft?.ids[i])),
+    ]),
+  ];
   /** @param {Map<number, number>} law @param {number} id */
   const of = (law, id) => (law.size ? law.get(id) ?? null : null);
   /** @type {Row[]} */
-  const rows = target.size || drafter.size || tree ? ids.map((id) => ({ id, p: of(target, id), q: of(drafter, id) })).sort((a, b) => (b.p ?? -1) - (a.p ?? -1) || (b.q ?? -1) - (a.q ?? -1)) : [];
-  const left = (/** @type {Map<number, number>} */ law) => (law.size ? Math.max(0, 1 - [...law.values()].reduce((a, b) => a + b, 0)) : null);
+  const rows = target.size || drafter.size || tree
+    ? ids.map((id) => ({ id, p: of(target, id), q: of(drafter, id) })).sort((a, b) =>
+      (b.p ?? -1) - (a.p ?? -1) || (b.q ?? -1) - (a.q ?? -1)
+    )
+    : [];
+  const left = (
+    /** @type {Map<number, number>} */ law,
+  ) => (law.size ? Math.max(0, 1 - [...law.values()].reduce((a, b) => a + b, 0)) : null);
   if (target.size || drafter.size) rows.push({ id: null, p: left(target), q: left(drafter) });
-  const reached = Boolean(verified) && (tree ? parent === -1 || verified?.path.includes(/** @type {number} */ (parent)) === true : position <= (verified?.accepted ?? 0));
-  const extra = verified && reached && position === verified.accepted && view.extra ? verified.extra : null;
+  const reached = Boolean(verified) &&
+    (tree
+      ? parent === -1 || verified?.path.includes(/** @type {number} */ (parent)) === true
+      : position <= (verified?.accepted ?? 0));
+  const extra = verified && reached && position === verified.accepted && view.extra
+    ? verified.extra
+    : null;
   return {
-    round: view.round, position, node, tree, drafted, options: siblings.map((i) => /** @type {number} */ (draft?.ids[i])), rows, reached, certain, extra,
+    round: view.round,
+    position,
+    node,
+    tree,
+    drafted,
+    options: siblings.map((i) => /** @type {number} */ (draft?.ids[i])),
+    rows,
+    reached,
+    certain,
+    extra,
     test: reached ? testOf(verified?.tests ?? [], position, tree ? node : null, drafted) : null,
-    source: extra === null ? '' : verified?.source ?? '', step: reveal ? reveal.step : null,
+    source: extra === null ? '' : verified?.source ?? '',
+    step: reveal ? reveal.step : null,
     holds: recorded.length ? 'all' : target.size ? 'drafted' : 'none',
   };
 }
@@ -84,7 +135,9 @@ export function tokenOf(lane, token) {
     if (event.kind !== 'Committed') continue;
     if (token >= before && token < before + event.ids.length) {
       const view = stateAt(lane, n + 1).window;
-      return view?.committed === event && view.draft && view.verified ? { view, place: token - before } : null;
+      return view?.committed === event && view.draft && view.verified
+        ? { view, place: token - before }
+        : null;
     }
     before += event.ids.length;
   }

@@ -34,7 +34,11 @@ export function treeOf(parents) {
   parents.forEach((parent, node) => children.at(parent)?.push(node));
   const [depths, lines] = [parents.map(() => 0), parents.map(() => 0)];
   let count = 0;
-  const grow = (/** @type {number} */ node, /** @type {number} */ depth, /** @type {number} */ line) => {
+  const grow = (
+    /** @type {number} */ node,
+    /** @type {number} */ depth,
+    /** @type {number} */ line,
+  ) => {
     [depths[node], lines[node]] = [depth, line];
     children[node].forEach((child, i) => grow(child, depth + 1, i ? count++ : line));
   };
@@ -59,10 +63,17 @@ export function linesShown(tree, most) {
   if (tree.count <= most) return Array.from({ length: tree.count }, (_, line) => line);
   const { lines, depths, path, branches, chosen } = tree;
   const reach = Array.from({ length: tree.count }, () => -1);
-  lines.forEach((line, node) => { reach[line] = Math.max(reach[line], depths[node]); });
+  lines.forEach((line, node) => {
+    reach[line] = Math.max(reach[line], depths[node]);
+  });
   const longest = reach.map((_, line) => line).sort((a, b) => reach[b] - reach[a] || a - b);
   const best = chosen === null ? [] : branches[chosen];
-  const wanted = new Set([0, ...path.map((node) => lines[node]), ...best.map((node) => lines[node]), ...longest]);
+  const wanted = new Set([
+    0,
+    ...path.map((node) => lines[node]),
+    ...best.map((node) => lines[node]),
+    ...longest,
+  ]);
   return [...wanted].slice(0, most).sort((a, b) => a - b);
 }
 
@@ -102,21 +113,33 @@ export function buildLane(events) {
     lane.times.push(lane.duration);
     if (STOPS.has(event.kind)) lane.stops.push(index);
     switch (event.kind) {
-      case 'RunStarted': lane.header = event; break;
-      case 'PiecesSeen': Object.assign(lane.pieces, event.pieces); break;
-      case 'Finished': lane.finished = event; break;
-      case 'Failed': lane.failed = event; break;
+      case 'RunStarted':
+        lane.header = event;
+        break;
+      case 'PiecesSeen':
+        Object.assign(lane.pieces, event.pieces);
+        break;
+      case 'Finished':
+        lane.finished = event;
+        break;
+      case 'Failed':
+        lane.failed = event;
+        break;
       case 'RoundStarted':
         round = roundOf(event.round);
         lane.rounds.push(round);
         break;
-      case 'Decided': round.decided = event; break;
+      case 'Decided':
+        round.decided = event;
+        break;
       case 'DenoiseStep':
         round.steps += 1;
         round.size = event.ids.length;
         break;
       case 'DraftReady':
-        round.tree = event.parents.length ? { ...treeOf(event.parents), branches: event.branches } : null;
+        round.tree = event.parents.length
+          ? { ...treeOf(event.parents), branches: event.branches }
+          : null;
         round.drafted = round.tree ? round.tree.deepest : event.ids.length; // fewer than the window if the text ends in it
         round.size = round.tree ? round.drafted : Math.max(round.size, round.drafted);
         round.copied = !event.nfe && event.ids.length > 0;
@@ -157,8 +180,15 @@ const emptyState = () => ({
   ended: false,
   points: [{ t: 0, total: 0 }],
   sums: { // nfe: drafter passes; calls: target passes
-    rounds: 0, committed: 0, drafted: 0, tested: 0, accepted: 0, nfe: 0, calls: 0,
-    testedAt: /** @type {number[]} */ ([]), acceptedAt: /** @type {number[]} */ ([]),
+    rounds: 0,
+    committed: 0,
+    drafted: 0,
+    tested: 0,
+    accepted: 0,
+    nfe: 0,
+    calls: 0,
+    testedAt: /** @type {number[]} */ ([]),
+    acceptedAt: /** @type {number[]} */ ([]),
   },
 });
 
@@ -166,7 +196,9 @@ const emptyState = () => ({
 export function reached(tests) {
   /** @type {Map<number, boolean>} */
   const found = new Map();
-  for (const test of tests) found.set(test.position, Boolean(found.get(test.position)) || test.accepted);
+  for (const test of tests) {
+    found.set(test.position, Boolean(found.get(test.position)) || test.accepted);
+  }
   return [...found.values()];
 }
 
@@ -204,7 +236,14 @@ function apply(state, lane, event, time) {
       break;
     case 'Committed': {
       const tests = decisive(window && window.verified ? window.verified.tests : []);
-      event.ids.forEach((id, i) => state.tokens.push({ id, source: event.sources[i], round: event.round, test: tests.get(i) ?? null }));
+      event.ids.forEach((id, i) =>
+        state.tokens.push({
+          id,
+          source: event.sources[i],
+          round: event.round,
+          test: tests.get(i) ?? null,
+        })
+      );
       sums.rounds += event.sources.includes(SERVER) ? 0 : 1; // a chunk of a server's stream is no round
       sums.committed += event.ids.length;
       state.points.push({ t: time, total: event.total });
@@ -212,7 +251,9 @@ function apply(state, lane, event, time) {
       break;
     }
     case 'Finished':
-    case 'Failed': state.ended = true; break;
+    case 'Failed':
+      state.ended = true;
+      break;
     default:
   }
 }
@@ -243,4 +284,5 @@ export function countAt(lane, t) {
 export const isServed = (lane) => Boolean(lane && lane.header && lane.header.server);
 
 /** @param {Lane | null} lane @returns {boolean} whether it drafts nothing */
-export const isVanilla = (lane) => Boolean(lane && lane.header && lane.header.config.drafter === 'none');
+export const isVanilla = (lane) =>
+  Boolean(lane && lane.header && lane.header.config.drafter === 'none');

@@ -9,13 +9,31 @@
 
 /** @type {Record<string, string>} a symbol of Plotly's -> the character that looks like it */
 export const GLYPHS = {
-  'line-ns': '┆', circle: '●', square: '■', 'triangle-up': '▲', diamond: '◆', 'triangle-down': '▼', star: '★', cross: '✚', hexagon2: '⬢',
-  pentagon: '⬟', 'star-diamond': '✦', 'triangle-right': '▶', 'triangle-left': '◀', x: '✖', hexagram: '✶',
+  'line-ns': '┆',
+  circle: '●',
+  square: '■',
+  'triangle-up': '▲',
+  diamond: '◆',
+  'triangle-down': '▼',
+  star: '★',
+  cross: '✚',
+  hexagon2: '⬢',
+  pentagon: '⬟',
+  'star-diamond': '✦',
+  'triangle-right': '▶',
+  'triangle-left': '◀',
+  x: '✖',
+  hexagram: '✶',
 };
 /** @type {Record<string, [string, string]>} how a drafter is used -> dash of a line, pattern of a bar */
 const USES = {
-  window: ['solid', ''], tree: ['dash', '/'], 'window/auto': ['dashdot', '-'], 'tree/auto': ['15px,3px,2px,3px', '|'],
-  'drafts/self': ['dot', '.'], 'drafts/trie': ['longdash', 'x'], 'drafts/multi_round': ['longdashdot', '\\'],
+  window: ['solid', ''],
+  tree: ['dash', '/'],
+  'window/auto': ['dashdot', '-'],
+  'tree/auto': ['15px,3px,2px,3px', '|'],
+  'drafts/self': ['dot', '.'],
+  'drafts/trie': ['longdash', 'x'],
+  'drafts/multi_round': ['longdashdot', '\\'],
 };
 
 /** @param {string} use as in USES @returns {[string, string]} dash of a line, pattern of a bar */
@@ -24,7 +42,11 @@ export const usedAs = (use) => (Object.hasOwn(USES, use) ? USES[use] : ['10px,3p
 /** How the settings of a run use its drafter. @param {Record<string, any> | null} config */
 export function useOf(config) {
   if (!config) return 'window';
-  const shape = config.tree_nodes ? 'tree' : config.num_drafts > 1 ? `drafts/${config.selection}` : 'window';
+  const shape = config.tree_nodes
+    ? 'tree'
+    : config.num_drafts > 1
+    ? `drafts/${config.selection}`
+    : 'window';
   return `${shape}${config.auto ? '/auto' : ''}`;
 }
 
@@ -35,8 +57,13 @@ const OWN_WORDS = { drafted: 'With drafts' };
 export function spare(methods) {
   const taken = new Set(Object.values(methods).map((method) => method.mark));
   const left = Object.keys(GLYPHS).filter((mark) => !taken.has(mark));
-  const colours = [...new Set(Object.values(methods).map((method) => method.colour))].filter((role) => role !== 'target');
-  return (/** @type {number} */ i) => ({ mark: left[i % left.length], colour: colours[i % colours.length] });
+  const colours = [...new Set(Object.values(methods).map((method) => method.colour))].filter((
+    role,
+  ) => role !== 'target');
+  return (/** @type {number} */ i) => ({
+    mark: left[i % left.length],
+    colour: colours[i % colours.length],
+  });
 }
 
 /**
@@ -57,8 +84,22 @@ export function nameLanes(names, lanes, baseline, methods, own) {
     const named = Object.hasOwn(OWN_WORDS, name) ? OWN_WORDS[name] : null;
     const label = words?.label ?? (method ? method.label : named ?? name.replaceAll('_', ' '));
     const about = method && !words ? method.about : '';
-    if (name === baseline) return [name, { label, about, colour: 'target', mark: 'x', glyph: GLYPHS['line-ns'], dash: 'dot', pattern: '' }];
-    const wanted = method ? { mark: method.mark, colour: method.colour } : named ? { mark: 'circle', colour: 'lane-1' } : free(next++);
+    if (name === baseline) {
+      return [name, {
+        label,
+        about,
+        colour: 'target',
+        mark: 'x',
+        glyph: GLYPHS['line-ns'],
+        dash: 'dot',
+        pattern: '',
+      }];
+    }
+    const wanted = method
+      ? { mark: method.mark, colour: method.colour }
+      : named
+      ? { mark: 'circle', colour: 'lane-1' }
+      : free(next++);
     const style = taken.has(`${wanted.mark} ${wanted.colour}`) ? free(next++) : wanted;
     taken.add(`${style.mark} ${style.colour}`);
     const [dash, pattern] = usedAs(useOf(config));

@@ -4,7 +4,12 @@
 import { stateAt } from './lane.js';
 /** @import { Lane, State } from './lane.js' */
 
-export const ratioOf = (/** @type {number} */ above, /** @type {number} */ below) => (below ? above / below : null);
+/** @typedef {{seconds: number, rate: number | null, done: boolean}} Clock of a lane at a moment; `rate`: tokens per second so far */
+
+export const ratioOf = (
+  /** @type {number} */ above,
+  /** @type {number} */ below,
+) => (below ? above / below : null);
 
 /** τ, tokens per round. @param {State} state */
 export const tau = ({ sums }) => ratioOf(sums.committed, sums.rounds);
@@ -23,15 +28,26 @@ export function clockOf(lane, state, t) {
 }
 
 /** Tokens per second over those of the baseline. @param {{rate: number | null} | null} fast @param {{rate: number | null} | null} slow */
-export const speedUp = (fast, slow) => (fast && slow && fast.rate && slow.rate ? fast.rate / slow.rate : null);
+export const speedUp = (
+  fast,
+  slow,
+) => (fast && slow && fast.rate && slow.rate ? fast.rate / slow.rate : null);
 
 /** Tokens per second of a whole lane. @param {Lane} lane */
 export const pace = (lane) => ({ rate: lane.shown.length / lane.duration });
 
+/** Passes of a whole lane. @param {Lane} lane */
+export function passesOf(lane) {
+  const { calls, nfe } = stateAt(lane, lane.events.length).sums;
+  return { target: calls, drafter: nfe };
+}
+
 /** Threads that waited for a processor, on average over a finished lane; null if that was not measured. @param {Lane | null} lane */
 export function waiting(lane) {
   const finished = lane && lane.finished;
-  return finished && finished.waited_seconds !== null && finished.seconds > 0 ? finished.waited_seconds / finished.seconds : null;
+  return finished && finished.waited_seconds !== null && finished.seconds > 0
+    ? finished.waited_seconds / finished.seconds
+    : null;
 }
 
 /**
@@ -44,10 +60,16 @@ export function predicted(drafted, vanilla) {
   const own = stateAt(drafted, drafted.events.length);
   const calls = stateAt(vanilla, vanilla.events.length).sums.calls;
   const { sums } = own;
-  if (!sums.rounds || !sums.nfe || !sums.calls || !calls || !base.score || !by.draft || !by.score) return null;
+  if (!sums.rounds || !sums.nfe || !sums.calls || !calls || !base.score || !by.draft || !by.score) {
+    return null;
+  }
   const pass = base.score / calls;
   const [cost, verify] = [by.draft / sums.nfe / pass, by.score / sums.calls / pass];
-  return { cost, verify, value: sums.committed / sums.rounds / (verify + (cost * sums.nfe) / sums.rounds) };
+  return {
+    cost,
+    verify,
+    value: sums.committed / sums.rounds / (verify + (cost * sums.nfe) / sums.rounds),
+  };
 }
 
 /** Compare two token lists. @param {number[]} one @param {number[]} other @returns {number} the first difference, or −1 */

@@ -7,10 +7,17 @@
 /** @typedef {{tab: string, trace: string, lane: string, round: number, at: string}} Moment `trace`: the file's name; `at`: start, step1, step2, …, score, verify, commit */
 
 /** @type {Record<string, string>} where stepping stops, in words of a link */
-const PHASES = { RoundStarted: 'start', TargetScored: 'score', Verified: 'verify', Committed: 'commit' };
+const PHASES = {
+  RoundStarted: 'start',
+  TargetScored: 'score',
+  Verified: 'verify',
+  Committed: 'commit',
+};
 
 /** What an event is called in a link, or null if stepping does not stop there. @param {any} event */
-const nameOf = (event) => (event.kind === 'DenoiseStep' ? `step${event.step + 1}` : PHASES[event.kind] ?? null);
+const nameOf = (
+  event,
+) => (event.kind === 'DenoiseStep' ? `step${event.step + 1}` : PHASES[event.kind] ?? null);
 
 /**
  * Where the playhead stands in a lane: the last stop that it has passed.
@@ -42,7 +49,8 @@ export function stopOf(stops, lane, name, { round, at }) {
 }
 
 /** @param {Moment} moment */
-export const momentQuery = ({ tab, trace, lane, round, at }) => new URLSearchParams({ tab, trace, lane, round: String(round), at }).toString();
+export const momentQuery = ({ tab, trace, lane, round, at }) =>
+  new URLSearchParams({ tab, trace, lane, round: String(round), at }).toString();
 
 /** The moment that an address asks for, or null. @param {string} search @returns {Moment | null} */
 export function readMoment(search) {
@@ -50,5 +58,11 @@ export function readMoment(search) {
   const trace = query.get('trace');
   const round = Number(query.get('round') ?? 1);
   if (!trace) return null;
-  return { tab: query.get('tab') ?? 'live', trace, lane: query.get('lane') ?? '', round: Number.isInteger(round) && round > 0 ? round : 1, at: query.get('at') ?? 'commit' };
+  return {
+    tab: query.get('tab') ?? 'live',
+    trace,
+    lane: query.get('lane') ?? '',
+    round: Number.isInteger(round) && round > 0 ? round : 1,
+    at: query.get('at') ?? 'commit',
+  };
 }

@@ -3,25 +3,60 @@
 
 /** @import { Stop } from './race.js' */
 
-const NICE = [0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 300, 500, 1000];
+const NICE = [
+  0.1,
+  0.2,
+  0.5,
+  1,
+  2,
+  3,
+  4,
+  5,
+  6,
+  8,
+  10,
+  12,
+  15,
+  20,
+  25,
+  30,
+  40,
+  50,
+  60,
+  80,
+  100,
+  120,
+  150,
+  200,
+  300,
+  500,
+  1000,
+];
 export const RACE_SECONDS = 12;
 
-/** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds. @param {number} duration */
-export function autoSlow(duration) {
+const FELT = 60; // tokens per second: what is slower can be watched as it is
+
+/** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds; one whose tokens come slowly enough to be felt is not slowed. @param {number} duration @param {number} [rate] tokens per second of the baseline */
+export function autoSlow(duration, rate = Infinity) {
   if (!(duration > 0)) return 1;
   const wanted = RACE_SECONDS / duration;
-  return NICE.reduce((best, value) => (Math.abs(Math.log(value / wanted)) < Math.abs(Math.log(best / wanted)) ? value : best));
+  if (rate < FELT && wanted > 1) return 1;
+  return NICE.reduce((
+    best,
+    value,
+  ) => (Math.abs(Math.log(value / wanted)) < Math.abs(Math.log(best / wanted)) ? value : best));
 }
 
 export class Playhead {
-  /** @param {{duration: number, stops: Stop[]}} race */
-  constructor({ duration, stops }) {
+  /** @param {{duration: number, stops: Stop[], rate?: number}} race */
+  constructor({ duration, stops, rate }) {
     this.duration = duration;
     this.stops = stops;
     this.t = 0;
     this.stop = -1; // index of the stop we stand on, or -1 between stops
     this.playing = false;
-    this.slow = autoSlow(duration);
+    this.auto = autoSlow(duration, rate);
+    this.slow = this.auto;
   }
 
   play() {
@@ -69,7 +104,9 @@ export class Playhead {
       return;
     }
     const passed = this.stops.filter((stop) => stop.t <= this.t + 1e-9).length; // stops at or before the playhead
-    this.stand(count > 0 ? passed - 1 + count : passed - 1 + count + (this.onTime(passed - 1) ? 0 : 1));
+    this.stand(
+      count > 0 ? passed - 1 + count : passed - 1 + count + (this.onTime(passed - 1) ? 0 : 1),
+    );
   }
 
   /** @param {number} index */

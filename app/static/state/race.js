@@ -3,11 +3,13 @@
 
 import { countAt, isVanilla } from './lane.js';
 import { clockOf, speedUp, tau } from './metrics.js';
+import { plural, reasonWords } from './format.js';
 /** @import { Lane, State } from './lane.js' */
 /** @import { Playhead } from './playhead.js' */
 
 /** @typedef {Record<string, Lane | null>} Lanes */
 /** @typedef {{t: number, lane: string, n: number}} Stop */
+/** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean}} End of a lane, see standings */
 
 export const MOST_LANES = 8; // of a foreign trace: more could not be told apart
 const EPSILON = 1e-9;
@@ -23,17 +25,20 @@ export function choose(lanes, wanted = null) {
 
 /** The lane that speed-ups refer to: vanilla, or whichever has no drafter. @param {Lanes} lanes @param {string[]} names @returns {string | null} */
 export function baselineOf(lanes, names) {
-  return names.includes('vanilla') ? 'vanilla' : names.find((name) => isVanilla(lanes[name])) ?? null;
+  return names.includes('vanilla')
+    ? 'vanilla'
+    : names.find((name) => isVanilla(lanes[name])) ?? null;
 }
 
 /** @param {Lane | null} lane @returns {boolean} whether it wrote all it was asked for: neither stopped nor failed */
-export const complete = (lane) => Boolean(lane && lane.finished && lane.finished.reason !== 'stopped');
+export const complete = (lane) =>
+  Boolean(lane && lane.finished && lane.finished.reason !== 'stopped');
 
 /**
  * How the race ends, by lane. Places go by the clock at the end, among the lanes that wrote as many tokens as the longest
  * of those that came in; equal clocks share a place. `short`: it came in with fewer tokens, so its clock cannot be held
  * against theirs and it has no place.
- * @param {Lanes} lanes @param {string[]} names @returns {Record<string, {place: number | null, tokens: number, short: boolean, done: boolean}>}
+ * @param {Lanes} lanes @param {string[]} names @returns {Record<string, End>}
  */
 export function standings(lanes, names) {
   const length = (/** @type {string} */ name) => lanes[name]?.shown.length ?? 0;
@@ -44,7 +49,12 @@ export function standings(lanes, names) {
   return Object.fromEntries(names.map((name) => {
     const ahead = full.filter((other) => duration(other) < duration(name) - EPSILON).length;
     const came = done.includes(name);
-    return [name, { place: full.includes(name) ? ahead + 1 : null, tokens: length(name), short: came && length(name) < most, done: came }];
+    return [name, {
+      place: full.includes(name) ? ahead + 1 : null,
+      tokens: length(name),
+      short: came && length(name) < most,
+      done: came,
+    }];
   }));
 }
 
@@ -62,7 +72,9 @@ export function rowAt(lanes, states, name, baseline, t, total) {
     clock,
     tokens: state.tokens.length,
     share: total ? Math.min(1, state.tokens.length / total) : 0,
-    speedup: lane.failed && clock.done ? null : speedUp(clock, slow && slowState ? clockOf(slow, slowState, t) : null),
+    speedup: lane.failed && clock.done
+      ? null
+      : speedUp(clock, slow && slowState ? clockOf(slow, slowState, t) : null),
     tau: tau(state),
   };
 }
@@ -74,14 +86,20 @@ export function rowAt(lanes, states, name, baseline, t, total) {
 export function stopsOf(lanes, names, selected) {
   const own = selected ? lanes[selected] : null;
   /** @type {Stop[]} */
-  const stops = own && selected ? own.stops.map((index) => ({ t: own.times[index], lane: selected, n: index + 1 })) : [];
+  const stops = own && selected
+    ? own.stops.map((index) => ({ t: own.times[index], lane: selected, n: index + 1 }))
+    : [];
   const after = own ? own.duration : -1;
-  const others = names.filter((name) => name !== selected && lanes[name] && /** @type {Lane} */ (lanes[name]).duration > after);
+  const others = names.filter((name) =>
+    name !== selected && lanes[name] && /** @type {Lane} */ (lanes[name]).duration > after
+  );
   /** @type {Stop[]} */
   const later = others.flatMap((name) => {
     const lane = /** @type {Lane} */ (lanes[name]);
     if (others.length > 1) return [{ t: lane.duration, lane: name, n: lane.events.length }];
-    return lane.stops.filter((index) => lane.events[index].kind === 'Committed' && lane.times[index] > after).map((index) => ({ t: lane.times[index], lane: name, n: index + 1 }));
+    return lane.stops.filter((index) =>
+      lane.events[index].kind === 'Committed' && lane.times[index] > after
+    ).map((index) => ({ t: lane.times[index], lane: name, n: index + 1 }));
   });
   return [...stops, ...later.sort((a, b) => a.t - b.t)];
 }
@@ -99,11 +117,66 @@ export function passed(lane, name, playhead) {
  */
 export function labelHeights(ends, most, gap) {
   const heights = ends.map((end) => end.y);
-  const running = ends.map((_, i) => i).filter((i) => !ends[i].done).sort((a, b) => ends[a].y - ends[b].y);
-  running.forEach((i, k) => { if (k) heights[i] = Math.max(heights[i], heights[running[k - 1]] + gap); });
+  const running = ends.map((_, i) => i).filter((i) => !ends[i].done).sort((a, b) =>
+    ends[a].y - ends[b].y
+  );
+  running.forEach((i, k) => {
+    if (k) heights[i] = Math.max(heights[i], heights[running[k - 1]] + gap);
+  });
   const over = running.length ? heights[running[running.length - 1]] - most : 0;
-  if (over > 0) for (const i of running) heights[i] -= over; // what was pushed up comes down again, all together
-  const finished = ends.map((_, i) => i).filter((i) => ends[i].done).sort((a, b) => ends[a].x - ends[b].x || a - b);
-  finished.forEach((i, k) => { heights[i] = most + gap * (finished.length - k); });
+  if (over > 0) { for (const i of running) heights[i] -= over; // what was pushed up comes down again, all together
+   }
+  const finished = ends.map((_, i) => i).filter((i) => ends[i].done).sort((a, b) =>
+    ends[a].x - ends[b].x || a - b
+  );
+  finished.forEach((i, k) => {
+    heights[i] = most + gap * (finished.length - k);
+  });
   return heights;
+}
+
+const FEWER =
+  'No place: it wrote fewer tokens than the longest text of this race. Compare tokens per second, not the clock.';
+
+/**
+ * What the head of a lane says beside its numbers: its place, a kind for its looks, and where it is.
+ * @param {Lane | null} lane @param {ReturnType<typeof rowAt>} row @param {End | undefined} end
+ * @param {'now' | 'prepares' | 'waits' | 'measured' | null} progress of a race under way
+ * @param {string} absent what to say of a lane without events
+ * @returns {{place: string, kind: string, words: string, title?: string, placeTitle?: string}}
+ */
+export function markOf(lane, row, end, progress, absent) {
+  if (progress && !lane) {
+    const words = progress === 'prepares' ? 'is being prepared' : 'waits for its turn';
+    return progress === 'waits'
+      ? { place: '', kind: 'waits', words }
+      : { place: '…', kind: 'now', words };
+  }
+  if (!lane || !row) return { place: '', kind: '', words: absent };
+  const over = row.clock.done;
+  const count = plural(row.tokens, 'token');
+  if (over && lane.failed) {
+    const words = `${lane.failed.message} ${lane.failed.hint}`;
+    return {
+      place: '✕',
+      kind: 'failed',
+      words: row.tokens ? `After ${count}: ${words}` : words,
+      title: words,
+    };
+  }
+  const words = over && lane.finished ? `${count} · ${reasonWords(lane.finished.reason)}` : count;
+  if (progress) {
+    return progress === 'measured'
+      ? { place: '✓', kind: 'measured', words }
+      : { place: '…', kind: 'now', words };
+  }
+  if (!over || !end) return { place: '', kind: '', words };
+  if (end.short) return { place: '∎', kind: 'short', words, title: FEWER, placeTitle: FEWER };
+  if (!end.done) return { place: '■', kind: 'stopped', words };
+  return {
+    place: String(end.place),
+    kind: end.place === 1 ? 'first' : 'done',
+    words,
+    placeTitle: `place ${end.place} by the clock`,
+  };
 }

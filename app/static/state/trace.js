@@ -7,13 +7,19 @@
 
 const SCHEMA = 2;
 const MAX_BYTES = 64_000_000; // of a file, and of what is in it: as specdiff_core/schema/trace.py
-/** Schema 1 called two fields otherwise. @type {Record<string, [string, string]>} */
-const RENAMED = { DraftReady: ['soft', 'exact_q'], Verified: ['residual', 'extra_candidates'] };
 
-/** What a field is where a file does not have it, as the Python classes say. @type {Record<string, object>} */
+/** What a field is where a file does not have it: the defaults of the Python classes. @type {Record<string, object>} */
 export const DEFAULTS = {
   RunStarted: { schema: 2, exactness: '', network: '', server: '', started_at: '' },
-  Decided: { best_gamma: 0, tokens: 0, seconds: 0, rate: 0, alphas: [], pass_seconds: 0, row_seconds: 0 },
+  Decided: {
+    best_gamma: 0,
+    tokens: 0,
+    seconds: 0,
+    rate: 0,
+    alphas: [],
+    pass_seconds: 0,
+    row_seconds: 0,
+  },
   DraftReady: { parents: [], branches: [], node_q: [] },
   Verified: { path: [], scores: [], chosen: null, fallback: '', lossless: true },
   Finished: { seconds_by: {}, peak_bytes: null, waited_seconds: null, quoted: null },
@@ -25,7 +31,10 @@ export const fromBase64 = (text) => Uint8Array.from(atob(text), (letter) => lett
 
 /** @param {Uint8Array} bytes @param {CompressionStream | DecompressionStream} stream */
 async function through(bytes, stream) {
-  return new Uint8Array(await new Response(new Blob([/** @type {BlobPart} */ (bytes)]).stream().pipeThrough(stream)).arrayBuffer());
+  return new Uint8Array(
+    await new Response(new Blob([/** @type {BlobPart} */ (bytes)]).stream().pipeThrough(stream))
+      .arrayBuffer(),
+  );
 }
 
 /** @param {Uint8Array} bytes */
@@ -37,9 +46,14 @@ export const gunzip = (bytes) => through(bytes, new DecompressionStream('gzip'))
 export function parse(source) {
   const lines = source.split('\n').filter((line) => line.trim()).map((line) => JSON.parse(line));
   const header = lines.shift();
-  if (!header || header.kind !== 'Trace' || !Array.isArray(header.lanes)) throw new Error('not a trace');
-  if (![1, SCHEMA].includes(header.schema)) throw new Error(`not a trace that this page can read: its schema is ${String(header.schema).slice(0, 20)}`);
-  if (header.schema === 1) for (const line of lines) rename(line);
+  if (!header || header.kind !== 'Trace' || !Array.isArray(header.lanes)) {
+    throw new Error('not a trace');
+  }
+  if (header.schema !== SCHEMA) {
+    throw new Error(
+      `not a trace that this page can read: its schema is ${String(header.schema).slice(0, 20)}`,
+    );
+  }
   const lanes = Object.fromEntries(header.lanes.map((/** @type {string} */ name) => [name, []]));
   for (const { lane, ...event } of lines) {
     if (!Object.hasOwn(lanes, lane)) throw new Error('an event of an unknown lane');
@@ -48,20 +62,16 @@ export function parse(source) {
   return { title: header.title || '', lanes };
 }
 
-/** @param {any} line of schema 1 */
-function rename(line) {
-  const [old, name] = RENAMED[line.kind] ?? [];
-  if (!Object.hasOwn(line, old)) return;
-  line[name] = line[old];
-  delete line[old];
-}
-
 /** A file of the visitor, compressed or not, read in this browser. Throws an Error whose message says what is wrong with it. @param {Blob} file @returns {Promise<Trace>} */
 export async function readFile(file) {
   if (file.size > MAX_BYTES) throw new Error(`it is larger than ${MAX_BYTES / 1e6} MB`);
   const bytes = new Uint8Array(await file.arrayBuffer());
   const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
-  const plain = packed ? await gunzip(bytes).catch(() => { throw new Error('it is compressed, and damaged or cut off'); }) : bytes;
+  const plain = packed
+    ? await gunzip(bytes).catch(() => {
+      throw new Error('it is compressed, and damaged or cut off');
+    })
+    : bytes;
   if (plain.length > MAX_BYTES) throw new Error(`it holds more than ${MAX_BYTES / 1e6} MB`);
   try {
     return { ...parse(new TextDecoder().decode(plain)), bytes: packed ? bytes : await gzip(bytes) };
@@ -73,14 +83,13 @@ export async function readFile(file) {
 /** The same lines that Python writes. @param {Trace} trace */
 export function serialise({ title, lanes }) {
   const header = { schema: SCHEMA, kind: 'Trace', title, lanes: Object.keys(lanes) };
-  const lines = Object.entries(lanes).flatMap(([lane, events]) => events.map((event) => ({ ...event, lane })));
+  const lines = Object.entries(lanes).flatMap(([lane, events]) =>
+    events.map((event) => ({ ...event, lane }))
+  );
   return [header, ...lines].map((line) => JSON.stringify(line) + '\n').join('');
 }
 
-/** base64 of a .jsonl.gz file -> the parsed trace with its bytes, kept for the download. @param {string} base64 */
-export const unpack = (base64) => unzip(fromBase64(base64));
-
-/** The bytes of a .jsonl.gz file -> the same. @param {Uint8Array} bytes @returns {Promise<Trace>} */
+/** The bytes of a .jsonl.gz file -> the parsed trace with its bytes, kept for the download. @param {Uint8Array} bytes @returns {Promise<Trace>} */
 export async function unzip(bytes) {
   return { ...parse(new TextDecoder().decode(await gunzip(bytes))), bytes };
 }
@@ -95,6 +104,33 @@ export async function fetchFile(url) {
   const answer = await fetch(new URL(url, document.baseURI));
   if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
   return answer;
+}
+
+/** Events that a page draws while a lane is measured; everything else waits for the whole trace. */
+const LIVE = /^\{"kind":"(RunStarted|PiecesSeen|Committed|Finished|Failed)"/;
+
+/** A trace file that the server writes while a race is measured: what of it has arrived. */
+export class GrowingTrace {
+  /** @param {string} url */
+  constructor(url) {
+    this.url = url;
+    this.size = 0; // bytes
+    this.lines = '';
+  }
+
+  /** Fetch what the file has gained. @param {number} size bytes, up to the end of a line @returns {Promise<(Event & {lane: string})[]>} the new events that can be drawn live */
+  async upTo(size) {
+    if (size <= this.size) return [];
+    const fresh = await (await fetchFile(`${this.url}?from=${this.size}&to=${size}`)).text();
+    this.size = size;
+    this.lines += fresh;
+    return fresh.split('\n').filter((line) => LIVE.test(line)).map((line) => JSON.parse(line));
+  }
+
+  /** All that has arrived, as a trace. @returns {Promise<Trace>} */
+  async whole() {
+    return { ...parse(this.lines), bytes: await gzip(new TextEncoder().encode(this.lines)) };
+  }
 }
 
 /** A recording that ships with the page. @param {string} url @returns {Promise<Trace>} */

@@ -7,7 +7,7 @@ import { h, text } from './dom.js';
 import { labelHeights } from '../state/race.js';
 import { piece } from '../state/detokenize.js';
 import { cell, exact } from '../state/format.js';
-/** @import { Scene } from '../app.js' */
+/** @import { Scene } from '../state/stage.js' */
 
 /** @typedef {Record<string, string>} Colours by role of the palette */
 /** @typedef {{data: object[], layout: object} | string} Figure or a sentence that says why there is nothing to draw */
@@ -36,18 +36,37 @@ function colours(element) {
 }
 
 export const axis = (/** @type {Colours} */ c, /** @type {string} */ title, more = {}) => ({
-  title: { text: title, font: { size: 11.5, color: c.muted }, standoff: 6 }, gridcolor: c.line, linecolor: c.line, zeroline: false,
-  tickfont: { size: 11, color: c.muted }, automargin: true, fixedrange: true, ...more,
+  title: { text: title, font: { size: 11.5, color: c.muted }, standoff: 6 },
+  gridcolor: c.line,
+  linecolor: c.line,
+  zeroline: false,
+  tickfont: { size: 11, color: c.muted },
+  automargin: true,
+  fixedrange: true,
+  ...more,
 });
 
-export const layout = (/** @type {Colours} */ c, /** @type {object} */ x, /** @type {object} */ y) => ({
-  margin: { l: 44, r: 10, t: 8, b: 38 }, showlegend: false, paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',
-  font: { family: 'Inter, system-ui, sans-serif', size: 12, color: c.ink }, xaxis: x, yaxis: y, uirevision: 'keep',
-  hoverlabel: { bgcolor: c.card, bordercolor: c.edge, font: { color: c.ink, size: 12 } }, bargap: 0.35, dragmode: false,
+export const layout = (
+  /** @type {Colours} */ c,
+  /** @type {object} */ x,
+  /** @type {object} */ y,
+) => ({
+  margin: { l: 44, r: 10, t: 8, b: 38 },
+  showlegend: false,
+  paper_bgcolor: 'rgba(0,0,0,0)',
+  plot_bgcolor: 'rgba(0,0,0,0)',
+  font: { family: 'Inter, system-ui, sans-serif', size: 12, color: c.ink },
+  xaxis: x,
+  yaxis: y,
+  uirevision: 'keep',
+  hoverlabel: { bgcolor: c.card, bordercolor: c.edge, font: { color: c.ink, size: 12 } },
+  bargap: 0.35,
+  dragmode: false,
 });
 
 /** Plotly reads a little markup in labels; a lane's name may come from a foreign trace. @param {string} words */
-export const escaped = (words) => words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
+export const escaped = (words) =>
+  words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
 
 /** Tokens over decode time of all lanes, up to now: colour, dash, mark and a label on each line. @param {Scene} scene @param {Colours} c @returns {Figure} */
 export function tokensFigure({ names, named, states, clocks, duration, total, selected }, c) {
@@ -55,24 +74,73 @@ export function tokensFigure({ names, named, states, clocks, duration, total, se
   const gap = most * 0.075;
   const drawn = names.flatMap((name) => { // none that failed before it began
     const [state, clock] = [states[name], clocks[name]];
-    return state && clock && named[name] && (state.tokens.length || !clock.done) ? [{ name, own: named[name], points: state.points, clock }] : [];
+    return state && clock && named[name] && (state.tokens.length || !clock.done)
+      ? [{ name, own: named[name], points: state.points, clock }]
+      : [];
   });
   if (!drawn.length) return 'A line for each lane, as soon as it has tokens.';
   const data = drawn.map(({ name, own, points, clock }) => {
     const x = [...points.map((point) => point.t), clock.seconds];
     const y = [...points.map((point) => point.total), points[points.length - 1].total];
-    return { x, y, name: own.label, type: 'scatter', mode: 'lines+markers', marker: { symbol: own.mark, size: 8, opacity: x.map((_, i) => Number(i === x.length - 1)), color: c[own.colour] },
-      line: { shape: 'hv', width: name === selected ? 3 : 1.8, color: c[own.colour], dash: own.dash }, hovertemplate: `${escaped(own.label)}: %{y} tokens at %{x:.4f} s<extra></extra>` };
+    return {
+      x,
+      y,
+      name: own.label,
+      type: 'scatter',
+      mode: 'lines+markers',
+      marker: {
+        symbol: own.mark,
+        size: 8,
+        opacity: x.map((_, i) => Number(i === x.length - 1)),
+        color: c[own.colour],
+      },
+      line: {
+        shape: 'hv',
+        width: name === selected ? 3 : 1.8,
+        color: c[own.colour],
+        dash: own.dash,
+      },
+      hovertemplate: `${escaped(own.label)}: %{y} tokens at %{x:.4f} s<extra></extra>`,
+    };
   });
-  const ends = drawn.map(({ points, clock }) => ({ x: clock.seconds, y: points[points.length - 1].total, done: clock.done }));
+  const ends = drawn.map(({ points, clock }) => ({
+    x: clock.seconds,
+    y: points[points.length - 1].total,
+    done: clock.done,
+  }));
   const heights = labelHeights(ends, most, gap);
   const annotations = drawn.map(({ own }, i) => {
     const late = ends[i].x > 0.55 * duration;
-    return { x: ends[i].x, y: ends[i].y, ax: ends[i].x, ay: heights[i], axref: 'x', ayref: 'y', text: escaped(own.label), showarrow: true, arrowhead: 0, arrowwidth: 1,
-      arrowcolor: c[own.colour], font: { size: 11.5, color: c[own.colour] }, bgcolor: c.card, borderpad: 1, xanchor: late ? 'right' : 'left', xshift: 0 };
+    return {
+      x: ends[i].x,
+      y: ends[i].y,
+      ax: ends[i].x,
+      ay: heights[i],
+      axref: 'x',
+      ayref: 'y',
+      text: escaped(own.label),
+      showarrow: true,
+      arrowhead: 0,
+      arrowwidth: 1,
+      arrowcolor: c[own.colour],
+      font: { size: 11.5, color: c[own.colour] },
+      bgcolor: c.card,
+      borderpad: 1,
+      xanchor: late ? 'right' : 'left',
+      xshift: 0,
+    };
   });
-  const y = axis(c, 'tokens', { range: [0, most + gap * (names.length + 1)], tickvals: ticks(most) });
-  return { data, layout: { ...layout(c, axis(c, 'decode time, s', { range: [0, duration * 1.04 || 1] }), y), annotations } };
+  const y = axis(c, 'tokens', {
+    range: [0, most + gap * (names.length + 1)],
+    tickvals: ticks(most),
+  });
+  return {
+    data,
+    layout: {
+      ...layout(c, axis(c, 'decode time, s', { range: [0, duration * 1.04 || 1] }), y),
+      annotations,
+    },
+  };
 }
 
 /** Round steps up to the longest text: the labels' own room above it has no ticks. @param {number} most */
@@ -88,39 +156,126 @@ export function acceptanceFigure({ lane, state, view }, c) {
   const tests = view && view.verified ? view.verified.tests : [];
   if (!testedAt.length && !tests.length) return 'No draft has been tested yet.';
   const word = (/** @type {number} */ id) => cell(piece(lane, id));
-  const details = tests.map((t) => [word(t.id), exact(t.p), exact(t.q), exact(t.threshold), t.draw === null ? 'none (shared noise)' : exact(t.draw), t.accepted ? 'accepted' : 'refused']);
-  const template = '“%{customdata[0]}” %{customdata[5]}<br>p = %{customdata[1]}<br>q = %{customdata[2]}<br>threshold = %{customdata[3]}<br>u = %{customdata[4]}<extra>position %{x}</extra>';
+  const details = tests.map((
+    t,
+  ) => [
+    word(t.id),
+    exact(t.p),
+    exact(t.q),
+    exact(t.threshold),
+    t.draw === null ? 'none (shared noise)' : exact(t.draw),
+    t.accepted ? 'accepted' : 'refused',
+  ]);
+  const template =
+    '“%{customdata[0]}” %{customdata[5]}<br>p = %{customdata[1]}<br>q = %{customdata[2]}<br>threshold = %{customdata[3]}<br>u = %{customdata[4]}<extra>position %{x}</extra>';
   const greedy = lane.header?.config.temperature === 0; // then u decides nothing
   const drawn = greedy ? [] : tests.filter((t) => t.draw !== null);
   const data = [
-    { type: 'bar', x: testedAt.map((_, i) => i + 1), y: testedAt.map((n, i) => acceptedAt[i] / n), customdata: testedAt.map((n, i) => [acceptedAt[i], n]),
-      marker: { color: c['draft-tint'], line: { color: c.draft, width: 1 } }, hovertemplate: 'position %{x}: %{customdata[0]} of %{customdata[1]} tests accepted so far<extra></extra>' },
-    { type: 'scatter', mode: 'markers', x: tests.map((t) => t.position + 1), y: tests.map((t) => t.threshold), customdata: details,
-      marker: { size: 10, symbol: tests.map((t) => (t.accepted ? 'circle' : 'x')), color: tests.map((t) => (t.accepted ? c.draft : c.residual)), line: { color: c.card, width: 1 } }, hovertemplate: template },
-    { type: 'scatter', mode: 'markers', x: drawn.map((t) => t.position + 1), y: drawn.map((t) => t.draw), customdata: details.filter((_, i) => drawn.includes(tests[i])),
-      marker: { size: 15, symbol: 'line-ew', line: { color: c.ink, width: 2 } }, hovertemplate: template },
+    {
+      type: 'bar',
+      x: testedAt.map((_, i) => i + 1),
+      y: testedAt.map((n, i) => acceptedAt[i] / n),
+      customdata: testedAt.map((n, i) => [acceptedAt[i], n]),
+      marker: { color: c['draft-tint'], line: { color: c.draft, width: 1 } },
+      hovertemplate:
+        'position %{x}: %{customdata[0]} of %{customdata[1]} tests accepted so far<extra></extra>',
+    },
+    {
+      type: 'scatter',
+      mode: 'markers',
+      x: tests.map((t) => t.position + 1),
+      y: tests.map((t) => t.threshold),
+      customdata: details,
+      marker: {
+        size: 10,
+        symbol: tests.map((t) => (t.accepted ? 'circle' : 'x')),
+        color: tests.map((t) => (t.accepted ? c.draft : c.residual)),
+        line: { color: c.card, width: 1 },
+      },
+      hovertemplate: template,
+    },
+    {
+      type: 'scatter',
+      mode: 'markers',
+      x: drawn.map((t) => t.position + 1),
+      y: drawn.map((t) => t.draw),
+      customdata: details.filter((_, i) => drawn.includes(tests[i])),
+      marker: { size: 15, symbol: 'line-ew', line: { color: c.ink, width: 2 } },
+      hovertemplate: template,
+    },
   ];
   const width = Math.max(1, ...lane.rounds.map((round) => round.size));
-  return { data, layout: layout(c, axis(c, 'position in the window', { range: [0.4, width + 0.6], dtick: width > 16 ? 4 : 1, showgrid: false }), axis(c, 'acceptance probability', { range: [-0.04, 1.06], dtick: 0.25 })) };
+  return {
+    data,
+    layout: layout(
+      c,
+      axis(c, 'position in the window', {
+        range: [0.4, width + 0.6],
+        dtick: width > 16 ? 4 : 1,
+        showgrid: false,
+      }),
+      axis(c, 'acceptance probability', { range: [-0.04, 1.06], dtick: 0.25 }),
+    ),
+  };
 }
 
 /** Confidence of each denoising step at each position of the round on screen. @param {Scene} scene @param {Colours} c @returns {Figure} */
 export function confidenceFigure({ lane, view }, c) {
   if (!lane) return 'Vanilla has no drafter.';
-  if (!view || !view.passes.length) return view && view.copied ? 'A copy has no confidence: it makes no drafter pass.' : 'No drafter pass of this round has been recorded yet.';
+  if (!view || !view.passes.length) {
+    return view && view.copied
+      ? 'A copy has no confidence: it makes no drafter pass.'
+      : 'No drafter pass of this round has been recorded yet.';
+  }
   const steps = view.passes;
   const total = Math.max(view.steps, steps.length, 1);
   const x = Array.from({ length: view.size }, (_, i) => i + 1);
   const rows = Array.from({ length: total }, (_, s) => s);
-  const z = rows.map((s) => (steps[s] ? steps[s].confidence.slice(0, view.size) : x.map(() => null))); // a tree may be shallower than the window
-  const words = rows.map((s) => x.map((_, i) => {
-    const id = steps[s] ? steps[s].ids[i] : null;
-    return id === null || id === undefined ? 'masked' : `“${cell(piece(lane, id))}”`;
-  }));
-  const data = [{ type: 'heatmap', x, y: rows.map((s) => s + 1), z, text: words, zmin: 0, zmax: 1, xgap: 2, ygap: 2,
-    colorscale: [[0, c.raised], [0.02, c['draft-tint']], [1, c.draft]], hovertemplate: 'position %{x}, step %{y}<br>%{text}<br>confidence %{z:.7~g}<extra></extra>',
-    colorbar: { thickness: 8, len: 1, outlinewidth: 0, tickfont: { size: 10.5, color: c.muted }, tickvals: [0, 0.5, 1] } }];
-  return { data, layout: layout(c, axis(c, 'position in the window', { dtick: view.size > 16 ? 4 : 1, showgrid: false, range: [0.5, view.size + 0.5] }), axis(c, 'denoising step', { autorange: 'reversed', dtick: total > 12 ? 4 : 1, showgrid: false })) };
+  const z = rows.map((
+    s,
+  ) => (steps[s] ? steps[s].confidence.slice(0, view.size) : x.map(() => null))); // a tree may be shallower than the window
+  const words = rows.map((s) =>
+    x.map((_, i) => {
+      const id = steps[s] ? steps[s].ids[i] : null;
+      return id === null || id === undefined ? 'masked' : `“${cell(piece(lane, id))}”`;
+    })
+  );
+  const data = [{
+    type: 'heatmap',
+    x,
+    y: rows.map((s) => s + 1),
+    z,
+    text: words,
+    zmin: 0,
+    zmax: 1,
+    xgap: 2,
+    ygap: 2,
+    colorscale: [[0, c.raised], [0.02, c['draft-tint']], [1, c.draft]],
+    hovertemplate: 'position %{x}, step %{y}<br>%{text}<br>confidence %{z:.7~g}<extra></extra>',
+    colorbar: {
+      thickness: 8,
+      len: 1,
+      outlinewidth: 0,
+      tickfont: { size: 10.5, color: c.muted },
+      tickvals: [0, 0.5, 1],
+    },
+  }];
+  return {
+    data,
+    layout: layout(
+      c,
+      axis(c, 'position in the window', {
+        dtick: view.size > 16 ? 4 : 1,
+        showgrid: false,
+        range: [0.5, view.size + 0.5],
+      }),
+      axis(c, 'denoising step', {
+        autorange: 'reversed',
+        dtick: total > 12 ? 4 : 1,
+        showgrid: false,
+      }),
+    ),
+  };
 }
 
 /** The titles of a figure's axes say what their symbols mean. @param {HTMLElement} element that Plotly has drawn into */
@@ -137,7 +292,10 @@ export function chart(title, hint, frame = (/** @type {HTMLElement} */ place) =>
   const place = h('div', { class: 'sd-plot' });
   const header = h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint));
   gloss(header);
-  return [place, h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, header, frame(place))];
+  return [
+    place,
+    h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, header, frame(place)),
+  ];
 }
 
 /** Draws figures in animation frames of its own. While nothing new is on screen there are none. */
@@ -177,8 +335,13 @@ export class Charts {
       element.dataset.figure = name;
       watcher.observe(element);
     }
-    new MutationObserver(() => this.offer(this.scene)).observe(document.body, { attributeFilter: ['class'] }); // figures carry the theme's colours
-    loadPlotly(address).then((plotly) => { this.plotly = plotly; this.wake(); }, (error) => {
+    new MutationObserver(() => this.offer(this.scene)).observe(document.body, {
+      attributeFilter: ['class'],
+    }); // figures carry the theme's colours
+    loadPlotly(address).then((plotly) => {
+      this.plotly = plotly;
+      this.wake();
+    }, (error) => {
       console.warn('no charts:', error);
       for (const element of Object.values(places)) element.textContent = without;
     });
@@ -206,7 +369,9 @@ export class Charts {
 
   /** The figure that waited longest among those on screen, if one has something new. */
   get waiting() {
-    return this.plotly && this.scene ? [...this.dirty].find((one) => this.visible.has(one)) : undefined;
+    return this.plotly && this.scene
+      ? [...this.dirty].find((one) => this.visible.has(one))
+      : undefined;
   }
 
   wake() {
@@ -222,7 +387,13 @@ export class Charts {
       this.dirty.delete(name);
       try {
         const place = this.places[name];
-        this.draw(place, this.figures[name](this.scene, colours(place), { width: place.clientWidth, height: place.clientHeight }));
+        this.draw(
+          place,
+          this.figures[name](this.scene, colours(place), {
+            width: place.clientWidth,
+            height: place.clientHeight,
+          }),
+        );
       } catch (error) {
         console.error('a figure could not be drawn:', error); // the others, and the player, go on
       }
@@ -241,7 +412,10 @@ export class Charts {
     if (element.dataset.empty) element.textContent = '';
     delete element.dataset.empty;
     const made = !element.classList.contains('js-plotly-plot');
-    this.plotly.react(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
+    this.plotly.react(element, figure.data, figure.layout, {
+      displayModeBar: false,
+      responsive: true,
+    });
     if (made) /** @type {any} */ (element).on('plotly_afterplot', () => titles(element)); // also in another size
     titles(element);
     this.drawn(element);

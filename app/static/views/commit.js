@@ -20,12 +20,26 @@ export function commit(from, to, cut) {
     ghost.style.left = `${start.left + start.width / 2}px`;
     ghost.style.top = `${start.top + start.height / 2}px`;
     document.body.append(ghost);
-    const [x, y] = [end.left + end.width / 2 - start.left - start.width / 2, end.top + end.height / 2 - start.top - start.height / 2];
-    ghost.animate([{ transform: 'translate(-50%, -50%)', opacity: 1 }, { transform: `translate(calc(${x}px - 50%), calc(${y}px - 50%))`, opacity: 0.2 }], { duration: MILLISECONDS, easing: EASE })
+    const [x, y] = [
+      end.left + end.width / 2 - start.left - start.width / 2,
+      end.top + end.height / 2 - start.top - start.height / 2,
+    ];
+    ghost.animate([{ transform: 'translate(-50%, -50%)', opacity: 1 }, {
+      transform: `translate(calc(${x}px - 50%), calc(${y}px - 50%))`,
+      opacity: 0.2,
+    }], { duration: MILLISECONDS, easing: EASE })
       .finished.finally(() => ghost.remove());
-    to[i].animate([{ opacity: 0 }, { opacity: 0, offset: 0.7 }, { opacity: 1 }], { duration: MILLISECONDS });
+    to[i].animate([{ opacity: 0 }, { opacity: 0, offset: 0.7 }, { opacity: 1 }], {
+      duration: MILLISECONDS,
+    });
   });
-  for (const cell of cut) cell.animate([{ transform: 'none', opacity: 1 }, { transform: 'translateY(14px)', opacity: 0 }, { transform: 'none', opacity: 1 }], { duration: 2 * MILLISECONDS, easing: EASE });
+  for (const cell of cut) {
+    cell.animate([
+      { transform: 'none', opacity: 1 },
+      { transform: 'translateY(14px)', opacity: 0 },
+      { transform: 'none', opacity: 1 },
+    ], { duration: 2 * MILLISECONDS, easing: EASE });
+  }
 }
 
 /** Take away what still flies: its player is hidden, and it would float over another tab. */

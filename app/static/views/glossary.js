@@ -11,33 +11,51 @@ import { attribute, h, text } from './dom.js';
 const symbols = Object.create(null);
 /** @type {RegExp | null} */
 let pattern = null;
-const QUIET = 'math, svg, code, pre, textarea, select, script, style, figcaption, [data-symbol], .sd-tip';
+const QUIET =
+  'math, svg, code, pre, textarea, select, script, style, figcaption, [data-symbol], .sd-tip';
 const PRESSED = 'button, a, summary, label, [role=tab]'; // whoever is focused there is that, not a symbol in it
 /** @type {HTMLElement | null} */
 let tip = null;
 /** @type {Element | null} what the tip is about */
 let pointed = null;
 
-/** Hear once per page what the symbols mean. @param {Symbols | undefined} told */
-export function know(told) {
-  if (!told || pattern) return;
-  Object.assign(symbols, told);
-  const marked = Object.keys(told).filter((symbol) => told[symbol].prose).sort((a, b) => b.length - a.length).map((symbol) => symbol.replace(/[[\]]/g, '\\$&'));
+/** Take the meanings of the symbols, once per page. @param {Symbols | undefined} given */
+export function know(given) {
+  if (!given || pattern) return;
+  Object.assign(symbols, given);
+  const marked = Object.keys(given).filter((symbol) => given[symbol].prose).sort((a, b) =>
+    b.length - a.length
+  ).map((symbol) => symbol.replace(/[[\]]/g, '\\$&'));
   // Run B is a name: no tree of B nodes.
-  pattern = new RegExp(`(?<![Rr]un )(?<![\\p{L}\\p{N}_’'.-])(${marked.join('|')})(?![\\p{L}\\p{N}_’']|-\\p{L}|\\.[\\p{L}\\p{N}])`, 'gu');
+  pattern = new RegExp(
+    `(?<![Rr]un )(?<![\\p{L}\\p{N}_’'.-])(${
+      marked.join('|')
+    })(?![\\p{L}\\p{N}_’']|-\\p{L}|\\.[\\p{L}\\p{N}])`,
+    'gu',
+  );
   tip = h('div', { class: 'sd sd-tip', role: 'tooltip', id: 'sd-tip', hidden: true });
   document.body.append(/** @type {HTMLElement} */ (tip));
-  const own = (/** @type {Event} */ { target }) => (target instanceof Element ? target.closest('[data-symbol]') : null);
-  for (const event of ['mouseover', 'focusin']) document.addEventListener(event, (found) => show(own(found)));
-  for (const event of ['mouseout', 'focusout']) document.addEventListener(event, (found) => { if (own(found) === pointed) hide(); });
+  const own = (
+    /** @type {Event} */ { target },
+  ) => (target instanceof Element ? target.closest('[data-symbol]') : null);
+  for (const event of ['mouseover', 'focusin']) {
+    document.addEventListener(event, (found) => show(own(found)));
+  }
+  for (const event of ['mouseout', 'focusout']) {
+    document.addEventListener(event, (found) => {
+      if (own(found) === pointed) hide();
+    });
+  }
   document.addEventListener('pointerdown', (found) => (own(found) ? show(own(found)) : hide())); // a tap moves no mouse
-  document.addEventListener('keydown', ({ key }) => { if (key === 'Escape') hide(); }, true);
+  document.addEventListener('keydown', ({ key }) => {
+    if (key === 'Escape') hide();
+  }, true);
 }
 
 /** A symbol, its meaning and its unit as a sentence; empty for what is no symbol. @param {string} symbol */
 export function means(symbol) {
-  const told = symbols[symbol];
-  return told ? `${symbol}: ${told.meaning}${told.unit ? ` (${told.unit})` : ''}` : '';
+  const known = symbols[symbol];
+  return known ? `${symbol}: ${known.meaning}${known.unit ? ` (${known.unit})` : ''}` : '';
 }
 
 /**
@@ -69,11 +87,15 @@ export function gloss(root) {
   while (walker.nextNode()) texts.push(/** @type {Text} */ (walker.currentNode));
   /** @type {Map<Element | null, Set<string>>} */
   const saidIn = new Map();
-  const said = (/** @type {Element} */ place) => saidIn.get(place) ?? saidIn.set(place, new Set()).get(place);
+  const said = (/** @type {Element} */ place) =>
+    saidIn.get(place) ?? saidIn.set(place, new Set()).get(place);
   for (const node of texts) {
     const parent = node.parentElement;
     if (!parent || parent.closest(QUIET)) continue;
-    const cut = parts(node.data, said(parent.closest('p, li, dt, dd, td, th, h2, h3, header, summary, button') ?? root));
+    const cut = parts(
+      node.data,
+      said(parent.closest('p, li, dt, dd, td, th, h2, h3, header, summary, button') ?? root),
+    );
     if (cut.length < 2) continue;
     const tabbed = said(parent.closest('article, section') ?? root);
     const pressed = parent.closest(PRESSED);
@@ -81,8 +103,24 @@ export function gloss(root) {
       if (i % 2 === 0) return words;
       const first = !pressed && !tabbed?.has(`tab ${words}`);
       if (first) tabbed?.add(`tab ${words}`);
-      return h('abbr', { class: 'sd-sym', 'data-symbol': words, title: '', tabindex: first ? '0' : null }, words);
+      return h('abbr', {
+        class: 'sd-sym',
+        'data-symbol': words,
+        title: '',
+        tabindex: first ? '0' : null,
+      }, words);
     }));
+  }
+}
+
+/** Keep each symbol once on the way of the Tab key through panels whose texts were made one by one. @param {Element} root */
+export function once(root) {
+  /** @type {Set<string>} */
+  const said = new Set();
+  for (const one of root.querySelectorAll('abbr[data-symbol][tabindex="0"]')) {
+    const symbol = one.getAttribute('data-symbol') ?? '';
+    if (said.has(symbol)) attribute(one, 'tabindex', null);
+    said.add(symbol);
   }
 }
 
@@ -90,7 +128,11 @@ export function gloss(root) {
  *  else in its panel, or on the panels around it, says it. @param {Element} title @param {string} words */
 export function glossAxis(title, words) {
   const found = parts(words).filter((_, i) => i % 2);
-  const others = [...((title.closest('.sd-cmp-charts') ?? title.closest('section'))?.querySelectorAll('[data-symbol][tabindex="0"]') ?? [])].filter((one) => one !== title);
+  const others = [
+    ...((title.closest('.sd-cmp-charts') ?? title.closest('section'))?.querySelectorAll(
+      '[data-symbol][tabindex="0"]',
+    ) ?? []),
+  ].filter((one) => one !== title);
   const said = new Set(others.flatMap((one) => one.getAttribute('data-symbol')?.split(' ') ?? []));
   const first = found.some((symbol) => !said.has(symbol));
   title.classList.toggle('sd-axis-sym', found.length > 0);
@@ -102,7 +144,9 @@ export function glossAxis(title, words) {
 
 /** @param {Element | null} target */
 function show(target) {
-  const words = (/** @type {HTMLElement | null} */ (target)?.dataset.symbol ?? '').split(' ').map(means).filter(Boolean).join('\n');
+  const words = (/** @type {HTMLElement | null} */ (target)?.dataset.symbol ?? '').split(' ').map(
+    means,
+  ).filter(Boolean).join('\n');
   if (!tip || !target || !words) return;
   hide();
   pointed = target;

@@ -1,39 +1,53 @@
 // A card that leads through the page, step by step: what it says, what can be answered, and what it points at. The tour
-// of the Live tab and the lessons of the Learn tab are such walks. Before a room, explanations and verdicts wait until
-// they are revealed (views/presenter.js).
+// of the Live tab and the lessons of the Learn tab use it. Before a room, explanations and verdicts wait until they are
+// revealed (views/presenter.js).
 // @ts-check
 
-import { h, text } from './dom.js';
-import { gloss } from './glossary.js';
+import { glossed, html, render } from './ui.js';
+/** @import { Child } from '../vendor/preact.d.ts' */
 
 /** @typedef {{words: string, right?: boolean, why?: string}} Option `right` left out: nothing is judged */
-/** @typedef {{title: string, words: string[], instead?: string, options?: Option[], extra?: Node | null, proof?: Node, show?: () => (Element | null | Promise<Element | null>)}} Step `show` places what is pointed at; `extra` waits before a room until it is revealed, and so do the words where something stands `instead`; `proof` comes with the verdict */
+/**
+ * @typedef {object} Step
+ * @property {string} title @property {string[]} words
+ * @property {string} [instead] what a room sees until the words are revealed
+ * @property {Option[]} [options] @property {() => Child} [extra] hidden from a room until it is revealed
+ * @property {() => Child} [proof] comes with the verdict
+ * @property {() => Element | null | Promise<Element | null>} [show] places what is pointed at
+ */
 
 export class Guide {
-  /** @param {(done: boolean, chosen: Record<number, number>) => void} ended hears whether the last step was reached, and what was chosen by step */
+  /** @param {(done: boolean) => void} ended is called with whether the last step was reached */
   constructor(ended) {
     this.ended = ended;
     /** @type {Step[]} */
     this.steps = [];
-    this.at = -1;
-    /** @type {Record<number, number>} */
+    this.at = -1; // the step; −1: closed
+    /** @type {Record<number, number>} the option chosen at each step */
     this.chosen = {};
     this.room = false; // whether a room looks on
     this.open = true; // whether the step hides nothing
-    /** @type {Element | null} */
+    /** @type {Element | null} what is pointed at */
     this.here = null;
-    this.place = h('span', { class: 'sd-sub' });
-    this.title = h('b', {});
-    this.body = h('div', { class: 'sd-guide-body', 'aria-live': 'polite' });
-    this.back = h('button', { type: 'button', class: 'sd-b', onclick: () => this.go(this.at - 1) }, 'Back');
-    this.next = h('button', { type: 'button', class: 'sd-b sd-guide-next', onclick: () => this.go(this.at + 1) }, 'Next');
-    this.card = h('div', { class: 'sd sd-guide', role: 'dialog', 'aria-label': 'Guide', tabindex: '-1', hidden: true },
-      h('header', {}, this.title, this.place), this.body,
-      h('div', { class: 'sd-guide-buttons' }, h('button', { type: 'button', class: 'sd-link', onclick: () => this.end(false) }, 'End here'), this.back, this.next));
-    this.card.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => {
-      if (event.key === 'Escape') this.end(false);
+    this.card = document.createElement('div');
+    Object.assign(this.card, {
+      className: 'sd sd-guide',
+      role: 'dialog',
+      tabIndex: -1,
+      hidden: true,
     });
     document.body.append(this.card);
+    document.addEventListener('keydown', (event) => {
+      if (event.key === 'Escape' && this.at >= 0 && !this.room) this.end(false);
+    });
+    document.addEventListener('focusin', ({ target }) => { // Tab stays with the card and what it points at
+      if (
+        this.at < 0 || this.room || !(target instanceof Element) || target.closest('dialog[open]')
+      ) return;
+      if (!this.card.contains(target) && !this.here?.contains(target)) {
+        this.card.focus({ preventScroll: true });
+      }
+    });
   }
 
   /** @param {string} name @param {Step[]} steps @param {number} [at] the first step to show */
@@ -50,70 +64,94 @@ export class Guide {
       this.end(at >= this.steps.length);
       return;
     }
-    this.at = at;
-    this.open = !this.room;
-    const { title, show } = this.steps[at];
-    text(this.title, title);
-    text(this.place, `${at + 1} of ${this.steps.length}`);
-    this.fill();
-    text(this.next, at === this.steps.length - 1 ? 'Done' : 'Next');
-    this.back.disabled = at === 0;
+    Object.assign(this, { at, open: !this.room });
     this.card.hidden = false;
-    (this.room ? this.card : this.next).focus({ preventScroll: true });
-    const target = show ? await show() : null;
+    this.draw();
+    const next = /** @type {HTMLElement} */ (this.card.querySelector('.sd-guide-next'));
+    (this.room ? this.card : next).focus({ preventScroll: true });
+    const target = (await this.steps[at].show?.()) ?? null;
     if (this.at !== at) return;
     this.point(target);
     this.look();
   }
 
-  /** Scroll what the step points at into the room above the card. */
+  /** Scroll what the step points at into the space above the card. */
   look() {
     const { here, card } = this;
     if (!here) return;
     const { top } = card.getBoundingClientRect();
-    document.documentElement.style.scrollPaddingBottom = `${Math.max(0, window.innerHeight - top + 8)}px`;
+    const { style } = document.documentElement;
+    style.scrollPaddingBottom = `${Math.max(0, window.innerHeight - top + 8)}px`;
     here.scrollIntoView({ block: here.getBoundingClientRect().height < top ? 'center' : 'start' });
-    document.documentElement.style.scrollPaddingBottom = '';
+    style.scrollPaddingBottom = '';
   }
 
-  /** What the step says, as far as it is open. */
-  fill() {
-    const { words, instead, options = [], extra = null, proof } = this.steps[this.at];
-    const told = this.open || !instead;
-    this.body.replaceChildren(...(told ? words : [instead]).map((one) => h('p', {}, one)), ...(this.open && extra ? [extra] : []), ...this.choices(options, this.at, proof));
-    gloss(this.body);
+  /** Draw the step, as far as it is open. */
+  draw() {
+    if (this.at < 0) return;
+    const { at, steps, open } = this;
+    const { title, words, instead, options = [], extra } = steps[at];
+    const said = open || !instead ? words : [instead];
+    render(
+      html`
+        <header><b>${title}</b><span class="sd-sub">${at + 1} of ${steps.length}</span></header>
+        <div class="sd-guide-body" aria-live="polite" key=${at}>${said.map((one) =>
+          html`<p>${glossed(one)}</p>`
+        )}
+                  ${open && extra?.()}${options.length > 0 && this.answers(options)}</div>
+        <div
+          class="sd-guide-buttons"><button type="button" class="sd-link" onclick=${() =>
+            this.end(false)}>End here</button>
+                  <button type="button" class="sd-b" disabled=${at === 0} onclick=${() =>
+                    this.go(at - 1)}>Back</button>
+                  <button type="button" class="sd-b sd-guide-next" onclick=${() =>
+                    this.go(at + 1)}>${at === steps.length - 1 ? 'Done' : 'Next'}</button></div>
+      `,
+      this.card,
+    );
+  }
+
+  /** @param {Option[]} options */
+  answers(options) {
+    const { at, room, open } = this;
+    const chosen = this.chosen[at];
+    const mark = (/** @type {Option} */ { right, why }) => `${right ? '✓' : '✕'} ${why}`;
+    const judged = (/** @type {Option} */ { right }, /** @type {number} */ i) =>
+      right !== undefined && (room ? open : i === chosen);
+    const choose = (/** @type {number} */ i) => {
+      this.chosen[at] = i;
+      this.draw();
+    };
+    const own = options[chosen];
+    const verdict = room || !own ? '' : own.right === undefined ? 'Noted. Now watch.' : mark(own);
+    return html`<div class="sd-guide-options" role="group" aria-label="Answers">${
+      options.map((option, i) =>
+        html`
+          <button type="button" class="sd-guide-option" aria-pressed=${String(
+            i === chosen,
+          )} data-right=${judged(option, i) ? String(option.right) : null}
+            onclick=${() => choose(i)}>
+                  ${option.words}${room && judged(option, i) &&
+                    html`<small>${mark(option)}</small>`}</button>
+        `
+      )
+    }</div>
+      <p class="sd-guide-verdict" role="status">${verdict}</p>
+      ${
+      (room ? open : own) && html`<div class="sd-guide-proof">${this.steps[at].proof?.()}</div>`
+    }`;
   }
 
   /** Whether something waits to be revealed. */
   get hides() {
     const { instead, extra, options = [] } = this.steps[this.at] ?? {};
-    return !this.open && Boolean(instead || extra?.textContent || options.some(({ right }) => right !== undefined));
+    return !this.open &&
+      Boolean(instead || extra?.() || options.some(({ right }) => right !== undefined));
   }
 
   reveal() {
     this.open = true;
-    this.fill();
-  }
-
-  /** @param {Option[]} options @param {number} at @param {Node} [proof] */
-  choices(options, at, proof) {
-    if (!options.length) return [];
-    const proven = h('div', { class: 'sd-guide-proof', hidden: !(this.room && this.open) }, proof ?? null);
-    const verdict = h('p', { class: 'sd-guide-verdict', role: 'status' });
-    const mark = (/** @type {Option} */ { right, why }) => `${right ? '✓' : '✕'} ${why}`;
-    const judged = (/** @type {Option} */ { right }) => this.room && this.open && right !== undefined;
-    const buttons = options.map((option, i) => h('button', { type: 'button', class: 'sd-guide-option', 'aria-pressed': String(this.chosen[at] === i), 'data-right': judged(option) ? String(option.right) : null, onclick: () => choose(i) },
-      option.words, judged(option) ? h('small', {}, mark(option)) : null));
-    const choose = (/** @type {number} */ i) => {
-      this.chosen[at] = i;
-      buttons.forEach((button, j) => button.setAttribute('aria-pressed', String(i === j)));
-      if (this.room) return; // a show of hands; the verdicts come for all at once
-      const { right } = options[i];
-      buttons[i].dataset.right = right === undefined ? '' : String(right);
-      text(verdict, right === undefined ? 'Remembered. Now see.' : mark(options[i]));
-      proven.hidden = false;
-    };
-    return [h('div', { class: 'sd-guide-options', role: 'group', 'aria-label': 'Answers' }, ...buttons), verdict, proven];
+    this.draw();
   }
 
   /** Dim all but one thing. @param {Element | null} target */
@@ -129,6 +167,6 @@ export class Guide {
     this.at = -1;
     this.card.hidden = true;
     this.point(null);
-    this.ended(done, this.chosen);
+    this.ended(done);
   }
 }

@@ -18,7 +18,11 @@ export function say(button, words) {
 export function address(query) {
   const link = new URL(location.href);
   Object.assign(link, { search: query, hash: '' });
-  try { history.replaceState(null, '', link); } catch (error) { console.info('the address stays as it is:', error); } // some browsers: of a page from disk
+  try {
+    history.replaceState(null, '', link);
+  } catch (error) {
+    console.info('the address stays as it is:', error);
+  } // some browsers: of a page from disk
   return link;
 }
 
@@ -39,16 +43,37 @@ export async function giveLink(button, query) {
 function show(link) {
   shown ??= made();
   shown.field.value = link.href;
-  text(shown.note, link.protocol === 'file:' ? 'This page is a file: the link opens it on this computer. Behind the address of a copy elsewhere, what begins with “?” does the same.' : '');
+  text(
+    shown.note,
+    link.protocol === 'file:'
+      ? 'This page is a file: the link opens it on this computer. Behind the address of a copy elsewhere, what begins with “?” does the same.'
+      : '',
+  );
   if (!shown.dialog.open) shown.dialog.showModal();
   shown.field.select();
 }
 
 function made() {
-  const field = h('input', { type: 'text', class: 'sd-link-address', readonly: true, 'aria-label': 'Link', onfocus: () => field.select() });
+  const field = h('input', {
+    type: 'text',
+    class: 'sd-link-address',
+    readonly: true,
+    'aria-label': 'Link',
+    onfocus: () => field.select(),
+  });
   const note = h('p', { class: 'sd-sub' });
-  const dialog = h('dialog', { class: 'sd-dialog', 'aria-label': 'Link' },
-    h('form', { method: 'dialog' }, h('h2', {}, 'Copy this link'), h('button', { class: 'sd-b', 'aria-label': 'Close' }, '✕')), field, note);
+  const dialog = h(
+    'dialog',
+    { class: 'sd-dialog', 'aria-label': 'Link' },
+    h(
+      'form',
+      { method: 'dialog' },
+      h('h2', {}, 'Copy this link'),
+      h('button', { class: 'sd-b', 'aria-label': 'Close' }, '✕'),
+    ),
+    field,
+    note,
+  );
   document.body.append(h('div', { class: 'sd' }, dialog));
   return { dialog, field, note };
 }

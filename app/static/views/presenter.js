@@ -3,45 +3,71 @@
 // lesson, at the same step, without the bar.
 // @ts-check
 
+import { Dialog, html, render } from './ui.js';
 import { address } from './link.js';
-import { h, text } from './dom.js';
 import { isOpen, page } from '../page.js';
 /** @import { Guide, Step } from './guide.js' */
+/** @import { App } from '../app.js' */
+/** @import { Child } from '../vendor/preact.d.ts' */
 
 /** @typedef {{name: string, title: string}} Lesson */
-/** @typedef {{steps: (lesson: Lesson) => Step[], query: (lesson: Lesson, at: number) => URLSearchParams, left: (lesson: Lesson) => void}} Walk what the Learn tab knows of its lessons; `query`: what a link to a step holds */
+/**
+ * @template {Lesson} L
+ * @typedef {object} Walk what the Learn tab knows of its lessons
+ * @property {(lesson: L) => Step[]} steps
+ * @property {(lesson: L, at: number) => URLSearchParams} query what a link to a step holds
+ * @property {(lesson: L) => void} left
+ */
 
 const LONGEST = 1200; // characters of a link that become a QR code; app/launch.py refuses more
 
 /** @type {[string, string][]} what the keys do; each is also a button of the bar, but for the two that step a recording */
 const KEYS = [
-  ['→ or Page Down', 'next step'], ['← or Page Up', 'previous step'], ['R', 'reveal the explanation or the answers'], ['Space', 'play or pause the recording'],
-  ['. and ,', 'one event of the recording forward and back'], ['N and P', 'next and previous lesson'], ['L', 'link for the room'], ['?', 'these keys'], ['Esc', 'leave'],
+  ['→ or Page Down', 'next step'],
+  ['← or Page Up', 'previous step'],
+  ['R', 'reveal the explanation or the answers'],
+  ['Space', 'play or pause the recording'],
+  ['. and ,', 'one event of the recording forward and back'],
+  ['N and P', 'next and previous lesson'],
+  ['L', 'link for the room'],
+  ['?', 'these keys'],
+  ['Esc', 'leave'],
 ];
 
+/** What to say of a link that a room is to open. @param {URL} link @param {boolean} coded whether its QR code arrived */
+function hint(link, coded) {
+  if (link.protocol === 'file:') {
+    return 'This page is a file on this computer: give the file itself to the room.';
+  }
+  if (['localhost', '127.0.0.1', '[::1]'].includes(link.hostname)) {
+    if (coded) {
+      return 'The code leads to this computer’s address in its network: phones in the same network can open it.';
+    }
+    return 'Only this computer can open this address. For a room, start the page with --host 0.0.0.0 and open it here by this computer’s name.';
+  }
+  return link.href.length > LONGEST
+    ? 'The link is too long for a QR code. Use a shorter prompt.'
+    : 'It opens this step on recorded runs: nothing is decoded for it.';
+}
+
+/** @template {Lesson} L */
 export class Presenter {
-  /** @param {Guide} guide @param {Lesson[]} lessons @param {Walk} walk */
+  /** @param {Guide} guide @param {L[]} lessons @param {Walk<L>} walk */
   constructor(guide, lessons, walk) {
     this.guide = guide;
     this.lessons = lessons;
     this.walk = walk;
     this.number = -1; // of the lesson; −1: nothing is presented
-    const button = (/** @type {string} */ words, /** @type {string} */ key, /** @type {() => void} */ act, name = '') => h('button', { type: 'button', class: `sd-b ${name}`, onclick: act }, words, h('kbd', { 'aria-hidden': 'true' }, key));
-    this.place = h('span', { class: 'sd-present-place', 'aria-live': 'polite' });
-    this.shown = button('Reveal', 'R', () => this.reveal(), 'sd-guide-next sd-present-reveal');
-    this.play = button('Play', 'Space', () => this.player()?.toggle());
-    this.code = h('img', { class: 'sd-present-code', alt: 'QR code of the link', width: '320', height: '320', onerror: () => { this.code.hidden = true; } }); // a host without /qr
-    this.address = h('a', { class: 'sd-present-address' });
-    this.note = h('p', { class: 'sd-sub' });
-    const dialog = (/** @type {string} */ title, /** @type {Node[]} */ ...inside) => /** @type {HTMLDialogElement} */ (h('dialog', { class: 'sd-dialog', 'aria-label': title },
-      h('form', { method: 'dialog' }, h('h2', {}, title), h('button', { class: 'sd-b', 'aria-label': 'Close' }, '✕')), ...inside));
-    this.link = dialog('Link for the room', this.code, h('p', {}, this.address), this.note);
-    this.help = dialog('Keys', h('dl', { class: 'sd-facts' }, ...KEYS.flatMap(([key, words]) => [h('dt', {}, h('kbd', {}, key)), h('dd', {}, words)])));
-    this.bar = h('div', { class: 'sd sd-present-bar', role: 'toolbar', 'aria-label': 'Presenter', hidden: true },
-      button('‹', 'P', () => this.turn(-1), 'sd-present-lesson'), this.place, button('›', 'N', () => this.turn(1), 'sd-present-lesson'),
-      h('span', { class: 'sd-present-space' }), button('Back', '←', () => this.step(-1)), button('Next', '→', () => this.step(1)), this.shown, this.play,
-      button('Room link', 'L', () => this.give()), button('Keys', '?', () => this.help.showModal()), button('Leave', 'Esc', () => this.leave()), this.link, this.help);
-    for (const one of this.bar.querySelectorAll('.sd-present-lesson')) one.setAttribute('aria-label', one.textContent?.startsWith('‹') ? 'Previous lesson' : 'Next lesson');
+    /** @type {'' | 'link' | 'help'} the dialog that is open */
+    this.dialog = '';
+    this.coded = false; // whether the QR code of the link arrived
+    this.bar = document.createElement('div');
+    Object.assign(this.bar, {
+      className: 'sd sd-present-bar',
+      role: 'toolbar',
+      ariaLabel: 'Presenter',
+      hidden: true,
+    });
     document.body.append(this.bar);
     document.addEventListener('keydown', (event) => this.keys(event), true); // before the player, whose keys these would be
   }
@@ -52,7 +78,7 @@ export class Presenter {
 
   /** The player of the recording that is on the screen, if one is. */
   player() {
-    return (this.guide.here && isOpen('live') && page.players.live?.actions?.()) || null;
+    return this.guide.here && isOpen('live') ? /** @type {App} */ (page.players.live) : null;
   }
 
   /** @param {number} number of the lesson @param {number} [at] step */
@@ -61,33 +87,110 @@ export class Presenter {
     this.guide.room = true;
     this.bar.hidden = false;
     document.body.classList.add('sd-presenting');
-    const moved = this.guide.start(this.lesson.title, this.walk.steps(this.lesson), at);
-    await this.draw(moved);
+    await this.follow(this.guide.start(this.lesson.title, this.walk.steps(this.lesson), at));
   }
 
-  /** Show where the lesson is: now, and when what it points at has come. @param {Promise<void>} moved */
-  async draw(moved) {
-    this.tell();
+  /** Show where the lesson is: now, and when what it points at is there. @param {Promise<void>} moved */
+  async follow(moved) {
+    this.update();
     await moved;
-    if (this.number >= 0) this.tell();
+    if (this.number >= 0) this.update();
   }
 
-  tell() {
-    const { guide, number, lessons, lesson } = this;
-    text(this.place, `Lesson ${number + 1} of ${lessons.length}: ${lesson.title}`);
-    this.shown.disabled = !guide.hides;
-    this.play.disabled = !this.player();
-    const query = this.walk.query(lesson, guide.at);
+  update() {
+    const query = this.walk.query(this.lesson, this.guide.at);
     query.set('present', '1');
     address(query.toString());
+    this.draw();
   }
 
-  /** The next or the previous step; behind the last one the next lesson begins. @param {number} by */
+  /** @param {'' | 'link' | 'help'} dialog */
+  show(dialog) {
+    this.dialog = dialog;
+    this.draw();
+  }
+
+  draw() {
+    const { number, lessons, guide, lesson } = this;
+    const button = (
+      /** @type {string} */ words,
+      /** @type {string} */ key,
+      /** @type {() => void} */ act,
+      more = {},
+    ) =>
+      html`
+        <button type="button" class="sd-b" onclick=${act}
+          ...${more}>${words}<kbd aria-hidden="true">${key}</kbd></button>
+      `;
+    const play = { disabled: !this.player() };
+    const reveal = { class: 'sd-b sd-guide-next sd-present-reveal', disabled: !guide.hides };
+    render(
+      html`
+        ${button('‹', 'P', () => this.turn(-1), { 'aria-label': 'Previous lesson' })}
+                <span class="sd-present-place"
+          aria-live="polite">Lesson ${number + 1} of ${lessons.length}: ${lesson.title}</span>
+                ${button('›', 'N', () => this.turn(1), {
+                  'aria-label': 'Next lesson',
+                })}<span class="sd-present-space"></span>
+                ${button('Back', '←', () => this.step(-1))}${button(
+                  'Next',
+                  '→',
+                  () => this.step(1),
+                )}
+                ${button('Reveal', 'R', () => this.reveal(), reveal)}${button(
+                  'Play',
+                  'Space',
+                  () => this.player()?.toggle(),
+                  play,
+                )}
+                ${button('Room link', 'L', () => this.show('link'))}${button(
+                  'Keys',
+                  '?',
+                  () => this.show('help'),
+                )}${button('Leave', 'Esc', () => this.leave())}
+                <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${() =>
+                  this.show('')}>${this.dialog === 'link' && this.link()}<//>
+                <${Dialog} title="Keys" open=${this.dialog === 'help'} closed=${() =>
+                  this.show('')}>
+                  <dl class="sd-facts">${KEYS.flatMap((
+                    [key, words],
+                  ) => [html`<dt><kbd>${key}</kbd></dt>`, html`<dd>${words}</dd>`])}</dl><//>
+      `,
+      this.bar,
+    );
+  }
+
+  /** The link that opens this step on other machines. @returns {Child} */
+  link() {
+    const here = new URL(document.baseURI);
+    here.hash = '';
+    here.search = this.walk.query(this.lesson, this.guide.at).toString();
+    const code = new URL('qr', document.baseURI);
+    code.search = new URLSearchParams({ link: here.href }).toString();
+    const hide = (/** @type {any} */ event) => (event.currentTarget.hidden = true); // a host without /qr
+    const coded = () => {
+      this.coded = true;
+      this.update();
+    };
+    return html`
+      ${here.protocol !== 'file:' && here.href.length <= LONGEST &&
+        html`
+          <img class="sd-present-code" alt="QR code of the link" width="320" height="320" src=${code
+            .href}
+            onload=${this.coded ? null : coded}
+            onerror=${hide} />
+        `}
+            <p><a class="sd-present-address" href=${here.href}>${here.href}</a></p><p
+        class="sd-sub">${hint(here, this.coded)}</p>
+    `;
+  }
+
+  /** The next or the previous step; after the last one the next lesson begins. @param {number} by */
   step(by) {
     const at = this.guide.at + by;
     if (at < 0) this.turn(-1, true);
     else if (at >= this.guide.steps.length) this.turn(1);
-    else this.draw(this.guide.go(at));
+    else this.follow(this.guide.go(at));
   }
 
   /** @param {number} by lessons @param {boolean} [end] whether to begin with the last step */
@@ -100,26 +203,7 @@ export class Presenter {
   reveal() {
     if (!this.guide.hides) return;
     this.guide.reveal();
-    this.tell();
-  }
-
-  /** Show the link that opens this step on other machines. */
-  give() {
-    const here = new URL(document.baseURI);
-    here.hash = '';
-    here.search = this.walk.query(this.lesson, this.guide.at).toString();
-    text(this.address, here.href);
-    this.address.href = here.href;
-    const code = new URL('qr', document.baseURI);
-    code.search = new URLSearchParams({ link: here.href }).toString();
-    const disk = here.protocol === 'file:'; // an export
-    this.code.hidden = disk || here.href.length > LONGEST;
-    if (!this.code.hidden) this.code.src = code.href;
-    const alone = ['localhost', '127.0.0.1', '[::1]'].includes(here.hostname);
-    text(this.note, disk ? 'This page is a file on this computer: give the file itself to the room.'
-      : alone ? 'Only this computer can open this address. For a room, start the page with --host 0.0.0.0 and open it here by the name of this computer.'
-        : this.code.hidden ? 'The link is too long for a QR code: a shorter prompt makes it fit.' : 'It opens this step on recorded runs: nothing is decoded for it.');
-    this.link.showModal();
+    this.update();
   }
 
   leave() {
@@ -137,25 +221,43 @@ export class Presenter {
   /** @param {KeyboardEvent} event */
   keys(event) {
     const { target, key } = event;
-    if (this.number < 0 || event.ctrlKey || event.metaKey || event.altKey || !(target instanceof Element)) return;
-    if (target.closest('textarea, select, [contenteditable], input:not([type=range], [type=checkbox])') && key !== 'Escape') return;
+    if (
+      this.number < 0 || event.ctrlKey || event.metaKey || event.altKey ||
+      !(target instanceof Element)
+    ) return;
+    if (
+      target.closest(
+        'textarea, select, [contenteditable], input:not([type=range], [type=checkbox])',
+      ) && key !== 'Escape'
+    ) return;
     if (target.closest('input') && /^(Arrow|Page|Home|End| )/.test(key)) return; // it moves a slider
     if (key === ' ' && (target.closest('button, a, summary') || !this.player())) return;
-    const asked = this.acts()[key.length === 1 ? key.toLowerCase() : key];
-    const open = [this.link, this.help].find((one) => one.open);
-    if (!asked || (open && key === 'Escape')) return; // a dialog closes itself
+    const act = this.acts()[key.length === 1 ? key.toLowerCase() : key];
+    if (!act || (this.dialog && key === 'Escape')) return; // a dialog closes itself
     event.preventDefault();
     event.stopPropagation();
-    if (open) open.close();
-    if (!open || open !== { l: this.link, '?': this.help }[key.toLowerCase()]) asked();
+    const same = this.dialog && this.dialog === { l: 'link', '?': 'help' }[key.toLowerCase()];
+    if (this.dialog) this.show('');
+    if (!same) act();
   }
 
   /** @returns {Record<string, () => void>} */
   acts() {
     const [next, back] = [() => this.step(1), () => this.step(-1)];
     return {
-      ArrowRight: next, PageDown: next, ArrowLeft: back, PageUp: back, n: () => this.turn(1), p: () => this.turn(-1), r: () => this.reveal(), ' ': () => this.player()?.toggle(),
-      '.': () => this.player()?.step(1), ',': () => this.player()?.step(-1), l: () => this.give(), '?': () => this.help.showModal(), Escape: () => this.leave(),
+      ArrowRight: next,
+      PageDown: next,
+      ArrowLeft: back,
+      PageUp: back,
+      n: () => this.turn(1),
+      p: () => this.turn(-1),
+      r: () => this.reveal(),
+      ' ': () => this.player()?.toggle(),
+      '.': () => this.player()?.step(1),
+      ',': () => this.player()?.step(-1),
+      l: () => this.show('link'),
+      '?': () => this.show('help'),
+      Escape: () => this.leave(),
     };
   }
 }

@@ -1,42 +1,107 @@
 // A tour of the Live tab: six steps that point at the real thing, on the recording that is on the stage. Offered once.
 // @ts-check
 
+import { Component, html, Link } from './ui.js';
 import { Guide } from './guide.js';
-import { h } from './dom.js';
+/** @import { App } from '../app.js' */
 
 const KEPT = 'specdiff-tour';
 
 /** @type {[string, string, string, string][]} what it points at, where the playhead stands, title, words */
 const STEPS = [
-  ['.sd-window .sd-gridwrap', 'DenoiseStep', 'Draft', 'The small model fills a window of masks with guesses, all at once. Each row is one pass of it; darker cells are guesses it is sure of.'],
-  ['.sd-window .sd-phases', 'TargetScored', 'Score', 'The large model, the target, reads all guesses in one pass. Reading eight tokens costs it hardly more than reading one: that is the whole trick.'],
-  ['.sd-window .sd-gridwrap', 'Verified', 'Verify', 'From left to right each guess is tested. ✓ stays; the first ✕ ends the round, and the target writes its own token there. Press a cell to see the numbers.'],
-  ['[data-area=lanes]', 'Committed', 'Commit', 'What was accepted becomes text. Colour and glyph say where each token came from: guessed, corrected, or added by the target. The other lane is the target alone.'],
-  ['.sd-lane-list .sd-lane', 'Committed', 'Clock', 'Both lanes were measured one after the other on the same engine, and are replayed here in slow motion. The clock stands still while this page draws.'],
-  ['[data-area=hero]', 'Committed', 'The number', 'How many times as fast the drafted lane was. The text follows the target’s own distribution; below it stands how exactly.'],
+  [
+    '.sd-window .sd-gridwrap',
+    'DenoiseStep',
+    'Draft',
+    'The drafter fills a window of masks with guesses. Each row is one pass; darker cells are guesses it is sure of.',
+  ],
+  [
+    '.sd-window .sd-phases',
+    'TargetScored',
+    'Score',
+    'The large model, the target, reads all guesses in one pass. Reading eight tokens takes it hardly longer than reading one: that is the whole trick.',
+  ],
+  [
+    '.sd-window .sd-gridwrap',
+    'Verified',
+    'Verify',
+    'Each guess is tested, from left to right. ✓ is accepted. The first ✕ ends the round, and the target writes its own token there. Press a cell to see the numbers.',
+  ],
+  [
+    '[data-area=lanes]',
+    'Committed',
+    'Commit',
+    'Accepted guesses become text. Colour and glyph show where each token came from: guessed, corrected, or added by the target. The other lane is the target alone.',
+  ],
+  [
+    '.sd-lane-list .sd-lane',
+    'Committed',
+    'Clock',
+    'Both lanes were measured one after the other on the same engine, and are replayed side by side. The clock stands still while this page draws.',
+  ],
+  [
+    '[data-area=hero]',
+    'end',
+    'The number',
+    'The speed-up of the drafted lane. The line below says what is guaranteed about its text.',
+  ],
 ];
 
 /** What to do next: an export has nothing to press. */
-const farewell = () => (document.getElementById('live-run') ? 'Now press Run, or change γ and T.' : 'To race a prompt of your own, start the lab.');
+const farewell =
+  () => (document.getElementById('live-run')
+    ? 'Now press Run.'
+    : 'To race a prompt of your own, start the lab.');
 
-export class Tour {
-  /** @param {HTMLElement} root of the player @param {(event: string) => void} stand puts the playhead on an event of a kind */
-  constructor(root, stand) {
-    this.guide = new Guide(() => {});
-    const steps = () => STEPS.map(([area, event, title, words], i) => ({
-      title, words: [words, ...(i === STEPS.length - 1 ? [farewell()] : [])], show: () => {
-        stand(event);
-        return root.querySelector(area);
-      } }));
-    this.offer = h('p', { class: 'sd-tour-offer', hidden: true }, 'First time here? ',
-      h('button', { type: 'button', class: 'sd-link', onclick: () => { this.remember(); this.guide.start('Tour', steps()); } }, 'Take the tour, one minute'),
-      ' ', h('button', { type: 'button', class: 'sd-b', 'aria-label': 'No tour', onclick: () => this.remember() }, '✕'));
-    try { this.offer.hidden = localStorage.getItem(KEPT) !== null; } catch { /* a browser that keeps nothing is not asked every time */ }
+/** @extends {Component<{app: App}, {seen: boolean}>} */
+export class TourOffer extends Component {
+  /** @param {{app: App}} props */
+  constructor(props) {
+    super(props);
+    this.guide = new Guide(() => props.app.stand('start'));
+    this.state = { seen: false };
+    try {
+      this.state.seen = localStorage.getItem(KEPT) !== null;
+    } catch (error) {
+      this.state.seen = true; // a browser that keeps nothing: it would be offered every time
+      console.info('the tour is not offered:', error);
+    }
   }
 
-  /** Offered once. */
   remember() {
-    this.offer.hidden = true;
-    try { localStorage.setItem(KEPT, 'seen'); } catch (error) { console.info('the tour will be offered again', error); }
+    this.setState({ seen: true });
+    try {
+      localStorage.setItem(KEPT, 'seen');
+    } catch (error) {
+      console.info('the tour will be offered again:', error);
+    }
+  }
+
+  start() {
+    const { app } = this.props;
+    this.remember();
+    this.guide.start(
+      'Tour',
+      STEPS.map(([area, event, title, words], i) => ({
+        title,
+        words: i === STEPS.length - 1 ? [words, farewell()] : [words],
+        show: () => {
+          app.stand(event);
+          app.draw();
+          return app.root.querySelector(area);
+        },
+      })),
+    );
+  }
+
+  /** @override @param {{app: App}} props @param {{seen: boolean}} state */
+  render(props, { seen }) {
+    return html`
+      <p class="sd-tour-offer"
+        hidden=${seen}>First time here? <${Link} act=${() =>
+          this.start()}>Take the tour, one minute<//>${' '}
+            <button type="button" class="sd-b" aria-label="No tour" onclick=${() =>
+              this.remember()}>✕</button></p>
+    `;
   }
 }

@@ -1,0 +1,391 @@
+"""A race: its lanes are decoded one after the other into one trace file, which grows meanwhile.
+
+Whoever decodes appends to the file: the process beside the server, or the worker of a lent GPU. The server sends the
+page how far the file reaches, and the page fetches it from there, as it fetches recordings.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from app.content.error_cards import Card, card, new_run_id
+from app.run.engines import Factory, following
+from app.run.gpu import on_gpu, seconds_of
+from app.run.job import BEAT, LOG, Job, frame, refusal
+from app.run.turns import SHARES
+from specdiff_core.schema.decoder import Decoder
+from specdiff_core.schema.errors import SpecDiffError, Stopped, TraceError
+from specdiff_core.schema.events import Committed, Event, Failed, RunStarted
+from specdiff_core.schema.methods import BASELINE, DRAFTED
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import Trace, dump_trace, event_line, header_line, read_trace
+
+SETTLE = 0.4
+"""Seconds of the first lane's warm-up, in which a page redraws itself for the race (measured: 0.15 s of a core). Each
+lane has its own warm-up, so that neither pays for the other."""
+BETWEEN = 0.5
+"""Seconds of the next lane's warm-up, in which a page draws the text of the one before."""
+FLUSH = 0.5
+"""Seconds between flushes of a trace file: each wakes the server, which needs a core that the decode may be using."""
+PATIENCE = 6.0
+"""Seconds that a stopped race gets for its last frame: the pass under way ends first."""
+KEPT = 32
+"""Trace files that the server keeps: a page fetches its own while the race runs and once after."""
+
+Lanes = Mapping[str, DecodeConfig]
+"""What a race decodes: name -> settings, in the order of measurement, the baseline first."""
+Planner = Callable[[Mapping[str, Any]], Lanes]
+"""Untrusted values to lanes; raises ConfigError."""
+
+
+def warm_up_of(lane: str) -> float:
+    """Seconds of a lane's warm-up while a page watches."""
+    return SETTLE if lane == BASELINE else BETWEEN
+
+
+class Traces:
+    """The trace files of this server, under names that cannot be guessed. The oldest make room for new ones."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._folder: Path | None = None
+        self._files: list[Path] = []
+
+    def new(self) -> Path:
+        """Where a trace file may be written."""
+        with self._lock:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="specdiff-"))
+                atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+            self._files.append(self._folder / f"{secrets.token_urlsafe(16)}.jsonl")
+            for old in self._files[:-KEPT]:
+                old.unlink(missing_ok=True)
+            self._files = self._files[-KEPT:]
+            return self._files[-1]
+
+    def read(self, name: str, start: int, end: int) -> bytes | None:
+        """The bytes of a file from ``start`` up to ``end``; None: there is no such file."""
+        with self._lock:
+            path = next((path for path in self._files if path.name == name), None)
+        try:
+            if path is None or not 0 <= start <= end:
+                return None
+            with path.open("rb") as file:
+                file.seek(start)
+                return file.read(end - start)
+        except OSError:
+            return None
+
+
+TRACES = Traces()
+"""Those of this server."""
+
+
+def address(trace: Path) -> str:
+    """Where the browser fetches a trace file, relative to the page (:func:`app.launch.trace_file`)."""
+    return f"runs/{trace.name}"
+
+
+class Recorded(NamedTuple):
+    """How far the recording of a lane is."""
+
+    size: int  # bytes of the trace file, up to the end of a line
+    events: int
+    tokens: int  # new ones
+    threads: int  # CPU threads of the decode; 0: not known yet
+
+
+def record(events: Iterator[Event], trace: Path, lane: str) -> Iterator[Recorded]:
+    """Append the events of a lane to a trace file. Yields after RunStarted, when the warm-up begins, then every
+    :data:`FLUSH` seconds, and at the end, also where ``events`` raises."""
+    count, tokens, threads, flushed = 0, 0, 0, time.monotonic()
+    with trace.open("ab") as file:
+
+        def now() -> Recorded:
+            file.flush()
+            return Recorded(file.tell(), count, tokens, threads)
+
+        try:
+            for event in events:
+                file.write(event_line(event, lane))
+                count += 1
+                if isinstance(event, Committed):
+                    tokens += len(event.ids)
+                if isinstance(event, RunStarted):
+                    threads, flushed = event.threads, 0.0
+                if time.monotonic() - flushed >= FLUSH:
+                    yield now()
+                    flushed = time.monotonic()
+        except Exception:
+            yield now()  # what was measured is not lost
+            raise
+        yield now()
+
+
+@runtime_checkable
+class Records(Protocol):
+    """A decoder that writes trace files where it decodes (:class:`app.run.process.RemoteDecoder`)."""
+
+    def record(
+        self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: threading.Event, **options: Any
+    ) -> Iterator[Recorded]:
+        """As :func:`record`, of the events of one decode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """How far a race is."""
+
+    phase: str = "loading"  # then ready; then for each lane loading, warming, measuring
+    lane: str = ""
+    message: str = "Preparing the run"
+    size: int = 0  # bytes of the trace file, up to the end of a line
+    tokens: int = 0  # new ones, of all lanes
+    events: dict[str, int] = field(default_factory=dict)  # by lane
+    failures: dict[str, Card] = field(default_factory=dict)  # lane -> why it could not run, or not to its end
+
+    def failed(self, trace: Path, lane: str, error: Exception, run: str) -> Update:
+        """End a lane with the reason, as its own last event; what it decoded until then stays."""
+        shown = card(error, run)
+        event = Failed(code=shown["code"], message=shown["message"], hint=shown["hint"], run=shown["run"])
+        with trace.open("r+b") as file:
+            file.truncate(self.size)  # a process that was killed may have left half a line
+            file.seek(0, 2)
+            size = self.size + file.write(event_line(event, lane))
+        events = {**self.events, lane: self.events.get(lane, 0) + 1}
+        return replace(self, size=size, events=events, failures={**self.failures, lane: shown})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What is asked of a decode, as plain values: it may go to the worker of a lent GPU.
+
+    Attributes:
+        run: the name under which errors are logged.
+        watched: whether a page draws what happens: it gets the time of a longer warm-up before each clock starts.
+        threads: CPU threads of the decodes; 0: what a probe before the first lane finds quickest.
+    """
+
+    prompt: str
+    plan: Lanes
+    trace: Path
+    run: str
+    watched: bool = False
+    threads: int = 0
+
+
+Decode = Callable[[Ask, threading.Event], Generator[Update, None, None]]
+
+
+def decoding(factory: Factory) -> Decode:
+    """How races are decoded: on the engines of ``factory``, and on a lent GPU where the host lends one."""
+
+    @on_gpu(lambda ask, stop: seconds_of(ask.plan))
+    def decode(ask: Ask, stop: threading.Event) -> Generator[Update, None, None]:
+        yield from _decode(factory, ask, stop)
+
+    return decode
+
+
+def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Iterator[Update]:
+    """Decode all lanes, one after the other: two at once would disturb each other. A lane that fails ends only itself.
+
+    Raises:
+        Exception: nothing can be compared: vanilla or every drafted lane fails to load, or the very first decode fails,
+            because of the pair or the prompt.
+    """
+    now = Update(size=ask.trace.write_bytes(header_line(ask.plan, title="Live run")))
+    failures: dict[str, Exception] = {}
+    try:
+        for lane, config in ask.plan.items():  # before the first clock starts
+            now = replace(now, lane=lane)
+            try:
+                yield from _load(factory, config, now, stop)
+            except Stopped:
+                raise
+            except Exception as error:
+                failures[lane] = error
+        drafted = [lane for lane in ask.plan if lane != BASELINE]
+        if failures and (BASELINE in failures or all(lane in failures for lane in drafted)):
+            raise next(iter(failures.values()))
+        for lane, reason in failures.items():
+            now = now.failed(ask.trace, lane, reason, ask.run)
+        yield (now := replace(now, phase="ready"))
+        threads = ask.threads
+        for lane, config in ask.plan.items():
+            if lane in failures:
+                continue
+            if stop.is_set():
+                raise Stopped
+            before = now = replace(now, phase="loading", lane=lane)
+            try:
+                engine = yield from _load(factory, config, now, stop)  # again, because the one before may be gone
+                options = {"grain": "step", "warm_up": warm_up_of(lane) if ask.watched else 0.0, "threads": threads}
+                for part in _record(engine, ask, lane, stop, options):
+                    now = replace(
+                        now,
+                        phase="warming" if now.phase == "loading" else "measuring",
+                        size=part.size,
+                        tokens=before.tokens + part.tokens,
+                        events={**before.events, lane: part.events},
+                    )
+                    threads = part.threads or threads  # the other lanes run on as many
+                    yield now
+            except Stopped:
+                raise
+            except Exception as error:
+                if not any(now.events.values()):
+                    raise
+                yield (now := now.failed(ask.trace, lane, error, ask.run))
+    except Stopped:
+        pass
+
+
+def _load(
+    factory: Factory, config: DecodeConfig, now: Update, stop: threading.Event
+) -> Generator[Update, None, Decoder]:
+    """The engine of a lane, with its drafter; updates while it loads."""
+    found: list[Decoder] = []
+    for message in following(lambda progress: found.append(factory(config.pair, config.drafter, progress)), stop):
+        yield replace(now, message=message or now.message)
+    return found[0]
+
+
+def _record(engine: Decoder, ask: Ask, lane: str, stop: threading.Event, options: dict[str, Any]) -> Iterator[Recorded]:
+    """Record a lane where its engine is."""
+    prompt, config = ask.prompt, ask.plan[lane]
+    if isinstance(engine, Records):
+        return engine.record(prompt, config, ask.trace, lane, stop=stop, **options)
+    return record(engine.decode(prompt, config, stop=stop, **options), ask.trace, lane)
+
+
+class Race(Job):
+    """A race. Its visitor's share of the server is used from the first clock on.
+
+    Args:
+        decode: see :func:`decoding`.
+        visitor: whose share; nobody's where there is none.
+        watched, threads: see :class:`Ask`.
+    """
+
+    def __init__(
+        self,
+        decode: Decode,
+        prompt: str,
+        plan: Lanes,
+        *,
+        run: str = "",
+        visitor: str = "",
+        watched: bool = False,
+        threads: int = 0,
+    ) -> None:
+        super().__init__(run)
+        self.trace, self.now = TRACES.new(), Update()
+        self._ask = Ask(
+            prompt=prompt, plan=dict(plan), trace=self.trace, run=self.run, watched=watched, threads=threads
+        )
+        self._decode, self._visitor = decode, visitor
+        LOG.info("run %s: %s", self.run, ", ".join(plan), extra={"run": self.run})
+
+    def work(self) -> Iterator[object]:
+        """Decode, and follow how far it is."""
+        try:
+            with contextlib.ExitStack() as share, contextlib.closing(self._decode(self._ask, self.stop)) as updates:
+                for self.now in updates:
+                    self.phase = self.now.phase
+                    if self.phase == "ready":
+                        share.enter_context(SHARES.of(self._visitor, self.stop, lambda: self.now.tokens))
+                    yield self.now
+        except SpecDiffError as error:  # the visitor's share is used up, or the loan of a GPU
+            if not self.now.tokens:
+                raise
+            self.now = self.now.failed(self.trace, self.now.lane, error, self.run)  # what was decoded is shown
+
+    @property
+    def calm(self) -> bool:
+        """Whether a lane is being measured."""
+        return self.phase == "measuring"
+
+    def progress(self) -> dict[str, Any]:
+        """The lane under way, and how far the trace file reaches."""
+        now = self.now
+        content: dict[str, Any] = {
+            "phase": "loading" if now.phase == "ready" else now.phase,
+            "lane": now.lane,
+            "message": now.message,
+        }
+        if now.phase == "warming":
+            content["settle"] = warm_up_of(now.lane)
+        return {**content, "lanes": list(self._ask.plan), "trace": address(self.trace), "size": now.size}
+
+    def result(self) -> dict[str, Any]:
+        """The whole trace: whatever ended the race, nothing that was measured is lost."""
+        failures = self.now.failures
+        if self.error is not None or (self.stop.is_set() and not self.now.tokens and not failures):
+            return {"phase": "stopped", "trace": None}  # nothing was measured
+        if failures and all(lane in failures for lane in self._ask.plan if lane != BASELINE):
+            return {"phase": "failed", "source": "failed", "card": next(iter(failures.values()))}
+        return {"phase": "stopped" if self.stop.is_set() else "finished", "source": "run"}
+
+
+def results(job: Race) -> Iterator[dict[str, Any]]:
+    """Run a race for a program: progress objects while it lasts, then the lanes under ``lanes``.
+
+    Raises:
+        Exception: whatever ended the run; the caller translates it.
+    """
+    job.start()
+    try:
+        while not job.done.wait(BEAT):
+            yield {"finished": False, "events_so_far": dict(job.now.events)}
+    finally:
+        job.stop.set()
+    if job.error is not None:
+        raise job.error
+    yield {"finished": True, "lanes": read_trace(job.trace).lanes}
+
+
+def read_race(path: Path | str) -> tuple[Trace, str]:
+    """A trace file with something to play, and the tab that plays it: vanilla and one more lane are Live's.
+
+    Raises:
+        TraceError: it is none, or holds no events.
+    """
+    trace = read_trace(path)
+    named = {lane for lane, events in trace.lanes.items() if events}
+    if not named:
+        raise TraceError("This trace holds no events of a race.", hint="Choose one in which something was decoded.")
+    return trace, "live" if named <= {BASELINE, DRAFTED} else "race"
+
+
+class Opened(NamedTuple):
+    """A visitor's file as a frame, and the tab that it is for: "live", "race", or "" for a card."""
+
+    frame: str
+    tab: str
+
+
+def open_trace(path: str | None) -> Opened:
+    """A visitor's file: its trace, or a card that says why it is none."""
+    run = new_run_id()
+    try:
+        if path is None:
+            raise TraceError("No file arrived.", hint="Choose a .jsonl or .jsonl.gz file.")
+        trace, tab = read_race(path)
+        kept = TRACES.new()
+        size = kept.write_bytes(dump_trace(trace.lanes, title=trace.title))
+        return Opened(
+            frame(run, 1, phase="finished", finished=True, source="file", trace=address(kept), size=size), tab
+        )
+    except Exception as error:  # shown as a card, logged by content/error_cards.py
+        return Opened(refusal(error, run, source="file"), "")

@@ -1,0 +1,282 @@
+// The draft window as a table: which rows and cells a round has, and what each of them shows. Pure.
+// @ts-check
+
+import { decisive, linesShown } from './lane.js';
+import { piece } from './detokenize.js';
+import { cell, decisionWords, exact, short, testFigures, testWords } from './format.js';
+/** @import { Test } from './events.d.ts' */
+/** @import { Place } from './inspect.js' */
+/** @import { Lane, Round, Tree, Window } from './lane.js' */
+
+/** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell `heat`: 0 to 5; `node` of a tree */
+/** @typedef {{label: string, title: string, chosen: boolean, cells: Cell[]}} Row */
+/** @typedef {{kind: string, title: string, mark?: string, words?: string, height?: number, draw?: number | null, figures?: string}} Verdict below a position; `height`: the probability to accept, 0 to 1 */
+
+export const MOST_ROWS = 8; // of denoising steps or branches, until somebody asks for all
+export const EXTRA =
+  'The token that the target itself adds: a correction after a rejection, a bonus after a full window.';
+
+/** How many rows a round has: its denoising steps, or the branches of its tree. @param {Round} round */
+export const countOf = (
+  round,
+) => (round.tree ? round.tree.count : round.copied || round.unrecorded ? 1 : round.steps);
+
+/** How many rows the largest round of a lane has. @param {Lane} lane */
+export const mostRows = (lane) => Math.max(0, ...lane.rounds.map(countOf));
+
+/** At most `most` of the numbers 0 … count − 1, evenly spaced, the first and the last among them. @param {number} count @param {number} most */
+const spaced = (count, most) =>
+  count <= most
+    ? Array.from({ length: count }, (_, i) => i)
+    : Array.from({ length: most }, (_, i) => Math.round((i * (count - 1)) / (most - 1)));
+
+/** What the rows of a round are. @param {Window} round */
+export const unitOf = (
+  { tree },
+) => (tree
+  ? `branches${tree.branches.length ? ` of ${tree.branches.length} drafts` : ''}`
+  : 'steps');
+
+/** The rows of a round, at most so many. @param {Window} round @param {Lane} lane @param {number} most @returns {Row[]} */
+export function gridOf(round, lane, most) {
+  const { tree, size } = round;
+  const numbers = tree ? linesShown(tree, most) : spaced(countOf(round), most);
+  return numbers.map((number, place) => {
+    const from = place ? numbers[place - 1] + 1 : 0;
+    const known = tree
+      ? branchCell(round, tree, lane, number)
+      : round.copied || round.unrecorded
+      ? copyCell(round, lane)
+      : stepCell(round, lane, from, number);
+    return {
+      ...labelOf(round, place, from, number),
+      cells: Array.from({ length: size }, (_, position) => known(position)),
+    };
+  });
+}
+
+/** @param {Window} round @param {number} place of the row @param {number} from the first step in it @param {number} number of its line, or of its last step */
+function labelOf(round, place, from, number) {
+  const { tree, draft, verified } = round;
+  if (!tree) {
+    if (round.copied || round.unrecorded) {
+      return { label: round.copied ? 'copy' : 'draft', title: '', chosen: false };
+    }
+    return from === number ? { label: `step ${number + 1}`, title: '', chosen: false } : {
+      label: `${from + 1}–${number + 1}`,
+      title: `steps ${from + 1} to ${number + 1}`,
+      chosen: false,
+    };
+  }
+  const own = draft
+    ? tree.branches.flatMap((
+      nodes,
+      k,
+    ) => (nodes.length && tree.lines[nodes[nodes.length - 1]] === number ? [k] : []))
+    : [];
+  const scores = verified ? verified.scores : [];
+  const title = own.map((k) =>
+    `draft ${k + 1}${
+      scores[k] === undefined ? '' : `: S = ${exact(scores[k])}, the run it is expected to survive`
+    }`
+  );
+  const chosen = verified !== null && own.some((k) => k === verified.chosen);
+  return {
+    label: place ? '' : tree.branches.length ? 'drafts' : 'tree',
+    title: title.join('; '),
+    chosen,
+  };
+}
+
+/** A few denoising steps in a row: what they show at each position. @param {Window} round @param {Lane} lane @param {number} from @param {number} to @returns {(position: number) => Cell} */
+function stepCell(round, lane, from, to) {
+  const events = round.passes.slice(from, to + 1);
+  const last = events.at(-1);
+  return (position) => {
+    if (!last) return { kind: 'sd-mask sd-later', words: '', title: 'still masked' };
+    const event = events.find(({ revealed }) => revealed.includes(position)) ?? last;
+    const id = event.ids[position];
+    const fresh = event.revealed.includes(position);
+    const confidence = event.confidence[position];
+    const best = event.candidates[position].map((one) =>
+      `${JSON.stringify(piece(lane, one.id))} ${exact(one.prob)}`
+    ).join(', ');
+    const what = id === null
+      ? 'masked'
+      : `${fresh ? 'revealed' : 'known'} ${JSON.stringify(piece(lane, id))}`;
+    return {
+      kind: id === null ? 'sd-mask' : fresh ? 'sd-fresh' : 'sd-kept',
+      heat: fresh ? Math.max(1, Math.ceil(confidence * 5)) : 0,
+      words: id === null ? '' : cell(piece(lane, id)),
+      title: `position ${position + 1}, step ${event.step + 1}: ${what}; confidence ${
+        exact(confidence)
+      }${best ? `; best: ${best}` : ''}`,
+    };
+  };
+}
+
+/** Tokens copied from the text without a drafter pass, or whose passes were not recorded. @param {Window} round @param {Lane} lane @returns {(position: number) => Cell} */
+function copyCell(round, lane) {
+  const how = round.copied ? 'copied' : 'drafted';
+  return (position) => {
+    const id = round.draft?.ids[position];
+    if (id === undefined) return { kind: 'sd-nothing', words: '', title: `nothing ${how}` };
+    const word = piece(lane, id);
+    const more = round.copied ? '' : '; the drafter’s passes were not recorded';
+    return {
+      kind: 'sd-kept',
+      words: cell(word),
+      title: `position ${position + 1}: ${how} ${JSON.stringify(word)}${more}`,
+    };
+  };
+}
+
+/** One line of a draft tree: a branch, from where it leaves another one. @param {Window} round @param {Tree} tree @param {Lane} lane @param {number} line @returns {(depth: number) => Cell} */
+function branchCell({ draft, verified, scored }, tree, lane, line) {
+  return (depth) => {
+    const node = tree.lines.findIndex((own, i) => own === line && tree.depths[i] === depth);
+    if (!draft) {
+      return { kind: line ? 'sd-nothing' : 'sd-mask sd-later', words: '', title: 'still masked' };
+    }
+    if (node < 0) return { kind: 'sd-nothing', words: '', title: 'no node' };
+    const parent = draft.parents[node];
+    const branch = parent >= 0 ? tree.lines[parent] !== line : line > 0;
+    const walked = verified?.path.includes(node);
+    const word = piece(lane, draft.ids[node]);
+    const after = parent >= 0
+      ? `after ${JSON.stringify(piece(lane, draft.ids[parent]))}`
+      : 'after the anchor';
+    const score = scored ? `; the target gives p = ${exact(scored.p[node])}` : '';
+    return {
+      kind: walked ? 'sd-fresh' : 'sd-node',
+      heat: walked ? 5 : 2,
+      node,
+      words: `${walked ? '✓ ' : branch ? '└ ' : ''}${cell(word)}`,
+      title: `node ${node + 1}, position ${depth + 1}, ${after}: ${JSON.stringify(word)}${score}${
+        walked ? '; the target drew it' : ''
+      }`,
+    };
+  };
+}
+
+/** What stands below the positions: one acceptance test each, and the token that the target adds. @param {Window} round @param {Lane} lane @returns {Verdict[]} */
+export function verdictsOf(round, lane) {
+  const tests = decisive(round.verified ? round.verified.tests : []);
+  const greedy = lane.header?.config.temperature === 0;
+  const own = Array.from(
+    { length: round.size },
+    (_, position) => verdictOf(round, lane, position, tests.get(position), greedy),
+  );
+  return [...own, extraOf(round, lane)];
+}
+
+/** @param {Window} round @param {Lane} lane @returns {Verdict} */
+function extraOf({ verified, extra }, lane) {
+  if (!verified) return { kind: 'none', title: EXTRA };
+  if (!extra) return { kind: 'none', title: 'nothing is added: an accepted token ended the text' };
+  const word = piece(lane, verified.extra);
+  const words = cell(word);
+  if (verified.source === 'bonus') {
+    return {
+      kind: 'bonus',
+      mark: '+',
+      words,
+      title: `bonus token ${JSON.stringify(word)}, drawn from the target`,
+      figures: 'bonus',
+    };
+  }
+  return {
+    kind: 'fix',
+    mark: '↻',
+    words,
+    title: `the target writes ${JSON.stringify(word)} instead`,
+    figures: 'instead',
+  };
+}
+
+/** @param {Window} round @param {Lane} lane @param {number} position @param {Test | undefined} test that decided it @param {boolean} greedy @returns {Verdict} */
+function verdictOf({ verified, scored, size, drafted, tree }, lane, position, test, greedy) {
+  if (!verified) {
+    if (!scored || position >= drafted || tree) return { kind: 'none', title: 'not scored yet' };
+    const p = scored.p[position];
+    return {
+      kind: 'scored',
+      title: `the target gives p = ${exact(p)}`,
+      height: p,
+      figures: `p ${short(p)}`,
+    };
+  }
+  if (!test) {
+    const why = tree
+      ? 'the walk ended before it'
+      : position < drafted
+      ? 'because an earlier token was rejected'
+      : 'because the text ends before it';
+    return { kind: 'cut', title: `never tested: ${why}`, figures: size > 12 ? '' : 'not tested' };
+  }
+  const shown = {
+    words: cell(piece(lane, test.id)),
+    height: test.threshold,
+    draw: greedy ? null : test.draw,
+    figures: testFigures(test, greedy),
+  };
+  if (test.accepted) return { kind: 'ok', mark: '✓', title: testWords(test, greedy), ...shown };
+  const [word, extra] = [test.id, verified.extra].map((id) => JSON.stringify(piece(lane, id)));
+  return {
+    kind: 'no',
+    mark: '✕',
+    title: `${word} rejected: ${testWords(test, greedy)}; the target writes ${extra}`,
+    ...shown,
+  };
+}
+
+/** A note on how the round was drafted or tested. @param {Window} round @param {Lane} lane */
+export function noteOf({ verified, decided, draft }, lane) {
+  const last = draft?.ids.length ? piece(lane, draft.ids[draft.ids.length - 1]) : '';
+  if (decided && (!verified || (verified.lossless && !verified.fallback))) {
+    return decisionWords(decided, draft, last);
+  }
+  if (!verified) return '';
+  const { scores, chosen } = verified;
+  if (scores.length) {
+    const all = scores.map((score, k) => `${k === chosen ? '★ ' : ''}${score.toFixed(2)}`).join(
+      ', ',
+    );
+    const why = chosen === null
+      ? 'all drafts share one tree'
+      : `draft ${chosen + 1} has the largest and was tested`;
+    return `S, the expected run of each of the ${scores.length} drafts: ${all}; ${why}. ${verified.fallback}`;
+  }
+  if (!verified.lossless) {
+    return '⚠ Not lossless: with several steps this rule can change the distribution of the text.';
+  }
+  return verified.fallback ? `Note: ${verified.fallback}` : '';
+}
+
+/** Whether some round of a lane has a note. @param {Lane} lane */
+export const isNoted = (lane) =>
+  lane.events.some((event) =>
+    event.kind === 'Decided' ||
+    (event.kind === 'Verified' && Boolean(event.fallback || event.scores.length || !event.lossless))
+  );
+
+/** In which column of the tests a place of a round is judged: a bonus token has the last one. @param {Window} round @param {number} place */
+export const columnOf = (
+  { verified, size },
+  place,
+) => (verified?.source === 'bonus' && place === verified.accepted ? size : place);
+
+/** The place that a column of the tests stands for; null where it stands for none. @param {Window} round @param {number} column @returns {Place | null} */
+export function placeAt({ verified, extra, size }, column) {
+  if (column < size) return column;
+  return verified && extra ? verified.accepted : null;
+}
+
+/** The place so many before or after another one; null where the round ends. @param {Window} round @param {Place} place @param {number} by @returns {Place | null} */
+export function besides({ drafted, draft, verified, extra }, place, by) {
+  const [from, last] = typeof place === 'number'
+    ? [place, Math.max(drafted, verified && extra ? verified.accepted + 1 : 0)]
+    : [place.node, draft?.ids.length ?? 0];
+  const to = from + by;
+  return to < 0 || to >= last ? null : typeof place === 'number' ? to : { node: to };
+}

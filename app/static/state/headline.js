@@ -1,0 +1,221 @@
+// The result of a race in words and one number: measured, and never shown before the replay reaches it. Pure.
+// @ts-check
+
+import {
+  alpha,
+  firstDifference,
+  pace,
+  passesOf,
+  predicted,
+  speedUp,
+  tau,
+  waiting,
+} from './metrics.js';
+import { complete } from './race.js';
+import {
+  busyWords,
+  dash,
+  percent,
+  plural,
+  quotedWords,
+  rate,
+  ratio,
+  seconds,
+  speedWords,
+  times,
+} from './format.js';
+import { isServed } from './lane.js';
+/** @import { Lane, State } from './lane.js' */
+/** @import { Clock } from './metrics.js' */
+/** @import { Pair } from './stage.js' */
+
+/** @type {Record<string, string>} what a run claims about its text, by how exact it is */
+const CLAIMS = {
+  bitwise:
+    '✓ Lossless, bit for bit: every probability of the target is the very number that vanilla decoding computes.',
+  rounding:
+    '✓ Lossless rule: the text has the target’s own distribution. Sums may round differently from vanilla’s, in the last digits.',
+  biased:
+    '⚠ lossless: false. With several steps this rule can change the distribution of the text; it is here to be studied.',
+  unchecked: '○ Not checked: another server wrote this text, by rules of its own.',
+  '': '✓ Lossless rule: the text has the target’s own distribution.',
+};
+
+/** What holds of a whole race, wherever the playhead is. @param {Pair<Lane>} lanes @param {Pair<string>} labels @param {number} crowded threads that waited, from which a time cannot be trusted */
+export function verdict({ drafted, vanilla }, labels, crowded) {
+  const header = (drafted || vanilla)?.header;
+  const lossless = header ? header.lossless : true;
+  const reports = drafted && isServed(drafted) && drafted.finished
+    ? ` It reports: ${quotedWords(drafted.finished.quoted)}.`
+    : '';
+  const wrote = (drafted || vanilla)?.shown.length; // a lane that was stopped before its first token claims nothing
+  const compared = drafted && vanilla && complete(drafted) && complete(vanilla) &&
+    drafted.shown.length && vanilla.shown.length;
+  /** @type {[string, number | null][]} */
+  const waits = [[labels.drafted ?? '', waiting(drafted)], [
+    labels.vanilla ?? '',
+    waiting(vanilla),
+  ]];
+  const trusted = !(compared && waits.some(([, wait]) => (wait ?? 0) >= crowded));
+  const cost = trusted ? predicted(drafted, vanilla) : null;
+  return {
+    claim: header && wrote
+      ? (CLAIMS[header.exactness || ''] || CLAIMS[lossless ? '' : 'biased']) + reports
+      : '',
+    lossy: !lossless && header?.exactness !== 'unchecked',
+    alone: header?.threads === 1, // whether it ran on one thread
+    trusted,
+    busy: trusted ? '' : busyWords(waits),
+    final: compared ? speedUp(pace(drafted), pace(vanilla)) : null,
+    predicted: cost
+      ? `Predicted, not measured: τ / (v + c·NFE/round) = ${times(cost.value)} with v = ${
+        ratio(cost.verify)
+      }, c = ${
+        ratio(cost.cost)
+      }: the cost of a verifying pass and of a drafter pass here, in vanilla passes.`
+      : '',
+  };
+}
+
+/**
+ * The large number, and what it is. Seconds compare only where both lanes have as many tokens; otherwise it is a ratio of
+ * tokens per second. @param {Pair<Lane>} lanes @param {Pair<Clock>} clocks @param {ReturnType<typeof verdict>} race
+ * @param {boolean} baseline whether the selected lane is the baseline @returns {[number: string, words: string, slower?: boolean]}
+ */
+export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseline) {
+  if (baseline && !vanilla?.shown.length) return [dash, 'nothing was measured'];
+  if (baseline) {
+    return ['1.00×', 'the baseline: every speed-up of this race is over its tokens per second'];
+  }
+  if (!drafted) return [dash, 'no drafter: only vanilla ran'];
+  const over = clocks.drafted?.done && clocks.vanilla?.done;
+  if (!trusted && vanilla) {
+    return over
+      ? disturbed(drafted, vanilla)
+      : [dash, 'target passes are counted at the end, because the clock was disturbed'];
+  }
+  if (final === null || !vanilla || !over) {
+    const far = speedUp(clocks.drafted, clocks.vanilla);
+    return [
+      times(far),
+      far === null
+        ? 'speed-up, when both lanes have tokens'
+        : 'vanilla’s tokens per second, so far',
+      far !== null && far < 1,
+    ];
+  }
+  const paces = `${rate(pace(drafted).rate)} against ${rate(pace(vanilla).rate)}`;
+  if (isServed(drafted)) {
+    return [
+      times(final),
+      `vanilla’s tokens per second: of another system, with the network between, ${paces}`,
+      final < 1,
+    ];
+  }
+  if (drafted.shown.length === vanilla.shown.length) {
+    return [
+      times(final),
+      `vanilla’s speed, measured: ${seconds(drafted.duration)} s against ${
+        seconds(vanilla.duration)
+      } s`,
+      final < 1,
+    ];
+  }
+  return [times(final), `vanilla’s tokens per second, measured: ${paces}`, final < 1];
+}
+
+/**
+ * What to say instead of a speed-up where the clock was disturbed: all passes, and which lane took longer.
+ * @param {Lane} drafted @param {Lane} vanilla @returns {[number: string, words: string]}
+ */
+function disturbed(drafted, vanilla) {
+  const [own, base] = [passesOf(drafted), passesOf(vanilla)];
+  const slower = drafted.duration > vanilla.duration
+    ? ` The drafted lane was slower, by a disturbed clock: ${seconds(drafted.duration)} s against ${
+      seconds(vanilla.duration)
+    } s.`
+    : '';
+  return [
+    `${own.target} : ${base.target}`,
+    `target passes, vanilla’s on the right, plus ${
+      plural(own.drafter, 'drafter pass')
+    }: counted, because the clock was disturbed.${slower}`,
+  ];
+}
+
+/** Whether both lanes write the same, so far. @param {Pair<Lane>} lanes @param {Pair<State>} states @param {Pair<Clock>} clocks */
+export function sameText({ drafted: lane }, { drafted, vanilla }, clocks) {
+  const [one, other] = [drafted, vanilla].map((
+    state,
+  ) => (state ? state.tokens.map((token) => token.id) : []));
+  const length = Math.min(one.length, other.length);
+  if (!length) return '';
+  if (isServed(lane)) {
+    return 'Its tokens are the server’s own, so they are not compared with vanilla’s.';
+  }
+  const first = firstDifference(one.slice(0, length), other.slice(0, length));
+  const over = clocks.drafted?.done && clocks.vanilla?.done && one.length === other.length;
+  if (first < 0) return `= The same ${over ? '' : 'first '}${length} tokens in both lanes.`;
+  const config = lane?.header?.config;
+  const drawn = config && Number(config.temperature) > 0 && config.rule !== 'match';
+  return `≠ ${drawn ? 'Another draw: the' : 'The'} texts differ from token ${first + 1} on.`;
+}
+
+/** The numbers beside the speed-up, so far. @param {Pair<Lane>} lanes @param {Pair<State>} states @returns {{tau: string, alpha: string, calls: string, nfe: string, against: string}} */
+export function numbers({ drafted: lane }, { drafted, vanilla }) {
+  const sums = drafted ? drafted.sums : null;
+  const served = isServed(lane); // its passes are its own affair
+  return {
+    tau: drafted ? ratio(tau(drafted)) : dash,
+    alpha: drafted ? percent(alpha(drafted)) : dash,
+    calls: served ? dash : String((sums || vanilla?.sums)?.calls ?? dash),
+    nfe: sums && !served ? String(sums.nfe) : dash,
+    against: sums && vanilla && !served ? `vs ${vanilla.sums.calls}` : '',
+  };
+}
+
+/**
+ * What happened, in a sentence with the measured numbers: what can be read before the replay, and what only after it.
+ * @param {Lane | null} drafted @param {Lane | null} vanilla @param {string} who drafts
+ * @param {number} count of lanes @param {boolean} trusted whether the clock is
+ * @returns {{before: string, after: string}}
+ */
+export function leadWords(drafted, vanilla, who, count, trusted) {
+  const compared = drafted && vanilla && complete(drafted) && complete(vanilla);
+  if (!compared || !drafted.shown.length || !vanilla.shown.length) {
+    return { before: '', after: '' };
+  }
+  const tokens = drafted.shown.length;
+  if (isServed(drafted)) {
+    return {
+      before: `${who} answers over the network.`,
+      after: ` It wrote ${plural(tokens, 'token')} in ${seconds(drafted.duration)} s. It reports: ${
+        quotedWords(drafted.finished?.quoted ?? null)
+      }.`,
+    };
+  }
+  const same = firstDifference(drafted.ids, vanilla.ids) < 0;
+  const speed = speedUp(pace(drafted), pace(vanilla));
+  const slower = speed !== null && speed < 1 ? '; slower, by a disturbed clock' : '';
+  const passes = trusted ? '' : `, plus ${plural(passesOf(drafted).drafter, 'drafter pass')}`;
+  const fast = trusted && speed !== null ? `, ${speedWords(speed)}` : `${passes}${slower}`;
+  const instead = tokens === vanilla.shown.length ? ` instead of ${vanilla.rounds.length}` : '';
+  const numbers = `${same ? 'the same ' : ''}${
+    plural(tokens, 'token')
+  } in ${drafted.rounds.length} ${count > 2 ? 'target ' : ''}${
+    drafted.rounds.length === 1 ? 'pass' : 'passes'
+  }${instead}${fast}.`;
+  if (count > 2) {
+    return {
+      before: `${count} lanes answer the same prompt with the same target model.`,
+      after: ` First: ${who}, ${numbers}`,
+    };
+  }
+  const ahead = Math.max(0, ...drafted.rounds.map((round) => round.drafted));
+  return {
+    before: `${who} guesses up to ${
+      plural(ahead, 'token')
+    } ahead, and the target model checks them in one pass`,
+    after: `: ${numbers}`,
+  };
+}

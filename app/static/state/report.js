@@ -1,0 +1,123 @@
+// How a race was measured, as facts with names. Pure.
+// @ts-check
+
+import { isServed } from './lane.js';
+import { waiting } from './metrics.js';
+import { plural, quotedWords, ratio } from './format.js';
+/** @import { Finished, RunStarted } from './events.d.ts' */
+/** @import { Lanes } from './race.js' */
+
+/** @type {Record<string, string>} */
+const GRAINS = {
+  step: 'every denoising step (on a GPU the clock waits for it at both ends)',
+  total: 'the whole run only',
+  chunk: 'each piece of the server’s stream, when it arrived here',
+};
+const CLOCK =
+  'Decode time: prefill, drafting, scoring, verification and the loop between them. Events, the network, this page, model loading and the warm-up do not count.';
+const REPLAY =
+  'Playback stretches all lanes by the same factor. All times shown are real decode times.';
+
+/** @param {string} iso */
+export function dateOf(iso) {
+  const date = new Date(iso);
+  return Number.isNaN(date.getTime())
+    ? 'date unknown'
+    : date.toLocaleDateString('en-GB', { day: 'numeric', month: 'long', year: 'numeric' });
+}
+
+/** @param {RunStarted} header */
+export const placeOf = (header) =>
+  `${header.device}, ${header.dtype}${
+    header.server ? '' : `, ${plural(header.threads, 'thread')}`
+  }`;
+
+/** The lanes that began. @param {Lanes} lanes @returns {{name: string, own: RunStarted}[]} */
+const headersOf = (lanes) =>
+  Object.entries(lanes).flatMap((
+    [name, lane],
+  ) => (lane?.header ? [{ name, own: lane.header }] : []));
+
+/** The run that speaks for the race: of a server little is known. @param {Lanes} lanes */
+export function headerOf(lanes) {
+  const headers = headersOf(lanes).map(({ own }) => own);
+  return headers.filter((one) => !one.server).at(-1) ?? headers.at(-1) ?? null;
+}
+
+/** @param {Lanes} lanes */
+function orderOf(lanes) {
+  const begun = headersOf(lanes).map(({ name, own }) => [own.started_at, name]).sort();
+  if (begun.length < 2) return 'Only this lane was measured.';
+  const first = begun[0][0] && begun[0][0] !== begun[1][0] ? `, ${begun[0][1]} first` : '';
+  return `The lanes were measured one after the other${first}, so that none disturbs another. The player shows them together on one time axis.`;
+}
+
+/** @param {Lanes} lanes */
+function processorOf(lanes) {
+  const known = Object.entries(lanes).filter(([, lane]) => waiting(lane) !== null).map((
+    [name, lane],
+  ) => `${name} ${ratio(waiting(lane))}`);
+  if (!known.length) return 'Whether threads had to wait for a processor was not measured.';
+  return `Threads that waited for a processor, on average: ${
+    known.join(', ')
+  }. On a quiet machine it is about 0.`;
+}
+
+/** @param {Lanes} lanes @returns {[string, string][]} */
+const serversOf = (lanes) =>
+  Object.entries(lanes).flatMap(([name, lane]) =>
+    !lane || !isServed(lane) ? [] : [[
+      name,
+      `Measured here: its tokens, and when they arrived, network included. It reports: ${
+        quotedWords(lane.finished && lane.finished.quoted)
+      }. ` +
+      'Not checked: its distribution, its other load, and whether it has the model, the tokenizer and the machine of the other lanes.',
+    ]]
+  );
+
+/** @param {Lanes} lanes @param {RunStarted} header of the run that speaks for the race @param {string} title @returns {[string, string][]} */
+export function factsOf(lanes, header, title) {
+  const drafted = headersOf(lanes).filter(({ own }) => own.config.drafter !== 'none');
+  const several = drafted.length > 1;
+  const all = (/** @type {Record<string, unknown>} */ values) =>
+    Object.entries(values).map(([name, value]) => `${name} ${value ?? '–'}`).join(', ');
+  const model = ({ name = '', own = header }) =>
+    `${several || own.server ? name : 'drafter'}: ${
+      own.server ? own.models.target : own.models.drafter
+    }`;
+  return [
+    ['Order', orderOf(lanes)],
+    ['Clock', CLOCK],
+    ['Replay', REPLAY],
+    ['Timed', GRAINS[header.grain] || header.grain],
+    ['Device', `${placeOf(header)} (${header.reason})`],
+    ['Target run by', header.network || 'not recorded'],
+    ['Processor', processorOf(lanes)],
+    ...serversOf(lanes),
+    ['Models', [`target: ${header.models.target || 'unknown'}`, ...drafted.map(model)].join('; ')],
+    ['Versions', all(header.versions)],
+    [
+      'Settings',
+      several
+        ? drafted.map(({ name, own }) => `${name}: ${all(own.config)}`).join('; ')
+        : all(header.config),
+    ],
+    ['Started', header.started_at || 'unknown'],
+    ['Trace', title || 'untitled'],
+  ];
+}
+
+/** Of each lane that ended, where its time went. @param {Lanes} lanes @returns {[string, Finished][]} */
+export const endsOf = (lanes) =>
+  Object.entries(lanes).flatMap((
+    [name, lane],
+  ) => (lane && lane.finished ? [[name, lane.finished]] : []));
+
+/** This page with the prompt and the settings of a run, as the Share button writes it. @param {RunStarted} header */
+export function settingsLink(header) {
+  const query = new URLSearchParams({ prompt: header.prompt });
+  for (const [name, value] of Object.entries(header.config)) {
+    if (value !== null) query.set(name, String(value));
+  }
+  return `?${query}`;
+}

@@ -1,0 +1,180 @@
+// What is on the stage of a player: the lanes of a trace, or of a race under way, and what they show at a moment. Pure.
+// @ts-check
+
+import { buildLane, stateAt } from './lane.js';
+import { nameLanes } from './marks.js';
+import { pace, waiting } from './metrics.js';
+import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './race.js';
+import { sharePieces } from './detokenize.js';
+/** @import { Event } from './events.d.ts' */
+/** @import { Lane, State, Window } from './lane.js' */
+/** @import { Method } from './marks.js' */
+/** @import { Playhead } from './playhead.js' */
+/** @import { Lanes } from './race.js' */
+/** @import { Clock } from './metrics.js' */
+
+/** @typedef {'draft' | 'score' | 'verify' | 'commit'} Phase */
+/** @typedef {Record<string, {label: string, method?: string}>} Labels words that came with a recording */
+/** @typedef {{round: Window | null, phase: Phase, older: string}} Shown a round; `older`: why it is an earlier one, if it is */
+/** @typedef {ReturnType<Stage['scene']>} Scene what the views and the figures show */
+/** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane if it drafts, and the baseline */
+
+export class Stage {
+  /**
+   * @param {string[]} names @param {Lanes} lanes null where a lane has no events
+   * @param {{methods: Record<string, Method>, crowded: number}} options `crowded`: threads that waited for a processor,
+   *   on average, from which a time cannot be trusted
+   * @param {{labels?: Labels, left?: number}} [more] `left`: lanes that are not shown
+   */
+  constructor(names, lanes, { methods, crowded }, { labels = {}, left = 0 } = {}) {
+    this.names = names;
+    this.lanes = lanes;
+    this.left = left;
+    this.crowded = crowded;
+    this.there = names.filter((name) => lanes[name]);
+    this.baseline = baselineOf(lanes, names);
+    this.named = nameLanes(names, lanes, this.baseline, methods, labels);
+    this.ends = standings(lanes, names);
+    const built = this.there.map((name) => /** @type {Lane} */ (lanes[name]));
+    this.total = Math.max(1, ...built.map((lane) => lane.shown.length)); // tokens of the longest text
+    this.duration = Math.max(0, ...built.map((lane) => lane.duration));
+    /** @type {Record<string, State | null>} */
+    this.states = Object.fromEntries(names.map((name) => [name, null])); // a name may be __proto__
+  }
+
+  /** The lanes of a trace. @param {Record<string, Event[]>} events by lane @param {string[] | null} wanted @param {{methods: Record<string, Method>, crowded: number}} options @param {Labels} labels */
+  static of(events, wanted, options, labels) {
+    const { names, left } = choose(events, wanted);
+    if (!names.length) throw new TypeError('a race without lanes');
+    const lanes = Object.fromEntries(
+      names.map((name) => [name, events[name].length ? buildLane(events[name]) : null]),
+    );
+    sharePieces(Object.values(lanes).filter((lane) => lane !== null));
+    return new Stage(names, lanes, options, { labels, left });
+  }
+
+  /** Tokens per second of the lane that sets the pace of a replay. */
+  get rate() {
+    const slowest = this.lanes[this.baseline ?? ''] ?? this.lanes[this.there[0]];
+    return slowest ? pace(slowest).rate : Infinity;
+  }
+
+  /** The last lane that has events. @returns {string | null} */
+  get latest() {
+    return this.there.at(-1) ?? this.names.at(-1) ?? null;
+  }
+
+  /** The lane that came first, beside the baseline. @returns {string | null} */
+  get first() {
+    if (this.names.length <= 2) return this.latest === this.baseline ? null : this.latest;
+    return this.names.find((name) => this.ends[name].place === 1 && name !== this.baseline) ?? null;
+  }
+
+  /** Of a lane and the baseline, those whose threads had to wait while they were measured. @param {string | null} name @returns {[string, number | null][]} */
+  disturbed(name) {
+    return [...new Set([name, this.baseline])].flatMap((one) => {
+      const wait = one && this.lanes[one] ? waiting(this.lanes[one]) : null;
+      return one && wait !== null && wait >= this.crowded ? [[this.named[one].label, wait]] : [];
+    });
+  }
+
+  /** @template T @param {Record<string, T | null>} of @param {string | null} selected @returns {Pair<T>} */
+  pair(of, selected) {
+    const drafts = selected !== null && selected !== this.baseline;
+    return {
+      drafted: drafts ? of[selected] ?? null : null,
+      vanilla: this.baseline ? of[this.baseline] ?? null : null,
+    };
+  }
+
+  /** Where stepping stops while a lane is selected. @param {string | null} selected */
+  stops(selected) {
+    return stopsOf(this.lanes, this.names, selected);
+  }
+
+  /**
+   * Everything that is shown at a moment.
+   * @param {Playhead | null} player null: all that is known, of a race under way
+   * @param {string | null} selected the lane whose window and numbers are shown
+   */
+  scene(player, selected) {
+    const { lanes, names, named, states, baseline } = this;
+    const total = player ? this.total : Math.max(
+      this.total,
+      ...names.map((name) => Number(lanes[name]?.header?.config.max_new_tokens ?? 1)),
+    );
+    for (const name of this.there) {
+      const lane = /** @type {Lane} */ (lanes[name]);
+      states[name] = stateAt(
+        lane,
+        player ? passed(lane, name, player) : lane.events.length,
+        states[name],
+      );
+    }
+    const t = player ? player.t : Infinity;
+    const rows = Object.fromEntries(
+      names.map((name) => [name, rowAt(lanes, states, name, player ? baseline : null, t, total)]),
+    );
+    /** @type {Record<string, Clock | null>} */
+    const clocks = Object.fromEntries(names.map((name) => [name, rows[name] && rows[name].clock]));
+    const lane = this.pair(lanes, selected).drafted;
+    const state = this.pair(states, selected).drafted;
+    const shown = roundOf(state, Boolean(player && player.stop >= 0));
+    const over = this.there.every((name) => clocks[name]?.done);
+    return {
+      names,
+      named,
+      lanes,
+      states: { ...states },
+      rows,
+      clocks,
+      duration: this.duration,
+      total,
+      baseline,
+      selected,
+      lane,
+      state,
+      shown,
+      view: shown.round,
+      moment: momentOf(shown),
+      over,
+      running: !player,
+    };
+  }
+}
+
+/** A key that changes whenever something happens in the round that is shown. @param {Shown} shown */
+const momentOf = ({ round, phase, older }) =>
+  round
+    ? [round.round, round.passes.length, round.draft, round.scored, round.verified, round.committed]
+      .map((one) => (typeof one === 'number' ? one : Number(Boolean(one)))).join() + phase + older
+    : '';
+
+/** The round of a lane to show, and its phase: between two rounds the last one stays. @param {State | null} state @param {boolean} stands on a stop @returns {Shown} */
+export function roundOf(state, stands) {
+  const round = state && state.window;
+  if (!state || !round) return { round: null, phase: 'draft', older: '' };
+  if (!round.size && state.last) {
+    return { round: state.last, phase: 'commit', older: `${round.round + 1} drafts nothing` };
+  }
+  const begun = round.passes.length || round.draft || round.scored;
+  if (!begun && state.last && !stands) return { round: state.last, phase: 'commit', older: '' };
+  return {
+    round,
+    phase: round.committed
+      ? 'commit'
+      : round.verified
+      ? 'verify'
+      : round.scored || round.draft
+      ? 'score'
+      : 'draft',
+    older: '',
+  };
+}
+
+/** The stop at the commit of a round. @param {Playhead} player @param {Lane | null} lane @param {string | null} name @param {number} round */
+export const commitOf = (player, lane, name, round) =>
+  player.stops.findIndex((stop) => {
+    const event = lane && stop.lane === name ? lane.events[stop.n - 1] : null;
+    return Boolean(event && event.kind === 'Committed' && event.round === round);
+  });

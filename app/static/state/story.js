@@ -1,0 +1,117 @@
+// What happened at one position of a round, in words. Pure.
+// @ts-check
+
+import { rules } from './inspect.js';
+import { exact, plural, ratio } from './format.js';
+/** @import { Inspected } from './inspect.js' */
+
+/** @typedef {(id: number | null) => string} Word a token in a sentence */
+
+/** What happened here, in a sentence or two. @param {Inspected} what @param {boolean} greedy @param {boolean} judged whether the round's verdict is known @param {Word} word */
+export function story(what, greedy, judged, word) {
+  const { test, extra, tree, rows } = what;
+  if (!rows.length && !test && extra === null) {
+    return judged && tree
+      ? 'Not tested: the target’s walk ended before it.'
+      : 'Nothing is recorded of this position yet. Step on, or choose a later round.';
+  }
+  if (!test) return untested(what, judged, word);
+  if (test.kind === 'tree') return walked(what, greedy, word);
+  const instead = extra === null || test.accepted
+    ? ''
+    : ` The target wrote ${word(extra)} instead.`;
+  const verdict = test.accepted ? '✓ Accepted' : '✕ Rejected';
+  if (greedy) {
+    return `${verdict}: at temperature 0 the target takes its likeliest token, and the draft is accepted while it is the same.${instead}`;
+  }
+  if (test.kind === 'match') {
+    return `${verdict}: p = ${exact(test.p)}; with the same noise as vanilla the target draws ${
+      word(test.wanted)
+    }.${instead}`;
+  }
+  const drawn = test.draw === null ? '' : `; drawn u = ${exact(test.draw)}`;
+  return `${verdict}: p = ${exact(test.p)}, q = ${exact(test.q)}, accepted with probability ${
+    exact(test.threshold)
+  }${drawn}.${instead}`;
+}
+
+/** @param {Inspected} what @param {boolean} judged @param {Word} word */
+function untested({ extra, source, tree, options, reached, rows }, judged, word) {
+  if (extra !== null) {
+    const p = rows.find(({ id }) => id === extra)?.p ?? null;
+    const why = source === 'bonus' && !options.length
+      ? 'nothing was drafted here, so the token is its own'
+      : 'it is the target’s own token';
+    return `The target wrote ${word(extra)}${p === null ? '' : `, p = ${exact(p)}`}: ${why}.`;
+  }
+  if (!tree || !judged) {
+    return 'Not tested: an earlier token was rejected, or the test is still to come.';
+  }
+  return reached
+    ? 'Not tested: another draft was chosen, or accepted here before it.'
+    : 'Not tested: the target’s walk does not come here.';
+}
+
+/** @param {Inspected} what whose test is a step of a walk down a tree @param {boolean} greedy @param {Word} word */
+function walked({ test, drafted, options }, greedy, word) {
+  if (!test) return '';
+  const other = test.accepted && drafted !== null && drafted !== test.wanted
+    ? `, not ${word(drafted)}`
+    : '';
+  const one = options.length === 1;
+  const none = one
+    ? 'another token is drafted here'
+    : 'none of the tokens drafted here is that one';
+  const then = test.accepted
+    ? 'it is drafted here, so the walk goes on from it'
+    : `${none}, so the walk ends and the target writes it`;
+  const verdict = test.accepted && !other ? '✓ Accepted' : '✕ Rejected';
+  if (greedy) {
+    return `${verdict}: at temperature 0 the target takes its likeliest token, ${
+      word(test.wanted)
+    }${other}; ${then}.`;
+  }
+  const drawn = `the ${one ? 'token' : plural(options.length, 'token')} drafted here ${
+    one ? 'has' : 'have together'
+  } p = ${exact(test.threshold)}`;
+  return `${verdict}: ${drawn}. The target drew ${word(test.wanted)}${other}; ${then}.`;
+}
+
+/** What each rule would do, and what the trace does not hold. @param {Inspected} what @param {boolean} greedy @param {boolean} judged */
+export function aside(what, greedy, judged) {
+  const { rows, test, drafted, tree, certain, holds } = what;
+  if (!rows.length && !test && what.extra === null) return '';
+  const row = rows.find(({ id }) => id !== null && id === drafted);
+  const known = row && row.p !== null && test?.kind !== 'tree' && (test || !tree)
+    ? rules(row.p, certain ? 1 : row.q ?? 1)
+    : null;
+  const softmax = holds === 'all'
+    ? 'These are the probabilities at temperature 1; the target takes the largest. All rules decide alike at temperature 0.'
+    : '';
+  const mass = certain
+    ? '. The draft is a point mass: q counts as 1, and the q shown is the drafter’s confidence'
+    : '';
+  const odds = known
+    ? `Each rule would accept this token with: ratio ${ratio(known.ratio)}, delta ${
+      ratio(known.delta)
+    }, match ${ratio(known.match)} (if the shared noise gives the same)${mass}.`
+    : '';
+  return [greedy ? softmax : odds, judged ? missing(what, greedy) : ''].filter(Boolean).join(' ');
+}
+
+/** What the trace does not hold of a place, where you would look for it. @param {Inspected} what @param {boolean} greedy */
+function missing({ tree, holds, rows, options, reached, test }, greedy) {
+  if (!tree || !options.length) {
+    return holds === 'none' && (reached || test) && rows.length
+      ? 'This trace holds no p of the target’s likeliest tokens here.'
+      : '';
+  }
+  const q = rows.some((row) => row.id !== null && row.q !== null)
+    ? ''
+    : ', and no q of the drafter';
+  if (holds === 'all') return q && 'This trace holds no q of the nodes of its trees.';
+  if (holds === 'drafted') return `This trace holds p of the drafted tokens only${q}.`;
+  return `This trace holds no p of the nodes of its trees${
+    greedy ? ' at temperature 0' : ''
+  }${q}: only which token the target drew.`;
+}

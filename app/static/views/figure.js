@@ -1,0 +1,60 @@
+// Draws what any question says: figures whose colours are roles, boards of methods, switches and sentences.
+// @ts-check
+
+import { axis, layout } from './charts.js';
+/** @import { Figure, Report } from '../state/exploration.js' */
+/** @import { Colours } from './charts.js' */
+
+/** JSON with the theme's colours in place of roles (`"@draft"`). @param {any} value @param {Colours} c @returns {any} */
+export function painted(value, c) {
+  if (typeof value === 'string') {
+    return /^@[a-z][a-z0-9-]*$/.test(value) ? c[value.slice(1)] : value;
+  }
+  if (Array.isArray(value)) return value.map((one) => painted(one, c));
+  return value && typeof value === 'object'
+    ? Object.fromEntries(Object.entries(value).map(([name, one]) => [name, painted(one, c)]))
+    : value;
+}
+
+const LEGEND = { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11.5 } };
+
+/**
+ * A figure as Plotly draws it on this page, or why there is nothing to draw.
+ * @param {Figure} figure @param {Colours} c @param {{data: object[], reach?: {x: number, y: number}}} [added] by a widget
+ */
+export function drawn({ data = [], layout: told, empty = '' }, c, added = { data: [] }) {
+  const marks = [...data, ...added.data];
+  if (!marks.length) return empty || 'Nothing has been measured for this yet.';
+  const { xaxis = {}, yaxis = {}, ...rest } = painted(told, c);
+  const styled = (
+    /** @type {Record<string, any>} */ { title = '', ...more },
+    /** @type {number} */ reach,
+  ) =>
+    axis(
+      c,
+      title,
+      reach > (more.range?.[1] ?? Infinity) ? { ...more, range: [more.range[0], reach] } : more,
+    );
+  const shape = layout(c, styled(xaxis, added.reach?.x ?? 0), styled(yaxis, added.reach?.y ?? 0));
+  for (const name of Object.keys(rest)) {
+    if (/^[xy]axis\d$/.test(name)) rest[name] = styled(rest[name], 0);
+  }
+  const room = { t: rest.showlegend ? 12 : shape.margin.t, r: rest.yaxis2 ? 48 : shape.margin.r };
+  return {
+    data: painted(marks, c),
+    layout: { ...shape, legend: LEGEND, ...rest, margin: { ...shape.margin, ...room } },
+  };
+}
+
+/** Whether something is shown at these values of the switches; a switch that the report lacks hides nothing. @param {{when?: Record<string, string>}} what @param {Record<string, string>} chosen */
+export const isShown = ({ when = {} }, chosen) =>
+  Object.entries(when).every(([name, value]) => !(name in chosen) || chosen[name] === value);
+
+/** The values of a report's switches: those that were chosen as far as they still exist, or the first. @param {Report} report @param {Record<string, string>} asked @returns {Record<string, string>} */
+export const settled = ({ switches = [] }, asked) =>
+  Object.fromEntries(
+    switches.map(({ name, options }) => [
+      name,
+      options.some(([value]) => value === asked[name]) ? asked[name] : options[0][0],
+    ]),
+  );

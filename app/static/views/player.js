@@ -1,0 +1,85 @@
+// What stands where in a player, and the figures below the window.
+// @ts-check
+
+import { Bar } from './bar.js';
+import { acceptanceFigure, Charts, confidenceFigure, tokensFigure } from './charts.js';
+import { Component, glossed, Held, html } from './ui.js';
+import { DraftWindow } from './window.js';
+import { Hero, Numbers } from './score.js';
+import { Lanes } from './lanes.js';
+import { Lead, Source } from './source.js';
+import { TourOffer } from './tour.js';
+/** @import { App } from '../app.js' */
+/** @import { Scene } from '../state/stage.js' */
+
+const FIGURES = {
+  tokens: tokensFigure,
+  acceptance: acceptanceFigure,
+  confidence: confidenceFigure,
+};
+const WITHOUT = 'The chart library could not be loaded; all numbers above are complete without it.';
+
+/** @extends {Component<{app: App, scene: Scene}>} */
+export class Player extends Component {
+  /** @override */
+  componentDidMount() {
+    const { app } = this.props;
+    const places = Object.fromEntries(
+      Object.keys(FIGURES).map((
+        name,
+      ) => [name, /** @type {HTMLElement} */ (app.root.querySelector(`[data-place=${name}]`))]),
+    );
+    this.charts = new Charts(places, FIGURES, { plotly: app.options.plotly, without: WITHOUT });
+    this.componentDidUpdate();
+  }
+
+  /** @override */
+  componentDidUpdate() {
+    const { scene } = this.props;
+    if (scene.running) this.charts?.blank('Its figures follow when all lanes are measured.');
+    else this.charts?.offer(scene);
+  }
+
+  /** @override @param {{app: App, scene: Scene}} props */
+  render({ app, scene }) {
+    const of = { app, scene };
+    const chart = (
+      /** @type {string} */ name,
+      /** @type {string} */ title,
+      /** @type {string} */ hint,
+      /** @type {string | null} */ area = null,
+    ) =>
+      html`
+        <section class="sd-panel sd-chart" aria-label=${title} data-area=${area}>
+          <header><h2>${title}</h2><span class="sd-sub">${glossed(hint)}</span></header>
+          <div class="sd-plot" data-place=${name}></div>
+        </section>
+      `;
+    return html`${app.options.kind === 'live' && html`<${TourOffer} app=${app} />`}
+      <${Held} element=${app.card.element} />
+      <${Lead} ...${of} /><${Source} ...${of} />
+      <p class="sd-stale" role="status" hidden=${!app.stale}>${app.stale}</p>
+      <${Held} element=${app.status.element} />
+      <p class="sd-panel sd-empty">${app.options.empty}</p>
+      <div class="sd-main" data-layout=${scene.names.length <= 2 ? 'columns' : 'rows'}>
+        <${Hero} ...${of} /><${Lanes} ...${of} /><${Bar} ...${of} /><${DraftWindow} ...${of} /><${Numbers} ...${of} />
+        ${chart('tokens', 'Tokens over decode time', 'a step for each round', 'tokens')}
+        <details class="sd-further" data-area="further"><summary>More of this run: acceptance by position, denoising confidence</summary>
+          <div>${
+      chart(
+        'acceptance',
+        'Acceptance by position',
+        'bars: run so far; ● accepted, ✕ rejected, – draw u of this round',
+      )
+    }
+            ${
+      chart(
+        'confidence',
+        'Denoising confidence',
+        'largest probability, this round; at temperature 0 that of the softmax at 1',
+      )
+    }</div></details>
+      </div>
+      <div class="sd-voice" aria-live="polite">${app.voice}</div>`;
+  }
+}

@@ -1,0 +1,158 @@
+// What the views share: the view library, and a few ways to use it. Text always becomes a text node.
+// @ts-check
+
+// @ts-types="../vendor/preact.d.ts"
+import { Component, html } from '../vendor/preact.js';
+import { parts } from './glossary.js';
+// @ts-types="../vendor/preact.d.ts"
+export { Component, html, render, useState } from '../vendor/preact.js';
+/** @import { Child } from '../vendor/preact.d.ts' */
+
+/**
+ * A component that is drawn again only when its key changes.
+ * @template {object} P @param {(props: P) => Child} draw @param {(props: P) => unknown[]} key
+ */
+export const kept = (draw, key) =>
+  /** @extends {Component<P>} */
+  class extends Component {
+    /** @override @param {P} next */
+    shouldComponentUpdate(next) {
+      const before = key(this.props);
+      return key(next).some((one, i) => one !== before[i]);
+    }
+
+    /** @override @param {P} props */
+    render(props) {
+      return draw(props);
+    }
+  };
+
+/** An element that something else fills: a card of a job, a figure of Plotly. */
+export class Held extends Component {
+  /** @override */
+  shouldComponentUpdate() {
+    return false;
+  }
+
+  /** @override */
+  componentDidMount() {
+    this.base.append(this.props.element);
+  }
+
+  /** @override */
+  render() {
+    return html`<div class="sd-held"></div>`;
+  }
+}
+
+/** Words whose symbols say what they mean; `stop`: the Tab key stops at them. @param {string} words */
+export const glossed = (words, stop = true) =>
+  parts(words).map((one, i) =>
+    i % 2
+      ? html`<abbr class="sd-sym" data-symbol=${one} title="" tabindex=${
+        stop ? 0 : null
+      }>${one}</abbr>`
+      : one
+  );
+
+/**
+ * @typedef {object} Button
+ * @property {string} label what it does, for assistive technology and on hover
+ * @property {() => void} act @property {Child} children @property {string} [name] class
+ */
+
+/** A button of a bar. A mouse leaves it, so that the space bar plays again; a key stays. @param {Button} props */
+export const Button = ({ label, act, name = '', children }) => {
+  const press = (/** @type {MouseEvent} */ event) => {
+    act();
+    if (event.detail) /** @type {HTMLElement} */ (event.currentTarget).blur();
+  };
+  return html`
+    <button type="button" class="sd-b ${name}" aria-label=${label} title=${label}
+      onclick=${press}>
+        ${children}</button>
+  `;
+};
+
+/** A button that looks like a link. @param {{act: (event: MouseEvent) => void, children: Child, [attribute: string]: unknown}} props */
+export const Link = ({ act, children, ...more }) =>
+  html`<button type="button" class="sd-link" onclick=${act} ...${more}>${children}</button>`;
+
+/**
+ * A dialog; `open` shows it, and it says when it was closed.
+ * @extends {Component<{title: string, open: boolean, closed: () => void, children: Child}>}
+ */
+export class Dialog extends Component {
+  /** @override */
+  componentDidMount() {
+    this.follow();
+  }
+
+  /** @override */
+  componentDidUpdate() {
+    this.follow();
+  }
+
+  follow() {
+    const dialog = /** @type {HTMLDialogElement} */ (this.base);
+    if (this.props.open === dialog.open) return;
+    if (this.props.open) dialog.showModal();
+    else dialog.close();
+  }
+
+  /** @override @param {{title: string, closed: () => void, children: Child}} props */
+  render({ title, closed, children }) {
+    const away = (/** @type {MouseEvent} */ event) => event.target === this.base && closed();
+    return html`<dialog class="sd-dialog" aria-label=${title} onclose=${closed} onclick=${away}>
+      <form method="dialog"><h2>${title}</h2><button class="sd-b" aria-label="Close">✕</button></form>
+      ${children}
+    </dialog>`;
+  }
+}
+
+/** Move the focus among elements that share one stop of the Tab key. @param {KeyboardEvent} event @param {HTMLElement[]} all @param {Record<string, number>} moves key -> by how many @returns {number} which has it now, or −1 */
+export function walk(event, all, moves) {
+  const here = all.findIndex((one) => one === document.activeElement);
+  if (here < 0 || !Object.hasOwn(moves, event.key)) return -1;
+  event.preventDefault();
+  const to = Math.max(0, Math.min(all.length - 1, here + moves[event.key]));
+  all[to].focus();
+  return to;
+}
+
+let arrows = false; // whether the keys are heard: each once
+
+/** Let the arrow keys open the tabs of the page. */
+export function arrowTabs() {
+  if (arrows) return;
+  arrows = true;
+  document.addEventListener('keydown', (event) => {
+    const { target } = event;
+    const list = target instanceof Element
+      ? target.closest('[role=tablist]:not([aria-orientation=vertical])')
+      : null;
+    const tabs = /** @type {HTMLElement[]} */ ([...(list?.querySelectorAll('[role=tab]') ?? [])])
+      .filter((tab) => tab.offsetParent);
+    const to = walk(event, tabs, { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity });
+    if (to >= 0) tabs[to].click();
+  });
+}
+
+/** @type {Record<string, string>} */
+const PATHS = {
+  play: 'M5 3.2v9.6c0 .6.7 1 1.2.6l7-4.8c.4-.3.4-.9 0-1.2l-7-4.8C5.7 2.3 5 2.6 5 3.2z',
+  pause: 'M4.5 3h2v10h-2zM9.5 3h2v10h-2z',
+  start:
+    'M3.5 3h1.6v10H3.5zM12.5 3.6v8.8c0 .5-.6.8-1 .5L6 8.5a.6.6 0 0 1 0-1l5.5-4.4c.4-.3 1 0 1 .5z',
+  back: 'M10.2 3.5 5.7 8l4.5 4.5-1 1L3.7 8l5.5-5.5z',
+  next: 'M5.8 3.5 10.3 8l-4.5 4.5 1 1L12.3 8 6.8 2.5z',
+  save: 'M7.3 2h1.4v6.3l2.2-2.2 1 1L8 11 4.1 7.1l1-1 2.2 2.2zM3 12.5h10V14H3z',
+};
+
+/** A drawing that needs no icon font; decorative, so hidden from assistive technology. @param {string} name */
+export const icon = (name) =>
+  html`
+    <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">
+      <path d=${PATHS[name]} fill="currentColor" />
+    </svg>
+  `;

@@ -1,0 +1,38 @@
+"""``python -m benchmarks COMMAND``: the measurements behind BENCHMARKS.md. Everything at once: ``suite``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from benchmarks import equality, forwards, peers, prompts, report, suite
+from specdiff_core.cli import call, options
+
+COMMANDS = {
+    suite: "Measure everything in BENCHMARKS.md and on the Compare tab; finished files stay.",
+    report: "Write results into BENCHMARKS.md; sections of other machines stay.",
+    prompts: "Write a file of prompts: from a corpus' validation text, or a published workload.",
+    equality: "Rule match against vanilla, token for token; vanilla against generate().",
+    peers: "Our lanes against transformers' own loops, on the same weights, and llama.cpp.",
+    forwards: "Bare passes, and how close the loop of a sweep is to its limit.",
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Every command and flag."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="The measurements behind BENCHMARKS.md.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for module, about in COMMANDS.items():
+        name = module.__name__.rpartition(".")[2]
+        module.add_arguments(options.add_parser(commands, name, module.run, about))
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is that of :func:`specdiff_core.cli.call`."""
+    return call(build_parser(), list(sys.argv[1:] if argv is None else argv), "benchmarks")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

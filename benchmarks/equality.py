@@ -1,0 +1,260 @@
+"""Which texts are equal: those of rule ``match`` and vanilla at the same seed, bit for bit the logits behind their
+tokens, and vanilla's text and that of transformers' ``generate``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.tables import Tabled, differing, finish
+from specdiff_core.cli import options
+from specdiff_core.cli.bench import add_measuring, follow, prepare, prompts_of, settings_of, values_of
+from specdiff_core.maths.distributions import to_probs
+from specdiff_core.maths.randomness import SharedGumbel
+from specdiff_core.measure.grid import BASELINE, BenchSetting
+from specdiff_core.measure.logits import RecordingEngine
+from specdiff_core.measure.prompts import Prompt, ranks
+from specdiff_core.measure.runner import header
+from specdiff_core.measure.store import Measured, RowLog
+from specdiff_core.measure.sweep import table
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.settings import DecodeConfig, Rule
+from specdiff_core.schema.summary import final
+
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+
+TIE = 1e-3
+"""Two best tokens less than this apart, in log p plus noise, may change places by the rounding of differently shaped
+passes; anything else is a bug. fp32 passes of different widths differ by about 1e-5; bf16 by far more."""
+GENERATE = "generate"
+"""Stands for transformers where others name a setting."""
+
+
+class EqualityRow(Measured, kw_only=True):
+    """One prompt at one temperature, by every setting."""
+
+    KEY = ("prompt", "temperature")
+    temperature: float
+    compared: list[str]  # keys of settings, and GENERATE
+    tokens: int
+    differences: list[dict[str, Any]]  # cell, prompt, temperature, and what difference() says
+    bits: dict[
+        str, tuple[int, int]
+    ]  # key -> committed tokens whose logits differ from vanilla's in any bit, and of all
+
+
+@contextmanager
+def changed(model: Any, what: str = "generation_config", **values: Any) -> Iterator[None]:
+    """Use a copy of a model's settings with other values inside the body."""
+    kept = getattr(model, what)
+    other = copy.deepcopy(kept)
+    for name, value in values.items():
+        setattr(other, name, value)
+    setattr(model, what, other)
+    try:
+        yield
+    finally:
+        setattr(model, what, kept)
+
+
+def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) -> tuple[int, ...]:
+    """Greedy new ids by transformers' own loop, as many as the context allows; as in our loop, the last one needs no
+    slot."""
+    ids = engine.encode(prompt, config)
+    model: Any = engine.stock()
+    given = torch.tensor([ids], device=model.device)
+    count = min(config.max_new_tokens, engine.target.context - len(ids) + 1)
+    endless: dict[str, Any] = {"eos_token_id": None, "pad_token_id": 0} if config.ignore_eos else {}
+    with changed(model, **endless):
+        out: torch.Tensor = model.generate(
+            given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=count, **options
+        )
+    return tuple(out[0, len(ids) :].tolist())
+
+
+@torch.inference_mode()
+def top_two(engine: Engine, ids: Sequence[int], config: DecodeConfig) -> tuple[tuple[int, int], float]:
+    """The two best tokens after ``ids`` as vanilla ranks them (log p, plus the noise of that position), and how far
+    apart they are."""
+    run = engine.target.start()
+    run.read(ids[:-1])
+    logits = run.score(ids[-1:]).logits[0]
+    if config.temperature == 0:
+        ranked = logits.float().log_softmax(-1).clone()
+        ranked[list(engine.target.suppress)] = -torch.inf
+    else:
+        dist = to_probs(logits, config.sampling, engine.target.suppress).cpu()
+        ranked = dist.log() + SharedGumbel(config.seed).noise(len(ids), dist.numel())
+    best = ranked.topk(2)
+    first, second = best.indices.tolist()
+    return (first, second), float(best.values[0] - best.values[1])
+
+
+def difference(
+    engine: Engine, prompt: str, ours: Sequence[int], theirs: Sequence[int], config: DecodeConfig
+) -> dict[str, Any] | None:
+    """Where two texts differ first, and whether a tie explains it; None where they are equal.
+
+    Returns:
+        the number of the token; ``ours`` and ``theirs``: the token there in a list, which is empty where a text has
+        ended; the margin between the two best tokens; whether it is a tie.
+    """
+    if tuple(ours) == tuple(theirs):
+        return None
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    place = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
+    best, margin = top_two(engine, [*engine.encode(prompt, config), *theirs[:place]], config)
+    there = [list(ids[place : place + 1]) for ids in (ours, theirs)]
+    tie = margin < TIE and sorted(there[0] + there[1]) == sorted(best)
+    return {"token": place, "ours": there[0], "theirs": there[1], "margin": margin, "tie": tie}
+
+
+def different_bits(
+    text: Sequence[int], logits: Sequence[Tensor], vanilla: Sequence[int], expected: Sequence[Tensor]
+) -> tuple[int, int]:
+    """Of the tokens up to the first difference of two texts: how many have logits ``[V]`` that differ in any bit, and
+    how many there are."""
+    pairs = zip(text, vanilla, strict=False)
+    same = next((place + 1 for place, (a, b) in enumerate(pairs) if a != b), min(len(text), len(vanilla)))
+    return sum(not torch.equal(a, b) for a, b in zip(logits[:same], expected[:same], strict=True)), same
+
+
+def check_equality(
+    engine: Engine,
+    prompts: Sequence[Prompt],
+    settings: Sequence[BenchSetting],
+    base: DecodeConfig,
+    temperatures: Sequence[float],
+    *,
+    generate_prompts: int,
+    path: Path | None = None,
+) -> Iterator[tuple[int, int, RowLog[EqualityRow]]]:
+    """Compare every setting with vanilla on every prompt and temperature; the seed is the prompt's number.
+
+    Args:
+        settings: without the baseline.
+        generate_prompts: so many prompts, of all flavours, are compared with ``generate(do_sample=False)`` as well.
+
+    Yields:
+        (prompts × temperatures done, in all, the log).
+    """
+    base, engine = dataclasses.replace(base, rule=Rule.MATCH), RecordingEngine(engine)
+    with_generate = sorted(range(len(prompts)), key=ranks(prompts).__getitem__)[:generate_prompts]  # of every flavour
+
+    def one(number: int, prompt: Prompt, temperature: float) -> EqualityRow:
+        shared = dataclasses.replace(base, temperature=temperature, seed=number)
+        texts: dict[str, Sequence[int]] = {}
+        logits: dict[str, list[Tensor]] = {}
+        for setting in (BASELINE, *settings):
+            last = final(engine.decode(prompt.prompt, setting.config(shared), detail=False, grain="total"))
+            assert last is not None, "a decode ends with Finished or raises"
+            texts[setting.key], logits[setting.key] = last.ids, engine.logits
+        vanilla, expected = texts.pop(BASELINE.key), logits.pop(BASELINE.key)
+        bits = {key: different_bits(texts[key], logits[key], vanilla, expected) for key in texts}
+        if temperature == 0 and number in with_generate:
+            suppress = list(engine.target.suppress) or None
+            texts[GENERATE] = generate(engine, prompt.prompt, shared, suppress_tokens=suppress)
+        differences = [
+            {"cell": key, "prompt": prompt.id, "temperature": temperature, **found}
+            for key, text in texts.items()
+            if (found := difference(engine, prompt.prompt, text, vanilla, shared))
+        ]
+        return EqualityRow(
+            prompt=prompt.id,
+            flavour=prompt.flavour,
+            temperature=temperature,
+            compared=list(texts),
+            tokens=len(vanilla),
+            differences=differences,
+            bits=bits,
+        )
+
+    others = {"temperatures": list(temperatures), "generate_prompts": generate_prompts}
+    log = RowLog(path, header("equality", engine, prompts, settings, base, **others), EqualityRow)
+    todo = {(prompt.id, t): (number, prompt, t) for number, prompt in enumerate(prompts) for t in temperatures}
+    yield from log.fill(todo, lambda run: one(*run))
+
+
+def aggregate(rows: Sequence[EqualityRow]) -> dict[str, Any]:
+    """Comparisons, equal texts and logits that differ in any bit, by setting and temperature; and all differences."""
+    counts = ("compared", "equal", "bits_compared", "bits_different")
+    table: dict[tuple[str, float], dict[str, Any]] = {}
+    for row in rows:
+        parted = {item["cell"] for item in row.differences}
+        for key in row.compared:
+            new = {"cell": key, "temperature": row.temperature, **dict.fromkeys(counts, 0)}
+            entry = table.setdefault((key, row.temperature), new)
+            different, compared = row.bits.get(key, (0, 0))
+            one = (1, int(key not in parted), compared, different)
+            entry.update((name, entry[name] + value) for name, value in zip(counts, one, strict=True))
+    return {
+        **{name: sum(entry[name] for entry in table.values()) for name in counts},
+        "tokens": sum(row.tokens for row in rows),
+        "cells": list(table.values()),
+        "differences": [item for row in rows for item in row.differences],
+    }
+
+
+class Equality(Tabled, kw_only=True, tag="equality"):
+    """Texts against vanilla's, token for token."""
+
+    result: dict[str, Any]  # of :func:`aggregate`
+
+    def tables(self) -> list[str]:
+        numbers = self.result
+        temperatures = sorted({entry["temperature"] for entry in numbers["cells"]})
+        equal: dict[str, dict[float, str]] = defaultdict(dict)
+        bits: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for entry in numbers["cells"]:
+            name = "vanilla and generate()" if entry["cell"] == GENERATE else entry["cell"]
+            equal[name][entry["temperature"]] = f"{entry['equal']}/{entry['compared']}"
+            bits[name][0] += entry["bits_different"]
+            bits[name][1] += entry["bits_compared"]
+        rows = []
+        for name, found in equal.items():
+            different, compared = bits[name]
+            row = [name, *(found.get(temperature, "–") for temperature in temperatures)]
+            rows.append([*row, f"{different} of {compared}" if compared else "–"])
+        named = ((f"{item['cell']} at temperature {item['temperature']:g}", item) for item in numbers["differences"])
+        return [
+            "### The same text, token for token, and the same bits",
+            f"Rule `match` against vanilla at the same seed ({self.dtype}), and vanilla against "
+            f"`generate(do_sample=False)`: {numbers['compared']} comparisons over {numbers['tokens']} vanilla tokens, "
+            f"**{numbers['equal']} texts equal**. Bits: of the tokens that a drafted run committed, those whose logits "
+            "(the target's, over the whole vocabulary) differ from vanilla's in any bit. Equal texts by temperature:",
+            table(["drafter/γ/T/B/K/selection", *(f"{t:g}" for t in temperatures), "logits that differ"], rows),
+            differing(named),
+        ]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``benchmarks equality``."""
+    add_measuring(parser, grid=True)
+    parser.add_argument("--temperatures", default="0,0.7,1", metavar="LIST", help="[default 0,0.7,1]")
+    about = "prompts that are compared with generate() too [default 100]"
+    parser.add_argument("--generate-prompts", type=int, default=100, metavar="N", help=about)
+
+
+def run(args: argparse.Namespace) -> None:
+    """``benchmarks equality``."""
+    base = options.read_settings(args)
+    temperatures = values_of(args.temperatures, float, "temperatures")
+    for temperature in temperatures:
+        dataclasses.replace(base, temperature=temperature)  # refuse a wrong one early
+    if (count := args.generate_prompts) < 0:
+        raise ConfigError("--generate-prompts must not be negative.", field="generate_prompts", hint="0 leaves it out.")
+    (_, *settings), prompts = settings_of(args, base), prompts_of(args)
+    engine, facts, path = prepare(args, base, settings, prompts)
+    log = follow(check_equality(engine, prompts, settings, base, temperatures, generate_prompts=count, path=path))
+    finish(args, log.result(Equality, provenance=facts, result=aggregate(log.rows)))

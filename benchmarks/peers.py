@@ -1,0 +1,390 @@
+"""Our lanes against transformers' own loops (plain ``generate``, ``assistant_model``, prompt lookup and DFlash), and
+against llama.cpp's plain decoding where the target is a GGUF file.
+
+Same weights, prompts and threads; greedy; one interleaved run. All ignore the end of the text and write the same number
+of tokens. Our seconds are the decode clock, prefill included, and beside it the wall clock from call to return, which
+times the others. Every text of the same arithmetic, ours and transformers', is compared with that of our vanilla lane;
+llama.cpp multiplies the file's four-bit numbers as they are, so its text may differ anywhere.
+
+``generate`` gets no logits processor, so nothing slows it: it may emit ids that our target suppresses. The comparison
+of texts shows whether that ever matters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import importlib
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from benchmarks.equality import TIE, changed, difference, generate
+from benchmarks.tables import Tabled, bounds, counted, differing, finish, flavours_of
+from specdiff_core.cli import options
+from specdiff_core.cli.bench import add_measuring, follow, prepare, prompts_of, settings_of
+from specdiff_core.decoding.clock import DeviceClock
+from specdiff_core.drafters.block_diffusion import BlockDrafter
+from specdiff_core.drafters.prompt_lookup import LONGEST
+from specdiff_core.measure.grid import BASELINE, BenchSetting
+from specdiff_core.measure.prompts import Prompt
+from specdiff_core.measure.runner import header, in_order
+from specdiff_core.measure.statistics import Costs, costs, interval
+from specdiff_core.measure.store import Measured, RowLog
+from specdiff_core.measure.sweep import table
+from specdiff_core.models import fetch
+from specdiff_core.models.folders import is_gguf
+from specdiff_core.schema.decoder import WARM_UP
+from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.published import FILES
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import final
+
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+    from specdiff_core.schema.pairs import PairSpec
+
+USUAL = {"autoregressive": (4, 4), "prompt_lookup": (9, 1), "block": (9, 1)}
+"""Drafter -> the γ and T of our lanes by default, if the pair has it."""
+
+
+class Call(NamedTuple):
+    """One way to call ``generate``."""
+
+    kind: str  # plain, assisted, lookup or dflash; or llama.cpp
+    name: str  # of its lane, but for drafter and γ
+    confident: bool = False  # assisted: stop a draft below transformers' default confidence
+    defaults: bool = False  # draft as many tokens as transformers, or the drafter's own config, would
+
+
+CALLS = {
+    "vanilla": (Call("plain", "generate"), Call("llama.cpp", "llama.cpp")),
+    # An assistant with our γ that drafts as we do, to the end; one that may end a draft early; and all its defaults.
+    "autoregressive": (
+        Call("assisted", "assistant_model={drafter} (γ={gamma})"),
+        Call("assisted", "assistant_model={drafter} (γ={gamma}, default confidence)", confident=True),
+        Call("assisted", "assistant_model={drafter} (defaults)", confident=True, defaults=True),
+    ),
+    "prompt_lookup": (Call("lookup", "prompt_lookup_num_tokens={gamma}"),),
+    # A block of our γ, and the block that the drafter was released with.
+    "block_diffusion": (
+        Call("dflash", "dflash {drafter} (γ={gamma})"),
+        Call("dflash", "dflash {drafter} (defaults)", defaults=True),
+    ),
+}
+"""File of ``specdiff_core/drafters`` -> its counterparts elsewhere, with the options that could be their best."""
+LLAMA_CPP = "xllamacpp"
+"""A package that wraps llama.cpp, needed only here."""
+
+
+class Lane(NamedTuple):
+    """One of our settings, or a call of theirs that gets the same drafter and γ and is compared with it."""
+
+    ours: BenchSetting
+    call: Call | None = None
+
+    @property
+    def name(self) -> str:
+        """As rows and tables name it."""
+        called = self.call.name if self.call else self.ours.name
+        return called.format(drafter=self.ours.drafter, gamma=self.ours.gamma)
+
+    @property
+    def refusal(self) -> str:
+        """Why the installed packages cannot run it; empty where they can.
+
+        Its DFlash candidate generator asks an assistant for ``config.target_layer_ids``, ``block_size`` and
+        ``mask_token_id``, and for a forward pass from ``noise_embeds`` and ``context_hidden_states``:
+        :class:`specdiff_core.models.dflash.DFlashDraftModel` has them.
+        """
+        from transformers.generation import candidate_generator
+
+        needed = "DFlashTokenCandidateGenerator"
+        if self.call is not None and self.call.kind == "llama.cpp" and find_spec(LLAMA_CPP) is None:
+            return f"{self.name}: pip install {LLAMA_CPP}"
+        if self.call is None or self.call.kind != "dflash" or hasattr(candidate_generator, needed):
+            return ""
+        module = candidate_generator.__name__
+        return f"{self.name}: transformers {version('transformers')} has no {module}.{needed}, which came with 5.2x."
+
+
+class Turn(Measured, kw_only=True):
+    """Every lane once on one prompt."""
+
+    KEY = ("prompt", "repeat")
+    repeat: int  # −1 of a warm-up
+    lanes: dict[str, tuple[float, float, int]]  # seconds, seconds by wall clock, tokens
+    differences: list[dict[str, Any]]  # lane, prompt, repeat, and where its text differs from vanilla's
+
+
+@contextmanager
+def prepared(engine: Engine, lane: Lane) -> Iterator[dict[str, Any]]:
+    """The arguments of ``generate`` for a lane of theirs, valid within the body."""
+    drafter: Any = engine.drafter(lane.ours.drafter)
+    call, gamma = lane.call, lane.ours.gamma
+    if call is None or call.kind == "plain":
+        yield {}
+    elif call.kind == "lookup":  # it looks for endings as long as ours does
+        yield {"prompt_lookup_num_tokens": gamma, "max_matching_ngram_size": LONGEST}
+    elif call.kind == "assisted":
+        model = engine.stock(lane.ours.drafter)
+        schedule, threshold = (None, None) if call.confident else ("constant", 0.0)  # None: left to transformers
+        with changed(
+            model,
+            num_assistant_tokens=None if call.defaults else gamma,
+            num_assistant_tokens_schedule=schedule,
+            assistant_confidence_threshold=threshold,
+        ):
+            yield {"assistant_model": model}
+    else:
+        size = {} if call.defaults else {"block_size": gamma + 1}  # the anchor takes one slot
+        with changed(drafter.network, "config", **size):
+            yield {"assistant_model": drafter.network, "speculation_type": "dflash"}
+
+
+def gguf_of(pair: PairSpec) -> Path | None:
+    """The GGUF file of the target's weights; None: they have another format, or are not here."""
+    if (file := FILES.get(pair.target)) is not None:
+        return fetch.cached(file)
+    return Path(pair.target) if is_gguf(pair.target) else None
+
+
+def usual_settings(pair: PairSpec) -> list[str]:
+    """Keys of the settings that have a counterpart in transformers, in the order of :data:`USUAL`."""
+    known = {spec.name: spec for spec in pair.drafters}
+    return [f"{name}/{known[name].fit(gamma)}/{steps}" for name, (gamma, steps) in USUAL.items() if name in known]
+
+
+def lanes_of(
+    pair: PairSpec, settings: Sequence[BenchSetting], from_anchor: Collection[str] = ()
+) -> tuple[tuple[Lane, ...], tuple[str, ...]]:
+    """Every setting beside its counterparts in transformers; and why some of those are left out.
+
+    Args:
+        from_anchor: block drafters whose anchor's slot predicts too: transformers' loop reads drafts from the next slot
+            on, which would be one token off.
+    """
+    lanes: dict[str, Lane] = {}
+    left_out: dict[str, None] = {}
+    for setting in settings:
+        drafter = pair.drafter(setting.drafter)
+        # transformers has no trees and no K drafts, and would run a chained drafter without its head
+        alike = setting.shape == "window" and not setting.auto and not drafter.chained
+        calls = CALLS.get(drafter.module, ()) if alike else ()
+        calls = tuple(call for call in calls if call.kind != "llama.cpp" or gguf_of(pair))
+        for lane in (Lane(setting), *(Lane(setting, call) for call in calls)):
+            refusal = lane.refusal
+            if lane.call and setting.drafter in from_anchor:
+                refusal = f"{lane.name}: transformers reads no draft from an anchor, and {setting.drafter} has one."
+            if refusal:
+                left_out[refusal] = None
+            else:
+                lanes.setdefault(lane.name, lane)  # the defaults of one drafter are measured once, whatever our γ
+    return tuple(lanes.values()), tuple(left_out)
+
+
+def timed(
+    engine: Engine, prompt: str, base: DecodeConfig, lane: Lane
+) -> tuple[tuple[float, float, int], tuple[int, ...]]:
+    """One run of one lane: its seconds, wall-clock seconds and tokens, and its new ids."""
+    clock = DeviceClock(engine.pair.placement.device)
+    engine.encode(prompt, base)  # the first rendering of a chat starts a process, outside every lane's clock
+    if lane.call is not None and lane.call.kind == "llama.cpp":
+        return _llama_cpp(engine, prompt, base, clock)
+    if lane.call is None:
+        clock.start()
+        last = final(list(engine.decode(prompt, lane.ours.config(base), detail=False)))
+        wall = clock.finish()
+        assert last is not None, "a decode ends with Finished or raises"
+        return (last.seconds, wall, len(last.ids)), last.ids
+    with prepared(engine, lane) as options:
+        clock.start()
+        ids = generate(engine, prompt, base, **options)
+        seconds = clock.finish()
+    return (seconds, seconds, len(ids)), ids
+
+
+@functools.cache
+def _llama_server(path: str, threads: int) -> Any:
+    """llama.cpp with the file at ``path``, loaded once; several contexts would share its memory bandwidth."""
+    xllamacpp: Any = importlib.import_module(LLAMA_CPP)
+
+    params = xllamacpp.CommonParams()
+    params.model.path, params.n_ctx, params.n_parallel, params.verbosity = path, 2048, 1, -1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    return xllamacpp.Server(params)
+
+
+def _llama_cpp(
+    engine: Engine, prompt: str, base: DecodeConfig, clock: DeviceClock
+) -> tuple[tuple[float, float, int], tuple[int, ...]]:
+    """llama.cpp's greedy decoding of the same ids, by its own clock (prompt and tokens) and by the wall clock."""
+    server = _llama_server(str(gguf_of(engine.pair.spec)), torch.get_num_threads())
+    asked = {"prompt": list(engine.encode(prompt, base)), "n_predict": base.max_new_tokens, "temperature": 0}
+    asked |= {"ignore_eos": True, "cache_prompt": False}
+    clock.start()
+    answer = server.handle_completions(asked)
+    wall, timings = clock.finish(), answer["timings"]
+    seconds = (timings["prompt_ms"] + timings["predicted_ms"]) / 1000
+    return (seconds, wall, int(answer["usage"]["completion_tokens"])), ()
+
+
+def one_turn(
+    engine: Engine, prompt: Prompt, repeat: int, base: DecodeConfig, lanes: Sequence[Lane], turn: int = 0
+) -> Turn:
+    """Every lane once, in the order of that turn; their texts are compared after all have run."""
+    runs = {lane.name: timed(engine, prompt.prompt, base, lane) for lane in in_order(lanes, turn)}
+    _, vanilla = runs[BASELINE.name]
+    differences = [
+        {"lane": lane.name, "prompt": prompt.id, "repeat": repeat, **found}
+        for lane in lanes
+        if not (lane.call and lane.call.kind == "llama.cpp")
+        and (found := difference(engine, prompt.prompt, runs[lane.name][1], vanilla, base))
+    ]
+    timings = {lane.name: runs[lane.name][0] for lane in lanes}
+    return Turn(prompt=prompt.id, flavour=prompt.flavour, repeat=repeat, lanes=timings, differences=differences)
+
+
+def measure_peers(
+    engine: Engine,
+    prompts: Sequence[Prompt],
+    settings: Sequence[BenchSetting],
+    base: DecodeConfig,
+    *,
+    repeats: int,
+    path: Path | None = None,
+) -> Iterator[tuple[int, int, RowLog[Turn]]]:
+    """Measure all lanes, turn about.
+
+    Args:
+        settings: the baseline first.
+
+    Yields:
+        (turns done, turns in all, the log).
+    """
+    base = dataclasses.replace(base, drafter=BASELINE.drafter, temperature=0.0, ignore_eos=True)
+    drafters = {setting.drafter: engine.drafter(setting.drafter) for setting in settings}
+    from_anchor = {name for name, one in drafters.items() if isinstance(one, BlockDrafter) and not one.network.lead}
+    lanes, left_out = lanes_of(engine.pair.spec, settings, from_anchor)
+    about = [{"lane": lane.name, "ours": lane.ours.name, "theirs": lane.call is not None} for lane in lanes]
+    others = {"repeats": repeats, "lanes": about, "left_out": left_out}
+    log = RowLog(path, header("peers", engine, prompts, settings, base, **others), Turn)
+    todo = {
+        (prompt.id, repeat): (prompt, repeat, number)
+        for number, (prompt, repeat) in enumerate(itertools.product(prompts, range(repeats)))
+    }
+    short = dataclasses.replace(base, max_new_tokens=min(WARM_UP, base.max_new_tokens))
+
+    def measure(turn: tuple[Prompt, int, int]) -> Turn:
+        prompt, repeat, number = turn
+        return one_turn(engine, prompt, repeat, short if repeat < 0 else base, lanes, number)
+
+    yield from log.fill(todo, measure, [(prompts[0], -1, 0)])
+
+
+def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Tokens per second of every lane, and the ratio of ours to each lane of theirs, all turns pooled, with a bootstrap
+    interval over prompts.
+
+    Args:
+        lanes: as the header of the rows lists them.
+    """
+    counted = [turn for turn in turns if turn.repeat >= 0]
+    prompts = list(dict.fromkeys(turn.prompt for turn in counted))
+    differences = [item for turn in counted for item in turn.differences]
+
+    def of_lane(lane: str, clock: int) -> Costs:
+        return costs((turn.prompt, turn.lanes[lane][clock], turn.lanes[lane][2]) for turn in counted)
+
+    entries = []
+    for lane in lanes:
+        name, ours = lane["lane"], lane["ours"]
+        ties = [item["tie"] for item in differences if item["lane"] == name]
+        seconds, tokens = map(sum, zip(*of_lane(name, 0).values(), strict=True))
+        compared = 0 if name == "llama.cpp" else len(counted)
+        entry = {**lane, "tokens_per_second": tokens / seconds, "compared": compared, "ties": sum(ties)}
+        entry["equal"] = compared - len(ties)
+        if lane["theirs"]:
+            decode, wall = (interval(of_lane(name, i), of_lane(ours, i), {"all": prompts})["all"] for i in (0, 1))
+            entry |= {"ratio": decode.value, "low": decode.low, "high": decode.high, "ratio_wall": wall.value}
+        entries.append(entry)
+    others = [entry for entry in entries if entry["lane"] != BASELINE.name]
+    return {
+        **{name: sum(entry[name] for entry in others) for name in ("compared", "equal", "ties")},
+        "turns": len(counted),
+        "prompts": len(prompts),
+        "tie_below": TIE,
+        "lanes": entries,
+        "differences": differences,
+    }
+
+
+LLAMA_CPP_NOTE = (
+    " llama.cpp decodes the same file plainly and multiplies its four-bit numbers as they are. At one row that takes a "
+    "fraction of the time of our products; at the rows of a verifying pass it does not. The fastest plain decoding on "
+    "a CPU is where speculation gains least."
+)
+
+
+class Peers(Tabled, kw_only=True, tag="peers"):
+    """Our lanes against transformers' own loops."""
+
+    prompts: dict[str, int]
+    repeats: int
+    left_out: list[str]  # why, lane by lane
+    result: dict[str, Any]  # of :func:`aggregate`
+
+    def tables(self) -> list[str]:
+        numbers = self.result
+        lanes = {entry["lane"]: entry for entry in numbers["lanes"]}
+        rows, met = [], set()
+        for theirs in (lane for lane in lanes.values() if lane["theirs"]):
+            sides = [lanes[theirs["ours"]], theirs]
+            met |= {lane["lane"] for lane in sides}
+            row = [text for lane in sides for text in (lane["lane"], f"{lane['tokens_per_second']:.1f}")]
+            between = bounds(theirs["low"], theirs["high"]) if numbers["prompts"] > 1 else "–"
+            same = ", ".join(f"{lane['equal']}/{lane['compared']}" if lane["compared"] else "–" for lane in sides)
+            rows.append([*row, f"{theirs['ratio']:.2f}×", between, f"{theirs['ratio_wall']:.2f}×", same])
+        alone = [f"{name} {lane['tokens_per_second']:.1f}" for name, lane in lanes.items() if name not in met]
+        return [
+            "### Our lanes and others'",
+            f"Greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
+            f"{flavours_of(self.prompts)}; {counted(numbers['turns'], 'turn')}, in each every lane once, on the same "
+            "loaded weights. Ours by its decode clock, prefill included, `generate` from call to return; by wall clock "
+            "both are. The ratio pools all turns, its interval is a bootstrap over prompts. `assistant_model` is our "
+            "small drafter: with our γ and no confidence threshold, with our γ and transformers' default threshold, "
+            "and with all of its defaults; `dflash` is transformers' loop with our block drafter. Same text as our "
+            f"vanilla lane (ours, theirs): **{numbers['equal']} of {numbers['compared']}, {numbers['ties']} differ at "
+            f"a tie** (two best tokens less than {numbers['tie_below']:g} apart in log p)."
+            + (LLAMA_CPP_NOTE if "llama.cpp" in lanes else ""),
+            table(
+                ["ours", "tokens/s", "theirs", "tokens/s", "ratio", "95 % interval", "by wall clock", "same text"], rows
+            ),
+            f"Lanes without a counterpart, tokens/s: {', '.join(alone)}." if alone else "",
+            f"Left out: {' '.join(self.left_out)}" if self.left_out else "",
+            differing((item["lane"], item) for item in numbers["differences"]),
+        ]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``benchmarks peers``."""
+    add_measuring(parser, repeats=True, settings="those that transformers has too")
+
+
+def run(args: argparse.Namespace) -> None:
+    """``benchmarks peers``."""
+    base = options.read_settings(args)
+    settings = settings_of(args, base, usual_settings(find_pair(base.pair)))
+    prompts = prompts_of(args)
+    engine, facts, path = prepare(args, base, settings, prompts)
+    log = follow(measure_peers(engine, prompts, settings, base, repeats=args.repeats, path=path))
+    counts, numbers = Counter(prompt.flavour for prompt in prompts), aggregate(log.rows, log.header["lanes"])
+    finish(args, log.result(Peers, provenance=facts, prompts=counts, result=numbers))

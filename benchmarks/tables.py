@@ -1,0 +1,141 @@
+"""Results as Markdown: what the terminal prints, and a section of BENCHMARKS.md."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from specdiff_core.measure.store import Result, write_result
+from specdiff_core.measure.sweep import Sweep, number, speeds, table, waiting
+from specdiff_core.schema.errors import ConfigError
+
+PARTS = ("draft", "verify", "prefill", "other")
+
+
+class Tabled(Result, kw_only=True):
+    """A result that knows its heading, paragraphs and tables."""
+
+    def tables(self) -> list[str]:
+        """Heading, paragraphs and tables; empty ones are left out."""
+        raise NotImplementedError
+
+
+def bounds(low: float, high: float, form: str = ".2f") -> str:
+    """An interval."""
+    return f"{low:{form}}–{high:{form}}"
+
+
+def percent(share: float) -> str:
+    """``42 %``."""
+    return f"{100 * share:.0f} %"
+
+
+def counted(count: int, what: str) -> str:
+    """``1 turn`` or ``24 turns``."""
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def flavours_of(prompts: Mapping[str, int]) -> str:
+    """``code 10, dialogue 10``."""
+    return ", ".join(f"{flavour} {count}" for flavour, count in prompts.items())
+
+
+def differing(texts: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+    """The texts that differ from vanilla's: names, and what ``difference`` returned; empty where there is none."""
+    lines = [
+        f"- {name}, {found['prompt']}, token {found['token']}: the two best tokens are {found['margin']:.1e} apart, "
+        + ("a tie" if found["tie"] else "UNEXPLAINED")
+        for name, found in texts
+    ]
+    return "\n".join(["Texts that differ:\n", *lines]) if lines else ""
+
+
+def sweep_tables(result: Sweep) -> list[str]:
+    """A sweep: speeds, details by flavour and position, and settings compared with each other."""
+    entries, settings, flavours = result.entries, result.settings, list(result.prompts)
+    detail = []
+    for entry in entries:
+        row = [entry.name, *(number(entry.tau_by_flavour[flavour]) for flavour in flavours)]
+        row += [" ".join(map(number, entry.alpha_at)) or "–"]
+        detail.append([*row, *(percent(entry.seconds_by[part] / entry.seconds) for part in PARTS)])
+    drafter = settings.get("draft_temperature")
+    temperature = f"{settings['temperature']:g}" + ("" if drafter is None else f" (drafter {drafter:g})")
+    names = ", ".join(dict.fromkeys(entry.drafter for entry in entries[1:]))
+    ended = "ignored" if settings["ignore_eos"] else "ends a run"
+    looping = entries[0].looping
+    loops = f" {looping} of vanilla's {entries[0].prompts} texts end repeating a phrase." if looping else ""
+    parts = [
+        f"### Temperature {temperature}, rule {settings['rule']}, {settings['max_new_tokens']} tokens: {names}",
+        f"Prompts: {flavours_of(result.prompts)}; {counted(result.repeats, 'repeat')} each, interleaved; reveal order "
+        f"{settings['order']}; end of text {ended}.{loops}{waiting(result.waits)}",
+        speeds(result),
+        table(["setting", *(f"τ {name}" for name in flavours), "α by position", *PARTS], detail),
+    ]
+    if result.ratios:
+        rows = []
+        for ratio in result.ratios:
+            row = [ratio.what, ratio.ours, ratio.theirs]
+            for one in (ratio.speed, ratio.tau):
+                row.append(f"{one.value:.2f}×" + (f" ({bounds(one.low, one.high)})" if result.has_intervals else ""))
+            rows.append(row)
+        parts += [
+            "Settings compared with each other: ratios of speed and of τ in this sweep, means of the flavours, with 95 "
+            f"% intervals over prompts. The best of many is also the luckiest.{_one_and_several(result)}",
+            table(["what", "setting", "over", "speed", "τ"], rows),
+        ]
+    return parts
+
+
+def _one_and_several(result: Sweep) -> str:
+    """How one draft and several differ, besides K."""
+    settings = result.settings
+    if all(entry.num_drafts == 1 for entry in result.entries):
+        return ""
+    if settings["temperature"] == 0 and settings.get("draft_temperature") is None:
+        return " One draft takes its most probable tokens, several are drawn."
+    if settings["temperature"] > 0 and settings["rule"] == "ratio":
+        return " One draft is tested with p/q, a selected one as a point mass, which accepts less."
+    return " One draft and several are drawn and tested alike."
+
+
+def section(result: Result) -> str:
+    """One result: its tables, and the facts and the command that make it repeatable.
+
+    Raises:
+        ConfigError: the result is not whole.
+    """
+    origin = result.provenance
+    facts = [
+        f"Measured on {machine(result)}, {counted(result.threads, 'thread')}, {result.dtype}, target {result.target}",
+        origin["date"] + (f" in {result.sessions} sessions" if result.sessions > 1 else ""),
+        f"commit {commit(result)}",
+    ]
+    try:
+        parts = sweep_tables(result) if isinstance(result, Sweep) else result.tables()  # type: ignore[attr-defined]
+        return "\n\n".join([*filter(None, parts), f"{'; '.join(facts)}.", f"```\n{origin['command']}\n```"])
+    except (LookupError, TypeError, ValueError) as error:
+        message = f"The result of {origin['command']!r} is not whole ({type(error).__name__}: {error})."
+        raise ConfigError(message, field="results", hint="Measure it again.") from error
+
+
+def machine(result: Result) -> str:
+    """The machine that computed a result: results of one machine share a section."""
+    origin = result.provenance
+    if result.device.startswith("cuda"):
+        return origin["gpu"]
+    known = origin.get("instruction_set")  # processors of different generations may have one name
+    return f"{origin['cpu']}, {origin['cores']} cores" + (f", {known}" if known else "")
+
+
+def commit(result: Result) -> str:
+    """The code that computed a result."""
+    origin = result.provenance
+    return (origin["commit"] or "no repository") + (" with local changes" if origin["dirty"] else "")
+
+
+def finish(args: argparse.Namespace, result: Result) -> None:
+    """Print the section; write the JSON."""
+    print(section(result))
+    if args.json is not None:
+        write_result(args.json, result)

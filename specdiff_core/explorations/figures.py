@@ -1,0 +1,352 @@
+"""Figures as Plotly's JSON whose colours are roles: ``"@draft"`` is blue on a light page and light blue on a dark one.
+
+A question describes data, axes and words; the page (``app/static/views/figure.js``) and :func:`html_page` add a theme.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.methods import METHODS
+from specdiff_core.schema.palette import ROLES
+
+T = TypeVar("T")
+Row = Mapping[str, Any]
+
+
+class Figure(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One panel. In ``customdata`` of a mark stands first what a click opens (a race or None), then its words."""
+
+    key: str
+    title: str
+    hint: str = ""
+    opens: str = ""  # what a click opens, in words
+    wide: bool = False  # takes a row of its own
+    data: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {}
+    empty: str = ""  # said in its place while there is no data
+    when: dict[str, str] = {}  # switches of the report -> the value at which it is shown
+
+
+class Style(msgspec.Struct, frozen=True):
+    """How a method or a line differs from others: never by colour alone."""
+
+    colour: str
+    mark: str
+    dash: str
+    label: str
+
+
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")
+HATCHES = ("/", ".", "\\", "x", "-")
+KNOWN = {method.name: method for method in METHODS}
+LANES = sum(role.startswith("lane-") for role in ROLES)
+
+
+def styles(names: Iterable[str]) -> dict[str, Style]:
+    """A style for each name: a method's own colour and mark, or else the next ones that are free."""
+    found = {}
+    for i, name in enumerate(dict.fromkeys(names)):
+        colour, mark, label = f"@lane-{i % LANES + 1}", MARKS[i % len(MARKS)], str(name)
+        if method := KNOWN.get(name):
+            colour, mark, label = f"@{method.colour}", method.mark, method.short
+        found[name] = Style(colour, mark, DASHES[i % len(DASHES)], label)
+    return found
+
+
+# Numbers in words.
+
+
+def ratio(value: float | None, digits: int = 2) -> str:
+    """A number with a fixed count of digits, or a dash."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def times(value: float | None) -> str:
+    """A speed-up, and that it is none where it is below 1."""
+    return "–" if value is None else f"{value:.2f}×" if value >= 1 else f"{value:.2f}× (slower)"
+
+
+def percent(share: float) -> str:
+    """A share as a whole percentage."""
+    return f"{100 * share:.0f} %"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 token``, ``2 tokens``."""
+    return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join([*([", ".join(words[:-1])] if words[:-1] else []), *words[-1:]])
+
+
+def escaped(words: object) -> str:
+    """Text of a visitor or a model: Plotly reads a little markup in labels."""
+    return html.escape(str(words), quote=False)
+
+
+def quoted(piece: str) -> str:
+    """A token within a sentence, its spaces and line ends visible."""
+    shown = piece.replace("\r\n", "↵").replace("\n", "↵").replace("\t", "⇥")
+    return f"“{'␣' * min(4, len(shown)) if shown and not shown.strip(' ') else shown.removeprefix(' ')[:32]}”"
+
+
+def spread(row: Row) -> str:
+    """The interval of a row's speed-up in words."""
+    if row.get("low") is None:
+        return "one prompt: no interval"
+    return f"95 % interval {ratio(row['low'])} to {ratio(row['high'])}, {plural(row['prompts'], 'prompt')}"
+
+
+def fastest(rows: Iterable[Row]) -> Row | None:
+    """The row with the largest speed-up."""
+    return max((row for row in rows if row.get("speedup")), key=lambda row: row["speedup"], default=None)
+
+
+def straight(curve: Sequence[Sequence[float]], x: float) -> float:
+    """The value at ``x`` on straight lines through ``curve``, continued at both ends."""
+    if len(curve) < 2:
+        return curve[0][1] if curve else 0.0
+    i = next((i for i, (at, _) in enumerate(curve) if at >= x), len(curve) - 1)
+    (x0, y0), (x1, y1) = curve[max(1, i) - 1], curve[max(1, i)]
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+
+# Marks.
+
+
+def lines(
+    rows: Iterable[Row],
+    by: str,
+    x: str,
+    y: str,
+    words: Any,
+    *,
+    style: Mapping[str, Style] | None = None,
+    name: str = "{}",
+    whiskers: bool = False,
+) -> list[dict[str, Any]]:
+    """A line for each value of the field ``by``; ``words(row)`` is what a mark says. Rows without ``y`` are skipped."""
+    known = [row for row in rows if row.get(y) is not None]
+    style = style or styles(str(row[by]) for row in known)
+    made = []
+    for value in dict.fromkeys(row[by] for row in known):
+        own, look = [row for row in known if row[by] == value], style[str(value)]
+        trace = {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": name.format(escaped(look.label)),
+            "x": [row[x] for row in own],
+            "y": [row[y] for row in own],
+            "customdata": [[row.get("race"), words(row)] for row in own],
+            "line": {"color": look.colour, "width": 1.8, "dash": look.dash},
+            "marker": {"symbol": look.mark, "size": 7, "color": look.colour}
+            | ({"line": {"color": look.colour, "width": 2}} if look.mark.startswith("line") else {}),
+            "hovertemplate": "%{customdata[1]}<extra></extra>",
+        }
+        made.append(trace | ({"error_y": whisker(own, y, look.colour)} if whiskers else {}))
+    return made
+
+
+def whisker(rows: Sequence[Row], y: str, colour: str = "@ink") -> dict[str, Any]:
+    """Error bars from the fields ``low`` and ``high``; none where a row has no interval."""
+    ends = [(row[y], row.get("low"), row.get("high")) for row in rows]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [0 if high is None else high - value for value, _, high in ends],
+        "arrayminus": [0 if low is None else value - low for value, low, _ in ends],
+        "color": colour,
+        "thickness": 1,
+        "width": 2,
+    }
+
+
+def bars(x: Sequence[Any], y: Sequence[Any], name: str, colour: str, hatch: str = "", **more: Any) -> dict[str, Any]:
+    """Bars of one colour, with a hatch so that colour is never alone."""
+    pattern = {"shape": hatch, "fgcolor": colour, "bgcolor": "@card", "size": 5, "solidity": 0.55}
+    look: dict[str, Any] = {"color": "@card" if hatch else colour, "line": {"color": colour, "width": 1}}
+    look |= {"pattern": pattern} if hatch else {}
+    known = {"hovertemplate": "%{customdata[1]}<extra></extra>"} if "customdata" in more else {}
+    return {"type": "bar", "name": name, "x": list(x), "y": list(y), "marker": look, **known, **more}
+
+
+def shares(rows: Sequence[Row], colour: str = "@draft", name: str = "", hatch: str = "") -> dict[str, Any]:
+    """Lying bars of the fields ``name`` and ``accepted`` with their intervals."""
+    words = [
+        [
+            None,
+            f"{round(row['accepted'] * row['tested'])} of {row['tested']} accepted<br>95 % interval "
+            f"{ratio(row['low'])} to {ratio(row['high'])}",
+        ]
+        for row in rows
+    ]
+    made = bars([row["accepted"] for row in rows], [row["name"] for row in rows], name, colour, hatch, customdata=words)
+    made["marker"] |= {"opacity": 0.5} if not hatch else {}
+    return made | {"orientation": "h", "error_x": whisker(rows, "accepted")}
+
+
+def heat(
+    rows: Sequence[Row],
+    across: str,
+    up: str,
+    value: Any,
+    words: Any,
+    *,
+    star: Row | None = None,
+    around_one: bool = True,
+) -> list[dict[str, Any]]:
+    """Rows as a heat map with its numbers in it, by two of their fields; empty while no cell has one. ``around_one``:
+    slower is vermilion, faster is blue."""
+    columns, levels = (sorted({row[side] for row in rows}) for side in (across, up))
+    at = {(row[across], row[up]): row for row in rows}
+    cells = [[at.get((column, level)) for column in columns] for level in levels]
+    z = [[None if row is None else value(row) for row in line] for line in cells]
+    known = [one for line in z for one in line if one is not None]
+    if not known:
+        return []
+    least, most = min(known), max(known) + 1e-9
+    scale: list[list[Any]] = [[0, "@draft-tint"], [1, "@draft"]]
+    if around_one:
+        least, most = min(0.7, least), max(1.3, most)
+        scale = [[0, "@residual"], [min(0.98, max(0.02, (1 - least) / (most - least))), "@card"], [1, "@draft"]]
+
+    def text(row: Row | None, number: float | None) -> str:
+        if row is None or number is None:
+            return "!" if row is not None and row.get("failed") else ""
+        return f"{number:.2f}{' ★' if row is star else ''}"
+
+    def custom(row: Row | None, number: float | None) -> list[str | None]:
+        if row is None or number is None:
+            return [None, escaped(row.get("failed", "")) if row is not None else ""]
+        return [row.get("race"), words(row)]
+
+    return [
+        {
+            "type": "heatmap",
+            "x": [f"{column:g}" for column in columns],
+            "y": [f"{level:g}" for level in levels],
+            "z": z,
+            "text": [[text(*cell) for cell in zip(*pair, strict=True)] for pair in zip(cells, z, strict=True)],
+            "customdata": [[custom(*cell) for cell in zip(*pair, strict=True)] for pair in zip(cells, z, strict=True)],
+            "texttemplate": "%{text}",
+            "textfont": {"size": 11.5},
+            "xgap": 2,
+            "ygap": 2,
+            "zmin": least,
+            "zmax": most,
+            "colorscale": scale,
+            "showscale": False,
+            "hoverongaps": False,
+            "hovertemplate": "%{customdata[1]}<extra></extra>",
+        }
+    ]
+
+
+ONE = {
+    "type": "line",
+    "xref": "paper",
+    "x0": 0,
+    "x1": 1,
+    "y0": 1,
+    "y1": 1,
+    "line": {"color": "@target", "width": 1.2, "dash": "dot"},
+}
+"""The line of vanilla in a figure of speed-ups."""
+CATEGORY = {"type": "category", "showgrid": False}
+
+
+def axes(x: str, y: str, **more: Any) -> dict[str, Any]:
+    """A layout with two titles; ``xaxis`` and ``yaxis`` add to an axis, all else to the layout."""
+    named = {"xaxis": {"title": x} | more.pop("xaxis", {}), "yaxis": {"title": y} | more.pop("yaxis", {})}
+    return named | more
+
+
+FROM_ZERO = {"rangemode": "tozero"}
+
+
+# A theme, where there is no page.
+
+
+def painted(value: Any, dark: bool = False) -> Any:
+    """Plotly's JSON with colours in place of roles."""
+    if isinstance(value, str) and value.startswith("@") and value[1:] in ROLES:
+        return ROLES[value[1:]][dark]
+    if isinstance(value, Mapping):
+        return {name: painted(one, dark) for name, one in value.items()}
+    return [painted(one, dark) for one in value] if isinstance(value, list | tuple) else value
+
+
+def themed(figure: Figure) -> dict[str, Any]:
+    """A figure as Plotly draws it by itself, on white."""
+    layout = painted(figure.layout)
+    grid = {"gridcolor": ROLES["line"][0], "zeroline": False, "automargin": True}
+    for name in [name for name in layout if name.startswith(("xaxis", "yaxis"))]:
+        layout[name] = grid | layout[name] | {"title": {"text": layout[name].get("title", "")}}
+    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+    look = {"paper_bgcolor": "#fff", "plot_bgcolor": "#fff", "legend": legend, "margin": {"t": 60}}
+    return {"data": painted(figure.data), "layout": {"title": {"text": figure.title}} | look | layout}
+
+
+def plotly_script() -> Path:
+    """The library that Python's plotly package brings.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        return Path(str(resources.files("plotly"))) / "package_data" / "plotly.min.js"
+    except ModuleNotFoundError as error:
+        hint = "pip install plotly"
+        raise ConfigError("Figures need the package plotly.", field="html", hint=hint) from error
+
+
+def html_page(title: str, answer: str, notes: Sequence[str], figures: Sequence[Figure]) -> str:
+    """An answer as one file that opens from disk."""
+    library = plotly_script().read_text(encoding="utf-8")
+    drawn = [one for one in figures if one.data]
+    told = json.dumps(msgspec.to_builtins([themed(one) for one in drawn])).replace("</", "<\\/")
+    words = "".join(f"<p>{escaped(note)}</p>" for note in notes)
+    places = "".join(f"<section><p>{escaped(one.hint)}</p><div></div></section>" for one in drawn)
+    return f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>{escaped(title)}</title>
+<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}
+section p{{margin:0}}</style>
+<h1>{escaped(title)}</h1><p><strong>{escaped(answer)}</strong></p>{words}{places}
+<script>{library}</script>
+<script>const figures = {told};
+document.querySelectorAll('section > div').forEach((place, i) =>
+Plotly.newPlot(place, figures[i].data, figures[i].layout, {{ responsive: true }}));</script></html>
+"""
+
+
+def write_pictures(folder: Path, figures: Sequence[Figure]) -> list[Path]:
+    """Each figure as ``KEY.png``.
+
+    Raises:
+        ConfigError: plotly or kaleido, which draws pictures, is not installed, or finds no browser.
+    """
+    plotly_script()
+    import plotly.graph_objects as graphs  # type: ignore[import-untyped]
+
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for number, figure in enumerate(one for one in figures if one.data):
+        path = folder / f"{number + 1}-{figure.key}.png"
+        try:
+            graphs.Figure(themed(figure), skip_invalid=True).write_image(path, width=1200, height=700, scale=2)
+        except (ValueError, ImportError, RuntimeError) as error:
+            hint = "pip install kaleido; it needs Chrome or Chromium."
+            raise ConfigError(f"A figure cannot be drawn: {str(error)[:200]}", field="png", hint=hint) from error
+        written.append(path)
+    return written

@@ -1,0 +1,367 @@
+"""Which text is easy? (the third and fourth open questions of SpecDiff, arXiv 2408.05636): which tokens a drafter
+guesses, by what they are, by their text and by how sure the target is of them; and what happens as the text grows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from specdiff_core.explorations import figures as draw
+from specdiff_core.explorations.base import DRAFTING, Answer, AtTemperature, Report, Step, Stopped, drafters_of, enum
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, times
+from specdiff_core.explorations.runs import Runs
+from specdiff_core.measure.grid import BASELINE
+from specdiff_core.schema.events import Committed, Event, Finished, RoundStarted, TargetScored, Verified
+from specdiff_core.schema.methods import find_method
+from specdiff_core.schema.metrics import reached
+
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+
+ENTROPIES = (0.01, 0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.0)
+"""Borders between classes of the target's entropy, nats."""
+Z = 1.96
+TRAINED = 256
+"""Tokens of the rows that the embedded block drafters were trained on."""
+BLOCKS = ("dflash", "ddtree", "markov", "markov_tree", "auto")
+GROUPS = {
+    "token": ("By what the token is", "share of drafted tokens that the target accepted", ""),
+    "entropy": ("By how sure the target is", "entropy of its distribution at temperature 1", "nats"),
+    "text": ("By kind of text", "whiskers: 95 % Wilson interval", ""),
+}
+
+
+class WhichText(AtTemperature, frozen=True, kw_only=True):
+    """Acceptance by kind of token, kind of text and the target's entropy; speed, τ and α by length of the text."""
+
+    name: ClassVar = "text"
+    title: ClassVar = "Which text is easy?"
+    question: ClassVar = "Which tokens does a drafter guess, and does drafting still pay where the text is long?"
+    columns: ClassVar = {
+        "method": "name of the method",
+        "group": "what the row sorts tokens by; length: rounds by the tokens before them",
+        "name": "class",
+        "tested": "drafted tokens that the target tested",
+        "accepted": "share of them that it accepted",
+        "low": "95 % Wilson interval, lower end",
+        "high": "95 % Wilson interval, upper end",
+        "context": "tokens before the round, from here on",
+        "rounds": "rounds that count",
+        "seconds_per_token": "decode seconds per new token",
+        "speedup": "vanilla’s seconds per token over these, at the same length",
+        "tau": "τ",
+        "alpha": "α",
+        "pass_seconds": "seconds of the target’s pass",
+    }
+
+    methods: Annotated[
+        tuple[Annotated[str, Meta(extra_json_schema=enum(DRAFTING, "methods"))], ...],
+        Meta(min_length=1, max_length=6, title="Methods", description="Each beside vanilla, on the same prompts."),
+    ] = ("dflash",)
+    tokens: Annotated[
+        int, Meta(ge=32, le=480, title="New tokens", description="Of each run; 400 and more show the effect of length.")
+    ] = 128
+    per_flavour: Annotated[
+        int, Meta(ge=1, le=5, title="Prompts of each kind", description="More prompts, narrower intervals.")
+    ] = 5
+    width: Annotated[
+        int,
+        Meta(
+            ge=16,
+            le=256,
+            title="Width of a part",
+            description="Tokens of context that count together.",
+            extra_json_schema={"more": True},
+        ),
+    ] = 64
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        return drafters_of(self.pair, self.methods)
+
+    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        prompts, skipped = self.prompts(engine)
+        labels = {name: find_method(name).label for name in self.methods}
+        configs = {name: find_method(name).config(self.base) for name in labels}
+        runs = Runs(engine, self.base, configs, prompts, stopped)
+        parts: dict[str, dict[int, _Part]] = {}
+        counts: dict[str, dict[tuple[str, str], list[bool]]] = {}
+        examples: dict[str, list[str]] = {}
+
+        def answer() -> Answer:
+            vanilla = parts.get(BASELINE.key, {})
+            rows = [
+                {"method": method, "group": group, "name": name, **wilson(found)}
+                for method, own in counts.items()
+                for (group, name), found in sorted(own.items(), key=_order)
+            ]
+            rows += [
+                _row(name, index * self.width, part, vanilla.get(index))
+                for name, found in parts.items()
+                for index, part in sorted(found.items())
+            ]
+            failed = [f"{labels[name]}: {why}" for name, why in runs.failed.items()]
+            facts = {"skipped": [*skipped, *failed], "examples": examples, "width": self.width, **runs.facts()}
+            return Answer(rows=rows, facts=facts, races=runs.races)
+
+        for done, total, name in runs.fill():
+            self._add(parts, BASELINE.key, runs.fresh_vanilla())
+            self._add(parts, name, runs.events)
+            prompt = prompts[(done - 1) // len(configs)]
+            if name not in runs.failed:
+                before, own = engine.encode(prompt.prompt, self.base), counts.setdefault(name, {})
+                for piece, kind, entropy, accepted in judged(engine, before, runs.events):
+                    for group, of in (("text", prompt.flavour), ("token", kind), ("entropy", _class(entropy))):
+                        own.setdefault((group, of), []).append(accepted)
+                    shown, known = piece.strip() or repr(piece)[1:-1], examples.setdefault(kind, [])
+                    if len(known) < 8 and shown not in known:
+                        known.append(shown)
+            yield Step(done, total, f"{labels[name]}: {prompt.id}", answer)
+
+    def _add(self, parts: dict[str, dict[int, _Part]], name: str, events: Sequence[Event]) -> None:
+        own, part = parts.setdefault(name, {}), _Part()
+        before = scored = 0.0
+        for event in events:
+            if isinstance(event, RoundStarted):
+                part = own.setdefault(event.length // self.width, _Part())
+            elif isinstance(event, TargetScored):
+                scored = event.span.seconds
+            elif isinstance(event, Verified):
+                part.tested += len(reached(event.tests))
+                part.accepted += event.accepted
+            elif isinstance(event, Committed):
+                if before:  # the first round's time holds the prompt's
+                    part.rounds += 1
+                    part.tokens += len(event.ids)
+                    part.seconds += event.at - before
+                    part.scored += scored
+                before = event.at
+
+    def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
+        """See :class:`~specdiff_core.explorations.base.Exploration`."""
+        sorted_by = {group: [row for row in rows if row["group"] == group] for group in (*GROUPS, "length")}
+        grown, width = sorted_by["length"], facts.get("width", self.width)
+        answers = [words for words in (_guessed(sorted_by["token"], facts), self._lengthened(grown)) if words]
+        method = next((row["method"] for row in sorted_by["text"]), "")
+        of = f"{draw.styles([method])[method].label}: " if len(self.methods) > 1 and method else ""
+        figures = [
+            Figure(
+                key=group,
+                title=title,
+                hint=of + hint,
+                data=[draw.shares(own)],
+                layout=axes(
+                    "share of drafted tokens accepted",
+                    unit,
+                    xaxis={"range": [0, 1.02]},
+                    yaxis=draw.CATEGORY | {"autorange": "reversed"},
+                ),
+            )
+            for group, (title, hint, unit) in GROUPS.items()
+            if (own := [row for row in sorted_by[group] if row["method"] == method])
+        ]
+        return Report(
+            answer=" ".join(answers[:1]),
+            notes=[*answers[1:], *self._forgotten(grown, width)],
+            figures=[*figures, *(_by_length(grown, width) if len({row["context"] for row in grown}) > 1 else ())],
+            titles={name: find_method(name).label for name in self.methods},
+        )
+
+    def _lengthened(self, rows: Sequence[Mapping[str, Any]]) -> str:
+        known = [row for row in rows if row["method"] != "vanilla" and row["speedup"] and row["rounds"] > 8]
+        vanilla = [row for row in rows if row["method"] == "vanilla" and row["seconds_per_token"] and row["rounds"] > 8]
+        if len(vanilla) < 2 or not known:
+            return ""
+        method = max(
+            {row["method"] for row in known}, key=lambda name: max(r["speedup"] for r in known if r["method"] == name)
+        )
+        own = [row for row in known if row["method"] == method]
+        return (
+            f"Behind {own[-1]['context']} tokens {find_method(method).label} reaches {times(own[-1]['speedup'])}, "
+            "against "
+            f"{times(own[0]['speedup'])} behind {own[0]['context']}; a vanilla token takes "
+            f"{1000 * vanilla[-1]['seconds_per_token']:.2f} ms there instead of "
+            f"{1000 * vanilla[0]['seconds_per_token']:.2f} ms."
+        )
+
+    def _forgotten(self, rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
+        """A warning where the embedded block drafters draft further into a text than they were trained."""
+        lost = []
+        for name in BLOCKS if self.pair == "embedded" else ():
+            own = [row for row in rows if row["method"] == name]
+            early = _mean([row for row in own if row["context"] + width <= TRAINED])
+            late = _mean([row for row in own if row["context"] >= TRAINED])
+            if early and late and late < 0.8 * early:
+                lost.append(f"{find_method(name).label} from {ratio(early)} to {ratio(late)}")
+        if lost:
+            yield (
+                f"Behind {TRAINED} tokens block drafters lose much of their τ: {draw.listed(lost)}. They were "
+                "trained on "
+                f"rows of {TRAINED} tokens and have never drafted that far into a text; other block drafters need not."
+            )
+
+
+def _guessed(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
+    known = sorted((row for row in rows if row["tested"] >= 20), key=lambda row: -row["accepted"])
+    if len(known) < 2:
+        return ""
+
+    def like(row: Mapping[str, Any]) -> str:
+        words = ", ".join(f"“{word}”" for word in facts["examples"].get(row["name"], ())[:4])
+        return f"{row['name']} ({percent(row['accepted'])} of {row['tested']} accepted; {words})"
+
+    return f"The easiest kind of token is {like(known[0])}; the hardest is {like(known[-1])}."
+
+
+def _by_length(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Figure]:
+    known = [
+        {**row, "at": row["context"] + width / 2, "pass_ms": row["pass_seconds"] and 1000 * row["pass_seconds"]}
+        for row in rows
+        if row["rounds"] >= 2
+    ]
+    look = draw.styles(row["method"] for row in known)
+    for key, field, title, hint, unit in (
+        (
+            "speed",
+            "speedup",
+            "Speed-up by length",
+            "over vanilla at texts of the same length",
+            "speed-up over vanilla, ×",
+        ),
+        ("tau", "tau", "τ by length", "tokens per round", "τ, tokens per round"),
+        (
+            "passes",
+            "pass_ms",
+            "The target’s pass by length",
+            "a drafted one reads γ + 1 rows",
+            "milliseconds of a pass",
+        ),
+    ):
+
+        def words(row: Mapping[str, Any], field: str = field) -> str:
+            return (
+                f"{look[row['method']].label}, {row['context']} to {row['context'] + width - 1} tokens: "
+                f"{ratio(row[field])}"
+                f"<br>{row['rounds']} rounds"
+            )
+
+        yield Figure(
+            key=key,
+            title=title,
+            hint=hint,
+            wide=key == "speed",
+            data=draw.lines(known, "method", "at", field, words, style=look),
+            layout=axes("tokens of text before the round", unit, yaxis=FROM_ZERO, showlegend=True),
+            empty="Lines as soon as texts have grown.",
+        )
+
+
+def _mean(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """τ over all rounds of some parts."""
+    rounds = sum(row["rounds"] for row in rows)
+    return sum((row["tau"] or 0.0) * row["rounds"] for row in rows) / rounds if rounds else None
+
+
+@dataclass(slots=True)
+class _Part:
+    """Sums over the rounds that began with texts of like length."""
+
+    rounds: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    scored: float = 0.0  # of those, the target's passes
+    tested: int = 0
+    accepted: int = 0
+
+
+def _row(name: str, context: int, part: _Part, vanilla: _Part | None) -> dict[str, Any]:
+    pace = part.seconds / part.tokens if part.tokens else None
+    base = vanilla.seconds / vanilla.tokens if vanilla and vanilla.tokens else None
+    return {
+        "method": "vanilla" if name == BASELINE.key else name,
+        "group": "length",
+        "context": context,
+        "rounds": part.rounds,
+        "seconds_per_token": pace,
+        "speedup": base / pace if base and pace else None,
+        "tau": part.tokens / part.rounds if part.rounds else None,
+        "alpha": part.accepted / part.tested if part.tested else None,
+        "pass_seconds": part.scored / part.rounds if part.rounds else None,
+    }
+
+
+def judged(engine: Engine, before: Sequence[int], events: Sequence[Event]) -> Iterator[tuple[str, str, float, bool]]:
+    """Yield for every position that a round tested, of a window or a tree: the committed token, its kind, the target's
+    entropy in nats, and whether the token was drafted. One pass over the whole text gives the entropies."""
+    import torch
+
+    last = next(event for event in events if isinstance(event, Finished))
+    ids = [*before, *last.ids]
+    run = engine.target.start()
+    run.read(ids[: len(before) - 1])
+    logits = run.score(ids[len(before) - 1 : -1]).logits.double()
+    logits[:, list(engine.target.suppress)] = -math.inf
+    logs = torch.log_softmax(logits, -1)
+    entropies = -(logs.exp() * logs.nan_to_num(neginf=0.0)).sum(-1)
+    decode: Any = engine.pair.tokenizer.decode
+    place = 0
+    for event in events:
+        if isinstance(event, Verified):
+            tested = min(len(reached(event.tests)), len(last.ids) - place)
+            for i in range(tested):
+                token = last.ids[place + i]
+                line = decode(ids[: len(before) + place + i]).rsplit("\n", 1)[-1]
+                piece = decode([token])
+                yield piece, kind_of(piece, line), float(entropies[place + i]), i < event.accepted
+            place += event.accepted + 1
+
+
+def kind_of(piece: str, line: str) -> str:
+    """What a token is, in words: a number, a name, a line end, the rest of a word, ….
+
+    Args:
+        line: the text before it on its line.
+    """
+    word = piece.strip(" ")
+    if "\n" in piece:
+        return "line end"
+    if not word:
+        return "indentation" if not line.strip() else "symbol"
+    if re.fullmatch(r"[\d.,:$%]*\d[\d.,:$%]*", word):
+        return "number"
+    if not re.search(r"\w", word):
+        return "quotation mark" if re.search(r"[\"“”']", word) else "symbol"
+    if not piece.startswith(" ") and line and line[-1].isalnum():
+        return "end of a word"
+    sentence = line.rstrip()
+    if word[0].isupper() and sentence and sentence[-1] not in '.?!:"“>':
+        return "name"
+    return "inside quotation marks" if line.count('"') % 2 else "word"
+
+
+def _class(entropy: float) -> str:
+    low = max((border for border in ENTROPIES if border <= entropy), default=0.0)
+    high = min((border for border in ENTROPIES if border > entropy), default=math.inf)
+    return f"{low:g} to {high:g}" if high < math.inf else f"{low:g} and more"
+
+
+def _order(item: tuple[tuple[str, str], list[bool]]) -> tuple[str, float, str]:
+    (group, name), found = item
+    return group, float(name.split()[0]) if group == "entropy" else -sum(found) / len(found), name
+
+
+def wilson(found: list[bool]) -> dict[str, Any]:
+    """The share accepted with its 95 % Wilson interval."""
+    n = len(found)
+    share = sum(found) / n
+    middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z * math.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n)) / (1 + Z * Z / n)
+    return {"tested": n, "accepted": share, "low": middle - half, "high": middle + half}

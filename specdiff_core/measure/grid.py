@@ -1,0 +1,152 @@
+"""Settings to measure, one by one or as a grid."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.wording import denoises, settings_words
+
+
+class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "num_drafts": "drafts"}):
+    """One way to decode: the fields of ``DecodeConfig`` that one sweep may vary. Files call two of them by shorter
+    names (``nodes``, ``drafts``)."""
+
+    drafter: str
+    gamma: int
+    steps: int
+    tree_nodes: int = 0  # 0: a window
+    num_drafts: int = 1  # K
+    selection: str = "self"  # of K drafts; ignored for one
+    auto: bool = False  # γ and T, or the nodes of a tree, are chosen as it goes, at most these
+
+    @classmethod
+    def parse(cls, key: str) -> BenchSetting:
+        """The setting of a key: ``drafter/γ/T``, then ``/nodes``, then ``/K/selection``; at the end ``/auto``.
+
+        Raises:
+            ConfigError: it is not such a key.
+        """
+        plain = key.removesuffix("/auto")
+        drafter, *rest = plain.split("/")
+        try:
+            values: list[Any] = [drafter, *map(int, rest[:4]), *rest[4:]]
+            return cls(**dict(zip(SWEPT, values, strict=False)), auto=plain != key)
+        except (TypeError, ValueError):
+            hint = "Write drafter/γ/T, as block/9/1 or block/9/1/12."
+            raise ConfigError(f"{key[:60]!r} is no setting.", field="settings", hint=hint) from None
+
+    @property
+    def key(self) -> str:
+        """As files and ``--settings`` name it; :meth:`parse` reads it. Defaults at the end are left out."""
+        values = [str(getattr(self, name)) for name in SWEPT]
+        size = 6 if self.num_drafts > 1 else 4 if self.tree_nodes else 3
+        return "/".join([*values[:size], *(["auto"] if self.auto else [])])
+
+    def config(self, base: DecodeConfig) -> DecodeConfig:
+        """``base`` with this setting; a ConfigError where a value is out of range."""
+        return dataclasses.replace(base, **{name: getattr(self, name) for name in SWEPT})
+
+    @classmethod
+    def of_config(cls, config: DecodeConfig) -> BenchSetting:
+        """The setting that ``config`` runs as: cut to what its drafter supports; a tree or K drafts have no T.
+
+        Raises:
+            ConfigError: the pair has no such drafter.
+        """
+        if config.drafter == BASELINE.drafter:
+            return BASELINE
+        runs = find_pair(config.pair).drafter(config.drafter).follow(config)
+        steps = 1 if runs.tree_nodes or runs.num_drafts > 1 else runs.steps
+        selection = runs.selection.value if runs.num_drafts > 1 else "self"
+        return cls(runs.drafter, runs.gamma, steps, runs.tree_nodes, runs.num_drafts, selection, runs.auto)
+
+    def followed(self, base: DecodeConfig) -> tuple[BenchSetting, bool]:
+        """The setting that this one runs as, and whether they are the same; some drafters ignore T."""
+        real = BenchSetting.of_config(self.config(base))
+        return real, real == BASELINE or msgspec.structs.replace(real, steps=self.steps) == self
+
+    @property
+    def words(self) -> str:
+        """The settings without the drafter: ``γ 9, B 16``."""
+        return settings_words(msgspec.structs.asdict(self))
+
+    @property
+    def name(self) -> str:
+        """As tables name it: ``block γ 9, B 16``."""
+        return f"{self.drafter} {self.words}" if self.words else "vanilla"
+
+    @property
+    def shape(self) -> str:
+        """What is drafted: ``window``, ``tree`` or ``drafts``."""
+        return "tree" if self.tree_nodes else "drafts" if self.num_drafts > 1 else "window"
+
+    @property
+    def group(self) -> str:
+        """What two settings share that are one method with other numbers: the drafter and how it is used."""
+        selection = f"/{self.selection}" if self.num_drafts > 1 else ""
+        return f"{self.drafter}/{self.shape}{selection}{'/auto' if self.auto else ''}"
+
+    @property
+    def family(self) -> str:
+        """``diffusion`` for all that denoise, the drafter's own name for all others."""
+        return "diffusion" if denoises(self.drafter) else self.drafter
+
+
+SWEPT = BenchSetting.__struct_fields__
+"""The fields of ``DecodeConfig`` that a sweep varies."""
+BASELINE = BenchSetting("none", 1, 1)
+
+
+def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[BenchSetting, ...]:
+    """The baseline, then the settings of ``keys`` in their order; equal ones once.
+
+    Raises:
+        ConfigError: a key is invalid, the pair has no such drafter, or the drafter does not support it.
+    """
+    found = [BASELINE]
+    for setting in map(BenchSetting.parse, keys):
+        real, same = setting.followed(base)
+        if not same:
+            message = f"{setting.drafter} cannot follow {setting.key}: it would run as {real.key}."
+            hint = "A window no longer than it was trained for; trees, K and auto only where the drafter has them."
+            raise ConfigError(message, field="settings", hint=hint)
+        found.append(real)
+    return tuple(dict.fromkeys(found))
+
+
+def grid(
+    base: DecodeConfig,
+    drafters: Sequence[str],
+    gammas: Sequence[int],
+    steps: Sequence[int],
+    tree_nodes: Sequence[int] = (0,),
+    num_drafts: Sequence[int] = (1,),
+    selections: Sequence[str] = ("self",),
+) -> tuple[BenchSetting, ...]:
+    """The baseline, then every combination that its drafter supports, with T ≤ γ. Trees and K drafts exclude each other
+    and grow from one pass, so they have no T; only K drafts have a selection.
+
+    Raises:
+        ConfigError: nothing is left besides the baseline, or the pair has no such drafter.
+    """
+    found = {BASELINE: None}
+    for drafter, gamma, nodes, count, selection, passes in itertools.product(
+        drafters, gammas, tree_nodes, num_drafts, selections, steps
+    ):
+        if passes <= gamma and not (nodes and count > 1):
+            setting = BenchSetting(drafter, gamma, passes, nodes, count, selection if count > 1 else "self")
+            real, same = setting.followed(base)
+            found |= {real: None} if same else {}
+    if len(found) == 1 and set(drafters) != {BASELINE.drafter}:
+        message = "There is nothing to measure: no drafter can follow any of these settings."
+        hint = "Choose T at most γ, γ at most 16 for block, and K or a tree, not both."
+        raise ConfigError(message, field="steps", hint=hint)
+    return tuple(found)

@@ -1,0 +1,139 @@
+"""Times bare forward passes of a target and a drafter."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from specdiff_core.decoding.clock import DeviceClock
+from specdiff_core.drafters.base import Context, drained
+from specdiff_core.maths.randomness import Streams
+from specdiff_core.measure.grid import BASELINE
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import final
+
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+
+
+class PassCosts(NamedTuple):
+    """Seconds of bare passes, medians."""
+
+    target: dict[int, float]  # rows -> a pass of the target over so many
+    draft: dict[int, float]  # γ -> the drafter's first pass of a round, with what it draws
+    again: dict[int, float]  # γ -> each further one
+    context: int  # tokens before them
+
+    def drafting(self, gamma: int, passes: int) -> float:
+        """Seconds of a draft of so many passes over a window of γ."""
+        return self.draft[gamma] + (passes - 1) * self.again[gamma]
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds them: lists of pairs, because its keys are strings."""
+        return {
+            "target": sorted(self.target.items()),
+            "draft": sorted(self.draft.items()),
+            "again": sorted(self.again.items()),
+            "context": self.context,
+        }
+
+
+MORE = 4
+"""Denoising steps from which the cost of a further pass is derived."""
+
+
+class PassTimes:
+    """Bare passes of the target and a drafter, timed in rounds between other runs, so that a slow moment of the machine
+    affects both.
+
+    Args:
+        gammas: windows to draft; unsupported ones are left out.
+        tokens: vanilla writes so many behind a prompt before passes are timed there.
+    """
+
+    def __init__(self, engine: Engine, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48) -> None:
+        self._drafter, self._spec = engine.drafter(drafter_name), engine.pair.spec.drafter(drafter_name)
+        self._engine, self._gammas = engine, [gamma for gamma in gammas if self._spec.fit(gamma) == gamma]
+        self._base = DecodeConfig(pair=engine.pair.spec.name, temperature=0.0, max_new_tokens=tokens)
+        self._scores: dict[int, list[float]] = {}
+        self._drafts: dict[tuple[int, int], list[float]] = {}
+        self._context = 0
+
+    def rounds(self, prompt: str, repeats: int) -> Iterator[None]:
+        """Time passes behind ``prompt`` and what vanilla writes after it, in the order of a run, so that the caches of
+        the processor hold the same data as there: the target over 1 row, repeatedly; and for each window a draft, then
+        the target over γ + 1 rows.
+
+        Yields:
+            After each of ``repeats`` rounds of all passes; two rounds warm up before the first. Others may use the
+            engine between two rounds.
+        """
+        engine, base = self._engine, self._base
+        begun = engine.encode(prompt, base)
+        room = engine.pair.spec.context - len(begun) - max(self._gammas, default=0) - 1
+        tokens = max(1, min(base.max_new_tokens, room))  # so that the widest pass still fits
+        base = dataclasses.replace(base, max_new_tokens=tokens)
+        last = final(engine.decode(prompt, BASELINE.config(base), detail=False))
+        ids = [*begun, *(last.ids if last else ())]
+        target = engine.target.start(self._drafter.layers)
+        features = target.read(ids[:-1])
+        sampler, clock = Streams(0, shared=False).draft(0), DeviceClock(engine.pair.placement.device)
+
+        def score(rows: int) -> float:
+            clock.start()
+            target.score([ids[-1]] * rows)
+            seconds = clock.finish()
+            target.rollback(rows, ())
+            return seconds
+
+        def draft(gamma: int, steps: int) -> float:
+            session = self._drafter.start()  # some need the result of a draft before the next
+            session.observe(ids[:-1], features)
+            gamma = min(gamma, session.room)
+            steps = min(steps, gamma)
+            context = Context(
+                ids=ids, gamma=gamma, steps=steps, order=base.order, sampling=base.draft_sampling, sampler=sampler
+            )
+            clock.start()
+            drained(session.draft(context))
+            return clock.finish()
+
+        for number in range(2 + repeats):
+            scores, drafts = (self._scores, self._drafts) if number > 1 else ({}, {})  # the first two warm up
+            score(1)  # others may have decoded since
+            for _ in range(2):
+                scores.setdefault(1, []).append(score(1))
+            for gamma in self._gammas:
+                if gamma + 1 > target.room:
+                    continue
+                for steps in sorted({1, min(MORE, gamma)} if self._spec.drafting == "denoise" else {1}):
+                    drafts.setdefault((gamma, steps), []).append(draft(gamma, steps))
+                    scores.setdefault(gamma + 1, []).append(score(gamma + 1))
+            if number > 1:
+                self._context = len(ids)
+                yield
+
+    @property
+    def costs(self) -> PassCosts:
+        """Medians of all timed passes."""
+        each = {size: median(spent) for size, spent in self._drafts.items()}
+        firsts = {gamma: each[gamma, 1] / self._spec.passes(gamma, 1) for gamma, steps in each if steps == 1}
+        more = {gamma: (seconds - firsts[gamma]) / (steps - 1) for (gamma, steps), seconds in each.items() if steps > 1}
+        return PassCosts(
+            target={rows: median(spent) for rows, spent in self._scores.items()},
+            draft=firsts,
+            again={gamma: more.get(gamma, first) for gamma, first in firsts.items()},
+            context=self._context,
+        )
+
+
+def pass_costs(
+    engine: Engine, prompt: str, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48, repeats: int = 9
+) -> PassCosts:
+    """The costs of one uninterrupted :class:`PassTimes`."""
+    times = PassTimes(engine, drafter_name, gammas, tokens=tokens)
+    for _ in times.rounds(prompt, repeats):
+        pass
+    return times.costs

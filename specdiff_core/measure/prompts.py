@@ -1,0 +1,130 @@
+"""Prompts: this project's own (``own.jsonl``, ``problems.jsonl`` beside this file) and those of a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from specdiff_core.schema.errors import ConfigError
+
+Text = Annotated[str, msgspec.Meta(pattern=r"\S")]  # not empty
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A text to continue. ``id`` is unique in its file; results are grouped by ``flavour``, the kind of text; a problem
+    also has its correct ``answer``."""
+
+    id: Text
+    flavour: Text
+    prompt: Text
+    answer: str = ""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A problem in words with its solution, one sum a line, and its ``result``: by default that of the last sum."""
+
+    prompt: Text
+    steps: tuple[Text, ...]
+    result: str = ""
+
+    @property
+    def answer(self) -> str:
+        """The correct answer."""
+        return self.result or self.steps[-1].rpartition("= ")[2].split()[0]
+
+    def begun(self, count: int) -> str:
+        """The problem with the first ``count`` lines of its solution."""
+        if count < 1:
+            return self.prompt
+        return "\n".join([f"{self.prompt} {self.steps[0]}", *self.steps[1:count], ""])
+
+
+def problem(question: str, *steps: str, result: str = "") -> Problem:
+    """A question in the format that the embedded target was trained on."""
+    return Problem(f"Question: {question}\nAnswer:", steps, result)
+
+
+class _Turns(msgspec.Struct):
+    """A line of Spec-Bench's ``question.jsonl``, and of MT-Bench's: its first turn is the prompt."""
+
+    question_id: int | str
+    category: Text
+    turns: Annotated[list[Text], msgspec.Meta(min_length=1)]
+
+
+def _read_prompt(line: bytes) -> Prompt:
+    if b'"turns"' not in line:
+        return msgspec.json.decode(line, type=Prompt)
+    found = msgspec.json.decode(line, type=_Turns)
+    return Prompt(id=f"{found.category}-{found.question_id}", flavour=found.category, prompt=found.turns[0])
+
+
+def read_prompts(path: Path) -> tuple[Prompt, ...]:
+    """Read JSON lines ``{"id", "flavour", "prompt"}``, or those of Spec-Bench.
+
+    Raises:
+        ConfigError: the file is missing or empty, or a line is wrong; the message names the line.
+    """
+    hint = 'Give a text file; every line is a JSON object {"id": "…", "flavour": "…", "prompt": "…"}.'
+    prompts: dict[str, Prompt] = {}
+    where = path.name
+    try:
+        for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+            where = f"{path.name}, line {number}"
+            if line.strip():
+                prompt = _read_prompt(line)
+                if prompt.id in prompts:
+                    raise ValueError(f"the id {prompt.id!r} appears twice")
+                prompts[prompt.id] = prompt
+    except (OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{where}: {error}.", field="prompts", hint=hint) from error
+    if not prompts:
+        raise ConfigError(f"{path.name} holds no prompt.", field="prompts", hint=hint)
+    return tuple(prompts.values())
+
+
+_HERE = Path(__file__).resolve().parent
+_OWN = read_prompts(_HERE / "own.jsonl")  # the first of every flavour, then the second of every flavour, …
+OWN_TEXTS: dict[str, tuple[str, ...]] = {
+    flavour: tuple(prompt.prompt for prompt in _OWN if prompt.flavour == flavour)
+    for flavour in dict.fromkeys(prompt.flavour for prompt in _OWN)
+}
+"""Written for this project, five of each flavour that the embedded target knows."""
+OWN_PROBLEMS: tuple[Problem, ...] = tuple(
+    msgspec.json.decode(line, type=Problem) for line in (_HERE / "problems.jsonl").read_bytes().splitlines()
+)
+"""Written for this project, with the solutions by hand: a small target can't work them out, but may finish them."""
+
+
+def ranks(prompts: Sequence[Prompt]) -> list[int]:
+    """How many prompts of the same flavour come before each."""
+    flavours = [prompt.flavour for prompt in prompts]
+    return [flavours[:number].count(flavour) for number, flavour in enumerate(flavours)]
+
+
+def first_of_each(prompts: Sequence[Prompt], count: int) -> tuple[Prompt, ...]:
+    """The first ``count`` prompts of every flavour.
+
+    Raises:
+        ConfigError: none is left.
+    """
+    if count < 1:
+        raise ConfigError("--first leaves no prompt.", field="first", hint="Give at least 1.")
+    return tuple(prompt for prompt, rank in zip(prompts, ranks(prompts), strict=True) if rank < count)
+
+
+def own_prompts(per_flavour: int = 5) -> tuple[Prompt, ...]:
+    """The first ``per_flavour`` own prompts of each flavour. The first of all flavours come before the second of any,
+    so that a measurement that ends early has covered every flavour."""
+    return first_of_each(_OWN, per_flavour)
+
+
+def digest(prompts: Sequence[Prompt]) -> str:
+    """A short hash: two results with the same digest were measured on the same prompts."""
+    facts = json.dumps([(prompt.id, prompt.flavour, prompt.prompt) for prompt in prompts])
+    return hashlib.sha256(facts.encode()).hexdigest()[:12]

@@ -1,0 +1,196 @@
+"""Runs lanes turn about: the one order in which races, sweeps and questions measure.
+
+A turn is one prompt and repeat; in it every lane runs once. Every other turn runs backwards, so over two turns all
+lanes have run at the same time on average, and a steady drift of the machine's speed cancels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from specdiff_core.measure.grid import BASELINE, SWEPT, BenchSetting
+from specdiff_core.measure.prompts import Prompt, digest
+from specdiff_core.measure.store import Row, RowLog
+from specdiff_core.provenance import git_state
+from specdiff_core.schema.decoder import WARM_UP, Decoder
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import Event, RunStarted
+from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import header_of
+
+T = TypeVar("T")
+
+
+class Run(NamedTuple):
+    """One decode to measure."""
+
+    turn: int
+    prompt: Prompt
+    repeat: int  # −1: a warm-up
+    lane: str
+    config: DecodeConfig
+
+    def decode(self, decoder: Decoder, **options: Any) -> list[Event]:
+        """Its events; by default without the detail that only a viewer needs."""
+        return list(decoder.decode(self.prompt.prompt, self.config, **{"detail": False, **options}))
+
+
+def in_order(lanes: Sequence[T], turn: int) -> Sequence[T]:
+    """The lanes of a turn, in the order in which they run."""
+    return lanes[:: -1 if turn % 2 else 1]
+
+
+def plan(
+    prompts: Sequence[Prompt],
+    lanes: Mapping[str, DecodeConfig],
+    repeats: int = 1,
+    *,
+    one_seed: bool = False,
+    share: int = 0,
+) -> Iterator[Run]:
+    """All runs of a measurement, in order.
+
+    Args:
+        lanes: name -> settings, the baseline first.
+        one_seed: repeat the same text. Otherwise turn n adds n to the seed of all its lanes: with one seed for all
+            prompts the same draws would decide every text, and an interval over prompts would be far too narrow.
+        share: run the baseline before every so many of the other lanes, which share it; 0: as often as any other lane.
+    """
+    first, *others = lanes
+    for turn, (prompt, repeat) in enumerate(itertools.product(prompts, range(repeats))):
+        if share:
+            ordered = in_order(others, turn)
+            order = [name for i in range(0, len(ordered), share) for name in (first, *ordered[i : i + share])]
+        else:
+            order = list(in_order(list(lanes), turn))
+        for name in order:
+            config = lanes[name]
+            seed = config.seed if one_seed else config.seed + turn
+            yield Run(turn, prompt, repeat, name, dataclasses.replace(config, seed=seed))
+
+
+def warm_up(prompt: Prompt, lanes: Mapping[str, DecodeConfig]) -> Iterator[Run]:
+    """A short run of every lane, which does not count: first passes allocate memory, compile, and are slow."""
+    for name, config in lanes.items():
+        tokens = min(WARM_UP, config.max_new_tokens)
+        yield Run(0, prompt, -1, name, dataclasses.replace(config, max_new_tokens=tokens))
+
+
+def race(
+    decoder: Decoder,
+    prompt: str,
+    lanes: Mapping[str, DecodeConfig],
+    *,
+    repeats: int = 1,
+    detail: bool = False,
+    progress: Callable[[str], None] | None = None,
+    threads: int | None = 0,
+    others: Mapping[str, Decoder] | None = None,
+) -> dict[str, list[list[Event]]]:
+    """The runs of every lane after one prompt, all with the same seed.
+
+    Args:
+        threads: CPU threads of all lanes, see :class:`~specdiff_core.schema.decoder.Decoder`.
+        others: lanes that another decoder runs.
+
+    Raises:
+        ConfigError: ``repeats`` is no number from 1.
+        SpecDiffError: a lane cannot run.
+    """
+    if not isinstance(repeats, int) or repeats < 1:
+        raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
+    decoders = {lane: (others or {}).get(lane, decoder) for lane in lanes}
+    text = Prompt(id="race", flavour="race", prompt=prompt)
+    for run in warm_up(text, lanes):
+        for event in run.decode(decoders[run.lane], threads=threads):
+            if isinstance(event, RunStarted) and decoders[run.lane] is decoder:
+                threads = event.threads  # the same for all lanes
+    runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
+    for run in plan([text], lanes, repeats, one_seed=True):
+        if progress is not None:
+            progress(f"measuring {run.lane}, {run.repeat + 1} of {repeats}")
+        runs[run.lane].append(run.decode(decoders[run.lane], detail=detail, threads=threads))
+    return runs
+
+
+def sweep(
+    engine: Decoder,
+    prompts: Sequence[Prompt],
+    settings: Sequence[BenchSetting],
+    base: DecodeConfig,
+    *,
+    repeats: int,
+    path: Path | None = None,
+    keep: Callable[[Run, Sequence[Event]], None] | None = None,
+) -> Iterator[tuple[int, int, RowLog[Row]]]:
+    """Measure every run that is not measured yet.
+
+    Args:
+        settings: the baseline first.
+        base: the settings that all of them share.
+        path: of the rows; an interrupted benchmark with the same path is resumed.
+        keep: called with every measured run and its events, after the run and before its row is written.
+
+    Yields:
+        (rows done, rows in all, the log) once at the start, then after each row.
+
+    Raises:
+        ConfigError: ``path`` holds another benchmark.
+    """
+    lanes = {setting.key: setting.config(base) for setting in settings}
+
+    def measure(run: Run) -> Row:
+        events = run.decode(engine)
+        if keep is not None and run.repeat >= 0:
+            keep(run, events)
+        where = {"prompt": run.prompt.id, "flavour": run.prompt.flavour, "repeat": run.repeat, "setting": run.lane}
+        return Row.of_run(events, **where)
+
+    log = RowLog(path, header("sweep", engine, prompts, settings, base, repeats=repeats, seeds="seed + turn"), Row)
+    todo = {(run.prompt.id, run.repeat, run.lane): run for run in plan(prompts, lanes, repeats)}
+    yield from log.fill(todo, measure, warm_up(prompts[0], lanes))
+
+
+def header(
+    kind: str,
+    engine: Decoder,
+    prompts: Sequence[Prompt],
+    settings: Sequence[BenchSetting],
+    base: DecodeConfig,
+    **others: Any,
+) -> dict[str, Any]:
+    """Everything that must not change while rows are collected."""
+    short = BASELINE.config(dataclasses.replace(base, max_new_tokens=1))
+    started = header_of(engine.decode(prompts[0].prompt, short, detail=False))
+    assert started is not None, "a run begins with its header"
+    return {
+        "kind": kind,
+        "prompts": digest(prompts),
+        "cells": [setting.key for setting in settings],
+        "settings": {name: value for name, value in base.to_dict().items() if name not in SWEPT},
+        "device": started.device,
+        "dtype": started.dtype,
+        "threads": started.threads,
+        "target": started.models.get("target", ""),
+        "weights": weights_digest(base.pair),
+        "versions": started.versions,
+        "commit": git_state()["commit"],
+        **others,
+    }
+
+
+def weights_digest(pair: str) -> str:
+    """A short hash of a pair's local weights, so that rows of retrained models never mix. Hub models are pinned."""
+    spec, found = PAIRS.get(pair), hashlib.sha256()
+    if spec is None:
+        return ""
+    for source in (spec.target, *(drafter.source for drafter in spec.drafters if drafter.source)):
+        for path in sorted(Path(source).glob("*.safetensors")):
+            found.update(path.read_bytes())
+    return found.hexdigest()[:12]

@@ -1,0 +1,233 @@
+"""What measurements leave on disk: rows as they are measured, results, and the events of single runs.
+
+Files call a setting a ``cell``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, cast
+
+import msgspec
+
+from specdiff_core.measure.grid import BASELINE
+from specdiff_core.provenance import Provenance
+from specdiff_core.schema.errors import ConfigError, TraceError
+from specdiff_core.schema.events import Committed, Event
+from specdiff_core.schema.metrics import Metrics, fold
+from specdiff_core.schema.summary import final, loops
+from specdiff_core.schema.trace import read_trace, write_trace
+
+DIGITS = 7
+"""Of seconds in a recording that ships."""
+
+
+class Measured(msgspec.Struct, kw_only=True):
+    """One line of measurements; no two of a file share the fields that ``KEY`` names."""
+
+    KEY: ClassVar[tuple[str, ...]]
+    prompt: str  # its id
+    flavour: str
+    session: int = 0  # a resumed benchmark begins the next one
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The values of those fields."""
+        return tuple(getattr(self, name) for name in self.KEY)
+
+
+class Row(Measured, kw_only=True):
+    """One run of a sweep."""
+
+    KEY = ("prompt", "repeat", "setting")
+    repeat: int  # −1: a warm-up, which does not count
+    setting: str = msgspec.field(name="cell")  # its key
+    metrics: Metrics
+    reason: str
+    text: str  # a hash: equal for equal texts
+    loops: bool = False  # whether the text ends repeating itself
+
+    @classmethod
+    def of_run(cls, events: Sequence[Event], **where: Any) -> Row:
+        """The row of a finished run; ``where``: its prompt, flavour, repeat and setting."""
+        last = final(events)
+        assert last is not None, "a decode ends with Finished or raises"
+        text = hashlib.sha256(",".join(map(str, last.ids)).encode()).hexdigest()[:16]
+        return cls(metrics=fold(events), reason=last.reason, text=text, loops=loops(last.ids), **where)
+
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Measured)
+S = TypeVar("S", bound="Result")
+
+
+class RowLog(Generic[R]):
+    """Rows of one benchmark, in memory and (with a path) on disk, so that an interrupted one can be resumed.
+
+    Args:
+        path: the file, or None to keep rows in memory only. Its first line is the header.
+        header: everything that must be equal for rows to belong together, as plain JSON values.
+        kind: of the rows.
+
+    Raises:
+        ConfigError: the file holds another benchmark, or is damaged.
+    """
+
+    def __init__(self, path: Path | None, header: Mapping[str, Any], kind: type[R]) -> None:
+        self.path = path
+        self.header: dict[str, Any] = json.loads(json.dumps(header))  # as it will be read: tuples become lists
+        self.rows: list[R] = []
+        if path is not None and path.exists():
+            found, self.rows, size = _read_log(path, kind)
+            if other := sorted(k for k in {*found, *self.header} if found.get(k) != self.header.get(k)):
+                message = f"{path.name} holds another benchmark: {', '.join(other)} differ."
+                raise ConfigError(message, field="json", hint="Choose another name, or delete it.")
+            os.truncate(path, size)
+        elif path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(self.header) + "\n", encoding="utf-8")
+        self.session = 1 + max((row.session for row in self.rows), default=-1)
+
+    def fill(
+        self, todo: Mapping[Any, T], measure: Callable[[T], R], warm_up: Iterable[T] = ()
+    ) -> Iterator[tuple[int, int, RowLog[R]]]:
+        """Measure the missing rows in their order, after a warm-up. Each row is on disk before the next begins.
+
+        Args:
+            todo: key of a row -> what ``measure`` measures it from.
+
+        Yields:
+            (rows done, rows in all, self) once at the start, then after each row.
+        """
+        done = {row.key for row in self.rows}
+        missing = [run for key, run in todo.items() if key not in done]
+        earlier = len(todo) - len(missing)
+        yield earlier, len(todo), self
+        for run in warm_up if missing else ():
+            self._append(measure(run))
+        for count, run in enumerate(missing, start=1):
+            self._append(measure(run))
+            yield earlier + count, len(todo), self
+
+    def _append(self, row: R) -> None:
+        row.session = self.session
+        self.rows.append(row)
+        if self.path is not None:
+            with self.path.open("ab") as file:
+                file.write(msgspec.json.encode(row) + b"\n")
+
+    def result(self, kind: type[S], **numbers: Any) -> S:
+        """The result of these rows: the header, the number of sessions, and ``numbers``."""
+        sessions = 1 + max((row.session for row in self.rows), default=0)
+        return msgspec.convert({**self.header, "sessions": sessions, **numbers}, kind)
+
+
+def _read_log(path: Path, kind: type[R]) -> tuple[dict[str, Any], list[R], int]:
+    """Header, rows and size in bytes of a file, without a last line that was cut off."""
+    try:
+        raw = path.read_bytes()
+        size = raw.rfind(b"\n") + 1
+        header, *lines = raw[:size].splitlines()
+        decoder = msgspec.json.Decoder(kind)
+        return msgspec.json.decode(header, type=dict[str, Any]), [decoder.decode(line) for line in lines], size
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        hint = "It belongs to a result. Delete both to measure everything again."
+        raise ConfigError(f"{path.name} is damaged or missing ({error}).", field="json", hint=hint) from error
+
+
+def rows_path(result: Path) -> Path:
+    """The file of a result's rows: beside ``name.json`` in ``name.rows.jsonl``."""
+    return result.with_suffix(".rows.jsonl")
+
+
+def read_rows(result: Path) -> list[Row]:
+    """The rows of a stored sweep; a ConfigError where they are missing or damaged."""
+    return _read_log(rows_path(result), Row)[1]
+
+
+class Result(msgspec.Struct, kw_only=True, tag_field="kind"):
+    """The fields of every result; its tag ``kind`` names the benchmark."""
+
+    schema: Literal[1] = 1
+    provenance: Provenance
+    device: str
+    dtype: str
+    threads: int
+    target: str
+    settings: dict[str, Any]  # DecodeConfig.to_dict(); of a sweep without what it varied
+    sessions: int = 1
+
+
+def read_result(path: Path, *kinds: type[S]) -> S:
+    """A JSON result of one of ``kinds``; a ConfigError where it is not."""
+    try:
+        kind: Any = Union[kinds]  # noqa: UP007 - of a tuple
+        return cast(S, msgspec.json.decode(path.read_bytes(), type=kind))
+    except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
+        names = " or ".join(kind.__name__.lower() for kind in kinds)
+        hint = f"Name a {names} that --json wrote, or measure it again."
+        raise ConfigError(f"{path} is no result of this version ({error}).", field="results", hint=hint) from error
+
+
+def write_result(path: Path, result: Result) -> None:
+    """Write a file that :func:`read_result` reads."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
+
+
+class Traces:
+    """The events of the runs of one sweep, found by prompt, repeat and setting:
+    ``<prompt id>.<repeat>/<setting>.jsonl.gz`` are traces of one lane."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+
+    def path(self, prompt: str, repeat: int, setting: str) -> Path:
+        """The file of a run: always below the folder, whatever the names hold; no two runs share one."""
+        return self.folder / f"{slug(prompt)}.{int(repeat)}" / f"{slug(setting)}.jsonl.gz"
+
+    def write(self, prompt: str, repeat: int, setting: str, events: Sequence[Event]) -> None:
+        """Write a finished run; an earlier file of the same run is replaced."""
+        write_trace(self.path(prompt, repeat, setting), {lane_of(setting): events}, title=prompt)
+
+    def events(self, prompt: str, repeat: int, setting: str) -> tuple[Event, ...]:
+        """A run as it was measured; a TraceError where it is missing, damaged, or of another run."""
+        lane, name = lane_of(setting), f"The run {prompt}, repeat {repeat}, {setting} of {self.folder.name}"
+        try:
+            trace = read_trace(self.path(prompt, repeat, setting))
+            if list(trace.lanes) != [lane] or trace.title != prompt or final(trace.lanes[lane]) is None:
+                raise TraceError("the file holds another run, or has no end")
+        except TraceError as error:
+            raise type(error)(f"{name}: {error.message}", hint="Measure the sweep again.") from error
+        return trace.lanes[lane]
+
+
+def lane_of(setting: str) -> str:
+    """The name of a setting's lane in a trace."""
+    return "vanilla" if setting == BASELINE.key else setting
+
+
+def slug(text: str) -> str:
+    """A file name for any text, another one for every other text. Plain words stay readable, with ``/`` as a dot; other
+    texts get a hash behind a ``~``, which no plain name holds, so that no name leaves its folder."""
+    if len(text) <= 80 and re.fullmatch(r"[a-z0-9_-]+(/[a-z0-9_-]+)*", text):
+        return text.replace("/", ".")
+    rest = re.sub(r"[^a-z0-9_-]+", "-", text.lower())[:40].strip("-")
+    return f"{rest}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def short_times(event: Event) -> Event:
+    """Round the times within a run to 0.1 µs, below any clock's resolution here: random last digits would fill most of
+    a recording. The run's own seconds stay as they are."""
+    if isinstance(event, Committed):
+        return msgspec.structs.replace(event, at=round(event.at, DIGITS))
+    span = getattr(event, "span", None)
+    if span is None:
+        return event
+    cut = msgspec.structs.replace(span, start=round(span.start, DIGITS), seconds=round(span.seconds, DIGITS))
+    return cast(Event, msgspec.structs.replace(cast(Any, event), span=cut))

@@ -1,0 +1,260 @@
+"""The numbers of a sweep: its rows aggregated to speed-ups with intervals, settings compared with each other, and the
+table of the terminal.
+
+Speed-up of a setting: vanilla's seconds per token over its own, over all repeats of the same prompts of the same sweep,
+on the decode clock, prefill included. At equal lengths that is the ratio of total decode seconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from specdiff_core.measure.grid import BASELINE, BenchSetting
+from specdiff_core.measure.statistics import Interval, costs, interval
+from specdiff_core.measure.store import Result, Row, RowLog
+from specdiff_core.provenance import Provenance
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.metrics import CROWDED, Metrics
+from specdiff_core.schema.settings import SETTINGS
+
+STREAK = ("mdlm", "mdlm_streak")
+"""One drafter before and after streak-distillation (SpecDiff-2, arXiv 2511.00606)."""
+
+
+class SettingResult(BenchSetting, frozen=True, kw_only=True):
+    """The numbers of one setting of a sweep."""
+
+    speedup: Interval  # over vanilla, mean of the flavours
+    speedup_by_flavour: dict[str, Interval]
+    tokens_per_second: float
+    tau: float
+    tau_by_flavour: dict[str, float]
+    alpha: float | None
+    alpha_by_flavour: dict[str, float | None]
+    alpha_at: tuple[float | None, ...]
+    tested_at: tuple[int, ...] = ()  # how often each position of a window was tested
+    seconds: float
+    seconds_by: dict[str, float]  # draft, verify (the target's pass and the tests), prefill, other
+    rounds: int
+    new_tokens: int
+    draft_nfe: int
+    target_calls: int
+    peak_bytes: int  # of a GPU; of a CPU's whole process, so not a method's own
+    waiting: float | None = None  # threads without a processor, on average
+    prompts: int
+    runs: int
+    same_text_as_vanilla: int  # prompts
+    looping: int = 0  # prompts on which vanilla's text ends repeating itself; the two below leave them out
+    speedup_varied: Interval | None = None
+    tau_varied: float | None = None
+
+
+class Ratio(msgspec.Struct, frozen=True):
+    """Two settings of one sweep, compared."""
+
+    what: str
+    ours: str  # names of settings
+    theirs: str
+    speed: Interval
+    tau: Interval
+
+
+class Sweep(Result, kw_only=True, tag="sweep"):
+    """Settings against vanilla, one table."""
+
+    weights: str
+    versions: dict[str, str]
+    prompts: dict[str, int]  # flavour -> how many
+    repeats: int
+    entries: list[SettingResult] = msgspec.field(name="cells")  # the baseline first
+    ratios: list[Ratio]
+    traces: str = ""  # the folder of the events, relative to the result
+    commit: str = ""
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether there were prompts to resample in every flavour."""
+        return all(count > 1 for count in self.prompts.values())
+
+    @property
+    def same_texts(self) -> bool:
+        """Whether every exact setting gives vanilla's text; otherwise two texts are samples of one distribution."""
+        return bool(self.settings["temperature"] == 0 or SETTINGS["rule"].read(self.settings["rule"]).same_text)
+
+    @property
+    def waits(self) -> list[float]:
+        """Threads without a processor, setting by setting, where that was measured."""
+        return [entry.waiting for entry in self.entries if entry.waiting is not None]
+
+
+def whole_turns(rows: Sequence[Row]) -> list[Row]:
+    """Rows of the (prompt, repeat) pairs that every setting finished, without warm-ups: a row without its baseline
+    would tilt a ratio."""
+    counted = [row for row in rows if row.repeat >= 0]
+    settings = {row.setting for row in counted}
+    seen: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for row in counted:
+        seen[row.prompt, row.repeat].add(row.setting)
+    return [row for row in counted if seen[row.prompt, row.repeat] == settings]
+
+
+def sweep_result(log: RowLog[Row], provenance: Provenance, *, traces: str = "") -> Sweep:
+    """A sweep as it is stored; one that still runs counts as far as all settings have finished a prompt.
+
+    Raises:
+        ConfigError: nothing was finished, or the baseline is missing.
+    """
+    rows = whole_turns(log.rows)
+    entries, ratios = aggregate(rows)
+    prompts = Counter({row.prompt: row.flavour for row in rows}.values())
+    return log.result(Sweep, provenance=provenance, prompts=prompts, cells=entries, ratios=ratios, traces=traces)
+
+
+def aggregate(rows: Sequence[Row]) -> tuple[list[SettingResult], list[Ratio]]:
+    """One result for each setting, the baseline first, and settings compared with each other."""
+    by_setting: dict[str, list[Row]] = {BASELINE.key: []}
+    flavours: dict[str, dict[str, None]] = defaultdict(dict)  # in their order
+    for row in rows:
+        by_setting.setdefault(row.setting, []).append(row)
+        flavours[row.flavour][row.prompt] = None
+    if not by_setting[BASELINE.key]:
+        raise ConfigError("No prompt was measured in every setting yet.", field="json", hint="Let the sweep go on.")
+    groups = {flavour: list(prompts) for flavour, prompts in flavours.items()}
+    looping = {row.prompt for row in by_setting[BASELINE.key] if row.loops}
+    varied = {
+        flavour: kept for flavour, prompts in groups.items() if (kept := [p for p in prompts if p not in looping])
+    }
+
+    def against(
+        baseline: str, other: str, cost: str = "seconds", groups: Mapping[str, Sequence[str]] = groups
+    ) -> dict[str, Interval]:
+        slow, fast = (
+            costs((row.prompt, getattr(row.metrics, cost), row.metrics.committed) for row in by_setting[key])
+            for key in (baseline, other)
+        )
+        return interval(slow, fast, groups)
+
+    vanilla, entries = _texts(by_setting[BASELINE.key]), []
+    for key, own in by_setting.items():
+        entry = _result(BenchSetting.parse(key), own, against(BASELINE.key, key), vanilla)
+        if looping:
+            entry = msgspec.structs.replace(
+                entry,
+                looping=len(looping),
+                speedup_varied=against(BASELINE.key, key, groups=varied)["mean"] if varied else None,
+                tau_varied=sum((row.metrics for row in own if row.prompt not in looping), Metrics()).tau,
+            )
+        entries.append(entry)
+    ratios = []
+    for what, ours, theirs in rivals(entries):
+        speed, tau = (against(theirs.key, ours.key, cost)["mean"] for cost in ("seconds", "rounds"))
+        ratios.append(Ratio(what, ours.name, theirs.name, speed, tau))
+    return entries, ratios
+
+
+def _texts(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Prompt -> its text in every repeat."""
+    texts: dict[str, list[str]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.repeat):
+        texts[row.prompt].append(row.text)
+    return texts
+
+
+def _result(
+    setting: BenchSetting, rows: Sequence[Row], speed: Mapping[str, Interval], vanilla: Mapping[str, list[str]]
+) -> SettingResult:
+    by_flavour: dict[str, Metrics] = {}
+    for row in rows:
+        by_flavour[row.flavour] = by_flavour.get(row.flavour, Metrics()) + row.metrics
+    total, texts = sum(by_flavour.values(), Metrics()), _texts(rows)
+    draft, score, verify, prefill = (total.seconds_by.get(of, 0.0) for of in ("draft", "score", "verify", "prefill"))
+    parts = {"draft": draft, "verify": score + verify, "prefill": prefill}
+    parts["other"] = total.seconds - sum(parts.values())
+    return SettingResult(
+        **msgspec.structs.asdict(setting),
+        speedup=speed["mean"],
+        speedup_by_flavour={flavour: speed[flavour] for flavour in by_flavour},
+        tokens_per_second=total.tokens_per_second or 0.0,
+        tau=total.tau or 0.0,
+        tau_by_flavour={flavour: part.tau or 0.0 for flavour, part in by_flavour.items()},
+        alpha=total.alpha,
+        alpha_by_flavour={flavour: part.alpha for flavour, part in by_flavour.items()},
+        alpha_at=total.alpha_at,
+        tested_at=total.tested_at,
+        seconds=total.seconds,
+        seconds_by=parts,
+        rounds=total.rounds,
+        new_tokens=total.committed,
+        draft_nfe=total.nfe,
+        target_calls=total.target_calls,
+        peak_bytes=total.peak_bytes,
+        waiting=total.waiting,
+        prompts=len(texts),
+        runs=len(rows),
+        same_text_as_vanilla=sum(own == vanilla[prompt] for prompt, own in texts.items()),
+    )
+
+
+def rivals(entries: Sequence[SettingResult]) -> Iterator[tuple[str, SettingResult, SettingResult]]:
+    """(what, ours, theirs) of every comparison: the fastest settings of two families, the faster one over the other; a
+    drafter's longest common window after streak-distillation over the same one before; K drafts over one."""
+    drafted = [entry for entry in entries if entry.drafter != BASELINE.drafter]
+    swept = {entry.key: entry for entry in entries}
+    families: dict[str, list[SettingResult]] = defaultdict(list)
+    for entry in sorted(drafted, key=lambda entry: -entry.speedup.value):
+        families[entry.family].append(entry)
+    for (one, ours), (other, theirs) in itertools.combinations(families.items(), 2):
+        yield f"{one} (best of {len(ours)}) over {other} (best of {len(theirs)})", ours[0], theirs[0]
+    before, after = ({e.gamma: e for e in entries if e.key == f"{name}/{e.gamma}/1"} for name in STREAK)
+    if common := before.keys() & after.keys():
+        yield "streak-distilled over not", after[max(common)], before[max(common)]
+    for entry in drafted:
+        if entry.num_drafts > 1 and (one_draft := swept.get(f"{entry.drafter}/{entry.gamma}/1")):
+            yield f"{entry.num_drafts} drafts over one", entry, one_draft
+
+
+# The terminal's table, which BENCHMARKS.md shows too.
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table, aligned so that it reads well as plain text."""
+    lines = [list(head), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = [[value.ljust(width) for value, width in zip(line, widths, strict=True)] for line in lines]
+    drawn = ["| " + " | ".join(line) + " |" for line in padded]
+    return "\n".join([drawn[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *drawn[1:]])
+
+
+def number(value: float | None, form: str = ".2f") -> str:
+    """A number, or a dash where it is not defined."""
+    return "–" if value is None else format(value, form)
+
+
+def speeds(result: Sweep) -> str:
+    """Speed-up, τ, α and tokens per second of every setting."""
+    entries, flavours, rows = result.entries, list(result.prompts), []
+    for entry in entries:
+        speed = entry.speedup
+        bounds = f"{speed.low:.2f}–{speed.high:.2f}" if result.has_intervals else "–"
+        row = [entry.name, f"{speed.value:.2f}×", "baseline" if entry.drafter == BASELINE.drafter else bounds]
+        row += [f"{entry.speedup_by_flavour[flavour].value:.2f}×" for flavour in flavours]
+        row += [number(entry.tau), number(entry.alpha), number(entry.tokens_per_second, ".0f")]
+        if entry.looping:
+            varied = entry.speedup_varied
+            row += ["–" if varied is None else f"{varied.value:.2f}×", number(entry.tau_varied)]
+        rows.append([*row, f"{entry.same_text_as_vanilla}/{entry.prompts}" if result.same_texts else "–"])
+    head = ["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s"]
+    head += ["without loops", "τ without"] if entries[0].looping else []
+    return table([*head, "vanilla's text"], rows)
+
+
+def waiting(waits: Sequence[float]) -> str:
+    """How many threads had to wait for a processor; empty where that was not measured."""
+    if not waits:
+        return ""
+    words = f" Threads waiting for a processor, on average: {min(waits):.3f}–{max(waits):.3f}, by setting."
+    return words + (" **The machine was busy: do not trust these speed-ups.**" if max(waits) >= CROWDED else "")

@@ -1,0 +1,167 @@
+"""Accuracy within a budget of seconds (the acceleration–compute figure of SpecDiff-2, arXiv 2511.00606): vanilla and
+every method attempt the same problems, and the most frequent answer of the attempts that finish in time counts.
+
+No text depends on the budget, so one measurement of attempts gives the whole curve.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from specdiff_core.measure.answers import answered, canonical
+from specdiff_core.measure.statistics import mean_interval
+from specdiff_core.schema.events import Event
+from specdiff_core.schema.summary import final
+
+ATTEMPTS, TEMPERATURE = 8, 0.5
+"""Of a problem, unless others are asked for."""
+PER_DECADE = 8
+"""Budgets of the grid from one second to ten."""
+Z99 = 2.576
+"""Half a 99 % interval, in standard deviations: several methods are compared with vanilla at once."""
+
+
+class Attempt(NamedTuple):
+    """One text: its decode seconds, the prompt's included, and the answer that it ends with, as
+    :func:`~specdiff_core.measure.answers.canonical` writes it; "" without one."""
+
+    seconds: float
+    answer: str
+
+
+def attempt_of(events: Sequence[Event]) -> Attempt:
+    """What a finished run is as an attempt. One that was cut off has only an answer that it states."""
+    last = final(events)
+    assert last is not None, "a decode ends with Finished or raises"
+    ended = last.reason in ("end_of_text", "stop_string")
+    return Attempt(round(last.seconds, 5), canonical(answered(last.text, ended=ended)))
+
+
+def majorities(answers: Sequence[str]) -> list[str]:
+    """The majority of no answers, of the first, of the first two and so on; the earliest of equals. A text without an
+    answer has no vote."""
+    votes, first, leading = Counter[str](), dict[str, int](), ""
+    leaders = [leading]
+    for answer in answers:
+        if answer:
+            votes[answer] += 1
+            first.setdefault(answer, len(first))
+            if not leading or (votes[answer], -first[answer]) > (votes[leading], -first[leading]):
+                leading = answer
+        leaders.append(leading)
+    return leaders
+
+
+class _Tried:
+    """The attempts of a method at one problem, rotated so that each is the first once: all attempts count equally
+    often, and the share of correct votes has less noise."""
+
+    def __init__(self, attempts: Sequence[Attempt], right: str) -> None:
+        self.count, self.attempts = len(attempts), attempts
+        turns = [[*attempts[first:], *attempts[:first]] for first in range(self.count)]
+        self.ends = [list(accumulate(attempt.seconds for attempt in turn)) for turn in turns]
+        self._right = [[answer == right for answer in majorities([one.answer for one in turn])] for turn in turns]
+
+    def voted(self, count: int) -> float:
+        """The share of rotations whose first ``count`` attempts vote for the right answer."""
+        return sum(turn[count] for turn in self._right) / self.count
+
+    def within(self, seconds: float) -> tuple[float, float]:
+        """The share of rotations that are right after so many seconds, and the mean number of attempts finished."""
+        fit = [bisect_right(ends, seconds) for ends in self.ends]
+        return sum(turn[n] for turn, n in zip(self._right, fit, strict=True)) / self.count, sum(fit) / self.count
+
+
+Found = Mapping[str, Sequence[Sequence[Attempt]]]  # method -> problem -> its attempts, in order
+Tried = Mapping[str, Sequence[_Tried]]  # method -> the problems that it has attempted
+
+
+def in_turn(found: Found, right: Sequence[str]) -> Tried:
+    """The rotations that all tables below count. Making them is the costly part, so make them once."""
+    pairs = {name: zip(each, right, strict=True) for name, each in found.items()}
+    tried = {name: [_Tried(own, answer) for own, answer in pair if own] for name, pair in pairs.items()}
+    return {name: own for name, own in tried.items() if own}
+
+
+def grid_of(tried: Tried) -> list[float]:
+    """Budgets from where no attempt is finished to where all are, evenly on a logarithmic axis."""
+    problems = [one for own in tried.values() for one in own]
+    first = min((attempt.seconds for one in problems for attempt in one.attempts), default=1.0)
+    last = max((one.ends[0][-1] for one in problems), default=1.0)
+    low, high = (math.log10(max(seconds, 1e-6)) * PER_DECADE for seconds in (first, last))
+    return [round(10 ** (step / PER_DECADE), 6) for step in range(math.floor(low), math.ceil(high) + 1)]
+
+
+def curves(tried: Tried) -> list[dict[str, Any]]:
+    """A row for each method and budget of :func:`grid_of`: the share of problems whose majority is right, with a 95 %
+    bootstrap interval over problems. A curve ends where all attempts at all problems are used up: more were not
+    measured."""
+    rows, budgets = [], grid_of(tried)
+    for name, own in tried.items():
+        for budget in budgets:
+            each = [one.within(budget) for one in own]
+            rows.append(
+                {
+                    "method": name,
+                    "budget": budget,
+                    **shared([score for score, _ in each]),
+                    "attempts": sum(fit for _, fit in each) / len(each),
+                    "used_up": sum(one.ends[0][-1] <= budget for one in own) / len(each),
+                    "problems": len(each),
+                }
+            )
+            if rows[-1]["used_up"] == 1:
+                break
+    return rows
+
+
+def votes(tried: Tried) -> list[dict[str, Any]]:
+    """A row for each method and number of attempts, whatever time they took, over the problems that have so many."""
+    return [
+        {"method": name, "k": count, **shared([one.voted(count) for one in own]), "problems": len(own)}
+        for name, each in tried.items()
+        for count in range(1, max(one.count for one in each) + 1)
+        if (own := [one for one in each if one.count >= count])
+    ]
+
+
+def singles(tried: Tried) -> dict[str, dict[str, Any]]:
+    """By method: accuracy and mean seconds of one attempt, and the difference from vanilla's accuracy at the same
+    problems with its 99 % noise (of the attempts only, since the problems are the same). With a single attempt at a
+    problem the noise is unknown; with a few, shares are smoothed, or two that agree by chance would have none."""
+    found: dict[str, dict[str, Any]] = {}
+    spread: dict[str, tuple[float, float | None]] = {}  # accuracy, its variance
+    for name, own in tried.items():
+        attempts = [attempt for one in own for attempt in one.attempts]
+        accuracy = sum(one.voted(1) for one in own) / len(own)
+        spread[name] = (accuracy, _variance([(one.voted(1), one.count) for one in own]))
+        (base, before), (_, variance) = spread.get("vanilla", spread[name]), spread[name]
+        known = name != "vanilla" and variance is not None and before is not None
+        found[name] = {
+            "accuracy": accuracy,
+            "attempts": len(attempts),
+            "seconds": sum(attempt.seconds for attempt in attempts) / len(attempts),
+            "no_answer": sum(not attempt.answer for attempt in attempts) / len(attempts),
+            "difference": accuracy - base,
+            "noise": Z99 * math.sqrt((variance or 0) + (before or 0)) if known else None,
+        }
+    return found
+
+
+def _variance(shares: Sequence[tuple[float, int]]) -> float | None:
+    """Of the mean of shares, each of so many attempts; None where one is of a single attempt."""
+    if any(count < 2 for _, count in shares):
+        return None
+    smooth = [((share * count + 1) / (count + 2), count) for share, count in shares]
+    return sum(share * (1 - share) / (count - 1) for share, count in smooth) / len(shares) ** 2
+
+
+def shared(scores: Sequence[float]) -> dict[str, float]:
+    """The mean over problems with the ends of its 95 % bootstrap interval."""
+    mean = mean_interval(scores)
+    return {"accuracy": mean.value, "low": mean.low, "high": mean.high}

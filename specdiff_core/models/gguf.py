@@ -1,0 +1,476 @@
+"""Reads GGUF files, llama.cpp's format. Config and tokenizer are converted once, into a folder of the user's cache; the
+weights stay in the file and are dequantised when they are loaded. It needs no torch.
+
+Supported are the architectures that this lab's network runs, and tokenizers whose rules are known
+exactly. Everything else is refused by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import mmap
+import os
+import re
+import shutil
+import struct
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import gguf
+import msgspec
+import numpy as np
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from specdiff_core.models.folders import GGUF, Depth, Gguf, Size, Stored, cache_errors, damage, shown, user_cache
+from specdiff_core.schema.errors import WeightsError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+VERSION = 1
+"""Of what is written into the cache; folders of another version are not used."""
+HEAD = 2**20
+"""Bytes at the beginning of a file that distinguish it from another with the same path, size and time."""
+ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+"""What a file calls its architecture (Mistral's say llama), and transformers' class for it."""
+WHOLE = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+LAYER = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+"""A file's names of tensors, and transformers': of the whole model, and within each layer."""
+EMBEDDING, HEADS = "token_embd.weight", ("attn_q", "attn_k")
+FACTORS = "rope_freqs.weight"
+"""What Llama 3's rotary frequencies are divided by, one by one."""
+UNBUILT = ("expert_count", "attention.sliding_window", "attention.scale", "logit_scale", "embedding_scale",
+           "residual_scale", "attention.clamp_kqv")  # fmt: skip
+"""Header fields that, unless 0, describe a network that is not built here."""
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""A header's types of numbers, and struct's codes for them."""
+TEXT, LIST = 8, 9
+MOST = 2**22
+"""Entries that a list of the header may have; no vocabulary has a tenth of them."""
+CONTROL, DEFINED = 3, 4
+"""Types of tokens that are matched whole: those of templates, and others that were added."""
+WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
+    r"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+SPLITS: dict[str, list[pre_tokenizers.PreTokenizer]] = {
+    "gpt-2": [pre_tokenizers.ByteLevel(add_prefix_space=False)],
+    "smollm": [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)],
+    "starcoder": [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)],
+    "llama-bpe": [
+        pre_tokenizers.Split(Regex(WORDS.format(digits=r"\p{N}{1,3}")), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ],
+    "qwen2": [
+        pre_tokenizers.Split(Regex(WORDS.format(digits=r"\p{N}")), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ],
+}
+"""How a text is split before its bytes are merged, by the name in a file's ``tokenizer.ggml.pre``."""
+OTHER = "Choose a GGUF file of a Llama, Mistral, Qwen2 or Qwen3 model, or the model's own safetensors."
+AGAIN = "Download it again."
+
+
+class _Network(msgspec.Struct):
+    """The fields of the header that describe the network, without the architecture in front."""
+
+    layers: Depth = msgspec.field(name="block_count")
+    width: Size = msgspec.field(name="embedding_length")
+    inner: Size = msgspec.field(name="feed_forward_length")
+    heads: Size = msgspec.field(name="attention.head_count")
+    positions: Size = msgspec.field(name="context_length")
+    epsilon: Annotated[float, msgspec.Meta(gt=0, le=1)] = msgspec.field(name="attention.layer_norm_rms_epsilon")
+    shared: Size | None = msgspec.field(name="attention.head_count_kv", default=None)
+    key: Size | None = msgspec.field(name="attention.key_length", default=None)
+    value: Size | None = msgspec.field(name="attention.value_length", default=None)
+    turned: Size | None = msgspec.field(name="rope.dimension_count", default=None)
+    base: Annotated[float, msgspec.Meta(gt=0, le=1e18)] = msgspec.field(name="rope.freq_base", default=10_000.0)
+    scaling: str = msgspec.field(name="rope.scaling.type", default="none")
+    factor: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = msgspec.field(name="rope.scaling.factor", default=1.0)
+    original: Size | None = msgspec.field(name="rope.scaling.original_context_length", default=None)
+    sharpened: float = msgspec.field(name="rope.scaling.attn_factor", default=1.0)
+
+    @property
+    def size(self) -> int:
+        """Of a head."""
+        return self.key or self.width // self.heads
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What stands before a file's weights."""
+
+    file: Path
+    fields: dict[str, Any]
+    tensors: dict[str, Stored]  # by the file's own names
+
+    def refuse(self, what: str) -> NoReturn:
+        raise WeightsError(f"{shown(self.file)} cannot be used here: {what}.", hint=OTHER)
+
+    def token(self, name: str) -> int | None:
+        """The id of a special token, such as ``eos``."""
+        found = self.fields.get(f"tokenizer.ggml.{name}_token_id")
+        return found if isinstance(found, int) else None
+
+
+def folder_of(file: Path) -> Path:
+    """The folder with config, tokenizer and index of a GGUF file; it is made when a file is first used.
+
+    Raises:
+        WeightsError: the file is missing, damaged, or of a kind that is not supported; the message names it.
+        PairUnavailable: the cache cannot be written.
+    """
+    if not file.is_file():
+        raise WeightsError(f"The model file {shown(file)} does not exist.", hint="Check its path.")
+    with damage(f"{shown(file)} is truncated or damaged"):
+        folder = _place(file)
+        if (folder / GGUF).is_file():
+            return folder
+        header = _read_header(file)
+        if header.fields.get("general.architecture") not in ARCHITECTURES:
+            header.refuse(f"its architecture is {header.fields.get('general.architecture')!r}")
+        if header.fields.get("split.count", 1) not in (0, 1):
+            header.refuse("it is one of several parts of a model; join them with llama-gguf-split --merge")
+        network = _network(header)
+        config = _config(header, network)
+        tensors = _tensors(header, network)
+        tokenizer, words = _tokenizer(header, config["vocab_size"])
+    ends = [one for one in (header.token("eos"), header.token("eot")) if one is not None]
+    generation = {"bos_token_id": header.token("bos"), "eos_token_id": list(dict.fromkeys(ends))}
+    index = Gguf(file=str(file.resolve()), size=file.stat().st_size, tensors=tensors)
+    files = {"config.json": config, "generation_config.json": generation, "tokenizer_config.json": words}
+    with cache_errors():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+        try:
+            for name, values in {**files, GGUF: msgspec.to_builtins(index)}.items():
+                (beside / name).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+            (beside / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
+            os.rename(beside, folder)
+        except OSError:
+            if not (folder / GGUF).is_file():  # else another process was first
+                raise
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    return folder
+
+
+def _place(file: Path) -> Path:
+    """Where the folder of ``file`` belongs."""
+    stat = file.stat()
+    with file.open("rb") as stream:
+        head = stream.read(HEAD)
+    parts = (str(VERSION), str(file.resolve()), str(stat.st_size), str(stat.st_mtime_ns))
+    key = hashlib.sha256("\0".join(parts).encode() + head).hexdigest()[:16]
+    return user_cache() / "gguf" / f"{file.stem}-{key}"
+
+
+class _Bytes:
+    """Reads a header from front to back, never beyond the end of its file."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self._data, self.at = data, 0
+
+    def number(self, code: str) -> Any:
+        return self.numbers(code, 1)[0]
+
+    def numbers(self, code: str, count: int) -> tuple[Any, ...]:
+        form = struct.Struct(f"<{count}{code}")
+        found = form.unpack_from(self._data, self.at)
+        self.at += form.size
+        return found
+
+    def count(self) -> int:
+        """How many things follow."""
+        found = int(self.number("Q"))
+        if found > MOST:
+            raise ValueError(f"a list of {found:,} entries")
+        return found
+
+    def text(self) -> str:
+        length = self.count()
+        found = self._data[self.at : self.at + length]
+        if len(found) < length:
+            raise ValueError("it ends in the middle of a word")
+        self.at += length
+        return found.decode("utf-8")
+
+    def value(self, kind: int) -> Any:
+        if kind == TEXT:
+            return self.text()
+        if kind != LIST:
+            found = self.number(NUMBERS[kind])
+            return float(str(np.float32(found))) if NUMBERS[kind] == "f" else found  # 1e-5, not 9.99999975e-06
+        kind, count = self.number("I"), self.count()
+        return [self.text() for _ in range(count)] if kind == TEXT else list(self.numbers(NUMBERS[kind], count))
+
+
+def _read_header(file: Path) -> _Header:
+    """Every field, and where every tensor lies; all of it is inside the file."""
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if data[:4] != b"GGUF":
+            raise WeightsError(f"{shown(file)} is no GGUF file.", hint=AGAIN)
+        source = _Bytes(data)
+        source.at = 4
+        if (version := source.number("I")) not in (2, 3):
+            raise WeightsError(f"{shown(file)} is of version {version} of GGUF.", hint="Convert the model again.")
+        tensors, count = source.count(), source.count()
+        fields = {}
+        for _ in range(count):
+            name = source.text()
+            fields[name] = source.value(source.number("I"))
+        header = _Header(file, fields, {})
+        found = [
+            (source.text(), source.numbers("Q", source.number("I")), *source.numbers("IQ", 1)) for _ in range(tensors)
+        ]
+        step = fields.get("general.alignment", 32)
+        first = -(-source.at // step) * step
+        for name, sides, kind, offset in found:
+            if name in header.tensors:
+                raise ValueError(f"two tensors are called {name}")
+            known = gguf.GGMLQuantizationType(kind) if kind in iter(gguf.GGMLQuantizationType) else None
+            if known is None or not _dequantises(known):
+                header.refuse(f"{name} is stored as {known.name if known else f'type {kind}'}, which is not read here")
+            stored = Stored(kind=known.name, shape=[int(side) for side in reversed(sides)], start=first + offset)
+            if stored.start + math.prod(_form(stored)) > len(data):
+                raise ValueError(f"{name} lies behind its end")
+            header.tensors[name] = stored
+    return header
+
+
+def _dequantises(kind: gguf.GGMLQuantizationType) -> bool:
+    """Whether the package ``gguf`` turns what is stored so into numbers."""
+    try:
+        gguf.dequantize(np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _form(stored: Stored) -> tuple[int, int]:
+    """Rows of a tensor, and bytes of each."""
+    numbers, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[stored.kind]]
+    *sides, row = stored.shape
+    if row % numbers:
+        raise ValueError(f"rows of {row} numbers in blocks of {numbers}")
+    return math.prod(sides), row // numbers * size
+
+
+def _network(header: _Header) -> _Network:
+    """The network's sizes, where it is one that is built here."""
+    front = f"{header.fields['general.architecture']}."
+    values = {name.removeprefix(front): value for name, value in header.fields.items() if name.startswith(front)}
+    found = msgspec.convert(values, _Network)
+    if odd := next((name for name in UNBUILT if values.get(name)), None):
+        header.refuse(f"its network has {front}{odd}")
+    if found.turned not in (None, found.size) or found.value not in (None, found.size):
+        header.refuse("its heads are turned in part, or its values have another size than its keys")
+    return found
+
+
+def _config(header: _Header, network: _Network) -> dict[str, Any]:
+    """``config.json``."""
+    kind = header.fields["general.architecture"]
+    return {
+        "architectures": [ARCHITECTURES[kind]],
+        "model_type": kind,
+        "hidden_size": network.width,
+        "intermediate_size": network.inner,
+        "num_hidden_layers": network.layers,
+        "num_attention_heads": network.heads,
+        "num_key_value_heads": network.shared or network.heads,
+        "head_dim": network.size,
+        "hidden_act": "silu",
+        "vocab_size": header.tensors[EMBEDDING].shape[0],
+        "max_position_embeddings": network.positions,
+        "rms_norm_eps": network.epsilon,
+        "rope_parameters": _rope(header, network),
+        "tie_word_embeddings": "output.weight" not in header.tensors,
+        "bos_token_id": header.token("bos"),
+        "eos_token_id": header.token("eos"),
+        "pad_token_id": header.token("padding"),
+        "dtype": "float32",
+    }
+
+
+def _rope(header: _Header, network: _Network) -> dict[str, Any]:
+    """Rotary positions in transformers' words."""
+    plain: dict[str, Any] = {"rope_theta": network.base}
+    if FACTORS in header.tensors:
+        factors = _dequantised(header.file, header.tensors[FACTORS]).ravel().tolist()
+        parameters = {
+            "rope_type": "llama3",
+            "factor": max(factors),
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": network.original or 8192,
+        }
+        usual = llama3_factors(network.base, network.size, parameters)
+        if network.scaling != "none" or not np.allclose(factors, usual, rtol=1e-4):
+            header.refuse(f"{FACTORS} is not Llama 3's")
+        return plain | parameters
+    if network.scaling == "none":
+        return plain | {"rope_type": "default"}
+    if network.scaling not in ("linear", "yarn") or network.sharpened != 1.0:
+        header.refuse(f"its rotary positions are scaled by {network.scaling!r}")
+    plain |= {"rope_type": network.scaling, "factor": network.factor}
+    if network.scaling == "yarn":
+        plain["original_max_position_embeddings"] = network.original or network.positions
+    return plain
+
+
+def llama3_factors(base: float, size: int, parameters: dict[str, Any]) -> list[float]:
+    """What Llama 3 divides each of the ``size / 2`` rotary frequencies of a head by: 1 for short
+    waves, ``factor`` for long ones, and something between the two for waves between."""
+    low, high, factor = (parameters[name] for name in ("low_freq_factor", "high_freq_factor", "factor"))
+    found = []
+    for index in range(size // 2):
+        turns = parameters["original_max_position_embeddings"] / (2 * math.pi * base ** (2 * index / size))
+        share = min(1.0, max(0.0, (turns - low) / (high - low)))
+        found.append(1 / ((1 - share) / factor + share))
+    return found
+
+
+def _tensors(header: _Header, network: _Network) -> dict[str, Stored]:
+    """Every tensor under transformers' name. Llama's files hold neighbouring rows of a head where
+    transformers has its two halves."""
+    kind = header.fields["general.architecture"]
+    heads = {"attn_q": network.heads, "attn_k": network.shared or network.heads} if kind == "llama" else {}
+    found = {}
+    for name, stored in header.tensors.items():
+        if name == FACTORS:
+            continue
+        if name in WHOLE:
+            found[WHOLE[name]] = stored
+            continue
+        parts = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", name)
+        if parts is None or parts[2] not in LAYER or (parts[3] == "bias" and kind != "qwen2"):
+            header.refuse(f"it has a tensor {name}")
+        stored.heads = heads.get(parts[2], 0)
+        if stored.heads and stored.shape[0] % (2 * stored.heads):
+            raise ValueError(f"{name} has {stored.shape[0]} rows for {stored.heads} heads")
+        found[f"model.layers.{parts[1]}.{LAYER[parts[2]]}.{parts[3]}"] = stored
+    return found
+
+
+def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
+    """``tokenizer.json`` and ``tokenizer_config.json``, for an embedding of so many ``rows``."""
+
+    def given(name: str, default: Any = None) -> Any:
+        return header.fields.get(f"tokenizer.ggml.{name}", default)
+
+    tokens, types, kind = given("tokens"), given("token_type") or (), given("model")
+    if len(tokens) > rows:
+        raise ValueError(f"{len(tokens):,} tokens for an embedding of {rows:,} rows")
+    special = {f"{name}_token": tokens[i] for name in ("bos", "eos") if (i := header.token(name)) is not None}
+    for name, ours in (("unknown", "unk"), ("padding", "pad")):
+        if (i := header.token(name)) is not None:
+            special[f"{ours}_token"] = tokens[i]
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    if kind == "gpt2":
+        pre = given("pre")
+        if pre not in SPLITS:
+            header.refuse(f"it splits text by rules that are not known here (tokenizer.ggml.pre is {pre!r})")
+        tokenizer = _byte_level(vocabulary, given("merges"), pre)
+        begins = pre == "llama-bpe"
+    elif kind == "llama":
+        tokenizer = _sentencepiece(vocabulary, given("scores"), special, given("add_space_prefix", True))
+        begins = True
+    else:
+        header.refuse(f"its tokenizer is of the kind {kind!r}")
+    whole = zip(tokens, types, strict=False)
+    for token, type in whole:
+        if type in (CONTROL, DEFINED):
+            added = AddedToken(token, special=type == CONTROL, normalized=False)
+            (tokenizer.add_special_tokens if type == CONTROL else tokenizer.add_tokens)([added])
+    if given("add_bos_token", begins) and "bos_token" in special:
+        first = special["bos_token"]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[first, "$A"], pair=[first, "$A", first, "$B"], special_tokens=[(first, vocabulary[first])]
+        )
+    config = {
+        **special,
+        "tokenizer_class": "TokenizersBackend",
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": header.fields[f"{header.fields['general.architecture']}.context_length"],
+    }
+    if isinstance(template := header.fields.get("tokenizer.chat_template"), str):
+        config["chat_template"] = template
+    return tokenizer, config
+
+
+def _byte_level(vocabulary: dict[str, int], merges: Sequence[str], pre: str) -> Tokenizer:
+    """GPT-2's kind: bytes, merged within words."""
+    pairs = [(first, second) for first, second in (merge.split(" ") for merge in merges)]
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=pre == "llama-bpe"))
+    if pre == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(SPLITS[pre])
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _sentencepiece(
+    vocabulary: dict[str, int], scores: Sequence[float], special: dict[str, str], prefix: bool
+) -> Tokenizer:
+    """SentencePiece's kind, as transformers converts it: pieces are merged in the order of their scores."""
+    from transformers.models.llama.tokenization_llama import LlamaTokenizer
+
+    ordered = import_module("transformers.convert_slow_tokenizer").generate_merges  # moved in 5.24
+    merges = ordered(vocabulary, dict(zip(vocabulary, scores, strict=True)))
+    names = {name: special.get(name) for name in ("unk_token", "bos_token", "eos_token")}
+    made = LlamaTokenizer(vocab=vocabulary, merges=merges, add_prefix_space=prefix, **names)
+    found: Tokenizer = made.backend_tokenizer
+    return found
+
+
+class Rows:
+    """Of a tensor in a GGUF file its rows, dequantised when they are asked for; the file is mapped, not read.
+
+    Args:
+        file: the GGUF file.
+    """
+
+    def __init__(self, file: Path, stored: Stored) -> None:
+        self._kind = gguf.GGMLQuantizationType[stored.kind]
+        self._held = np.memmap(file, np.uint8, "r", offset=stored.start, shape=_form(stored))
+
+    def __getitem__(self, which: Any) -> npt.NDArray[np.float32]:
+        """``which`` rows, as numpy selects them: ``[..., numbers of a row]``."""
+        with np.errstate(all="ignore"):  # checked where a whole tensor is read
+            return gguf.dequantize(np.asarray(self._held[which]), self._kind)
+
+
+def dequantised(index: Gguf, name: str) -> npt.NDArray[np.float32]:
+    """A tensor of the file, with transformers' shape and order of rows, in memory of its own."""
+    return _dequantised(Path(index.file), index.tensors[name])
+
+
+def _dequantised(file: Path, stored: Stored) -> npt.NDArray[np.float32]:
+    values = Rows(file, stored)[:].reshape(stored.shape)
+    if stored.heads:
+        pairs = values.reshape(stored.heads, -1, 2, *stored.shape[1:])
+        values = pairs.swapaxes(1, 2).reshape(stored.shape)
+    return values if values.flags.writeable else values.copy()

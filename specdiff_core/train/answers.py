@@ -1,0 +1,533 @@
+"""The target's own answers to prompts, with what a drafter learns from: the tokens, the hidden states of some layers,
+and the most probable next tokens.
+
+They are stored in shards, each of which is complete once it is there, so a run that was interrupted loses little.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from specdiff_core.models.files import replacing
+from specdiff_core.models.folders import shown
+from specdiff_core.models.network import Decoder, attend
+from specdiff_core.models.target import Target
+from specdiff_core.schema.errors import CorpusError, SpecDiffError
+from specdiff_core.schema.summary import loops
+
+TOP = 32
+"""Most probable next tokens that are stored of each distribution."""
+SHARD = 64
+"""Answers in a shard."""
+LEAST = 4
+"""Tokens of the shortest answer that is kept."""
+TOGETHER = 16
+"""Prompts that are read in one pass."""
+ALIKE = 0.1
+"""Relative distance up to which hidden states are those of the same weights in another precision."""
+HEADER = "specdiff"
+
+
+# Prompts.
+
+
+class PromptLine(msgspec.Struct):
+    """A prompt as it stands in a file; other fields of its line are ignored."""
+
+    prompt: Annotated[str, msgspec.Meta(min_length=1)]
+    flavour: str = "all"
+    id: str = ""
+
+
+class Prompt(NamedTuple):
+    id: str
+    flavour: str
+    tokens: tuple[int, ...]
+
+
+def read_prompts(path: Path) -> list[PromptLine]:
+    """The prompts of a text file, one a line; of a ``.jsonl`` file, objects with ``prompt`` and perhaps ``flavour``
+    and ``id``. A file ``.xz`` is unpacked.
+
+    Raises:
+        CorpusError: the file cannot be read, or holds no prompt.
+    """
+    try:
+        data = path.read_bytes()
+        text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
+    except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise CorpusError(
+            f"The prompts in {shown(path)} can't be read ({why}).", hint="Give a UTF-8 text file."
+        ) from error
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            one = msgspec.json.decode(line, type=PromptLine) if ".jsonl" in path.suffixes else PromptLine(line.strip())
+        except msgspec.MsgspecError as error:
+            what = f"Line {number} of {shown(path)} is no prompt ({error})."
+            raise CorpusError(what, hint='Write {"prompt": "…"}, or rename a plain text to .txt.') from None
+        one.id = one.id or hashlib.sha256(one.prompt.encode()).hexdigest()[:12]
+        found.append(one)
+    if not found:
+        raise CorpusError(f"{shown(path)} holds no prompts.", hint="Write one a line.")
+    return found
+
+
+def encode_prompts(
+    lines: Iterable[PromptLine], encode: Callable[[str], Sequence[int]], *, longest: int
+) -> list[Prompt]:
+    """The prompts as the target reads them. Those with more than ``longest`` tokens are left out, and those that
+    ``encode`` refuses, such as one with a token that has a meaning in the chat template.
+
+    Raises:
+        CorpusError: none is left; the message says why the last one was refused.
+    """
+    found, why = [], f"All have more than {longest} tokens, the chat template included."
+    for line in lines:
+        try:
+            tokens = tuple(encode(line.prompt))
+        except SpecDiffError as error:
+            why = error.message
+            continue
+        if 0 < len(tokens) <= longest:
+            found.append(Prompt(line.id, line.flavour, tokens))
+    if not found:
+        raise CorpusError(
+            f"None of these prompts can be used. {why}", hint="Give shorter prompts, or a larger --longest."
+        )
+    return found
+
+
+# Writing.
+
+
+class Answer(NamedTuple):
+    """A prompt and its answer, with what the target computed at each of their n tokens."""
+
+    prompt: Prompt
+    temperature: float
+    tokens: Tensor  # [n] int32
+    features: Tensor  # [n, F, W] bf16: outputs of F layers
+    top_ids: Tensor  # [n, TOP] int32, of the distribution behind each token; unknown inside the prompt
+    top_logs: Tensor  # [n, TOP] fp16, their log-probabilities at temperature 1; −inf where unknown
+
+    @property
+    def looped(self) -> bool:
+        return loops(self.tokens[len(self.prompt.tokens) :].tolist())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """How answers are written."""
+
+    layers: Sequence[int]  # whose outputs are stored; 0 is the first. The last one's output is normed
+    ends: Sequence[int]  # ids that end an answer
+    new_tokens: int  # of an answer, at most; one that loops ends early
+    temperatures: Sequence[float] = (0.0, 0.7)  # an answer gets one of them by chance
+    slots: int = 96  # answers that are written at once
+    seed: int = 0
+
+
+def write_answers(
+    target: Target,
+    prompts: Sequence[Prompt],
+    folder: Path,
+    writing: Writing,
+    *,
+    going: Callable[[], bool] = lambda: True,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[dict[str, float]]:
+    """Answer ``prompts`` in their order, except those whose answers ``folder`` holds.
+
+    Args:
+        going: called before each pass. Once it returns False, the answers that are being written end where they are.
+        clock: returns seconds.
+
+    Yields:
+        after each shard: ``answers`` in the folder, their ``tokens`` (prompts not counted), ``tokens_per_second`` since
+        the writing began, and ``seconds`` on the clock.
+
+    Raises:
+        CorpusError: the folder holds answers without the states of these layers.
+        SpecDiffError: a shard can't be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    held = Answers(folder, writing.layers)
+    rng = np.random.default_rng(writing.seed)
+    heats = rng.choice(writing.temperatures, len(prompts)).tolist()
+    done = {row.prompt_id for row in held.rows}
+    waiting = [(prompt, heat) for prompt, heat in zip(prompts, heats, strict=True) if prompt.id not in done]
+    generator = torch.Generator(target.model.device).manual_seed(writing.seed + len(done))
+    number = 1 + max((int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdigit()), default=-1)
+    write = _together if isinstance(target.model, Decoder) else _one_by_one
+    answers = write(target, waiting, writing, generator, going)
+    tokens, fresh, began = held.tokens, 0, clock()
+    while batch := list(islice(answers, SHARD)):
+        _save(batch, folder / f"{number:05d}.safetensors", writing.layers)
+        number, fresh = number + 1, fresh + sum(len(one.tokens) - len(one.prompt.tokens) for one in batch)
+        held.refresh()
+        now = clock()
+        speed = fresh / max(1e-9, now - began)
+        yield {"answers": len(held.rows), "tokens": tokens + fresh, "tokens_per_second": speed, "seconds": now}
+
+
+def _save(answers: Sequence[Answer], path: Path, layers: Sequence[int]) -> None:
+    rows = [
+        {
+            "id": one.prompt.id,
+            "flavour": one.prompt.flavour,
+            "temperature": one.temperature,
+            "looped": one.looped,
+            "prompt": len(one.prompt.tokens),
+            "length": len(one.tokens),
+        }
+        for one in answers
+    ]
+    tensors = {name: torch.cat([getattr(one, name) for one in answers]) for name in TENSORS}
+    with replacing(path) as fresh:
+        save_file(tensors, fresh, metadata={HEADER: json.dumps({"layers": list(layers), "rows": rows})})
+
+
+def _over(ids: Sequence[int], prompt: int, room: int, writing: Writing) -> bool:
+    """Whether nothing follows the last of ``ids``, of which ``prompt`` are the prompt's."""
+    answer = len(ids) - prompt
+    full = answer >= writing.new_tokens or len(ids) >= room
+    return full or ids[-1] in writing.ends or (answer % 8 == 0 and loops(ids[prompt:]))
+
+
+def _allowed(logits: Tensor, target: Target) -> Tensor:
+    """``logits [n, V]`` in fp32, without ids that the target never says."""
+    logits = logits.float()
+    return (
+        logits.index_fill(-1, torch.tensor(target.suppress).to(logits.device), -torch.inf)
+        if target.suppress
+        else logits
+    )
+
+
+def _draw(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:
+    """A token from each row of ``logits [n, V]`` at its own temperature ``[n]``, 0 being greedy: ``[n]``."""
+    drawn = logits.argmax(-1)
+    hot = temperatures > 0
+    if bool(hot.any()):
+        heights = (logits[hot] / temperatures[hot, None]).softmax(-1).cumsum(-1)
+        draws = torch.rand(len(heights), 1, generator=generator, device=heights.device) * heights[:, -1:]
+        drawn[hot] = torch.searchsorted(heights, draws, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
+    return drawn
+
+
+def _top(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The most probable ids behind each row ``[n, TOP]``, and their log-probabilities."""
+    best = logits.topk(min(TOP, logits.shape[-1]), -1)
+    return best.indices.to(torch.int32), (best.values - logits.logsumexp(-1, keepdim=True)).half()
+
+
+def _one_by_one(
+    target: Target,
+    prompts: Sequence[tuple[Prompt, float]],
+    writing: Writing,
+    generator: torch.Generator,
+    going: Callable[[], bool],
+) -> Iterator[Answer]:
+    """Answers through the target's own sessions: slowly, for models that transformers runs."""
+    width = int(target.model.config.hidden_size)
+    for prompt, heat in prompts:
+        if not going():
+            return
+        run, ids, first = target.start(writing.layers), list(prompt.tokens), len(prompt.tokens)
+        features, ends, logs = [run.read(ids[:-1])], [], []
+        while going():
+            scores = run.score(ids[-1:])
+            logits = _allowed(scores.logits, target)
+            features.append(scores.features)
+            best, log = _top(logits)
+            ends.append(best)
+            logs.append(log)
+            if len(ids) > first and _over(ids, first, target.context, writing):
+                break
+            ids.append(int(_draw(logits, torch.tensor([heat], device=logits.device), generator)))
+        size = first - 1 + len(ends)  # tokens that were read
+        if size < first + LEAST and not going():
+            return
+        known = [part.view(len(part), -1, width) for part in features if part is not None]
+        states = torch.cat(known) if known else torch.zeros(size, 0, width)
+        top_ids, top_logs = (torch.cat(parts).cpu() for parts in (ends, logs))
+        yield Answer(
+            prompt,
+            heat,
+            torch.tensor(ids[:size], dtype=torch.int32),
+            states.to("cpu", torch.bfloat16),
+            torch.cat([top_ids.new_zeros(first - 1, top_ids.shape[1]), top_ids]),
+            torch.cat([top_logs.new_full((first - 1, top_logs.shape[1]), -torch.inf), top_logs]),
+        )
+
+
+class _Slots:
+    """Texts that grow at once, each in a slot of its own: their keys and values, and what is stored of them.
+
+    Args:
+        slots: how many.
+        room: tokens that a text may have.
+    """
+
+    def __init__(self, target: Target, layers: Sequence[int], slots: int, room: int) -> None:
+        self.target = target
+        self.model: Decoder = target.model
+        shape, device = self.model.shape, self.model.device
+        self._layers = (*layers, shape.layers - 1)  # the last one's output is what the head reads
+        keys, top = (shape.layers, slots, shape.kv_heads, room, shape.head_dim), min(TOP, target.vocab_size)
+        self._keys, self._values = (torch.zeros(keys, dtype=self.model.dtype, device=device) for _ in range(2))
+        self._features = torch.zeros(slots, room, len(layers), shape.width, dtype=torch.bfloat16, device=device)
+        self._top_ids = torch.zeros(slots, room, top, dtype=torch.int32, device=device)
+        self._top_logs = torch.zeros(slots, room, top, dtype=torch.float16, device=device)
+        self.lengths = torch.zeros(slots, dtype=torch.long, device=device)  # tokens that were read
+        self._every = torch.arange(slots, device=device)
+
+    def read(self, slots: Sequence[int], texts: Sequence[Sequence[int]]) -> Tensor:
+        """Read prompts into slots; returns the logits behind them, ``[n, V]``."""
+        device, end = self.model.device, max(map(len, texts))
+        where, ends = torch.tensor(slots, device=device), torch.tensor([len(text) for text in texts], device=device)
+        rows = torch.tensor([[*text, *[0] * (end - len(text))] for text in texts], device=device)
+        causal = torch.ones(end, end, dtype=torch.bool, device=device).tril()
+
+        def read(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            self._keys[layer, where, :, :end], self._values[layer, where, :, :end] = k, v
+            return attend(q, k, v, causal)
+
+        _, found = self.model.decode(rows, slice(0, end), read, layers=self._layers, last=0)
+        self._store(found, (where[:, None], torch.arange(end, device=device)))
+        self._top_logs[where] = -torch.inf
+        self.lengths[where] = ends
+        return self._logits(where, ends - 1, found[-1][self._every[: len(slots)], ends - 1])
+
+    def step(self, last: Tensor) -> Tensor:
+        """Read the token ``last [slots]`` of each text; returns the logits behind them, ``[slots, V]``."""
+        every, lengths = self._every, self.lengths
+        reach = min(self._keys.shape[3], -(-(int(lengths.max()) + 1) // 16) * 16)
+        mask = (torch.arange(reach, device=every.device) <= lengths[:, None])[:, None, None]
+
+        def read(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            keys, values = self._keys[layer], self._values[layer]
+            keys[every, :, lengths], values[every, :, lengths] = k[:, :, 0], v[:, :, 0]
+            return attend(q, keys[:, :, :reach], values[:, :, :reach], mask)
+
+        _, found = self.model.decode(last[:, None], lengths[:, None], read, layers=self._layers, last=0)
+        self._store(found, (every[:, None], lengths[:, None]))
+        self.lengths = lengths + 1
+        return self._logits(every, lengths, found[-1][:, 0])
+
+    def _store(self, found: Sequence[Tensor], where: tuple[Tensor, Tensor]) -> None:
+        """Keep the outputs ``[n, L, W]`` of the wanted layers."""
+        if len(found) > 1:
+            self._features[where] = torch.stack([*found[:-1]], 2).to(torch.bfloat16)
+
+    def _logits(self, slots: Tensor, places: Tensor, states: Tensor) -> Tensor:
+        """The logits of ``states [n, W]``, the best of which are stored."""
+        logits = _allowed(self.model.head(states), self.target)
+        self._top_ids[slots, places], self._top_logs[slots, places] = _top(logits)
+        return logits
+
+    def take(self, slot: int, prompt: Prompt, temperature: float, ids: Sequence[int]) -> Answer:
+        """What a slot holds; ``ids`` were all read."""
+        stored = (part[slot, : len(ids)].cpu().clone() for part in (self._features, self._top_ids, self._top_logs))
+        return Answer(prompt, temperature, torch.tensor(list(ids), dtype=torch.int32), *stored)
+
+
+@torch.inference_mode()
+def _together(
+    target: Target,
+    prompts: Sequence[tuple[Prompt, float]],
+    writing: Writing,
+    generator: torch.Generator,
+    going: Callable[[], bool],
+) -> Iterator[Answer]:
+    """Answers by this lab's network, many at once; a slot whose answer has ended takes the next prompt."""
+    if not prompts or not going():
+        return
+    count, device = min(writing.slots, len(prompts)), target.model.device
+    room = min(target.context, max(len(prompt.tokens) for prompt, _ in prompts) + writing.new_tokens)
+    held = _Slots(target, writing.layers, count, room)
+    waiting, texts = iter(prompts), dict[int, tuple[Prompt, float, list[int]]]()
+    last, heats = torch.zeros(count, dtype=torch.long, device=device), torch.zeros(count, device=device)
+
+    def begin(free: Iterable[int]) -> None:
+        """Give free slots the next prompts, while there are any."""
+        given = list(zip(free, waiting, strict=False))
+        for group in (given[i : i + TOGETHER] for i in range(0, len(given), TOGETHER)):
+            if not going():
+                return
+            slots = [slot for slot, _ in group]
+            logits = held.read(slots, [prompt.tokens for _, (prompt, _) in group])
+            heats[slots] = torch.tensor([heat for _, (_, heat) in group], device=device)
+            last[slots] = drawn = _draw(logits, heats[slots], generator)
+            for (slot, (prompt, heat)), token in zip(group, drawn.tolist(), strict=True):
+                texts[slot] = prompt, heat, [*prompt.tokens, token]
+
+    begin(range(count))
+    while texts and going():
+        last.copy_(_draw(held.step(last), heats, generator))
+        ended = []
+        for slot, token in enumerate(last.tolist()):
+            if slot not in texts:
+                held.lengths[slot] = 0  # what an empty slot reads is ignored
+            elif _over((ids := texts[slot][2]), len(texts[slot][0].tokens), room, writing):
+                ended.append(slot)
+            else:
+                ids.append(token)
+        for slot in ended:
+            yield held.take(slot, *texts.pop(slot))
+        begin(ended)
+    for slot, (prompt, heat, ids) in texts.items():
+        if len(ids) - 1 >= len(prompt.tokens) + LEAST:
+            yield held.take(slot, prompt, heat, ids[:-1])
+
+
+# Reading.
+
+
+class Row(NamedTuple):
+    """Where an answer lies in its shard."""
+
+    shard: str
+    first: int
+    end: int
+    prompt: int  # tokens of its prompt
+    prompt_id: str
+    flavour: str
+    temperature: float
+    looped: bool
+
+
+class _Header(msgspec.Struct):
+    layers: list[int]
+    rows: list[dict[str, Any]]
+
+
+TENSORS = ("tokens", "features", "top_ids", "top_logs")
+
+
+class Batch(NamedTuple):
+    """Answers of at most L tokens, prompts included."""
+
+    tokens: Tensor  # [B, L] int64
+    features: Tensor  # [B, L, F, W] bf16
+    top_ids: Tensor  # [B, L, TOP] int64
+    top_logs: Tensor  # [B, L, TOP] fp16; −inf where nothing is known
+    lengths: Tensor  # [B]
+    prompts: Tensor  # [B] tokens of each prompt
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(*(part.to(device) for part in self))
+
+
+class Answers:
+    """The answers in a folder. It may grow (:meth:`refresh`); tensors are read from disk when they are needed.
+
+    Args:
+        layers: whose states are wanted; the shards may hold others beside them.
+
+    Raises:
+        CorpusError: a shard is damaged, or lacks a layer.
+    """
+
+    def __init__(self, folder: Path, layers: Sequence[int]) -> None:
+        self.folder, self.layers, self.rows = folder, tuple(layers), list[Row]()
+        self._open: dict[str, tuple[dict[str, Any], list[int]]] = {}  # shard -> tensors, columns of the layers
+        self.refresh()
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all answers, prompts not counted."""
+        return sum(row.end - row.first - row.prompt for row in self.rows)
+
+    def refresh(self) -> None:
+        """Add the shards that were written since the last look."""
+        for path in sorted(self.folder.glob("*.safetensors")):
+            if path.name in self._open:
+                continue
+            try:
+                file: Any = safe_open(path, "pt")
+                header = msgspec.json.decode((file.metadata() or {})[HEADER], type=_Header)
+                tensors = {name: file.get_slice(name) for name in TENSORS}
+                ends = np.cumsum([row["length"] for row in header.rows]).tolist()
+                rows = [
+                    Row(path.name, end - row.pop("length"), end, row.pop("prompt"), row.pop("id"), **row)
+                    for row, end in zip(header.rows, ends, strict=True)
+                ]
+            except (SafetensorError, OSError, KeyError, TypeError, msgspec.MsgspecError) as error:
+                what = f"The answers in {shown(path)} are damaged ({type(error).__name__}: {error})."
+                raise CorpusError(what, hint="Remove that file.") from error
+            if missing := [layer for layer in self.layers if layer not in header.layers]:
+                what = f"{shown(path)} holds the states of layers {header.layers}, and layer {missing[0]} is needed."
+                raise CorpusError(what, hint="Give --taps that it holds, or another folder for --answers.")
+            self._open[path.name] = tensors, [header.layers.index(layer) for layer in self.layers]
+            self.rows += rows
+
+    def check(self, target: Target) -> None:
+        """Read the beginning of an answer again.
+
+        Raises:
+            CorpusError: there are no answers, or they are not of this target.
+        """
+        if not self.rows:
+            raise CorpusError(f"There are no answers in {shown(self.folder)}.", hint="Let --answering be above 0.")
+        batch = self.batch(self.rows[:1])
+        tokens, stored = batch.tokens[0, :64].tolist(), batch.features[0, :64].flatten(1).float()
+        same = max(tokens) < target.vocab_size
+        if same:
+            found = target.start(self.layers).read(tokens)
+            found = found.float().cpu() if found is not None else stored[:0]
+            same = found.shape == stored.shape
+            same = same and float(((found - stored).norm(dim=-1) / stored.norm(dim=-1)).median()) < ALIKE
+        if not same:
+            what = f"The answers in {shown(self.folder)} were written by another target: it has other hidden states."
+            raise CorpusError(what, hint="Give another folder for --answers.")
+
+    def text(self, row: Row) -> list[int]:
+        """The tokens of an answer, without its prompt."""
+        return self.whole(row)[row.prompt :]
+
+    def whole(self, row: Row) -> list[int]:
+        """The same with its prompt."""
+        found: list[int] = self._open[row.shard][0]["tokens"][row.first : row.end].tolist()
+        return found
+
+    def batch(self, rows: Sequence[Row]) -> Batch:
+        """Answers side by side, filled up at their ends."""
+        lengths = [row.end - row.first for row in rows]
+
+        def padded(name: str, fill: float) -> Tensor:
+            parts = [self._open[row.shard][0][name][row.first : row.end] for row in rows]
+            if name == "features":
+                parts = [part[:, self._open[row.shard][1]] for part, row in zip(parts, rows, strict=True)]
+            whole: Tensor = parts[0].new_full((len(rows), max(lengths), *parts[0].shape[1:]), fill)
+            for line, part in zip(whole, parts, strict=True):
+                line[: len(part)] = part
+            return whole
+
+        return Batch(
+            padded("tokens", 0).long(),
+            padded("features", 0.0),
+            padded("top_ids", 0).long(),
+            padded("top_logs", -torch.inf),
+            torch.tensor(lengths),
+            torch.tensor([row.prompt for row in rows]),
+        )

@@ -1,0 +1,388 @@
+"""``train drafter``: a drafter for any causal model that runs here, from the model's own answers to prompts.
+
+One loop for both kinds of drafter (``learners.py``): the target answers (``answers.py``), then the drafter learns from
+what is stored, and now and then τ is measured by really decoding prompts that it never saw. A run can be stopped at any
+time and resumed, with more hours too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from safetensors import SafetensorError
+
+from specdiff_core.decoding.clock import DeviceClock
+from specdiff_core.decoding.loop import Ending, speculate
+from specdiff_core.drafters import block_diffusion, eagle
+from specdiff_core.drafters.base import Drafter
+from specdiff_core.engine import Engine
+from specdiff_core.models.causal import vocabulary
+from specdiff_core.models.files import empty_folder
+from specdiff_core.models.folders import is_local, shown
+from specdiff_core.models.own_pairs import bring, parse
+from specdiff_core.provenance import command, provenance
+from specdiff_core.schema.errors import ConfigError, CorpusError, SpecDiffError
+from specdiff_core.schema.events import Finished
+from specdiff_core.schema.metrics import Metrics, fold
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import loops
+from specdiff_core.train.answers import (
+    LEAST,
+    Answers,
+    Batch,
+    Prompt,
+    PromptLine,
+    Row,
+    Writing,
+    encode_prompts,
+    write_answers,
+)
+from specdiff_core.train.cards import Card, training_of, write_card
+from specdiff_core.train.curve import last_scores, read_metrics, redraw
+from specdiff_core.train.learners import (
+    BlockLearner,
+    EagleLearner,
+    Learner,
+    Words,
+    block_config,
+    default_taps,
+    frequent_words,
+    new_block,
+    new_eagle,
+)
+from specdiff_core.train.settings import DrafterSettings
+from specdiff_core.train.trainer import Event, Trainer, log, now, read_checkpoint
+
+WARMUP = 60
+"""Steps of rising learning rate."""
+SAVE = 300.0
+"""Seconds of computing between two checkpoints."""
+HELD_OUT = 40
+"""Prompts on which τ is measured, at most; spread over their flavours."""
+MEASURED = 96
+"""New tokens of each of them, at most."""
+SCORE = "tokens_per_round/"
+
+
+class DrafterTraining:
+    """Makes a drafter for the target of ``engine``: consume :meth:`events` until they end, then call :meth:`finish`.
+
+    Args:
+        prompts: what the target answers.
+        out: the drafter's folder; ``out/run`` holds the run.
+        answers: folder of the target's answers; by default in ``out/run``. Others may add to it while this trains.
+        valid: prompts on which τ is measured; by default some of ``prompts``, which are then not learnt from.
+        stopped: called before each pass and each step; once it returns True, the events end soon.
+        argv: the words of the command, for the card.
+
+    Raises:
+        ConfigError: the settings don't fit the target.
+        CorpusError: no prompt can be used.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        prompts: Sequence[PromptLine],
+        out: Path,
+        settings: DrafterSettings,
+        *,
+        answers: Path | None = None,
+        valid: Sequence[PromptLine] = (),
+        stopped: Callable[[], bool] = lambda: False,
+        argv: Sequence[str] = (),
+    ) -> None:
+        self.engine, self.target, self.settings, self.out, self.stopped = engine, engine.target, settings, out, stopped
+        self.run, self.folder, self.argv = out / "run", answers or out / "run" / "answers", argv
+        self.device = engine.pair.placement.device
+        self.total = 3600 * settings.hours  # seconds
+        self._facts = provenance()  # of the code that trains, not of what the repository holds hours later
+        depth = int(engine.target.model.config.num_hidden_layers)
+        self.taps = settings.taps or default_taps(depth)
+        self._check(depth)
+        self.layers = tuple(sorted({*self.taps, depth - 1}))  # stored: for both kinds
+        self.read = self.taps if settings.kind == "block" else (depth - 1,)
+        self._choose_prompts(prompts, valid)
+        self._corpus = hashlib.sha256("\0".join(line.prompt for line in prompts).encode()).hexdigest()[:12]
+        self._looping: set[str] = set()  # of the held-out prompts, those whose answers loop
+        self.learner: Learner | None = None
+        written = [event["seconds"] for event in read_metrics(self.run) if event["kind"] == "answers"]
+        self.answering, self.training = written[-1] if written else 0.0, 0.0  # seconds so far
+
+    def _check(self, depth: int) -> None:
+        settings, room = self.settings, self.target.context
+        if settings.longest + settings.new_tokens > room:
+            what = f"{settings.longest} tokens of a prompt and {settings.new_tokens} of its answer exceed the {room} "
+            hint = "Lower --longest and --new-tokens, or raise --context."
+            raise ConfigError(f"{what}of a run.", field="longest", hint=hint)
+        if max(self.taps) >= depth or len(set(self.taps)) < len(self.taps):
+            what = f"--taps {' '.join(map(str, self.taps))} must be different layers of the target, 0 to {depth - 1}."
+            raise ConfigError(what, field="taps", hint="Leave it out to take three of them.")
+
+    def _choose_prompts(self, prompts: Sequence[PromptLine], valid: Sequence[PromptLine]) -> None:
+        """Those to learn from, in random order, and those on which τ is measured: what a run has learnt from is never
+        measured on."""
+        plain, held = DecodeConfig(max_new_tokens=1), self.run / "held_out.json"
+
+        def read(lines: Sequence[PromptLine]) -> list[Prompt]:
+            return encode_prompts(lines, lambda text: self.engine.encode(text, plain), longest=self.settings.longest)
+
+        every = read(prompts)
+        if valid:
+            chosen = spread(read(valid), HELD_OUT)
+        elif held.exists():
+            chosen = msgspec.json.decode(held.read_bytes(), type=list[Prompt])
+        else:
+            chosen = spread(every, min(HELD_OUT, len(every) // 8))
+        self._never = {one.id for one in chosen}
+        order = np.random.default_rng(self.settings.seed).permutation(len(every))
+        self.prompts = [every[i] for i in order if every[i].id not in self._never]
+        self.held_out = chosen or every[:1]
+
+    def events(self) -> Iterator[Event]:
+        """Write answers, then train; every event is in the run's log, too.
+
+        Raises:
+            CorpusError: there are no answers to learn from, or another target wrote them.
+            SpecDiffError: a file can't be written, or the loss became NaN.
+        """
+        self.run.mkdir(parents=True, exist_ok=True)
+        for name, content in (("settings", self.settings), ("held_out", self.held_out)):
+            encoded = msgspec.json.format(msgspec.json.encode(content), indent=2)
+            (self.run / f"{name}.json").write_bytes(encoded + b"\n")
+        if self.settings.answering:
+            yield from self._answer()
+        if not self.stopped():
+            yield from self._train()
+
+    def _answer(self) -> Iterator[Event]:
+        settings, until = self.settings, self.total * self.settings.answering
+        before, began = self.answering, now(self.device)
+        if (held := Answers(self.folder, self.layers)).rows:
+            held.check(self.target)
+        writing = Writing(
+            layers=self.layers,
+            ends=self.engine.ends,
+            new_tokens=settings.new_tokens,
+            temperatures=settings.temperatures,
+            slots=settings.slots,
+            seed=settings.seed,
+        )
+
+        def clock() -> float:
+            self.answering = before + now(self.device) - began
+            return self.answering
+
+        def going() -> bool:
+            return not self.stopped() and clock() < until
+
+        for facts in write_answers(self.target, self.prompts, self.folder, writing, going=going, clock=clock):
+            yield log(self.run, {"kind": "answers", **facts})
+
+    def _train(self) -> Iterator[Event]:
+        settings, answers = self.settings, Answers(self.folder, self.read)
+        answers.check(self.target)
+        state = read_checkpoint(self.run)
+        self.learner = learner = self._begin(answers, state)
+        trainer = Trainer(learner.model, self.run, rate=settings.rate)
+        if state is not None:
+            trainer.restore(state)
+        kept = {"words": learner.words.ids.tolist(), "released": getattr(learner.model, "released", {})}
+        batches, budget = self._batches(answers, trainer.step), max(0.0, self.total - self.answering)
+        saved = measured = self.training = trainer.seconds
+        with ThreadPoolExecutor(1) as reader:
+            coming = reader.submit(next, batches)
+            while trainer.seconds < budget and not self.stopped():
+                left = 1 - trainer.seconds / budget
+                falling = settings.finish > left
+                rate = min(1.0, (trainer.step + 1) / WARMUP) * (left / settings.finish if falling else 1.0)
+
+                def loss(finishing: bool = falling) -> tuple[torch.Tensor, int]:
+                    nonlocal coming
+                    batch: Batch = coming.result().to(self.device)
+                    coming = reader.submit(next, batches)
+                    generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + trainer.step)
+                    found = learner.loss(batch, generator, finishing=finishing)
+                    return found, int((batch.lengths - batch.prompts).sum())
+
+                yield trainer.learn(loss, rate)
+                self.training = trainer.seconds
+                if trainer.seconds - measured >= 60 * settings.minutes and trainer.seconds < budget:
+                    measured = trainer.seconds
+                    yield from self._measured(trainer)
+                if trainer.seconds - saved >= SAVE:
+                    saved = trainer.seconds
+                    yield trainer.save(**kept)
+        yield trainer.save(**kept)
+        yield from self._measured(trainer)
+
+    def _begin(self, answers: Answers, state: dict[str, Any] | None) -> Learner:
+        """A new drafter, or one of the shape of a checkpoint's."""
+        settings, model, table = self.settings, self.target.model, vocabulary(self.target.model)
+        mask = choose_mask(self.engine, self.prompts)
+        ids = state["words"] if state else frequent_words(
+            (answers.text(row) for row in answers.rows),
+            (prompt.tokens for prompt in self.prompts),
+            vocabulary=self.target.vocab_size,
+            count=settings.words,
+            never=mask,
+        )  # fmt: skip
+        shared: Any = (table, Words.of(ids, table), self.read, settings)
+        if settings.kind == "eagle":
+            return EagleLearner(new_eagle(model.config, seed=settings.seed).to(self.device), *shared)
+        source = self.engine.pair.spec.target
+        name = shown(source) if is_local(source) else source
+        fresh = block_config(model.config, name, settings, taps=self.taps, mask=mask, words=len(ids))
+        released = state["released"] if state else fresh
+        return BlockLearner(new_block(released, seed=settings.seed).to(self.device), *shared)
+
+    def _batches(self, answers: Answers, step: int) -> Iterator[Batch]:
+        """Answers in random order, all of them before one comes again; then those that were written meanwhile, too."""
+        rng, order = np.random.default_rng([self.settings.seed, step]), list[Row]()
+        while True:
+            while len(order) < self.settings.rows:
+                answers.refresh()
+                usable = [row for row in answers.rows if self._is_usable(row)]
+                if not usable:
+                    what = f"None of the {len(answers.rows)} answers can be learnt from: they loop, or are too short."
+                    raise CorpusError(what, hint="Write more of them, to other prompts.")
+                order += [usable[i] for i in rng.permutation(len(usable))]
+            chosen, order = order[: self.settings.rows], order[self.settings.rows :]
+            yield answers.batch(chosen)
+
+    def _is_usable(self, row: Row) -> bool:
+        return not row.looped and row.end - row.first - row.prompt >= LEAST and row.prompt_id not in self._never
+
+    def _measured(self, trainer: Trainer) -> Iterator[Event]:
+        """Measure τ, and draw the curve again; nothing where all answers loop or the run was stopped."""
+        if scores := self._measure():
+            yield trainer.log("measured", scores=scores)
+            redraw(self.run, self.settings.kind)
+
+    def _measure(self) -> dict[str, float]:
+        if self.stopped():
+            return {}
+        drafter = self._load(self._export())
+        prompts = [prompt for prompt in self.held_out if prompt.id not in self._looping]
+        gamma, new = self.settings.block, min(MEASURED, self.settings.new_tokens)
+        runs = list(decode_greedily(self.engine, drafter, prompts, gamma, new, self.stopped))
+        self._looping |= {prompt.id for prompt, _, looping in runs if looping}
+        return {} if self.stopped() else tau_by_flavour((one, found) for one, found, looping in runs if not looping)
+
+    def finish(self) -> Path | None:
+        """Export the drafter with its card; returns the card's path, or None where nothing was trained.
+
+        Raises:
+            SpecDiffError: a file can't be written.
+        """
+        if self.learner is None:
+            return None
+        fresh = self._export()
+        empty_folder(self.out)
+        for file in fresh.iterdir():
+            file.replace(self.out / file.name)
+        fresh.rmdir()
+        return write_card(self._card(self.learner), self.out)
+
+    def _export(self) -> Path:
+        """Write the drafter as it is now into the run's folder."""
+        assert self.learner is not None
+        try:
+            self.learner.export(self.run / "export")
+        except (OSError, SafetensorError) as error:
+            what = f"The drafter can't be written to {shown(self.run)} ({error})."
+            raise SpecDiffError(what, hint="Make room, and resume: the checkpoint is kept.") from error
+        return self.run / "export"
+
+    def _load(self, folder: Path) -> Drafter:
+        """The drafter in a folder, loaded as any other would be."""
+        pair = self.engine.pair
+        fields = {"target": pair.spec.target, "target_revision": pair.spec.revision, "context": pair.spec.context}
+        spec = bring(parse({**fields, "drafter": str(folder)}).name).drafters[0]
+        build = block_diffusion.build if self.settings.kind == "block" else eagle.build
+        return build(spec, pair.placement, target=pair.model, pair=pair.spec)
+
+    def _card(self, learner: Learner) -> Card:
+        settings, pair, answers = self.settings, self.engine.pair, Answers(self.folder, self.read)
+        learnt = (
+            f"Learnt from {len(answers.rows):,} answers of `{pair.name_of('target')}` ({answers.tokens:,} tokens) in "
+            f"{pair.placement.dtype_name}, at temperatures {', '.join(f'{heat:g}' for heat in settings.temperatures)}."
+        )
+        words = command(self.argv)
+        facts: Any = {"corpus": self._corpus, "seed": settings.seed, "command": words}
+        parameters = sum(parameter.numel() for parameter in learner.model.parameters()) / 1e6
+        return Card(
+            name=f"{'Block' if settings.kind == 'block' else 'EAGLE'} drafter for {Path(pair.spec.target).name}",
+            summary=f"{learner.about}\n\n{learnt}",
+            shape=f"{parameters:.1f} M parameters; see config.json.",
+            history=[training_of(self.run, self._facts, self.device, **facts)],
+            scores=last_scores(self.run, SCORE),
+            score_name=f"Greedy tokens per round, γ = {settings.block}, on {len(self.held_out)} held-out prompts",
+        )
+
+
+def decode_greedily(
+    engine: Engine,
+    drafter: Drafter,
+    prompts: Sequence[Prompt],
+    gamma: int,
+    new_tokens: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Iterator[tuple[Prompt, Metrics, bool]]:
+    """Decode with drafts of γ tokens in one pass, until ``stopped`` returns True; yields each prompt, the metrics of
+    its run, and whether its answer loops, which flatters them."""
+    config = DecodeConfig(gamma=gamma, max_new_tokens=new_tokens)
+    clock = DeviceClock(engine.pair.placement.device, "total")
+    for prompt in prompts:
+        ending = Ending(engine.ends, stopped=stopped)
+        events = list(speculate(prompt.tokens, config, engine.target, drafter, clock, ending=ending, detail=False))
+        last = events[-1]
+        if stopped():
+            return
+        yield prompt, fold(events), isinstance(last, Finished) and loops(last.ids)
+
+
+def tau_by_flavour(runs: Iterable[tuple[Prompt, Metrics]]) -> dict[str, float]:
+    """τ by flavour and its mean over flavours, as :data:`SCORE` names them."""
+    found = dict[str, Metrics]()
+    for prompt, metrics in runs:
+        found[prompt.flavour] = found.get(prompt.flavour, Metrics()) + metrics
+    scores = {flavour: metrics.tau for flavour, metrics in sorted(found.items()) if metrics.tau}
+    return {SCORE + name: value for name, value in with_mean(scores).items()} if scores else {}
+
+
+def with_mean(scores: Mapping[str, float]) -> dict[str, float]:
+    """Scores by flavour, and their plain mean."""
+    return {**scores, "mean": sum(scores.values()) / len(scores)}
+
+
+def spread(prompts: Sequence[Prompt], most: int) -> list[Prompt]:
+    """At most ``most`` prompts, as many of each flavour, evenly spaced in their order."""
+    flavours: dict[str, list[Prompt]] = {}
+    for prompt in prompts:
+        flavours.setdefault(prompt.flavour, []).append(prompt)
+    found = []
+    for own in flavours.values():
+        count = min(len(own), max(1, most // len(flavours)))
+        found += [own[i * len(own) // count] for i in range(count)]
+    return found[:most]
+
+
+def choose_mask(engine: Engine, prompts: Sequence[Prompt]) -> int:
+    """An id that can stand for a mask because no text holds it: the tokenizer's mask, or the first special token
+    without a role, or else the last id that is in no prompt. Not one with an embedding of zeros, as rows that fill up a
+    table may have: attention would not tell such slots apart."""
+    tokenizer, norms = engine.pair.tokenizer, vocabulary(engine.target.model).read_embedding().float().norm(dim=-1)
+    used = {*engine.ends, *(token for prompt in prompts for token in prompt.tokens)}
+    used |= set((norms <= 0.01 * norms.median()).nonzero()[:, 0].tolist())
+    roles, added = {*tokenizer.all_special_ids}, sorted(tokenizer.added_tokens_decoder.items())
+    special = [token for token, one in added if one.special and token not in roles]
+    candidates = [tokenizer.mask_token_id, *special, *range(len(norms) - 1, -1, -1)]
+    return next(int(token) for token in candidates if token in range(len(norms)) and token not in used)

@@ -1,0 +1,443 @@
+"""The drafters that ``train drafter`` makes: what each learns from the target's answers, and how it is stored.
+
+The block drafter follows DFlash (arXiv 2602.06036): a few layers read hidden states of the target through one
+projection and denoise a block behind an anchor, between the target's frozen embedding and output head. A slot weighs as
+much as it adds to the expected accepted length (D-PACE, arXiv 2605.18810). EAGLE's head (arXiv 2401.15077) continues
+the target's last hidden states. Both learn by cross-entropy first, and at the end by total variation, the share of
+drafted tokens that the ratio test rejects (LK losses, arXiv 2602.23881).
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import LlamaConfig
+
+from specdiff_core.models.causal import Vocabulary
+from specdiff_core.models.dflash import DFlashDraftModel
+from specdiff_core.models.eagle import EagleHead, save_eagle
+from specdiff_core.models.files import write_folder
+from specdiff_core.models.folders import is_gguf
+from specdiff_core.models.kernels import computes_bf16
+from specdiff_core.train import losses
+from specdiff_core.train.answers import Batch
+from specdiff_core.train.settings import DrafterSettings
+
+FREQUENT = 6144
+"""Words in the loss before the finish, the most frequent ones: their head is most of the work of a step."""
+FIRST = 4
+"""Slots of a short block. Late slots are seldom reached, so half of the steps leave them out."""
+ALONE = 0.3
+"""Share of the slots that are scored without the Markov head: decoding chooses its candidates without it."""
+IN_PROMPT = 0.15
+"""How much a word of a prompt counts beside one of an answer."""
+TV = 0.9
+"""Weight of total variation at the end."""
+PASSES = 3
+"""Times that EAGLE's head reads a row: first the target's features, then, in part, its own (EAGLE-3's training-time
+test, arXiv 2503.01840, with a random mixture in place of its mask)."""
+OWN = 0.5
+"""Share of a later pass's features that are the head's own."""
+FEATURE = 0.5
+"""Weight of the smooth L1 distance between features, beside 1 for the cross-entropy (EAGLE: 1 and 0.1)."""
+SPECULATORS = "c05b95b303f7"
+"""The commit of vLLM's speculators whose classes were run on such a drafter, and computed the same hidden states."""
+DEPTHS = (0.28, 0.62, 0.93)
+"""Where in the target the layers lie that a block drafter reads: those of a good trial on 30 layers, 8, 18 and 27."""
+
+
+def default_taps(depth: int) -> tuple[int, ...]:
+    """The layers that a block drafter reads of a target of ``depth`` layers. The last one, whose output is normed, is
+    read only where it is the only one."""
+    return tuple(sorted({min(round(share * (depth - 1)), max(0, depth - 2)) for share in DEPTHS}))
+
+
+class Words(NamedTuple):
+    """The words that a drafter has, most frequent first."""
+
+    ids: Tensor  # [d] of the target's vocabulary
+    places: Tensor  # [V] where each of the target's ids is in ``ids``; −1: nowhere
+    rows: Tensor  # [d, W] of the target's output head
+
+    @classmethod
+    def of(cls, ids: Sequence[int], target: Vocabulary) -> Words:
+        """Those with the ids of ``target``."""
+        rows = target.read_rows()
+        found = torch.tensor(ids, device=rows.device)
+        places = torch.full((len(rows),), -1, device=rows.device)
+        places[found] = torch.arange(len(found), device=rows.device)
+        return cls(found, places, rows[found])
+
+    def first(self, count: int) -> Words:
+        """The ``count`` most frequent ones."""
+        return Words(self.ids[:count], torch.where(self.places < count, self.places, -1), self.rows[:count])
+
+
+def frequent_words(
+    answers: Iterable[Sequence[int]], prompts: Iterable[Sequence[int]], *, vocabulary: int, count: int, never: int
+) -> list[int]:
+    """At most ``count`` ids of a ``vocabulary``, the most frequent first, without the id ``never``. Prompts count a
+    little: their words are likely to come up in answers."""
+    seen = collections.Counter(itertools.chain.from_iterable(answers))
+    prompted = collections.Counter(itertools.chain.from_iterable(prompts))
+    scores = {token: seen[token] + IN_PROMPT * prompted[token] for token in range(vocabulary) if token != never}
+    return sorted(scores, key=lambda token: -scores[token])[:count]
+
+
+class Learner(ABC):
+    """A drafter in training, and what it needs of the frozen target.
+
+    Args:
+        model: trained in place.
+        table: the target's embedding and head.
+        layers: of the target, whose states a batch holds.
+    """
+
+    model: Any
+
+    def __init__(
+        self, model: nn.Module, table: Vocabulary, words: Words, layers: Sequence[int], settings: DrafterSettings
+    ) -> None:
+        self.model, self.words, self.layers, self.settings = model, words, tuple(layers), settings
+        self.embedding = table.read_embedding()  # in memory, wherever the target reads it
+        self.device = self.embedding.device
+        self._frequent = words.first(FREQUENT)
+        self._autocast = self.device.type == "cuda" or computes_bf16()
+
+    @abstractmethod
+    def loss(self, batch: Batch, generator: torch.Generator, *, finishing: bool) -> Tensor:
+        """The mean loss of a batch; ``finishing``: by total variation over all words, otherwise by cross-entropy over
+        the :data:`FREQUENT` ones, in nats."""
+
+    @abstractmethod
+    def export(self, folder: Path) -> None:
+        """Write it in a released layout."""
+
+    @property
+    @abstractmethod
+    def about(self) -> str:
+        """What its card says: how it works, and what was checked of its layout."""
+
+    def _objective(self, finishing: bool) -> tuple[Words, float]:
+        """The words that the loss compares, and the weight of total variation."""
+        return (self.words, TV) if finishing else (self._frequent, 0.0)
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.embedding)
+
+    @property
+    def _checked(self) -> str:
+        text = "It loads and drafts in SpecDiff Lab; it was not tried in a serving engine."
+        if not self.settings.tables:
+            text += " The target's embedding and head are left out of its files; engines need them."
+        return text
+
+
+class BlockLearner(Learner):
+    """A block drafter."""
+
+    model: DFlashDraftModel
+
+    def loss(self, batch: Batch, generator: torch.Generator, *, finishing: bool) -> Tensor:
+        """Over the slots that are masked and lie inside the text."""
+        settings, model, (words, tv) = self.settings, self.model, self._objective(finishing)
+        short = bool(torch.rand((), generator=generator) < 0.5)
+        size = min(FIRST, settings.block) if short else settings.block
+        first = batch.prompts - 1  # the prompt's last token is the first anchor
+        plan: Any = {"count": settings.anchors, "size": size, "whole": settings.whole, "generator": generator}
+        text, known, masked, anchors = draw_blocks(batch.tokens, batch.lengths, first, **plan)
+        ids = text.masked_fill(masked, int(model.config.mask_token_id))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
+            embedded = self._embed(ids.flatten(1))
+            hidden = block_hidden(model, batch.features.flatten(2).to(embedded), embedded, anchors, size + 1)
+        counted = masked[..., 1:] & known[..., 1:]
+        where = counted.nonzero(as_tuple=True)
+        states = hidden.view(*ids.shape, -1)[:, :, 1:][where].float()
+        if model.markov is not None:
+            alone = torch.rand(len(states), 1, generator=generator).to(self.device) < ALONE
+            chained = model.markov(states, self._embed(text[..., :-1][where]).float())
+            states = torch.where(alone, states, chained)
+        # Slot j behind an anchor at a stands for token a + j, which the target predicts from its state at a + j − 1.
+        teacher = where[0], anchors[where[:2]] + where[2]
+        values, logs = losses.top_loss(
+            states,
+            words.rows,
+            words.places[text[..., 1:][where]],
+            words.places[batch.top_ids[teacher]],
+            batch.top_logs[teacher].float().exp(),
+            tv=tv,
+        )
+        probs = torch.ones(counted.shape, device=self.device).index_put(where, logs.exp())  # slots that are given: 1
+        return losses.weighted_mean(values, losses.dpace_weights(probs, known[..., 1:])[where])
+
+    def export(self, folder: Path) -> None:
+        """In the layout of vLLM's speculators."""
+        known, tensors = (self.words.places >= 0).cpu(), dict(self.model.state_dict())  # of the target's words
+        ids = known.nonzero()[:, 0]
+        if self.settings.tables:
+            rows = self.words.rows[self.words.ids.argsort()]
+            tensors |= {"embed_tokens.weight": self.embedding, "lm_head.weight": rows}
+        maps = {"d2t": ids - torch.arange(len(ids)), "t2d": known} if len(ids) < len(known) else {}
+        write_folder(folder, self.model.released, tensors, tables=maps)
+
+    @property
+    def about(self) -> str:
+        layers, count, every = ", ".join(map(str, self.layers)), len(self.words.ids), len(self.words.places)
+        markov = vllm = ""
+        if self.settings.markov:
+            markov = " With its Markov head a token depends on the one before it."
+            vllm = (
+                " `markov.*` and `markov_width` are SpecDiff Lab's own. vLLM refuses tensors that it does not know: "
+                "train with `--markov 0` for it."
+            )
+        return (
+            f"A block-diffusion drafter (DFlash, arXiv 2602.06036) of {self.settings.block} tokens at a time. It reads "
+            f"layers {layers} of the target (0 is the first) and uses the target's embedding and output head, of which "
+            f"it has {count:,} of {every:,} words.{markov}\n\n"
+            f"Layout: `DFlashSpeculator` of vLLM's speculators, whose classes (commit {SPECULATORS}) read such a "
+            f"config.json, have the same names and shapes, and compute the same hidden states. {self._checked}{vllm}"
+        )
+
+
+class EagleLearner(Learner):
+    """EAGLE's head: smooth L1 to the target's features and cross-entropy to its most probable words, over
+    :data:`PASSES` readings of each answer."""
+
+    model: EagleHead
+
+    def loss(self, batch: Batch, generator: torch.Generator, *, finishing: bool) -> Tensor:
+        """Over the tokens whose distribution is stored."""
+        words, tv = self._objective(finishing)
+        states = batch.features[:, :, 0]
+        # Entry t reads the feature of token t beside token t + 1; it stands for the feature of token t + 1.
+        where = (batch.top_logs[:, 1:, 0] > -torch.inf).nonzero(as_tuple=True)
+        behind = where[0], where[1] + 1
+        ids, probs = words.places[batch.top_ids[behind]], batch.top_logs[behind].float().exp()
+        nothing, feature = ids.new_full((len(ids),), -1), states[behind].float()
+        shape = (PASSES - 1, len(states), states.shape[1] - 2, 1)
+        own = (torch.rand(shape, generator=generator) < OWN).to(self.device)
+        embedded = self._embed(batch.tokens[:, 1:])
+        loss = torch.zeros((), device=self.device)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
+            readings = list(eagle_readings(self.model, embedded, states.to(embedded), own))
+        for found in readings:
+            rows = found[where].float()
+            values, _ = losses.top_loss(rows, words.rows, nothing, ids, probs, tv=tv)
+            loss = loss + values.mean() + FEATURE * F.smooth_l1_loss(rows, feature)
+        return loss / PASSES
+
+    def export(self, folder: Path) -> None:
+        """In the layout of the released EAGLE heads."""
+        save_eagle(self.model, folder, embedding=self.embedding if self.settings.tables else None)
+
+    @property
+    def about(self) -> str:
+        return (
+            "EAGLE's head (arXiv 2401.15077): one decoder layer that continues its target's last hidden states, "
+            "between the target's own embedding and output head.\n\nLayout: that of the released EAGLE heads. "
+            + self._checked
+        )
+
+
+# Networks in training.
+
+
+class Blocks(NamedTuple):
+    """What a block drafter sees and must predict: A blocks in each of B rows, an anchor and b slots behind it."""
+
+    text: Tensor  # [B, A, b + 1] int64, the row's own tokens
+    known: Tensor  # [B, A, b + 1] bool: inside the text, and nothing before it in the block ended the text
+    masked: Tensor  # [B, A, b + 1] bool, never the anchor
+    anchors: Tensor  # [B, A] int64, places in the row
+
+
+def draw_blocks(
+    tokens: Tensor,
+    lengths: Tensor,
+    first: Tensor,
+    *,
+    count: int,
+    size: int,
+    whole: float,
+    generator: torch.Generator,
+    end: int = -1,
+) -> Blocks:
+    """``count`` random blocks of ``size`` slots in each row, a fraction ``whole`` of them all masks.
+
+    Of the others, most begin with given tokens, as denoising from left to right with T > 1 does; in the rest these are
+    scattered.
+
+    Args:
+        tokens: ``[B, L]``; tokens of row i from ``lengths[i]`` on are padding.
+        first: ``[B]`` the first place of an anchor; the last one is the last but one of the text.
+        end: the id that ends a text where rows hold several.
+    """
+
+    def uniform(*more: int) -> Tensor:
+        return torch.rand(len(tokens), count, *more, generator=generator).to(tokens.device)
+
+    first = first[:, None]
+    room = (lengths[:, None] - 1 - first).clamp_min(1)
+    anchors = first + (uniform() * room).long().clamp_max(room - 1)
+    places = anchors[..., None] + torch.arange(size + 1, device=tokens.device)
+    text = tokens.gather(1, places.clamp_max(tokens.shape[1] - 1).flatten(1)).view_as(places)
+    ended = F.pad((text[..., 1:] == end).long(), (1, 0))  # an anchor may be the end of the text before
+    known = (places < lengths[:, None, None]) & (ended.cumsum(-1) == ended)
+    kind, scattered = uniform(1), uniform(size) < uniform(1)
+    begun = torch.arange(size, device=tokens.device) >= (uniform(1) * size).long()
+    partly = torch.where(kind < whole + 0.6 * (1 - whole), begun, scattered)
+    masked = (kind < whole) | partly | ~known[..., 1:]  # what lies behind the end is never given
+    return Blocks(text, known, F.pad(masked, (1, 0)), anchors)
+
+
+def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, anchors: Tensor, size: int) -> Tensor:
+    """All blocks of a batch in one pass, each reading the features before its anchor and itself.
+
+    Plain matrix products: on a CPU their backward is faster than that of fused attention at these sizes.
+
+    Args:
+        features: ``[B, L, F·W]``.
+        embeddings: ``[B, A·b, W]``, the target's, of anchors, clean and mask tokens.
+        anchors: ``[B, A]``.
+        size: b.
+
+    Returns:
+        ``[B, A·b, W]`` hidden states for the target's head.
+    """
+    batch, length = features.shape[:2]
+    count = anchors.shape[1]
+    places = (anchors[..., None] + torch.arange(size, device=anchors.device)).flatten(1)  # [B, A·b]
+    positions = torch.arange(length, device=anchors.device)
+    context = model.context_keys_values(model.read_features(features), model.rope(positions[None]))
+    hidden_from = positions >= anchors[..., None]  # [B, A, L]
+    bias = torch.zeros_like(hidden_from, dtype=torch.float32).masked_fill_(hidden_from, -torch.inf)[:, None, :, None]
+
+    def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys, values = context[index]  # [B, Hkv, L, D]
+        copies = q.shape[1] // k.shape[1]
+        keys, values, k, v = (
+            part.repeat_interleave(copies, 1) if copies > 1 else part for part in (keys, values, k, v)
+        )
+        heads, width = q.shape[1], q.shape[3]
+        q = q * width**-0.5
+        blocked = (batch, heads, count, size, width)
+        q5, k5, v5 = q.view(blocked), k.reshape(blocked), v.reshape(blocked)
+        outside = (q @ keys.transpose(2, 3)).view(batch, heads, count, size, length).float() + bias
+        inside = (q5 @ k5.transpose(3, 4)).float()  # [B, H, A, b, b]
+        weights = torch.softmax(torch.cat([outside, inside], -1), -1).to(v.dtype)
+        mixed = (weights[..., :length].reshape(batch, heads, count * size, length) @ values).view(blocked)
+        return (mixed + weights[..., length:] @ v5).view(batch, heads, count * size, width)
+
+    return model.denoise(embeddings, model.rope(places), attend)
+
+
+def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, own: Tensor) -> Iterator[Tensor]:
+    """The features ``[B, L − 1, W]`` that the head predicts, reading by reading.
+
+    Args:
+        embeddings: ``[B, L − 1, W]`` of tokens 2 .. L.
+        states: ``[B, L, W]`` the target's features.
+        own: ``[P − 1, B, L − 2, 1]`` bool: where a later reading is given the head's own feature. A feature that the
+            head predicted belongs one token later.
+    """
+    given = states[:, :-1]
+    found = head(embeddings, given)
+    yield found
+    for mixed in own:
+        given = torch.cat([states[:, :1], torch.where(mixed, found[:, :-1], states[:, 1:-1].to(found))], 1)
+        found = head(embeddings, given)
+        yield found
+
+
+# New drafters.
+
+
+def sizes_of(target: Any) -> dict[str, Any]:
+    """The fields of a layer like those of a ``target`` with this config: width, heads, norms, positions."""
+    width, heads = int(target.hidden_size), int(target.num_attention_heads)
+    rope = getattr(target, "rope_parameters", None) or {}
+    return {
+        "hidden_size": width,
+        "intermediate_size": int(getattr(target, "intermediate_size", None) or 4 * width),
+        "num_attention_heads": heads,
+        "num_key_value_heads": int(getattr(target, "num_key_value_heads", None) or heads),
+        "head_dim": int(getattr(target, "head_dim", None) or width // heads),
+        "hidden_act": "silu",
+        "rms_norm_eps": float(getattr(target, "rms_norm_eps", None) or 1e-6),
+        "rope_parameters": {"rope_type": "default", "rope_theta": float(rope.get("rope_theta") or 10_000.0)},
+        "max_position_embeddings": int(target.max_position_embeddings),
+        "vocab_size": int(target.vocab_size),
+        "attention_bias": False,
+        "tie_word_embeddings": False,
+        "initializer_range": 0.02,
+    }
+
+
+def block_config(
+    target: Any, name: str, settings: DrafterSettings, *, taps: Sequence[int], mask: int, words: int
+) -> dict[str, Any]:
+    """The ``config.json`` of a new block drafter in the layout of vLLM's speculators, whose ``DFlashSpeculatorConfig``
+    has these fields; ``markov_width`` is this lab's own.
+
+    Args:
+        target: its config.
+        name: what it is called: a repository, or a folder.
+        words: how many the drafter has.
+    """
+    return {
+        "architectures": ["DFlashSpeculator"],
+        "speculators_model_type": "dflash",
+        "speculators_config": {
+            "algorithm": "dflash",
+            "default_proposal_method": "greedy",
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": settings.block}],
+            "verifier": {"name_or_path": name, "architectures": list(getattr(target, "architectures", None) or [])},
+        },
+        "transformer_layer_config": {"model_type": "qwen3", "num_hidden_layers": settings.layers, **sizes_of(target)},
+        "aux_hidden_state_layer_ids": [layer + 1 for layer in taps],  # the layout counts the embedding as layer 0
+        "block_size": settings.block + 1,
+        "draft_vocab_size": words,
+        "mask_token_id": mask,
+        "sample_from_anchor": False,
+        "dtype": "bfloat16",
+        **({"markov_width": settings.markov} if settings.markov else {}),
+        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # other files hold other roundings
+    }
+
+
+def new_block(released: dict[str, Any], *, seed: int) -> DFlashDraftModel:
+    """An untrained block drafter. At first its residual stream holds the embedding of a mask, which predicts the mask,
+    so its last norm begins small."""
+    model = DFlashDraftModel(released)
+    model.initialize(torch.Generator().manual_seed(seed))
+    norm: Any = model.norm
+    with torch.no_grad():
+        norm.weight.fill_(0.2)
+        for layer in model.layers:
+            layer.self_attn.o_proj.weight.mul_(0.3)
+            layer.mlp.down_proj.weight.mul_(0.3)
+    return model
+
+
+def new_eagle(target: Any, *, seed: int = 0) -> EagleHead:
+    """An untrained EAGLE head for a target with this config; it begins by repeating the feature that it is given."""
+    config = LlamaConfig(**sizes_of(target), num_hidden_layers=1, architectures=["LlamaForCausalLMEagle"])
+    head, generator = EagleHead(config), torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            if parameter.ndim == 2:
+                nn.init.normal_(parameter, std=config.initializer_range, generator=generator)
+        width = config.hidden_size
+        head.fc.weight[:, :width] *= 0.1
+        head.fc.weight[:, width:] = torch.eye(width)
+        for last in (head.layers[0].self_attn.o_proj, head.layers[0].mlp.down_proj):
+            last.weight.mul_(0.1)
+    return head

@@ -1,0 +1,145 @@
+"""Small GGUF files for tests, written as llama.cpp's converter writes them, with the weights that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType as Kind
+from gguf_target import NAMES
+from torch import Tensor
+from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+PARTS = {**NAMES, "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+LETTERS = list(bytes_to_unicode().values())
+MERGES = ("t h", "th e", "Ġ the", "Ġ c", "Ġc a", "Ġca t", "1 2", "12 3", "3 4")
+SPECIAL = ("<|end|>", "<|user|>")
+WORDS = [*SPECIAL, *LETTERS, *(merge.replace(" ", "") for merge in MERGES), "<think>"]
+TEMPLATE = "{% for m in messages %}<|user|>{{ m['content'] }}<|end|>{% endfor %}"
+SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "max_position_embeddings": 256, "vocab_size": len(WORDS)}  # fmt: skip
+
+
+def config_of(arch: str, **changes: Any) -> PretrainedConfig:
+    """A tiny network of an architecture."""
+    kinds = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
+    values = {**SIZES, "head_dim": 16, "rms_norm_eps": 1e-5, "tie_word_embeddings": True, **changes}
+    return kinds[arch](**values, bos_token_id=0, eos_token_id=0)
+
+
+def write(
+    path: Path,
+    arch: str = "llama",
+    kind: Kind = Kind.Q8_0,
+    *,
+    header: Mapping[str, Any] | None = None,
+    extra: Mapping[str, np.ndarray] | None = None,
+    pre: str = "smollm",
+    seed: int = 0,
+    **changes: Any,
+) -> dict[str, Tensor]:
+    """Write a file with random weights, and return what it holds under transformers' names, dequantised.
+
+    Args:
+        kind: of all matrices; vectors are stored in fp32.
+        header: fields to add or to change; None leaves one out.
+        extra: further tensors, by their names in the file.
+        changes: to the network's config.
+    """
+    from transformers import AutoModelForCausalLM
+
+    config = config_of(arch, **changes)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_config(config)
+        for name, parameter in model.named_parameters():
+            torch.nn.init.normal_(parameter, 1.0 if "norm" in name else 0.0, 0.1)
+    tensors, held = {}, {}
+    for name, tensor in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        values = tensor.numpy()
+        ours, heads = place_of(name, config), 0
+        if arch == "llama" and ours.endswith(("attn_q.weight", "attn_k.weight")):
+            heads = config.num_attention_heads if "attn_q" in ours else config.num_key_value_heads
+            values = paired(values, heads)
+        stored = kind if values.ndim > 1 else Kind.F32
+        tensors[ours] = (gguf.quantize(np.ascontiguousarray(values), stored), stored)
+        read = np.array(gguf.dequantize(tensors[ours][0], stored))
+        held[name] = torch.from_numpy(unpaired(read, heads) if heads else read)
+    for name, values in (extra or {}).items():
+        tensors[name] = (values, Kind.F32)
+    fields = {**fields_of(arch, config, pre), **(header or {})}
+    dump(path, {name: value for name, value in fields.items() if value is not None}, tensors)
+    return held
+
+
+def place_of(name: str, config: PretrainedConfig) -> str:
+    """transformers' name of a tensor -> the file's."""
+    whole = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
+    if name in whole or name == "lm_head.weight":
+        return whole.get(name, "output.weight")
+    _, _, layer, *part, kind = name.split(".")
+    return f"blk.{layer}.{PARTS['.'.join(part)]}.{kind}"
+
+
+def paired(values: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of a head's two halves -> neighbours, as llama.cpp's converter lays them."""
+    return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+
+
+def unpaired(values: np.ndarray, heads: int) -> np.ndarray:
+    return values.reshape(heads, -1, 2, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+
+
+def fields_of(arch: str, config: Any, pre: str) -> dict[str, Any]:
+    """The header's fields."""
+    return {
+        f"{arch}.context_length": config.max_position_embeddings,
+        f"{arch}.embedding_length": config.hidden_size,
+        f"{arch}.block_count": config.num_hidden_layers,
+        f"{arch}.feed_forward_length": config.intermediate_size,
+        f"{arch}.attention.head_count": config.num_attention_heads,
+        f"{arch}.attention.head_count_kv": config.num_key_value_heads,
+        f"{arch}.attention.key_length": config.head_dim,
+        f"{arch}.attention.layer_norm_rms_epsilon": float(config.rms_norm_eps),
+        f"{arch}.rope.freq_base": 10000.0,
+        "general.architecture": arch,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": WORDS,
+        "tokenizer.ggml.token_type": [3, 3, *[1] * (len(WORDS) - 3), 4],
+        "tokenizer.ggml.merges": list(MERGES),
+        "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.eos_token_id": 0,
+        "tokenizer.chat_template": TEMPLATE,
+    }
+
+
+def dump(path: Path, fields: Mapping[str, Any], tensors: Mapping[str, tuple[np.ndarray, Kind]]) -> None:
+    """Write a file with these fields and tensors."""
+    writer = gguf.GGUFWriter(str(path), str(fields.get("general.architecture", "llama")))
+    for name, value in fields.items():
+        if name == "general.architecture":
+            continue
+        if isinstance(value, str):
+            writer.add_string(name, value)
+        elif isinstance(value, bool):
+            writer.add_bool(name, value)
+        elif isinstance(value, int):
+            writer.add_uint32(name, value)
+        elif isinstance(value, float):
+            writer.add_float32(name, value)
+        elif isinstance(value, Sequence):
+            writer.add_array(name, value)
+    for name, (values, kind) in tensors.items():
+        writer.add_tensor(name, values, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

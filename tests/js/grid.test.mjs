@@ -1,0 +1,152 @@
+// The draft window as a table: its rows, its cells, and the tests below them.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { make } from './fixture.mjs';
+import { besides, columnOf, gridOf, placeAt, verdictsOf } from '../../app/static/state/grid.js';
+import { inspected } from '../../app/static/state/inspect.js';
+import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { aside, story } from '../../app/static/state/story.js';
+
+/** The last round of some events, drawn with so many rows. */
+function drawn(events, most = 8) {
+  const lane = buildLane(events);
+  const round = stateAt(lane, Infinity).window;
+  return { lane, round, rows: gridOf(round, lane, most), verdicts: verdictsOf(round, lane) };
+}
+const labels = ({ rows }) => rows.map(({ label }) => label);
+const steps = (count) => [
+  make.started(),
+  ...Array.from({ length: count }, (_, step) => make.step([1, 2], step ? [] : [0, 1], { step })),
+];
+
+test('many denoising steps share eight rows, evenly from the first to the last', () => {
+  assert.deepEqual(labels(drawn(steps(3))), ['step 1', 'step 2', 'step 3']);
+  const many = ['step 1', '2–5', '6–9', '10–13', '14–17', '18–21', '22–25', '26–29'];
+  assert.deepEqual(labels(drawn(steps(29))), many);
+  assert.equal(drawn(steps(29), Infinity).rows.length, 29);
+});
+
+test('a row of several steps shows what each of them revealed, and none is left out', () => {
+  const reveal = (_, step) =>
+    make.step(Array.from({ length: 16 }, (_, i) => (i <= step ? i : null)), [step], { step });
+  const events = [make.started(), ...Array.from({ length: 16 }, reveal)];
+  const { rows } = drawn(events);
+  const known = rows.map(({ cells }) =>
+    cells.filter(({ kind }) => !kind.includes('sd-mask')).length
+  );
+  const last = rows.map(({ label }) => Number(label.replace('step ', '').split('–').at(-1)));
+  assert.deepEqual(known, last);
+  const fresh = rows.map(({ cells }) => cells.filter(({ kind }) => kind === 'sd-fresh').length);
+  assert.deepEqual(fresh, known.map((count, i) => count - (known[i - 1] ?? 0)));
+});
+
+test('of many branches eight are drawn, the one on which the target walked among them', () => {
+  const ids = Array.from({ length: 20 }, (_, i) => i);
+  const walked = make.test(0, 17, true, { kind: 'tree', draw: null, wanted: 17 });
+  const events = [
+    make.started(),
+    make.draft(ids, { parents: ids.map(() => -1) }),
+    make.scored(ids.map(() => 0.05)),
+    make.verified([walked], { path: [17] }),
+  ];
+  const { rows } = drawn(events);
+  assert.equal(rows.length, 8);
+  assert.deepEqual(
+    rows.flatMap(({ cells }) => cells).filter(({ kind }) => kind === 'sd-fresh').map(({ node }) =>
+      node
+    ),
+    [17],
+  );
+  assert.equal(drawn(events, Infinity).rows.length, 20);
+});
+
+test('below each position stands the test that decided it, where several drafts were tested there too', () => {
+  const tests = [
+    make.test(0, 7, false),
+    make.test(0, 8, true),
+    make.test(1, 9, false),
+    make.test(1, 10, false),
+  ];
+  const branches = [[0], [1, 2], [1, 3]];
+  const { verdicts } = drawn([
+    make.started(),
+    make.draft([7, 8, 9, 10], { parents: [-1, -1, 1, 1], branches }),
+    make.scored([0, 0, 0, 0]),
+    make.verified(tests, { path: [1], source: 'residual' }),
+    make.committed([8, 4], ['draft', 'residual']),
+  ]);
+  assert.deepEqual(verdicts.map(({ kind }) => kind), ['ok', 'no', 'fix']);
+  assert.deepEqual(verdicts.map(({ words }) => words), ['<8>', '<10>', '<4>']);
+});
+
+test('a bonus token has the last column, and the places beside a place end with the round', () => {
+  const tests = [make.test(0, 1, true), make.test(1, 2, true)];
+  const { round } = drawn([
+    make.started(),
+    make.step([1, 2, 3], [0, 1, 2]),
+    make.draft([1, 2]),
+    make.scored([1, 1]),
+    make.verified(tests),
+    make.committed([1, 2, 4], ['draft', 'draft', 'bonus']),
+  ]);
+  assert.deepEqual([columnOf(round, 1), columnOf(round, 2)], [1, 3]);
+  assert.deepEqual([placeAt(round, 1), placeAt(round, 3)], [1, 2]);
+  assert.deepEqual([besides(round, 0, -1), besides(round, 0, 1), besides(round, 2, 1)], [
+    null,
+    1,
+    null,
+  ]);
+  assert.deepEqual(besides(round, { node: 0 }, 1), { node: 1 });
+});
+
+test('what was never tested says why', () => {
+  const why = (drafted, tests) =>
+    drawn([
+      make.started(),
+      make.step([1, 2, 3], [0, 1, 2]),
+      make.draft([1, 2, 3].slice(0, drafted)),
+      make.scored([]),
+      make.verified(tests),
+      make.committed([1], ['draft']),
+    ]).verdicts.map(({ title }) => title);
+  assert.match(why(3, [make.test(0, 1, false)])[2], /never tested.*rejected/);
+  assert.match(why(1, [make.test(0, 1, true)])[1], /never tested.*text ends/);
+});
+
+test('a trace that holds no p of a tree says so', () => {
+  const refused = make.test(0, 7, false, { kind: 'tree', draw: null, wanted: 4 });
+  const said = (draft, scored) => {
+    const { round } = drawn([
+      { kind: 'RunStarted', config: { temperature: 0 }, models: {}, prompt: '' },
+      make.started(),
+      make.draft([7, 8], { parents: [-1, -1], proposal: 'point_mass', ...draft }),
+      make.scored([0, 0], scored),
+      make.verified([refused], { source: 'target' }),
+      make.committed([4], ['target']),
+    ]);
+    return aside(inspected(round, 0, true), true, true);
+  };
+  assert.match(said(), /no p of the nodes.*no q/);
+  const row = (...ids) => ids.map((id) => ({ id, prob: 0.3 }));
+  assert.doesNotMatch(
+    said({ node_q: [0.5, 0.2] }, { candidates: [row(4, 7), row(1), row(1)] }),
+    /holds no/,
+  );
+});
+
+test('the story of a position names the verdict and what the target drew', () => {
+  const word = (id) => `<${id}>`;
+  const walked = make.test(0, 8, true, { kind: 'tree', draw: null, wanted: 8 });
+  const { round } = drawn([
+    make.started(),
+    make.draft([7, 8, 9], { parents: [-1, -1, 0] }),
+    make.scored([0.3, 0.5, 0.9]),
+    make.verified([walked], { path: [1] }),
+    make.committed([8, 4], ['draft', 'bonus']),
+  ]);
+  const said = (place) => story(inspected(round, place), false, true, word);
+  assert.match(said(0), /^✓ Accepted.*<8>/);
+  assert.match(said({ node: 0 }), /^✕ Rejected.*<8>, not <7>/);
+  assert.match(said({ node: 2 }), /^Not tested/);
+});

@@ -1,0 +1,175 @@
+// The result of a race: the number, what it is called, and when it may be shown.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { trace } from './fixture.mjs';
+import { leadWords, numbers, outcome, sameText, verdict } from '../../app/static/state/headline.js';
+import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { clockOf } from '../../app/static/state/metrics.js';
+import { markOf, rowAt, standings } from '../../app/static/state/race.js';
+
+const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };
+const changed = (lane, change) =>
+  buildLane(
+    lane.events.map((
+      event,
+    ) => (event.kind === 'Finished' ? { ...event, ...change(event) } : event)),
+  );
+const busy = (lane) => changed(lane, ({ seconds }) => ({ waited_seconds: seconds }));
+const without = (lane) => buildLane(lane.events.filter((event) => event.kind !== 'Finished'));
+const LABELS = { drafted: 'drafted', vanilla: 'vanilla' };
+const map = (pair, of) =>
+  Object.fromEntries(Object.entries(pair).map(([name, lane]) => [name, lane && of(lane)]));
+
+/** The headline of a race at a share of its time. */
+function headline(pair, share = 1) {
+  const t = share === 1 ? Infinity : share * lanes.drafted.duration;
+  const states = map(pair, (lane) => stateAt(lane, lane.times.filter((time) => time <= t).length));
+  const clocks = Object.fromEntries(
+    Object.entries(pair).map(([name, lane]) => [name, lane && clockOf(lane, states[name], t)]),
+  );
+  const race = verdict(pair, LABELS, 0.2);
+  const [speed, words, slower = false] = outcome(pair, clocks, race, false);
+  return {
+    race,
+    speed,
+    words,
+    slower,
+    same: sameText(pair, states, clocks),
+    numbers: numbers(pair, states),
+  };
+}
+
+test('the headline is the measured speed-up, once the replay is over', () => {
+  const final = lanes.vanilla.finished.seconds / lanes.drafted.finished.seconds; // of equally many tokens
+  const { speed, race } = headline(lanes);
+  assert.equal(speed, `${final.toFixed(2)}×`);
+  assert.ok(race.predicted && !race.busy);
+  const half = headline(lanes, 0.5);
+  assert.match(half.words, /so far/);
+  assert.notEqual(half.speed, speed);
+});
+
+test('the first sentence keeps its numbers for the end, and leaves out a time that cannot be trusted', () => {
+  const { drafted, vanilla } = lanes;
+  const speed = `${(vanilla.finished.seconds / drafted.finished.seconds).toFixed(2)}×`;
+  const { before, after } = leadWords(drafted, vanilla, 'A drafter', 2, true);
+  assert.ok(!/\d{2}/.test(before) && after.includes(speed) && after.includes('40 tokens'));
+  assert.ok(!leadWords(drafted, vanilla, 'A drafter', 2, false).after.includes('×'));
+  const many = leadWords(drafted, vanilla, 'EAGLE', 6, true);
+  assert.ok(
+    !many.before.includes('EAGLE') && many.after.includes('EAGLE'),
+    'the winner is not named before the end',
+  );
+  assert.deepEqual(leadWords(without(drafted), vanilla, 'A drafter', 2, true), {
+    before: '',
+    after: '',
+  });
+  assert.match(leadWords(vanilla, drafted, 'A drafter', 2, true).after, /slower: 0\.\d\d×/);
+});
+
+test('where threads had to wait, passes are counted instead, and nothing is predicted from the clock', () => {
+  const { drafted, vanilla } = lanes;
+  for (const pair of [{ drafted: busy(drafted), vanilla }, { drafted, vanilla: busy(vanilla) }]) {
+    const { speed, race } = headline(pair);
+    assert.equal(speed, `${drafted.rounds.length} : ${vanilla.rounds.length}`);
+    assert.deepEqual([race.trusted, race.predicted, Boolean(race.busy)], [false, '', true]);
+    assert.equal(headline(pair, 0.5).speed, '–');
+  }
+});
+
+test('of a lane that did not end, the headline is its pace so far', () => {
+  const { race, words } = headline({ ...lanes, drafted: without(lanes.drafted) });
+  assert.deepEqual([race.final, race.predicted], [null, '']);
+  assert.match(words, /so far$/);
+});
+
+test('a lane of an attached server is what came and when, and what it reports; nothing is claimed for it', () => {
+  const quoted = { steps: 8, drafted: 24, accepted: 12, tokens_per_second: 99.5 };
+  const kinds = ['RunStarted', 'PiecesSeen', 'Committed', 'Finished'];
+  const served = (report) =>
+    buildLane(
+      lanes.vanilla.events.filter(({ kind }) => kinds.includes(kind)).map((event) =>
+        ({
+          RunStarted: {
+            ...event,
+            server: 'vLLM at host:1',
+            lossless: false,
+            exactness: 'unchecked',
+            threads: 0,
+            config: { temperature: 0 },
+          },
+          Committed: { ...event, sources: event.ids?.map(() => 'server') },
+          Finished: { ...event, quoted: report },
+        })[event.kind] ?? event
+      ),
+    );
+  const pair = { ...lanes, drafted: served(quoted) };
+  const { sums } = stateAt(pair.drafted, Infinity);
+  assert.deepEqual([sums.rounds, sums.committed], [0, lanes.vanilla.ids.length]);
+  const found = headline(pair);
+  for (const part of ['τ 2.50', '12 of 24', '99.5 tokens/s']) {
+    assert.ok(found.race.claim.includes(part), part);
+  }
+  assert.deepEqual(found.numbers, { tau: '–', alpha: '–', calls: '–', nfe: '–', against: '' });
+  assert.doesNotMatch(found.same, /^=/, 'its text is not compared');
+  const silent = headline({ ...lanes, drafted: served(null) });
+  assert.match(silent.race.claim, /nothing about its drafts/);
+});
+
+test('a place is shown when its lane has come in, and not before', () => {
+  const ends = standings(lanes, ['vanilla', 'drafted']);
+  const at = (t) => {
+    const states = map(
+      lanes,
+      (lane) => stateAt(lane, lane.times.filter((time) => time <= t).length),
+    );
+    return markOf(
+      lanes.drafted,
+      rowAt(lanes, states, 'drafted', 'vanilla', t, 40),
+      ends.drafted,
+      null,
+      'absent',
+    );
+  };
+  assert.equal(at(lanes.drafted.duration / 2).place, '');
+  assert.deepEqual([at(99).place, at(99).kind], ['1', 'first']);
+  assert.equal(markOf(null, null, ends.drafted, 'waits', 'absent').kind, 'waits');
+  assert.equal(markOf(null, null, undefined, null, 'absent').words, 'absent');
+});
+
+/** The first events of a lane, as Stop leaves them. */
+const stoppedAt = (lane, count) =>
+  buildLane([
+    ...lane.events.filter(({ kind }) => kind !== 'Finished').slice(0, count),
+    { ...lane.finished, reason: 'stopped', ids: [] },
+  ]);
+
+test('a lane that was stopped is compared with nothing, and without a token it claims nothing', () => {
+  const { drafted, vanilla } = lanes;
+  const none = stoppedAt(drafted, 3); // its header, its pieces, the prompt
+  for (const part of [none, stoppedAt(drafted, 40)]) {
+    assert.equal(leadWords(part, vanilla, 'A drafter', 2, true).after, '');
+    assert.equal(leadWords(part, busy(vanilla), 'A drafter', 2, false).after, '');
+    assert.doesNotMatch(headline({ drafted: part, vanilla: busy(vanilla) }).speed, /:/);
+  }
+  const race = verdict({ drafted: none, vanilla }, LABELS, 0.2);
+  assert.equal(race.claim, '');
+  const nothing = { drafted: null, vanilla: stoppedAt(vanilla, 3) };
+  const [speed] = outcome(nothing, { drafted: null, vanilla: null }, race, true);
+  assert.doesNotMatch(speed, /×/);
+});
+
+test('a disturbed clock sells no loss as a win: the drafter’s passes count, and slower is said', () => {
+  const { drafted, vanilla } = lanes;
+  const late = { seconds: 3 * vanilla.duration, waited_seconds: 3 * vanilla.duration };
+  const slow = changed(drafted, () => late);
+  const { words } = headline({ drafted: slow, vanilla });
+  assert.match(words, /plus \d+ drafter passes/);
+  assert.match(words, /slower/);
+  assert.match(
+    leadWords(slow, vanilla, 'A drafter', 2, false).after,
+    /plus \d+ drafter passes; slower/,
+  );
+  assert.doesNotMatch(headline({ drafted: busy(drafted), vanilla }).words, /slower/);
+});

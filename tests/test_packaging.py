@@ -1,0 +1,125 @@
+"""The wheel, installed and used from a folder that is not a checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import socket
+
+import pytest
+from test_architecture import ROOT, shipped
+
+from specdiff_core.schema.trace import read_trace
+
+PATIENCE = 300  # seconds, on a busy machine
+
+
+class Installed:
+    """An installed wheel: its folder, and its command run from an empty folder."""
+
+    def __init__(self, site: Path, home: Path) -> None:
+        self.site, self.home = site, home
+        self.environment = os.environ | {
+            "PYTHONPATH": str(site),  # the dependencies come from the environment of the tests
+            "SPECDIFF_CACHE": str(home / "cache"),
+            "HF_HUB_OFFLINE": "1",
+        }
+
+    def run(self, *words: str) -> str:
+        """What ``specdiff`` prints; a status other than 0 fails the test."""
+        command = [sys.executable, str(self.site / "bin" / "specdiff"), *words]
+        done = subprocess.run(
+            command, cwd=self.home, env=self.environment, capture_output=True, text=True, timeout=PATIENCE
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @contextmanager
+    def page(self) -> Iterator[str]:
+        """The address of ``specdiff page``, once its model is loaded."""
+        with socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        command = [sys.executable, str(self.site / "bin" / "specdiff"), "page", "--port", port]
+        url, log = f"http://127.0.0.1:{port}", self.home / "page.log"
+        with log.open("wb") as out:
+            server = subprocess.Popen(command, cwd=self.home, env=self.environment, stdout=out, stderr=out)
+        try:
+            until = time.monotonic() + PATIENCE
+            while not _answers(f"{url}/readyz"):
+                assert server.poll() is None and time.monotonic() < until, log.read_text()
+                time.sleep(0.2)
+            yield url
+        finally:
+            server.terminate()
+            server.wait(60)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return bool(read(url))
+    except OSError:  # not listening yet, or 503 while the model loads
+        return False
+
+
+def read(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        content: bytes = answer.read()
+    return content
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel of this checkout, built in a copy: setuptools leaves its work beside the sources."""
+    folder = tmp_path_factory.mktemp("package")
+    for path in shipped():
+        if (name := path.relative_to(ROOT)).parts[0] != "tests":
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, folder / "source" / name)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--no-cache-dir", "--disable-pip-version-check"]
+    build = ["wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), "./source"]
+    subprocess.run([*pip, *build], cwd=folder, check=True, timeout=PATIENCE)
+    (wheel,) = folder.glob("*.whl")
+    target = ["install", "--no-index", "--no-deps", "--target", str(folder / "site"), str(wheel)]
+    subprocess.run([*pip, *target], cwd=folder, check=True, timeout=PATIENCE)
+    home = folder / "elsewhere"
+    home.mkdir()
+    return Installed(folder / "site", home)
+
+
+def test_the_wheel_holds_every_shipped_file_of_the_packages(installed: Installed) -> None:
+    names = {path.relative_to(ROOT).as_posix() for path in shipped()}
+    wanted = {name for name in names if name.startswith(("app/", "specdiff_core/"))}
+    wanted |= {f"specdiff_core/{name}" for name in names if name.startswith("assets/")}
+    held = {path.relative_to(installed.site).as_posix() for path in installed.site.rglob("*") if path.is_file()}
+    assert wanted <= held, sorted(wanted - held)
+    top = {name.split("/")[0] for name in held}
+    assert {"app", "specdiff_core", "bin"} == {name for name in top if not name.endswith(".dist-info")}
+
+
+def test_the_commands_run_from_another_folder(installed: Installed) -> None:
+    installed.run("race", "--prompt", "Once upon a time", "--max-new-tokens", "8", "--trace", "race.jsonl.gz")
+    assert len(read_trace(installed.home / "race.jsonl.gz").lanes) == 2
+    small = ["--gammas", "4", "--steps", "1", "--tokens", "8", "--per-flavour", "1"]
+    installed.run("explore", "window-map", *small, "--json", "map.json")
+    assert json.loads((installed.home / "map.json").read_text("utf-8"))
+    installed.run("export", "--out", "lesson.html")
+    assert "window-map" in (installed.home / "lesson.html").read_text("utf-8"), "the recorded answers are in it"
+
+
+def test_the_page_is_served_from_another_folder(installed: Installed) -> None:
+    """With its scripts and a recording, and a loaded model."""
+    with installed.page() as url:
+        shell = read(url).decode()
+        assert "SpecDiff" in shell
+        files = [installed.site / "app/static/app.js", *(installed.site / "specdiff_core/assets/traces").glob("*.gz")]
+        for file in files[:2]:
+            assert read(f"{url}/gradio_api/file={file}") == file.read_bytes()

@@ -1,0 +1,548 @@
+"""``train drafter``: whole runs on a tiny target that counts, resuming and stopping them, and what can be wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from test_loading import save_tokenizer
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from specdiff_core import cli
+from specdiff_core.drafters import block_diffusion
+from specdiff_core.engine import Engine
+from specdiff_core.models.dflash import from_folder
+from specdiff_core.models.eagle import load_eagle
+from specdiff_core.models.own_pairs import bring, parse
+from specdiff_core.schema.errors import CorpusError, PairUnavailable
+from specdiff_core.schema.events import Finished
+from specdiff_core.schema.history import HISTORY, Training, read_history, simulated_tau
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.pairs import ASSETS, OWN_PAIRS
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.train import answers as answers_module
+from specdiff_core.train import drafter as module
+from specdiff_core.train import losses
+from specdiff_core.train.answers import Answers, Prompt, read_prompts
+from specdiff_core.train.cards import Card, render_card
+from specdiff_core.train.curve import read_metrics
+from specdiff_core.train.drafter import DrafterTraining, choose_mask, spread
+from specdiff_core.train.learners import BlockLearner, default_taps, draw_blocks, frequent_words
+from specdiff_core.train.options import read_options
+from specdiff_core.train.settings import DrafterSettings
+
+SMALL = ["--new-tokens", "24", "--longest", "60", "--words", "270", "--rows", "8", "--anchors", "8", "--markov", "16"]
+NOTHING = ["--hours", "1e-6", "--answering", "0"]
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> None:
+    OWN_PAIRS.clear()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a target that counts, and prompts for it, half of which are of each flavour."""
+    root = tmp_path_factory.mktemp("home")
+    vocabulary = save_tokenizer(root / "target")
+    save_counter(root / "target", vocabulary)
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 6))) for _ in range(60)]
+    lines = [{"prompt": word, "flavour": "even" if len(word) % 2 else "odd"} for word in words]
+    (root / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return root
+
+
+def save_counter(folder: Path, vocabulary: int, seed: int = 0) -> None:
+    """A Llama whose layers add nothing: behind token t it says t + 1, whatever came before."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        config = LlamaConfig(
+            vocab_size=vocabulary, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=128, bos_token_id=0, eos_token_id=0,
+            tie_word_embeddings=False,
+        )  # fmt: skip
+        model = LlamaForCausalLM(config)
+        rows = torch.nn.functional.normalize(torch.randn(vocabulary, 64), dim=-1)
+    with torch.no_grad():
+        model.model.embed_tokens.weight.copy_(rows)
+        model.lm_head.weight.copy_(rows.roll(1, 0))
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+    model.save_pretrained(folder)
+
+
+def train(home: Path, out: Path, *words: str, prompts: str = "prompts.jsonl") -> int:
+    files = ["--target", str(home / "target"), "--prompts", str(home / prompts), "--out", str(out)]
+    return cli.main(["train", "drafter", *files, *SMALL, *words])
+
+
+@pytest.fixture(scope="module")
+def made(home: Path) -> Path:
+    """A block drafter that trained for a few seconds."""
+    assert train(home, home / "made", "--hours", "0.0015", "--minutes", "0.03", "--answering", "0.1") == 0
+    return home / "made"
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "out"))
+
+
+def events(folder: Path, kind: str) -> list[dict[str, Any]]:
+    return [event for event in read_metrics(folder / "run") if event["kind"] == kind]
+
+
+def tau(folder: Path) -> float:
+    """As it was measured last."""
+    return float(events(folder, "measured")[-1]["scores"]["tokens_per_round/mean"])
+
+
+def untrained(home: Path, made: Path, out: Path, *words: str) -> float:
+    assert train(home, out, *NOTHING, "--answers", str(made / "run" / "answers"), *words) == 0
+    return tau(out)
+
+
+def raced(home: Path, drafter: Path) -> tuple[float, bool]:
+    """τ of a real run with the exported drafter, and whether its text is vanilla's."""
+    spec = bring(parse({"target": str(home / "target"), "drafter": str(drafter)}).name)
+    engine, texts, found = Engine.load(spec.name, device="cpu"), set(), []
+    for name in (spec.drafters[0].name, "none"):
+        config = DecodeConfig(pair=spec.name, drafter=name, gamma=8, max_new_tokens=24)
+        run = list(engine.decode("help", config))
+        assert isinstance(run[-1], Finished)
+        texts.add(run[-1].ids)
+        found.append(fold(run).tau or 0.0)
+    return found[0], len(texts) == 1
+
+
+# A whole run.
+
+
+def test_a_block_drafter_learns_and_loads(home: Path, made: Path, tmp_path: Path) -> None:
+    assert untrained(home, made, tmp_path / "untrained") < 1.2
+    assert tau(made) > 3 and [len(run.curve) > 1 for run in read_history(made / HISTORY)] == [True]
+    assert simulated_tau(read_history(made / HISTORY)[0].curve)[-1][1] == pytest.approx(tau(made), abs=1e-3)
+    found, same = raced(home, made)
+    assert found > 2 and same
+    card = (made / "README.md").read_text("utf-8")
+    for words in (
+        "Block drafter for target",
+        "it has 269 of 270 words",
+        "| odd |",
+        "| even |",
+        "not tried in a serving",
+    ):
+        assert words in card
+    assert str(home) not in card and "--markov 0" in card and "train drafter --target target" in card
+    spec = bring(parse({"target": str(home / "target"), "drafter": str(made)}).name).drafters[0]
+    assert (spec.name, spec.chained, spec.window) == ("block_markov", True, 8)
+
+
+def test_the_rate_rises_stays_and_falls(made: Path) -> None:
+    steps = events(made, "step")
+    rates = [step["rate"] for step in steps]
+    assert rates[0] == pytest.approx(1 / 60) and max(rates) == 1 and rates[-1] < 0.1
+    falling = next(step["seconds"] for step in steps if step["rate"] < 1 and step["step"] > 60)
+    assert falling / steps[-1]["seconds"] == pytest.approx(0.67, abs=0.08)
+    assert events(made, "saved")[-1]["step"] == steps[-1]["step"]
+
+
+def test_the_files_are_those_of_the_layout(home: Path, made: Path, tmp_path: Path) -> None:
+    config, stored = json.loads((made / "config.json").read_text()), load_file(made / "model.safetensors")
+    assert config["speculators_model_type"] == "dflash" and config["aux_hidden_state_layer_ids"] == [1]
+    assert config["block_size"] == 9 and config["draft_vocab_size"] == 269 and config["markov_width"] == 16
+    assert config["speculators_config"]["proposal_methods"][0]["speculative_tokens"] == 8
+    assert stored["d2t"].dtype == torch.int64 and stored["t2d"].dtype == torch.bool
+    ids = torch.arange(269) + stored["d2t"]
+    assert ids.tolist() == stored["t2d"].nonzero()[:, 0].tolist() and config["mask_token_id"] not in ids
+    theirs = load_file(home / "target" / "model.safetensors")
+    assert torch.equal(stored["embed_tokens.weight"], theirs["model.embed_tokens.weight"].bfloat16())
+    assert torch.equal(stored["lm_head.weight"], theirs["lm_head.weight"][ids].bfloat16())
+    assert stored["fc.weight"].dtype == torch.bfloat16
+    slim = tmp_path / "slim"
+    answers = ["--answers", str(made / "run" / "answers"), "--words", "100", "--no-tables"]
+    assert train(home, slim, *NOTHING, *answers) == 0
+    assert not {"embed_tokens.weight", "lm_head.weight"} & load_file(slim / "model.safetensors").keys()
+    assert "left out of its files" in (slim / "README.md").read_text("utf-8")
+    said = from_folder(slim).said
+    assert said is not None and int(said.sum()) == 100 and raced(home, slim)[1]
+    stored["lm_head.weight"] = stored["lm_head.weight"].roll(1, 0)
+    foreign = Path(shutil.copytree(made, tmp_path / "foreign"))
+    save_file(stored, foreign / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(PairUnavailable, match=r"lm_head\.weight stored with it is not the target's"):
+        built(home, foreign, chained=True)
+
+
+def built(home: Path, drafter: Path, *, chained: bool) -> Any:
+    spec = bring(parse({"target": str(home / "target"), "drafter": str(drafter)}).name)
+    engine = Engine.load(spec.name, device="cpu", drafters=("none",))
+    one = dataclasses.replace(spec.drafters[0], chained=chained)
+    return block_diffusion.build(one, engine.pair.placement, target=engine.pair.model, pair=spec)
+
+
+def test_one_folder_serves_a_plain_and_a_chained_drafter(home: Path, made: Path) -> None:
+    assert built(home, made, chained=True).successors is not None
+    plain = built(home, made, chained=False)
+    assert plain.successors is None and plain.network.markov is None
+
+
+def test_an_eagle_head_learns_from_the_same_answers(home: Path, made: Path, tmp_path: Path) -> None:
+    answers = ["--answers", str(made / "run" / "answers"), "--answering", "0", "--kind", "eagle"]
+    before = untrained(home, made, tmp_path / "untrained", "--kind", "eagle")
+    out = tmp_path / "eagle"
+    assert train(home, out, "--hours", "0.0012", *answers) == 0
+    assert tau(out) > before + 1 and not (out / "run" / "answers").exists()
+    assert raced(home, out)[1] and "embed_tokens.weight" in load_file(out / "model.safetensors")
+    head = load_eagle(out)
+    assert head.config.architectures == ["LlamaForCausalLMEagle"] and head.config.num_key_value_heads == 2
+    assert "EAGLE drafter for target" in (out / "README.md").read_text("utf-8")
+
+
+# Going on, and stopping.
+
+
+def test_a_run_goes_on_with_more_hours(home: Path, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = events(copy, "step")[-1]
+    assert train(home, copy) == 2 and "holds a run already" in capsys.readouterr().err
+    files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(copy)]
+    assert cli.main(["train", "drafter", *files, "--resume", "--hours", "0.002"]) == 0
+    after = events(copy, "step")[len(events(copy, "step")) - 1]
+    first = next(step for step in events(copy, "step") if step["step"] > before["step"])
+    assert first["step"] == before["step"] + 1 and first["rate"] > before["rate"] > after["rate"] - 0.1
+    assert after["tokens"] > before["tokens"] and after["seconds"] > before["seconds"]
+    settings = json.loads((copy / "run" / "settings.json").read_text())
+    assert settings["hours"] == 0.002 and settings["words"] == 270 and settings["minutes"] == 0.03
+    (run,) = read_history(copy / HISTORY)
+    assert run.steps == after["step"]
+    held_out = (copy / "run" / "held_out.json").read_bytes()
+    (home / "more.jsonl").write_text("\n".join((home / "prompts.jsonl").read_text().splitlines()[::-1]))
+    assert train(home, copy, "--resume", prompts="more.jsonl") == 0
+    assert (copy / "run" / "held_out.json").read_bytes() == held_out, "what was learnt from is not measured on"
+    assert cli.main(["train", "drafter", *files, "--resume", "--layers", "2"]) == 2
+    assert "was begun with --layers 1; it can't become 2" in capsys.readouterr().err
+
+
+def interrupt_in(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: int) -> None:
+    """Press Ctrl-C during a call."""
+    whole, calls = getattr(owner, name), iter(range(10**9))
+
+    def call(*args: Any, **options: Any) -> Any:
+        if next(calls) == at:
+            signal.raise_signal(signal.SIGINT)
+        return whole(*args, **options)
+
+    monkeypatch.setattr(owner, name, call)
+
+
+def test_a_stop_keeps_everything(
+    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, answers = tmp_path / "out", ["--answering", "0", "--answers", str(made / "run" / "answers")]
+    with monkeypatch.context() as patch:
+        interrupt_in(patch, BlockLearner, "loss", 2)
+        assert train(home, out, *answers) == 130
+    error = capsys.readouterr().err
+    assert "keeping everything" in error and "--resume" in error
+    assert [step["step"] for step in events(out, "step")] == [1, 2, 3] and not events(out, "measured")
+    assert "Greedy tokens per round" not in (out / "README.md").read_text("utf-8")
+    assert raced(home, out)[1]
+    with monkeypatch.context() as patch:
+        interrupt_in(patch, BlockLearner, "loss", 1)
+        assert train(home, out, *answers, "--resume") == 130
+    assert [step["step"] for step in events(out, "step")] == [1, 2, 3, 4, 5]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_stop_while_the_target_answers_keeps_the_answers(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        interrupt_in(patch, answers_module._Slots, "step", 10)
+        assert train(home, tmp_path, "--slots", "4") == 130
+    held = Answers(tmp_path / "run" / "answers", (0, 1))
+    assert len(held.rows) == 4 and {len(held.text(row)) for row in held.rows} == {11}
+    assert not (tmp_path / "config.json").exists() and "config" not in capsys.readouterr().out
+    spent = events(tmp_path, "answers")[-1]["seconds"]
+    assert train(home, tmp_path, "--resume", "--hours", "1e-9") == 0, "nothing is left of its time"
+    assert len(held.rows) == 4 and spent > 0 and (tmp_path / "config.json").exists()
+
+
+def test_a_second_ctrl_c_interrupts_at_once(
+    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loss(*args: Any, **options: Any) -> Tensor:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it went on")
+
+    monkeypatch.setattr(BlockLearner, "loss", loss)
+    assert train(home, tmp_path, "--answering", "0", "--answers", str(made / "run" / "answers")) == 130
+    assert not (tmp_path / "config.json").exists()
+
+
+# What it learns from.
+
+
+@pytest.fixture
+def trainer(home: Path, made: Path, tmp_path: Path) -> Callable[..., DrafterTraining]:
+    engine = Engine.load(bring(parse({"target": str(home / "target")}).name).name, device="cpu", drafters=("none",))
+
+    def make(**settings: Any) -> DrafterTraining:
+        small = {"new_tokens": 24, "longest": 60, "words": 270, "rows": 4, "markov": 0, **settings}
+        prompts, answers = read_prompts(home / "prompts.jsonl"), made / "run" / "answers"
+        return DrafterTraining(engine, prompts, tmp_path, DrafterSettings(**small), answers=answers)
+
+    return make
+
+
+@pytest.mark.parametrize("kind", ["block", "eagle"])
+def test_a_slot_is_compared_with_what_the_target_says_there(
+    trainer: Callable[..., DrafterTraining], monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """This target says t + 1 behind t. Of greedy answers the text's own word is the target's best."""
+    one, seen = trainer(kind=kind, temperatures=(0.0,)), []
+    answers = Answers(one.folder, one.read)
+    greedy = [row for row in answers.rows if row.temperature == 0][:4]
+    learner, batch, whole = one._begin(answers, None), answers.batch(greedy), losses.top_loss
+
+    def watched(hidden: Tensor, table: Tensor, labels: Tensor, ids: Tensor, *rest: Any, tv: float) -> Any:
+        seen.append((labels, ids[:, 0], tv))
+        return whole(hidden, table, labels, ids, *rest, tv=tv)
+
+    monkeypatch.setattr(losses, "top_loss", watched)
+    for finishing in (False, True):
+        loss = learner.loss(batch, torch.Generator().manual_seed(0), finishing=finishing)
+        assert bool(loss.isfinite()) and loss.requires_grad
+    for labels, best, tv in seen:
+        assert len(best) > 20 and bool((best >= 0).all())
+        assert torch.equal(labels, best) if kind == "block" else bool((labels == -1).all())
+        assert tv in (0.0, 0.9)
+    if kind == "eagle":  # behind each token of the answers, from the prompt's last one on
+        words = [
+            learner.words.places[row[p - 1 : n] + 1]
+            for row, p, n in zip(batch.tokens, batch.prompts, batch.lengths, strict=True)
+        ]
+        assert torch.equal(seen[0][1], torch.cat(words)) and len(seen) == 6
+
+
+def test_blocks_lie_in_the_answer_and_show_no_more_than_they_should(trainer: Callable[..., DrafterTraining]) -> None:
+    one = trainer()
+    answers = Answers(one.folder, one.read)
+    batch = answers.batch([row for row in answers.rows if row.temperature == 0][:4])
+    plan: Any = {"count": 200, "size": 8, "whole": 0.5, "generator": torch.Generator().manual_seed(0)}
+    text, known, masked, anchors = draw_blocks(batch.tokens, batch.lengths, batch.prompts - 1, **plan)
+    assert text.shape == (4, 200, 9) and not bool(masked[..., 0].any())
+    assert bool((anchors >= batch.prompts[:, None] - 1).all()) and bool((anchors < batch.lengths[:, None] - 1).all())
+    assert {int(a) for a in anchors[0]} == set(range(int(batch.prompts[0]) - 1, int(batch.lengths[0]) - 1))
+    assert torch.equal(text[..., 1:][known[..., 1:]], (text[..., :-1] + 1)[known[..., 1:]])
+    assert bool(masked[~known].all()), "nothing is given behind the end"
+    inside = known[..., 1:].all(-1)
+    share = masked[..., 1:].all(-1)[inside].float().mean()
+    assert 0.5 < float(share) < 0.75, "half of them, and some of the others by chance"
+    begun = (masked[..., 1:].long().diff(dim=-1) >= 0).all(-1)[inside].float().mean()
+    assert float(begun) > 0.75
+
+
+def test_answers_that_loop_or_are_held_out_are_not_learnt_from(
+    trainer: Callable[..., DrafterTraining], made: Path, tmp_path: Path
+) -> None:
+    one = trainer()
+    answers = Answers(one.folder, one.read)
+    row = answers.rows[0]
+    assert one._is_usable(row) and not one._is_usable(row._replace(looped=True))
+    assert not one._is_usable(row._replace(prompt_id=one.held_out[0].id))
+    assert not one._is_usable(row._replace(end=row.first + row.prompt + 3))
+    assert {prompt.id for prompt in one.held_out}.isdisjoint(prompt.id for prompt in one.prompts)
+    assert {prompt.flavour for prompt in one.held_out} == {"odd", "even"} and len(one.prompts) + len(one.held_out) == 60
+    answers.rows = [row._replace(looped=True)]
+    with pytest.raises(CorpusError, match="None of the 1 answers can be learnt from"):
+        next(one._batches(answers, 0))
+
+
+def test_answers_that_come_meanwhile_are_learnt_from(
+    trainer: Callable[..., DrafterTraining], made: Path, tmp_path: Path
+) -> None:
+    one, folder = trainer(rows=20), tmp_path / "growing"
+    folder.mkdir()
+    (shard,) = (made / "run" / "answers").glob("*.safetensors")
+    shutil.copy(shard, folder)
+    answers = Answers(folder, one.read)
+    count, batches = len(answers.rows), one._batches(answers, 0)
+    next(batches)
+    shutil.copy(shard, folder / "more.safetensors")
+    for _ in range(4):
+        next(batches)
+    assert len(answers.rows) == 2 * count
+
+
+def test_measured_texts_that_loop_are_left_out(
+    trainer: Callable[..., DrafterTraining], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = trainer()
+    one.learner = one._begin(Answers(one.folder, one.read), None)
+    odd = {prompt.tokens[-1] + 1 for prompt in one.held_out if prompt.flavour == "odd"}
+    monkeypatch.setattr(module, "loops", lambda ids: ids[0] in odd)
+    assert one._measure().keys() == {"tokens_per_round/even", "tokens_per_round/mean"}
+    assert one._looping
+    monkeypatch.setattr(module, "loops", lambda ids: True)
+    assert one._measure() == {}
+
+
+def test_words_and_layers_are_chosen_by_rule(trainer: Callable[..., DrafterTraining]) -> None:
+    assert [default_taps(depth) for depth in (1, 2, 4, 12, 30)] == [(0,), (0,), (1, 2), (3, 7, 10), (8, 18, 27)]
+    said, asked = [[3, 3, 5], [3, 1]], [[5, 7, 7, 7]]
+    assert frequent_words(said, asked, vocabulary=9, count=4, never=1) == [3, 5, 7, 0]
+    assert len(frequent_words(said, asked, vocabulary=9, count=99, never=1)) == 8
+    engine = trainer().engine
+    assert choose_mask(engine, []) == 269 and choose_mask(engine, [Prompt("", "", (269, 268))]) == 267
+    special, plain = SimpleNamespace(special=True), SimpleNamespace(special=False)
+    tokenizer = SimpleNamespace(
+        mask_token_id=None, all_special_ids=[0], added_tokens_decoder={9: special, 4: plain, 7: special, 0: special}
+    )
+    other: Any = SimpleNamespace(pair=SimpleNamespace(tokenizer=tokenizer), target=engine.target, ends=(0,))
+    assert choose_mask(other, []) == 7 and choose_mask(other, [Prompt("", "", (7,))]) == 9
+    tokenizer.mask_token_id = 4
+    assert choose_mask(other, []) == 4
+    engine.pair.model.embed_tokens.weight[260:] = 0
+    assert choose_mask(engine, []) == 259, "one whose embedding says something"
+
+
+def test_prompts_are_spread_over_flavours() -> None:
+    every = [Prompt(str(i), "abc"[i % 3] if i < 9 else "d", (i,)) for i in range(30)]
+    assert [one.flavour for one in spread(every, 8)] == list("aabbccdd")
+    assert len(spread(every, 2)) == 2 and spread(every, 0) == []
+
+
+# What can be wrong.
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--hours", "0"], "--hours 0:"),
+        (["--hours", "nan"], "--hours nan:"),
+        (["--layers", "two"], "--layers two:"),
+        (["--temperatures", "0", "3"], "--temperatures 0 3:"),
+        (["--taps", "0", "0"], "--taps 0 0 must be different layers of the target, 0 to 1."),
+        (["--taps", "2"], "--taps 2 must be different layers"),
+        (["--longest", "110"], "110 tokens of a prompt and 24 of its answer exceed the 128 of a run."),
+        (["--longest", "1"], "None of these prompts can be used. All have more than 1 tokens"),
+        (["--answering", "0"], "There are no answers in"),
+        (["--prompts", "none.txt"], "none.txt can't be read (No such file or directory)"),
+        (["--valid", "none.txt"], "none.txt can't be read"),
+        (["--target", "./nowhere"], "nowhere does not exist"),
+        (["--device", "tpu"], "Unknown device 'tpu'"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert train(home, tmp_path / "out", *words) == 2
+    lines = capsys.readouterr().err.splitlines()
+    errors = [line for line in lines if line.startswith("error: ")]
+    assert len(errors) == 1 and said in errors[0] and lines[-1].startswith("hint: ")
+    assert not (tmp_path / "out" / "config.json").exists()
+
+
+def test_a_bad_run_or_answers_of_another_target_are_refused(
+    home: Path, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(home / "target", other / "target")
+    save_counter(other / "target", 270, seed=1)
+    shutil.copy(home / "prompts.jsonl", other)
+    assert train(other, tmp_path / "new", "--answers", str(copy / "run" / "answers")) == 2
+    assert "were written by another target" in capsys.readouterr().err
+    assert train(other, copy, "--resume") == 2
+    (copy / "run" / "checkpoint.pt").write_bytes(b"damaged")
+    assert train(home, copy, "--resume", "--hours", "0.1") == 2
+    assert "checkpoint.pt is damaged" in capsys.readouterr().err
+    (copy / "run" / "settings.json").write_text('{"hours": "many"}')
+    assert train(home, copy, "--resume") == 2 and "settings.json is damaged" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_one_sentence(
+    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed")
+
+    words = [*NOTHING, "--answers", str(made / "run" / "answers")]
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", full)
+        assert train(home, tmp_path, *words) == 2
+    assert "checkpoint.pt can't be written (Pytorch" in capsys.readouterr().err
+
+    def fuller(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("specdiff_core.train.learners.write_folder", fuller)
+        assert train(home, tmp_path, *words, "--resume") == 2
+    assert "can't be written to" in capsys.readouterr().err and not list(tmp_path.glob("*.safetensors"))
+    assert train(home, tmp_path, *words, "--resume") == 0 and list(tmp_path.glob("*.safetensors"))
+
+
+def test_a_loss_that_is_no_number_ends_the_run(
+    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(BlockLearner, "loss", lambda *_, **__: torch.tensor(float("nan"), requires_grad=True))
+    assert train(home, tmp_path, "--answering", "0", "--answers", str(made / "run" / "answers")) == 2
+    assert "The loss became NaN at step 0." in capsys.readouterr().err
+
+
+def test_too_little_memory_is_one_sentence(
+    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def loss(*_: Any, **__: Any) -> Tensor:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: not enough memory")
+
+    monkeypatch.setattr(BlockLearner, "loss", loss)
+    assert train(home, tmp_path, "--answering", "0", "--answers", str(made / "run" / "answers")) == 2
+    assert "hint: Lower --slots or --rows" in capsys.readouterr().err
+
+
+def test_settings_are_read_from_strings_and_values() -> None:
+    given = {"hours": "2", "taps": ["1", "3"], "tables": False, "kind": "eagle", "seed": "7"}
+    one = read_options(DrafterSettings, given)
+    assert (one.hours, one.taps, one.tables, one.kind, one.seed) == (2.0, (1, 3), False, "eagle", 7)
+    assert read_options(DrafterSettings, {"layers": 2}, one).taps == (1, 3)
+    assert read_options(DrafterSettings, {}) == DrafterSettings()
+
+
+def test_a_card_holds_every_run_and_its_command() -> None:
+    facts: Any = {"hardware": "1 thread", "commit": "abc", "corpus": "123", "seed": 1, "command": "the words"}
+    run = Training(steps=400, tokens=4000, seconds=90.0, **facts)
+    again = dataclasses.replace(run, command="more words", seed=2)
+    facts = {"name": "N", "summary": "S", "shape": "2 M", "scores": {"math": 2.5}, "score_name": "τ"}
+    text = render_card(Card(**facts, history=[run, again], samples={"math": "1 + 1⟶ = 2"}, notice="Built with Llama."))
+    for words in ("8,000 tokens", "`the words`", "seed 2", "| math | 2.500 |", "1 + 1⟶ = 2", "Built with Llama"):
+        assert words in text
+    plain = render_card(Card(**{**facts, "scores": {}}, history=[run]))
+    assert "##  τ" not in plain and "corpus of your own" in plain and "Samples" not in plain
+
+
+def test_help_needs_nothing_heavy() -> None:
+    """In an interpreter of its own, where nothing else has imported torch; it names every flag and its default."""
+    code = "import sys; from specdiff_core.cli import build_parser\ntry: build_parser().parse_args(sys.argv[1:])\n"
+    code += "finally: print({'torch', 'transformers', 'tokenizers', 'numpy', 'gradio'} & set(sys.modules))"
+    words = [sys.executable, "-c", code, "train", "drafter", "--help"]
+    done = subprocess.run(words, cwd=ASSETS.parent, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout.endswith("\nset()\n"), done.stderr
+    for flag in ("--kind {block,eagle}", "--anchors N", "--no-tables", "--temperatures X [X ...]", "[default 24]"):
+        assert flag in done.stdout
