@@ -38,6 +38,7 @@ from specdiff_core.explorations import (
     WindowMap,
     align,
     losslessness,
+    round_cost,
 )
 from specdiff_core.explorations.alignment import given_of, read_run
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, command_of, csv_of, parse
@@ -62,6 +63,7 @@ from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.trace import read_trace
 
 SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens": 12}
+HEATED: dict[str, Any] = {"drafter": "mdlm", "tokens": 12, "temperatures": "0,1", "draft_temperatures": "0.7,1"}
 MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "mdlm_streak", "controller": "false"}
 
 
@@ -206,7 +208,7 @@ def test_others_may_decode_between_rounds_of_bare_passes(engine: Engine) -> None
         answer = step.answer()
         widths = [rows for rows, _ in answer.facts["curve"]["target"]]
         heard.append((step.doing, widths, sum(row["prompts"] for row in answer.rows)))
-        list(engine.decode("Others", lab.DecodeConfig(drafter="mdlm", max_new_tokens=4)))
+        list(engine.decode("Others", lab.DecodeConfig(drafter="mdlm", max_new_tokens=1)))
 
     final = Exploring(parse(WindowMap, MAP), engine).advance(progress=hear)
     assert final.done == final.total == len(heard) == 2 * (REPEATS + 5)
@@ -254,7 +256,7 @@ def test_a_drafter_that_breaks_on_the_way_keeps_what_it_measured(engine: Engine)
 
 
 @pytest.mark.parametrize(
-    ("kind", "values"), [(WhichText, {"tokens": 64, "methods": "specdiff,dflash"}), (Temperature, {"drafter": "mdlm"})]
+    ("kind", "values"), [(WhichText, {"tokens": 64, "methods": "specdiff,dflash"}), (Temperature, HEATED)]
 )
 def test_what_fails_has_no_numbers_of_another_run(
     engine: Engine, kind: type[Exploration], values: dict[str, Any]
@@ -331,6 +333,8 @@ def test_bare_passes_of_every_size(engine: Engine) -> None:
 
 
 def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(round_cost, "ROWS", (1, 2, 5))
+    monkeypatch.setattr(round_cost, "WINDOWS", (1, 4))
     engine = lab.load()
     what, heard = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
     final = Exploring(what, engine).advance(progress=lambda step: heard.append((step.doing, step.answer())))
@@ -350,9 +354,7 @@ def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_pair_of_temperatures(engine: Engine) -> None:
-    final = explore(
-        Temperature, engine, drafter="mdlm", tokens=12, per_flavour=1, temperatures="0,1", draft_temperatures="0,1"
-    )
+    final = explore(Temperature, engine, per_flavour=1, **HEATED | {"draft_temperatures": "0,1"})
     rows = {(row["temperature"], row["draft_temperature"]): row for row in final.explored.rows}
     assert list(rows) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert all(row["prompts"] == 4 for row in rows.values())
@@ -630,7 +632,7 @@ def test_the_largest_seed_has_room_for_all_attempts() -> None:
 
 
 def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
-    what: dict[str, Any] = {"methods": "specdiff", "problems": 3, "attempts": 2, "tokens": 24}
+    what: dict[str, Any] = {"methods": "specdiff", "problems": 3, "attempts": 2, "tokens": 8}
     final = explore(Budget, engine, **what)
     assert (final.done, final.total) == (6, 6)
     facts = final.explored.facts
