@@ -662,6 +662,16 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
 
 # Align it live.
 
+ALIGN: dict[str, Any] = {"seconds": 5, "tokens": 32, "flavours": "stories,code", "per_flavour": 2}
+
+
+@pytest.fixture
+def little_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To learn from, and in a step."""
+    monkeypatch.setattr(align, "FREE", align.BATCH_OF_TEXTS)
+    monkeypatch.setattr(align, "BATCH", 256)
+    monkeypatch.setattr(align, "ROWS", 2)
+
 
 def said_by(engine: Engine) -> torch.Tensor:
     drafter: Any = engine.drafter("mdlm")
@@ -677,9 +687,10 @@ def engine_weights(engine: Engine, drafter: str) -> dict[str, torch.Tensor]:
     return dict(model.model.state_dict())
 
 
+@pytest.mark.usefixtures("little_text")
 def test_a_copy_learns_and_the_weights_stay(engine: Engine, tmp_path: Path) -> None:
     before = said_by(engine)
-    final = explore(Align, engine, seconds=60, tokens=40, flavours="stories,code", per_flavour=2)
+    final = explore(Align, engine, **ALIGN)
     assert torch.equal(said_by(engine), before)
     assert final.done == final.total
     rows, facts = final.explored.rows, final.explored.facts
@@ -758,6 +769,7 @@ def test_the_change_of_an_alignment_is_held_against_its_texts() -> None:
     assert change(texts, texts) == {"value": 1, "low": 1, "high": 1}
 
 
+@pytest.mark.usefixtures("little_text")
 @pytest.mark.parametrize(
     "broken", [lambda loss: loss * math.nan, lambda loss: loss + (0 * loss).sqrt()], ids=["loss", "gradient"]
 )
@@ -768,13 +780,14 @@ def test_a_training_that_diverges_is_stopped_with_its_curve(
 
     usual, calls = DraftTask.loss, itertools.count()
     monkeypatch.setattr(DraftTask, "loss", lambda self: broken(usual(self)) if next(calls) == 3 else usual(self))
-    final = explore(Align, engine, seconds=60, tokens=40, flavours="stories,code", per_flavour=2)
+    final = explore(Align, engine, **ALIGN)
     assert final.explored.facts["diverged"]
     assert [row["step"] for row in final.explored.rows] == [0, 1, 2, 3, 4]
     assert final.explored.rows[-1]["loss"] is None
     assert json.loads(json.dumps(final.explored.rows, allow_nan=False))
 
 
+@pytest.mark.usefixtures("little_text")
 def test_a_training_that_loses_the_drafter_has_diverged_though_its_loss_is_finite(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -782,7 +795,7 @@ def test_a_training_that_loses_the_drafter_has_diverged_though_its_loss_is_finit
     survived = iter([2.0, 1.3, 1.5, 1.3, 1.3])
     monkeypatch.setattr(align, "EVERY", 1)
     monkeypatch.setattr(align, "_replay", lambda *_: [[next(survived)]] * 2)
-    final = explore(Align, engine, seconds=60, tokens=40, flavours="stories,code", per_flavour=2)
+    final = explore(Align, engine, **ALIGN)
     rows = final.explored.rows
     assert [row["tau"] for row in rows] == [3.0, 2.3, 2.5, 2.3, 2.3] and rows[-1]["loss"] is not None
     assert final.explored.facts["diverged"] and not final.races and not final.made
