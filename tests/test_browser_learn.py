@@ -27,7 +27,7 @@ def lessons() -> Iterator[Any]:
         kinds.add(kind)
 
 
-@pytest.mark.parametrize("lesson", lessons())
+@pytest.mark.parametrize("lesson", list(lessons()))
 def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, lesson: Any) -> None:
     with visit(browser, f"{address}?lesson={lesson.name}", until=THERE) as page:
         page.click(f"#lesson-{lesson.name} .sd-start")
