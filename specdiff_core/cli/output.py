@@ -84,9 +84,13 @@ def table(summary: dict[str, Any]) -> list[str]:
                 ],
             )
         )
+    return columns(rows) + ([BUSY] if summary["quiet"] is False else [])
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines in which the columns are aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return lines + ([BUSY] if summary["quiet"] is False else [])
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 SILENT = (
