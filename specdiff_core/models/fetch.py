@@ -186,8 +186,9 @@ def _append(client: httpx.Client, url: str, part: Path, transfer: hub.Transfer, 
             raise _Away(f"{urlsplit(url).hostname} sent something else in place of {package}")
         with part.open("ab" if resumes else "wb") as target:
             for chunk in answer.iter_raw(CHUNK):
-                target.write(chunk[: transfer.total - transfer.done])
-                transfer.add(len(chunk))
+                room = transfer.total - transfer.done
+                transfer.add(len(chunk))  # raises in a stopped download, before it writes where the next one does
+                target.write(chunk[:room])
     if transfer.done < transfer.total:
         raise httpx.ReadError("the connection was closed too early")
 
