@@ -47,7 +47,7 @@ def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> Pr
 
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="minutes"),
-        "command": command(argv, module),
+        "command": command(argv, f"-m {module}"),
         **git_state(),
         "cpu": processor(),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
@@ -59,9 +59,9 @@ def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> Pr
     }
 
 
-def command(argv: Sequence[str], module: str = "specdiff_core") -> str:
+def command(argv: Sequence[str], program: str = "-m specdiff_core") -> str:
     """The command to repeat; a path of this machine is cut to its file name."""
-    return shlex.join(["python", "-m", module, *map(_without_folders, argv)])
+    return shlex.join(["python", *program.split(), *map(_without_folders, argv)])
 
 
 def _without_folders(word: str) -> str:

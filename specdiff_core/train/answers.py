@@ -215,12 +215,8 @@ def _over(ids: Sequence[int], prompt: int, room: int, writing: Writing) -> bool:
 
 def _allowed(logits: Tensor, target: Target) -> Tensor:
     """``logits [n, V]`` in fp32, without ids that the target never says."""
-    logits = logits.float()
-    return (
-        logits.index_fill(-1, torch.tensor(target.suppress).to(logits.device), -torch.inf)
-        if target.suppress
-        else logits
-    )
+    never = torch.tensor(target.suppress, dtype=torch.long, device=logits.device)
+    return logits.float().index_fill(-1, never, -torch.inf)
 
 
 def _draw(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:
