@@ -22,7 +22,9 @@ class GitState(TypedDict):
     dirty: bool
 
 
-class _Always(GitState):
+class Provenance(GitState):
+    """Plain values for the head of a result."""
+
     date: str  # UTC, ISO 8601
     command: str
     cpu: str
@@ -30,11 +32,6 @@ class _Always(GitState):
     gpu: str  # empty where there is none
     system: str
     versions: dict[str, str]
-
-
-class Provenance(_Always, total=False):
-    """Plain values for the head of a result; some writers leave out what only torch could say."""
-
     threads: int
     instruction_set: str  # of the processor, as torch uses it
 
