@@ -160,7 +160,7 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
         only: names of files, in place of all these.
 
     Raises:
-        PairUnavailable: it cannot be had; the message says why, and what to do.
+        PairUnavailable: it can't be fetched; the message says why, and what to do.
     """
     from huggingface_hub import snapshot_download
 

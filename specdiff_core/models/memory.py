@@ -81,8 +81,8 @@ def find_machine(device: str = "auto", dtype: str = "auto") -> Machine:
 
 
 def _cuda() -> list[tuple[int, bool]]:
-    """Of each CUDA device its free bytes, and whether it computes bf16. A process that has not
-    imported torch shall not begin to because of this: it asks the driver's own program."""
+    """Of each CUDA device its free bytes, and whether it computes bf16. Without torch, which takes
+    seconds to import, the driver's own program is asked."""
     torch = sys.modules.get("torch")
     if torch is not None:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
