@@ -336,6 +336,16 @@ def load_llama(folder: Path, device: torch.device, role: str) -> LlamaForCausalL
     return model.requires_grad_(True)
 
 
+def begin_llama(session: Session, fresh: Callable[[], LlamaForCausalLM]) -> LlamaForCausalLM:
+    """The Llama that a recipe trains: that of ``--start``, otherwise a ``fresh`` one."""
+    settings, device = session.settings, session.device
+    torch.manual_seed(settings.seed)  # transformers initialises from the global stream
+    model: LlamaForCausalLM = load_llama(settings.start, device, session.kind) if settings.start else fresh()
+    model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
+    model.set_attn_implementation(attention_for(device, settings.length))
+    return model
+
+
 def export_llama(model: LlamaForCausalLM, out: Path) -> Path:
     """Write a model as transformers loads it: bf16 safetensors in shards below 9 MB."""
     empty_folder(out)

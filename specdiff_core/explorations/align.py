@@ -363,7 +363,7 @@ class _Writer:
         asked = [(prompt, degree) for prompt in encoded for degree in temperatures]
         writing = Writing(layers=(), ends=(), new_tokens=tokens, slots=len(asked))
         written = write_together(self._writer, asked, writing, self._random, lambda: True)
-        return [Text(one.tokens.long(), len(one.prompt.tokens)) for one in written]
+        return [Text(one.tokens.long().to(self.target.device), len(one.prompt.tokens)) for one in written]
 
 
 def _task(choice: Align, engine: Engine, writer: _Writer, texts: Sequence[Text]) -> DraftTask:
