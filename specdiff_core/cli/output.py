@@ -113,6 +113,7 @@ def served(numbers: dict[str, Any]) -> list[str]:
     return [
         "  measured here  tokens, and when they arrived by this machine's clock, network included",
         f"  it reports     {', '.join(reported + ([] if 'drafted' in quoted else [SILENT]))}",
+        *(["  its rounds     as it reports them; what arrived agrees"] if numbers["rounds"] else []),
         "  not checked    its distribution, what else it was doing, and whether it has the model, the tokenizer and",
         "                 the machine of the other lanes",
         *([f"  failed         {numbers['failed']}"] if numbers.get("failed") else []),

@@ -317,33 +317,26 @@ class _Known:
 
 
 class _Writer:
-    """The target, in transformers' own module, writing many texts at once; and the ids that training needs."""
+    """The target, writing many texts at once; its stock module, and the ids that training needs."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
         import torch
 
-        from specdiff_core.train.target_text import fast_copy
-
-        target: Any = engine.stock("target")
-        self.target = target
+        self.target: Any = engine.stock("target")
         self.end = int(engine.pair.tokenizer.eos_token_id)
         (self.mask,) = engine.pair.spec.suppress
-        self._encode, self._writer = engine.encode, fast_copy(target)
+        self._encode, self._writer = engine.encode, engine.target
         self._random = torch.Generator(self.target.device).manual_seed(seed)
 
     def write(self, prompts: Sequence[str], tokens: int, temperatures: Sequence[float]) -> list[Text]:
-        """A text for each prompt and temperature, all in one batch: it continues the beginnings of the prompts, as long
-        as the shortest of them."""
-        import torch
+        """A text for each prompt and temperature, all at once; one that loops ends early."""
+        from specdiff_core.train.answers import Prompt, Writing, write_together
 
-        from specdiff_core.train.target_text import continue_prompts
-
-        encoded = [self._encode(prompt) if prompt else (self.end,) for prompt in prompts]
-        size = min(map(len, encoded))
-        ids = torch.tensor([known[:size] for known in encoded for _ in temperatures], device=self.target.device)
-        degrees = torch.tensor(temperatures, device=ids.device).repeat(len(encoded))
-        written = continue_prompts(self._writer, ids, degrees, tokens, self._random, end=-1, mask=self.mask)
-        return [Text(row, size) for row in written]
+        encoded = [Prompt("", "", tuple(self._encode(text)) if text else (self.end,)) for text in prompts]
+        asked = [(prompt, degree) for prompt in encoded for degree in temperatures]
+        writing = Writing(layers=(), ends=(), new_tokens=tokens, slots=len(asked))
+        written = write_together(self._writer, asked, writing, self._random, lambda: True)
+        return [Text(one.tokens.long().to(self.target.device), len(one.prompt.tokens)) for one in written]
 
 
 def _task(choice: Align, engine: Engine, writer: _Writer, texts: Sequence[Text]) -> DraftTask:
