@@ -109,42 +109,62 @@ def visit(
     reloads: bool = False,
     told: str = "",
 ) -> Iterator[Any]:
-    """A fresh visitor, by default on the Live tab with the recording shown; ``before`` runs ahead of the page's own
-    scripts, and ``until`` is what to wait for where a link opens another tab. Of a page that ``reloads`` while the
-    server speaks, Gradio says that the connection was lost. ``told`` is in an error that the test brings about.
+    """A visitor with an empty storage, by default on the Live tab with the recording shown; ``before`` runs ahead of
+    the page's own scripts, and ``until`` is what to wait for where a link opens another tab. Of a page that
+    ``reloads`` while the server speaks, Gradio says that the connection was lost. ``told`` is in an error that the
+    test causes.
 
-    Fails on console errors and on any outside request. A page from disk finds no network.
+    Fails on console errors and on any outside request. A page from disk finds no network. A blank page that an earlier
+    visitor left is used again: its process has the scripts compiled, which halves the work.
     """
+    from_disk = url.startswith("file:")
+    context = browser.new_context(offline=True) if from_disk else browser.contexts[0]
+    page = next((left for left in context.pages if left.url == "about:blank"), None) or context.new_page()
+    page.set_default_timeout(PATIENCE)
     width, height = SIZES.get(size) or map(int, size.split("x"))
-    context = browser.new_context(
-        viewport={"width": width, "height": height},
+    page.set_viewport_size({"width": width, "height": height})
+    page.emulate_media(
+        media="null",
         color_scheme="dark" if dark else "light",
         reduced_motion="no-preference" if motion else "reduce",
-        accept_downloads=True,
     )
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    page.add_init_script(before + TIMES)
     troubles: list[str] = []
-    page.on("console", lambda m: troubles.append(f"console {m.type}: {m.text}") if m.type == "error" else None)
-    page.on("pageerror", lambda error: troubles.append(f"page error: {error}"))
+
+    def said(message: Any) -> None:
+        if message.type == "error":
+            troubles.append(f"console {message.type}: {message.text}")
+
+    def broke(error: Any) -> None:
+        troubles.append(f"page error: {error}")
 
     def asked(request: Any) -> None:
         if leaves(request.url, url):
             troubles.append(f"outside request: {request.url}")
 
-    page.on("request", asked)
-    page.on("websocket", asked)
-    context.set_offline(url.startswith("file:"))
-    page.goto(url)
-    page.wait_for_function(until or ready("live"))
+    heard = {"console": said, "pageerror": broke, "request": asked, "websocket": asked}
+    for event, listener in heard.items():
+        page.on(event, listener)
+    script = page.add_init_script(before + TIMES)
     try:
+        page.goto(url)
+        page.wait_for_function(until or ready("live"))
         yield page
         lost = ("AbortError", "Connection errored out") if reloads else (told,) if told else ()
         troubles = [trouble for trouble in troubles if not any(words in trouble for words in lost)]
         assert not troubles, troubles
+        for event, listener in heard.items():
+            page.remove_listener(event, listener)
+        script.close()
+        if not from_disk:
+            page.evaluate("localStorage.clear(); sessionStorage.clear()")
+            page.mouse.move(0, 0)
+            page.goto("about:blank")
+    except BaseException:
+        page.close()
+        raise
     finally:
-        context.close()
+        if from_disk:
+            context.close()
 
 
 def open_tab(page: Any, tab: str) -> None:

@@ -26,6 +26,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden from this run")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For ``--dist loadgroup``: the tests of a file run in one process, so its module's fixtures are made once; all
+    browser tests share a server and a Chromium, and begin first, since they take longest."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("browser" if item.get_closest_marker("browser") else item.path.stem))
+    items.sort(key=lambda item: item.get_closest_marker("browser") is None)
+
+
 @pytest.fixture(scope="module")
 def event_loops() -> Iterator[None]:
     """Gradio 6 leaves an event loop behind for every Blocks that never launches; collect them without a warning."""
@@ -52,12 +61,13 @@ def address(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A Chromium, one for all tests of a process."""
+    """A Chromium, one for all tests of a process, with the context that visitors share."""
     from playwright.sync_api import sync_playwright
 
     from tests.browsing import CHROMIUM, FLAGS
 
     with sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        chromium.new_context()
         yield chromium
         chromium.close()

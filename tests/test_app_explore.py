@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from app import launch, own_pairs, page
-from app.run import exploration, job
+from app.run import exploration, job, process
 from app.run import race as running
 from app.run.exploration import ExploreJob, Made, exploring
 from app.run.job import Jobs
@@ -77,7 +77,16 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
 def load(pair: str, progress: Any) -> Any:
     """For the other process."""
     progress("loading")
+    process.SLICE = 4 * process.GLANCE
     return FakeDecoder()
+
+
+@pytest.fixture(scope="module")
+def remote() -> Iterator[Any]:
+    """What another process decodes and explores with."""
+    there = Remote(load)
+    yield there.load("embedded", lambda message: None)
+    there.close()
 
 
 def factory(pair: str, drafter: str, progress: Any) -> Any:
@@ -163,20 +172,15 @@ def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch)
     assert frames(ask())[-1]["phase"] == "finished"
 
 
-def test_what_fails_in_the_other_process_keeps_its_races() -> None:
+def test_what_fails_in_the_other_process_keeps_its_races(remote: Any) -> None:
     """A failure is final there; only a process that is killed takes them along."""
-    remote = Remote(load)
-    try:
-        engine: Any = remote.load("embedded", lambda message: None)
-        parts = engine.explore(Counting(fails_at=4), threading.Event())
-        last = next(parts)
-        assert (last.done, last.over, last.races) == (3, True, {"1": b"race"})
-        with pytest.raises(OutOfMemory):
-            next(parts)
-        with pytest.raises(OutOfMemory):
-            next(engine.explore(Counting(fails_at=1), threading.Event()))
-    finally:
-        remote.close()
+    parts = remote.explore(Counting(fails_at=4), threading.Event())
+    last = next(parts)
+    assert (last.done, last.over, last.races) == (3, True, {"1": b"race"})
+    with pytest.raises(OutOfMemory):
+        next(parts)
+    with pytest.raises(OutOfMemory):
+        next(remote.explore(Counting(fails_at=1), threading.Event()))
 
 
 @pytest.mark.parametrize(
@@ -357,52 +361,39 @@ def test_a_race_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert turns.wait(5)
 
 
-def test_in_the_other_process_others_decode_between_two_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    remote = Remote(load)
-    try:
-        engine: Any = remote.load("embedded", lambda message: None)
-        what = EXPLORATIONS["losslessness"](runs=3000)
-        parts = engine.explore(what, threading.Event())
-        first = next(parts)
-        assert 0 < first.done < first.total
-        assert not first.over
-        assert len(list(engine.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
-        second = next(parts)
-        assert second.done > first.done
-        stop = threading.Event()
-        parts.close()
-        again = engine.explore(what, stop)
-        next(again)
-        stop.set()
-        last = list(again)[-1]
-        assert last.over
-        assert last.done < last.total
-        with pytest.raises(Exception, match="T = 4"):
-            next(engine.explore(EXPLORATIONS["losslessness"](steps=4), stop))
-        assert len(list(engine.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
-    finally:
-        remote.close()
+def test_in_the_other_process_others_decode_between_two_parts(remote: Any) -> None:
+    what = Counting(to=1000, pause=0.02)
+    parts = remote.explore(what, threading.Event())
+    first = next(parts)
+    assert 0 < first.done < first.total
+    assert not first.over
+    assert len(list(remote.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
+    second = next(parts)
+    assert second.done > first.done
+    stop = threading.Event()
+    parts.close()
+    again = remote.explore(what, stop)
+    next(again)
+    stop.set()
+    last = list(again)[-1]
+    assert last.over
+    assert last.done < last.total
+    assert len(list(remote.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
 
 
-def test_one_that_was_given_up_never_takes_steps_of_the_next() -> None:
+def test_one_that_was_given_up_never_takes_steps_of_the_next(remote: Any) -> None:
     """Both may be between two parts when the other process is free."""
-    remote = Remote(load)
-    try:
-        engine: Any = remote.load("embedded", lambda message: None)
-        stops = [threading.Event(), threading.Event()]
-        given_up, next_one = (
-            engine.explore(EXPLORATIONS["losslessness"](runs=runs), stop)
-            for runs, stop in zip((90_000, 3000), stops, strict=True)
-        )
+    stops = [threading.Event(), threading.Event()]
+    given_up, next_one = (
+        remote.explore(Counting(to=to, pause=0.02), stop) for to, stop in zip((1000, 60), stops, strict=True)
+    )
+    next(given_up)
+    stops[0].set()
+    first = next(next_one)
+    with pytest.raises(SpecDiffError, match="has ended"):
         next(given_up)
-        stops[0].set()
-        first = next(next_one)
-        with pytest.raises(SpecDiffError, match="has ended"):
-            next(given_up)
-        final = list(next_one)[-1]
-        assert first.done < final.done == final.total == 3000
-    finally:
-        remote.close()
+    final = list(next_one)[-1]
+    assert first.done < final.done == final.total == 60
 
 
 def test_the_time_that_is_left() -> None:

@@ -49,6 +49,15 @@ from tests.browsing import (
 pytestmark = MARKS
 LIVE, RACE = app("live"), app("race")
 DARK = "document.body.classList.contains('dark')"
+SCREENS = pytest.mark.parametrize(
+    ("size", "dark"),
+    [
+        ("desktop", False),
+        ("phone", True),
+        pytest.param("desktop", True, marks=pytest.mark.slow),
+        pytest.param("phone", False, marks=pytest.mark.slow),
+    ],
+)
 
 
 def value_of(page: Any, selector: str, wanted: str) -> None:
@@ -88,19 +97,19 @@ def test_first_paint(browser: Any, address: str) -> None:
         page.keyboard.press("Escape")
 
 
-@pytest.mark.parametrize("size", ["1280x720", "1366x768"])
-def test_the_stage_comes_first_and_nothing_covers_it(browser: Any, address: str, size: str) -> None:
+def test_the_stage_comes_first_and_nothing_covers_it(browser: Any, address: str) -> None:
     """Controls are one line, the player bar stands under the lanes, and the draft window begins on the first screen."""
-    with visit(browser, address, size=size) as page:
-        top = {
-            name: page.locator(f"#live-player [data-area={name}]").bounding_box() for name in ("lanes", "bar", "window")
-        }
-        assert page.locator("#live-controls").bounding_box()["height"] < 115
-        assert top["lanes"]["y"] + top["lanes"]["height"] <= top["bar"]["y"]
-        assert top["bar"]["y"] + top["bar"]["height"] <= top["window"]["y"]
-        assert top["window"]["y"] < int(size.split("x")[1])
-        position = page.locator(".sd-bar").first.evaluate("(bar) => getComputedStyle(bar).position")
-        assert position == "static"
+    with visit(browser, address, size="1280x720") as page:
+        for width, height in ((1280, 720), (1366, 768)):
+            page.set_viewport_size({"width": width, "height": height})
+            areas = {name: page.locator(f"#live-player [data-area={name}]") for name in ("lanes", "bar", "window")}
+            top = {name: area.bounding_box() for name, area in areas.items()}
+            assert page.locator("#live-controls").bounding_box()["height"] < 115
+            assert top["lanes"]["y"] + top["lanes"]["height"] <= top["bar"]["y"]
+            assert top["bar"]["y"] + top["bar"]["height"] <= top["window"]["y"]
+            assert top["window"]["y"] < height
+            position = page.locator(".sd-bar").first.evaluate("(bar) => getComputedStyle(bar).position")
+            assert position == "static"
 
 
 def test_on_a_phone_the_stage_precedes_the_controls(browser: Any, address: str) -> None:
@@ -551,7 +560,7 @@ def test_cards(browser: Any, address: str) -> None:
             assert page.locator("#live-player .sd-card").is_hidden()
 
 
-@pytest.mark.parametrize("tab", ["live", "race"])
+@pytest.mark.parametrize("tab", ["live", pytest.param("race", marks=pytest.mark.slow)])
 def test_stop_cancels_a_run_that_waits_in_the_queue(browser: Any, address: str, tab: str) -> None:
     """One race at a time: the second visitor waits, leaves the queue by Stop, and nothing runs for them."""
     with visit(browser, address) as one, visit(browser, address) as two:
@@ -692,8 +701,7 @@ def test_a_recording_offers_its_settings_and_the_others_play_without_a_run(brows
 ORDER = ["Vanilla", "Small autoregressive drafter", "EAGLE", "SpecDiff", "Block diffusion (DFlash)"]
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", ["desktop", "phone"])
+@SCREENS
 def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool) -> None:
     """Places, numbers, a window for whichever lane is selected; accessible, and never wider than the page."""
     with visit(browser, address, size=size, dark=dark) as page:
@@ -806,7 +814,7 @@ def test_one_player_at_a_time(browser: Any, address: str) -> None:
         assert page.evaluate(f"{RACE}.player.stop") == 2
 
 
-@pytest.mark.parametrize("opened", [False, True], ids=["never opened", "opened before"])
+@pytest.mark.parametrize("opened", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_recorded_race_opens_from_elsewhere(browser: Any, address: str, folder: Path, opened: bool) -> None:
     """Only the lanes that were asked for, in their order, with their labels; the last one is selected. Nothing was
     recorded of its passes, and its words come from the lane beside it."""
@@ -909,8 +917,7 @@ def test_a_short_lane_wins_no_place(browser: Any, address: str, tmp_path: Path) 
 # ---- everybody ----
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", ["desktop", "phone"])
+@SCREENS
 def test_accessible_and_fitting(browser: Any, address: str, size: str, dark: bool) -> None:
     """axe-core finds nothing serious; the page never scrolls sideways."""
     with visit(browser, address, size=size, dark=dark) as page:
@@ -936,30 +943,32 @@ def test_accessible_and_fitting(browser: Any, address: str, size: str, dark: boo
         assert not serious(page), "the dialog"
 
 
-@pytest.mark.parametrize("width", [700, 800, 1024, 1280])
-def test_no_tab_overflows_between_phone_and_desktop(browser: Any, address: str, width: int) -> None:
-    with visit(browser, address, size=f"{width}x768") as page:
+def test_no_tab_overflows_between_phone_and_desktop(browser: Any, address: str) -> None:
+    with visit(browser, address, size="1280x768") as page:
         for tab in ("live", "race", "compare", "learn", "api"):
             if tab != "live":
                 open_tab(page, tab)
-            assert not overflows(page), tab
-            cut = page.evaluate("""() => [...document.querySelectorAll('.sd-panel, .sd-controls, .sd-cmp-table')]
-                .filter((one) => one.offsetParent && one.getBoundingClientRect().right > window.innerWidth + 1
-                    && !one.closest('.sd-cmp-wrap')).length""")
-            assert not cut, tab
+            for width in (1280, 1024, 800, 700):
+                page.set_viewport_size({"width": width, "height": 768})
+                assert not overflows(page), (tab, width)
+                cut = page.evaluate("""() => [...document.querySelectorAll('.sd-panel, .sd-controls, .sd-cmp-table')]
+                    .filter((one) => one.offsetParent && one.getBoundingClientRect().right > window.innerWidth + 1
+                        && !one.closest('.sd-cmp-wrap')).length""")
+                assert not cut, (tab, width)
 
 
 # ---- a server that dies under its visitors ----
 
 
-def test_a_server_that_dies(browser: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tabs", ["live", pytest.param("live race compare", marks=pytest.mark.slow)])
+def test_a_server_that_dies(browser: Any, tmp_path: Path, tabs: str) -> None:
     """Under a race that is measured, and under two visitors who wait for their turn: every tab says so, keeps what it
     heard, and is free again. When the server is back, the page reloads itself with the prompt and the settings, and
     runs."""
 
     def arrive(tab: str) -> Any:
         """Somebody before a tab's Run, on a page of their own: a lost server leaves errors in its console."""
-        page = browser.new_context(reduced_motion="reduce").new_page()
+        page = browser.contexts[0].new_page()
         page.set_default_timeout(PATIENCE)
         page.add_init_script(TIMES)
         page.goto(url)
@@ -973,11 +982,12 @@ def test_a_server_that_dies(browser: Any, tmp_path: Path) -> None:
         return page
 
     with serving(tmp_path) as (url, process):
-        visitors = {tab: arrive(tab) for tab in ("live", "race", "compare")}
-        live, race = visitors["live"], visitors["race"]
+        visitors = {tab: arrive(tab) for tab in tabs.split()}
+        live, race = visitors["live"], visitors.get("race")
         live.fill("#live-prompt textarea", "slow and lost")
         number(live, "live", "gamma", 5)
-        race.fill("#race-prompt textarea", "lost in the queue")
+        if race:
+            race.fill("#race-prompt textarea", "lost in the queue")
         for tab, page in visitors.items():
             page.click("#compare-player .sd-exp-run" if tab == "compare" else f"#{tab}-run")
         live.wait_for_function(f"Object.values({LIVE}.live?.events ?? {{}}).flat().some((e) => e.kind === 'Committed')")
@@ -993,7 +1003,8 @@ def test_a_server_that_dies(browser: Any, tmp_path: Path) -> None:
             assert not page.evaluate("document.querySelector('#sd-open').inert")
         assert live.evaluate(f"{LIVE}.source") == "stopped"
         assert live.evaluate(f"{LIVE}.lanes.vanilla.rounds.length") > 0, "with what had arrived"
-        assert parse_qs(urlparse(race.url).query)["methods"] == ["autoregressive,eagle,specdiff,dflash,ddtree"]
+        if race:
+            assert parse_qs(urlparse(race.url).query)["methods"] == ["autoregressive,eagle,specdiff,dflash,ddtree"]
     with serving(tmp_path, port=urlparse(url).port):
         for tab, page in visitors.items():
             page.wait_for_function(f"!window.old && window.specdiff?.players.{'race' if tab == 'race' else 'live'}")
@@ -1001,9 +1012,10 @@ def test_a_server_that_dies(browser: Any, tmp_path: Path) -> None:
         open_drawer(live, "live")
         value_of(live, "#live-gamma input[type=number]", "5")
         run(live, "live", "found again")
-        value_of(race, "#race-prompt textarea", "lost in the queue")
+        if race:
+            value_of(race, "#race-prompt textarea", "lost in the queue")
         for page in visitors.values():
-            page.context.close()
+            page.close()
 
 
 # ---- programs ----

@@ -199,7 +199,14 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         assert page.evaluate(f"{EXPLORE}.query()").count("own%3Ftarget") == 1
 
 
-@pytest.mark.parametrize("name", [name for name, kind in EXPLORATIONS.items() if kind.tab == "explore"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in {"losslessness", "window-map", "side-by-side"} else pytest.mark.slow)
+        for name, kind in EXPLORATIONS.items()
+        if kind.tab == "explore"
+    ],
+)
 def test_recorded_answers_are_shown_whole(browser: Any, address: str, name: str) -> None:
     with visit(browser, f"{address}?explore={name}", size="1440x2600", until=THERE) as page:
         page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
@@ -17,7 +18,16 @@ THERE = "document.querySelector('.sd-workshop')?.offsetParent && document.queryS
 CARD = ".sd-guide:not([hidden])"
 
 
-@pytest.mark.parametrize("lesson", WORKSHOP, ids=lambda lesson: lesson.name)
+def lessons() -> Iterator[Any]:
+    """Every lesson; by default the first of each kind: one watches a recording, another an exploration."""
+    kinds = set()
+    for lesson in WORKSHOP:
+        kind = (bool(lesson.watch.trace), bool(lesson.watch.explore), bool(lesson.recorded))
+        yield pytest.param(lesson, id=lesson.name, marks=pytest.mark.slow if kind in kinds else ())
+        kinds.add(kind)
+
+
+@pytest.mark.parametrize("lesson", lessons())
 def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, lesson: Any) -> None:
     with visit(browser, f"{address}?lesson={lesson.name}", until=THERE) as page:
         page.click(f"#lesson-{lesson.name} .sd-start")
@@ -161,7 +171,7 @@ def test_a_room_link_carries_prompt_seed_and_settings(browser: Any, address: str
         assert not serious(page)
 
 
-@pytest.mark.parametrize("size", ["desktop", "phone"])
+@pytest.mark.parametrize("size", ["desktop", pytest.param("phone", marks=pytest.mark.slow)])
 def test_present_begins_from_the_learn_tab_and_keys_meant_for_a_slider_stay_there(
     browser: Any, address: str, size: str
 ) -> None:
@@ -225,7 +235,7 @@ def test_a_lesson_can_be_left_at_any_time(browser: Any, address: str) -> None:
 TIP = "#sd-tip:not([hidden])"
 
 
-@pytest.mark.parametrize("size", ["desktop", "phone"])
+@pytest.mark.parametrize("size", ["desktop", pytest.param("phone", marks=pytest.mark.slow)])
 def test_a_symbol_says_what_it_means_on_hover_on_focus_and_on_a_tap(browser: Any, address: str, size: str) -> None:
     with visit(browser, f"{address}?lesson=gamma", size=size, until=THERE) as page:
         symbol = page.locator("#lesson-gamma p [data-symbol='τ']").first

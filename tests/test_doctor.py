@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from specdiff_core.drafters.base import Context, Draft, Drafter, Stateless, drai
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleSession
 from specdiff_core.engine import Engine
-from specdiff_core.explorations import Diverge, Doctor
+from specdiff_core.explorations import Diverge, Doctor, doctor
 from specdiff_core.explorations.base import parse
 from specdiff_core.loading import load_pair
 from specdiff_core.models.cache import KeyValues
@@ -63,16 +63,26 @@ def engine() -> Engine:
     return lab.load(drafters=["mdlm", "block", "block_markov", "eagle", "none"])
 
 
+@pytest.fixture(autouse=True)
+def _fewer_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "EVERY", 6)
+
+
+def slow_but(names: Iterable[str], *quick: str) -> Any:
+    """Parameters of which the default run takes the ``quick`` ones."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
+
+
 # Sound pairs.
 
 
-@pytest.mark.parametrize("name", ["mdlm", "block", "block_markov", "eagle"])
+@pytest.mark.parametrize("name", slow_but(["mdlm", "block", "block_markov", "eagle"], "block", "eagle"))
 def test_a_sound_drafter_is_told_to_be_declared_rightly(engine: Engine, name: str) -> None:
     before = {key: value.clone() for key, value in weights(engine, name).items()}
     final = examined(engine, name)
     assert final.facts["verdict"] == "right", final.facts["findings"]
     declared, *others = final.rows
-    assert declared["drafts"] == sum(row["texts"] for row in final.rows[:1]) * 13
+    assert declared["drafts"] == sum(row["texts"] for row in final.rows[:1]) * 7
     assert declared["tau"] > 1.8
     assert len(declared["alpha_at"]) == 4
     for low, alpha, high in zip(declared["alpha_low"], declared["alpha_at"], declared["alpha_high"], strict=True):
@@ -187,7 +197,7 @@ FAULTS: dict[str, tuple[str, Callable[[Any], Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", slow_but(FAULTS, "mdlm shift", "block anchor", "eagle shift"))
 def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str) -> None:
     name, break_it, suspect, change = FAULTS[fault]
     final = examined(with_drafter(engine, name, break_it(engine.pair.drafters[name])), name)

@@ -39,6 +39,7 @@ from specdiff_core.explorations import (
     WindowMap,
     align,
     losslessness,
+    round_cost,
 )
 from specdiff_core.explorations.alignment import given_of, read_run
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, command_of, csv_of, parse
@@ -63,6 +64,7 @@ from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.trace import read_trace
 
 SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens": 12}
+HEATED: dict[str, Any] = {"drafter": "mdlm", "tokens": 12, "temperatures": "0,1", "draft_temperatures": "0.7,1"}
 MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "mdlm_streak", "controller": "false"}
 
 
@@ -207,7 +209,7 @@ def test_others_may_decode_between_rounds_of_bare_passes(engine: Engine) -> None
         answer = step.answer()
         widths = [rows for rows, _ in answer.facts["curve"]["target"]]
         heard.append((step.doing, widths, sum(row["prompts"] for row in answer.rows)))
-        list(engine.decode("Others", lab.DecodeConfig(drafter="mdlm", max_new_tokens=4)))
+        list(engine.decode("Others", lab.DecodeConfig(drafter="mdlm", max_new_tokens=1)))
 
     final = Exploring(parse(WindowMap, MAP), engine).advance(progress=hear)
     assert final.done == final.total == len(heard) == 2 * (REPEATS + 5)
@@ -255,7 +257,7 @@ def test_a_drafter_that_breaks_on_the_way_keeps_what_it_measured(engine: Engine)
 
 
 @pytest.mark.parametrize(
-    ("kind", "values"), [(WhichText, {"tokens": 64, "methods": "specdiff,dflash"}), (Temperature, {"drafter": "mdlm"})]
+    ("kind", "values"), [(WhichText, {"tokens": 64, "methods": "specdiff,dflash"}), (Temperature, HEATED)]
 )
 def test_what_fails_has_no_numbers_of_another_run(
     engine: Engine, kind: type[Exploration], values: dict[str, Any]
@@ -332,6 +334,8 @@ def test_bare_passes_of_every_size(engine: Engine) -> None:
 
 
 def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(round_cost, "ROWS", (1, 2, 5))
+    monkeypatch.setattr(round_cost, "WINDOWS", (1, 4))
     engine = lab.load()
     what, heard = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
     final = Exploring(what, engine).advance(progress=lambda step: heard.append((step.doing, step.answer())))
@@ -351,9 +355,7 @@ def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_pair_of_temperatures(engine: Engine) -> None:
-    final = explore(
-        Temperature, engine, drafter="mdlm", tokens=12, per_flavour=1, temperatures="0,1", draft_temperatures="0,1"
-    )
+    final = explore(Temperature, engine, per_flavour=1, **HEATED | {"draft_temperatures": "0,1"})
     rows = {(row["temperature"], row["draft_temperature"]): row for row in final.explored.rows}
     assert list(rows) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert all(row["prompts"] == 4 for row in rows.values())
@@ -631,7 +633,7 @@ def test_the_largest_seed_has_room_for_all_attempts() -> None:
 
 
 def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
-    what: dict[str, Any] = {"methods": "specdiff", "problems": 3, "attempts": 2, "tokens": 24}
+    what: dict[str, Any] = {"methods": "specdiff", "problems": 3, "attempts": 2, "tokens": 8}
     final = explore(Budget, engine, **what)
     assert (final.done, final.total) == (6, 6)
     facts = final.explored.facts
@@ -661,6 +663,16 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
 
 # Align it live.
 
+ALIGN: dict[str, Any] = {"seconds": 5, "tokens": 32, "flavours": "stories,code", "per_flavour": 2}
+
+
+@pytest.fixture
+def little_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To learn from, and in a step."""
+    monkeypatch.setattr(align, "FREE", align.BATCH_OF_TEXTS)
+    monkeypatch.setattr(align, "BATCH", 256)
+    monkeypatch.setattr(align, "ROWS", 2)
+
 
 def said_by(engine: Engine) -> torch.Tensor:
     drafter: Any = engine.drafter("mdlm")
@@ -676,9 +688,10 @@ def engine_weights(engine: Engine, drafter: str) -> dict[str, torch.Tensor]:
     return dict(model.model.state_dict())
 
 
+@pytest.mark.usefixtures("little_text")
 def test_a_copy_learns_and_the_weights_stay(engine: Engine, tmp_path: Path) -> None:
     before = said_by(engine)
-    final = explore(Align, engine, seconds=60, tokens=40, flavours="stories,code", per_flavour=2)
+    final = explore(Align, engine, **ALIGN)
     assert torch.equal(said_by(engine), before)
     assert final.done == final.total
     rows, facts = final.explored.rows, final.explored.facts
@@ -757,6 +770,7 @@ def test_the_change_of_an_alignment_is_held_against_its_texts() -> None:
     assert change(texts, texts) == {"value": 1, "low": 1, "high": 1}
 
 
+@pytest.mark.usefixtures("little_text")
 @pytest.mark.parametrize(
     "broken", [lambda loss: loss * math.nan, lambda loss: loss + (0 * loss).sqrt()], ids=["loss", "gradient"]
 )
@@ -767,13 +781,14 @@ def test_a_training_that_diverges_is_stopped_with_its_curve(
 
     usual, calls = DraftTask.loss, itertools.count()
     monkeypatch.setattr(DraftTask, "loss", lambda self: broken(usual(self)) if next(calls) == 3 else usual(self))
-    final = explore(Align, engine, seconds=60, tokens=40, flavours="stories,code", per_flavour=2)
+    final = explore(Align, engine, **ALIGN)
     assert final.explored.facts["diverged"]
     assert [row["step"] for row in final.explored.rows] == [0, 1, 2, 3, 4]
     assert final.explored.rows[-1]["loss"] is None
     assert json.loads(json.dumps(final.explored.rows, allow_nan=False))
 
 
+@pytest.mark.usefixtures("little_text")
 def test_a_training_that_loses_the_drafter_has_diverged_though_its_loss_is_finite(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -781,7 +796,7 @@ def test_a_training_that_loses_the_drafter_has_diverged_though_its_loss_is_finit
     survived = iter([2.0, 1.3, 1.5, 1.3, 1.3])
     monkeypatch.setattr(align, "EVERY", 1)
     monkeypatch.setattr(align, "_replay", lambda *_: [[next(survived)]] * 2)
-    final = explore(Align, engine, seconds=60, tokens=40, flavours="stories,code", per_flavour=2)
+    final = explore(Align, engine, **ALIGN)
     rows = final.explored.rows
     assert [row["tau"] for row in rows] == [3.0, 2.3, 2.5, 2.3, 2.3] and rows[-1]["loss"] is not None
     assert final.explored.facts["diverged"] and not final.races and not final.made

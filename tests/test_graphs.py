@@ -121,14 +121,19 @@ def replaying(engine: Engine) -> Engine:
     return Engine(load_pair(EMBEDDED, dataclasses.replace(engine.pair.placement, graphs=Rerun())))
 
 
-@pytest.mark.parametrize("method", METHODS)
+QUICK = {"vanilla", "EAGLE, tree", "block, three steps", "K drafts"}
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in METHODS]
+)
 def test_every_method_runs_on_recorded_passes(
     engine: Engine, replaying: Engine, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the drafts and the text of passes that are not recorded. After a run of its kind nothing is recorded any
     more, and only a last window, which is cut, runs as it is."""
     graphs: Any = replaying.pair.placement.graphs
-    config = DecodeConfig(max_new_tokens=24, ignore_eos=True, **METHODS[method])
+    config = DecodeConfig(max_new_tokens=16, ignore_eos=True, **METHODS[method])
     drafts, texts = [], []
     for one in (engine, replaying):
         events = list(one.decode(PROMPT, config, detail=False))
@@ -181,7 +186,7 @@ def test_a_tree_a_window_and_a_stop_do_not_lose_what_was_recorded(replaying: Eng
     assert graphs.recorded == before
 
 
-@pytest.mark.parametrize("held", [0, 3, 40])
+@pytest.mark.parametrize("held", [pytest.param(0, marks=pytest.mark.slow), 3, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_pass_that_is_filled_up_is_the_pass(engine: Engine, replaying: Engine, held: int) -> None:
     """Of every width up to 21, of trees whose first nodes are in the cache already, and of the last tokens only."""
     plain, recorded = engine.target.start((3,)), replaying.target.start((3,))

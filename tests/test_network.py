@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -151,17 +152,32 @@ def bf16() -> Target:
 IDS = [7919 * i % 4096 for i in range(512)]
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-@pytest.mark.parametrize("threads", [1, 2, 4])
-def test_a_token_has_the_same_bits_at_every_width(request: pytest.FixtureRequest, dtype: str, threads: int) -> None:
+@functools.cache
+def one_by_one(target: Target, length: int) -> Tensor:
+    with cpu_threads(1):
+        return in_parts(target, IDS[:length], [1] * length)
+
+
+@pytest.mark.parametrize(
+    "dtype, threads, length",
+    [
+        ("fp32", 1, 512),
+        ("fp32", 2, 150),
+        ("bf16", 1, 150),
+        *(pytest.param("fp32", threads, 512, marks=pytest.mark.slow) for threads in (2, 4)),
+        *(pytest.param("bf16", threads, 512, marks=pytest.mark.slow) for threads in (1, 2, 4)),
+    ],
+)
+def test_a_token_has_the_same_bits_at_every_width(
+    request: pytest.FixtureRequest, dtype: str, threads: int, length: int
+) -> None:
     """Over the whole context, with drafts refused in between; also on another number of threads."""
     target: Target = request.getfixturevalue(dtype)
     assert target.exactness == "bitwise"
-    with cpu_threads(1):
-        one_by_one = in_parts(target, IDS, [1] * 512)
     with cpu_threads(threads):
         for seed in range(2):
-            assert torch.equal(in_parts(target, IDS, split(512, seed), refused=7 * seed), one_by_one)
+            found = in_parts(target, IDS[:length], split(length, seed), refused=7 * seed)
+            assert torch.equal(found, one_by_one(target, length))
 
 
 @settings(max_examples=25, deadline=None)

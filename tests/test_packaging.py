@@ -105,16 +105,22 @@ def test_the_wheel_holds_every_shipped_file_of_the_packages(installed: Installed
     assert {"app", "specdiff_core", "bin"} == {name for name in top if not name.endswith(".dist-info")}
 
 
-def test_the_commands_run_from_another_folder(installed: Installed) -> None:
+def test_an_export_is_made_from_another_folder(installed: Installed) -> None:
+    """From the recordings of the wheel."""
+    installed.run("export", "--out", "lesson.html")
+    assert "window-map" in (installed.home / "lesson.html").read_text("utf-8"), "the recorded answers are in it"
+
+
+@pytest.mark.slow
+def test_the_engine_runs_from_another_folder(installed: Installed) -> None:
     installed.run("race", "--prompt", "Once upon a time", "--max-new-tokens", "8", "--trace", "race.jsonl.gz")
     assert len(read_trace(installed.home / "race.jsonl.gz").lanes) == 2
     small = ["--gammas", "4", "--steps", "1", "--tokens", "8", "--per-flavour", "1"]
     installed.run("explore", "window-map", *small, "--json", "map.json")
     assert json.loads((installed.home / "map.json").read_text("utf-8"))
-    installed.run("export", "--out", "lesson.html")
-    assert "window-map" in (installed.home / "lesson.html").read_text("utf-8"), "the recorded answers are in it"
 
 
+@pytest.mark.slow
 def test_the_page_is_served_from_another_folder(installed: Installed) -> None:
     """With its scripts and a recording, and a loaded model."""
     with installed.page() as url:
