@@ -18,6 +18,7 @@ import { giveLink, say } from './views/link.js';
 import { know } from './views/glossary.js';
 import { momentAt, momentQuery, readMoment, stopOf } from './state/moment.js';
 import { passed } from './state/race.js';
+import { predictedWords } from './state/predicted.js';
 import { piece } from './state/detokenize.js';
 import { runOf } from './state/findings.js';
 import { tokenOf } from './state/inspect.js';
@@ -39,6 +40,7 @@ import { tokenOf } from './state/inspect.js';
  * @property {{title: string, url: string, asked: Asked}[]} recordings the first opens the page
  * @property {import('./views/glossary.js').Symbols} symbols what they mean
  * @property {string} prefix with which the ids of its controls begin
+ * @property {import('./state/predicted.js').Predictions} predictions of windows, by pair and drafter
  * @property {string} empty what to say before there is a race
  */
 
@@ -451,7 +453,11 @@ export class App extends Job {
   compare() {
     const other = this.trace && this.wanted && this.wanted !== this.asked &&
       !['measured', 'file'].includes(this.source);
-    this.stale = other ? NOT_RUN : '';
+    const drafter = new URLSearchParams(this.wanted).get('drafter') ?? '';
+    const { predictions } = this.options;
+    this.stale = other
+      ? `${NOT_RUN} ${predictedWords(predictions, this.wanted, !this.noSteps.has(drafter))}`.trim()
+      : '';
     this.redraw();
   }
 
