@@ -112,6 +112,7 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
         "crowded": CROWDED,
         "noSteps": NO_STEPS,
         "patience": running.PATIENCE,
+        "kept": running.KEPT,
         "recordings": recorded,
         "predictions": predictions(explore.RECORDED[explore.TAB]) if tab == live.TAB else {},
         "empty": EMPTY[tab],
