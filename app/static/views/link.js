@@ -27,6 +27,25 @@ export function address(query) {
   return link;
 }
 
+let here = ''; // what the address asks for, once a run has changed it
+
+/** A run ended: the address leads to it, and Back to what was there before. @param {string} query */
+export function visit(query) {
+  if (!here) {
+    addEventListener('popstate', () => {
+      if (location.search !== here) location.reload();
+    });
+  }
+  const link = new URL(location.href);
+  Object.assign(link, { search: query, hash: '' });
+  try {
+    history.pushState(null, '', link);
+  } catch (error) {
+    console.info('the address stays as it is:', error); // some browsers: of a page from disk
+  }
+  here = location.search;
+}
+
 /** @param {HTMLElement} button that was pressed @param {string} query what the link holds */
 export async function giveLink(button, query) {
   const link = address(query);
