@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -241,7 +241,7 @@ def test_a_race_that_is_stopped_before_its_first_token_shows_nothing() -> None:
 
 def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too old goes, and beyond so many bytes the oldest; the rest is there for who knows its name."""
-    monkeypatch.setattr(running, "ROOM", 100)
+    monkeypatch.setattr(running, "ROOM", 120)
     traces, now = running.Traces(), time.time()
     old, first, *later = (traces.new() for _ in range(4))
     for age, path in ((running.KEPT + 60, old), (3, first), (2, later[0]), (1, later[1])):
