@@ -71,15 +71,17 @@ def place(
     run: str,
     drawer: str,
     line: Callable[[], Any] | None = None,
+    front: Sequence[str] = (),
     first: Mapping[str, Callable[[], Any]] | None = None,
     last: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Controls:
     """Place a control card, inside its tab.
 
     Args:
-        names: the settings, one of which is the pair; all others stand in the drawer.
+        names: the settings, one of which is the pair; the others are in the drawer.
         run, drawer: words of the button and of the drawer.
-        line: makes a widget that stands beside the prompt.
+        line: makes a widget beside the prompt.
+        front: settings that are always visible, below the prompt, instead.
         first: name -> what makes a widget of the tab's own, which a run reads before the settings; in the drawer.
         last: places what the tab has below the settings, whose widgets it gets; in the drawer.
     """
@@ -107,6 +109,10 @@ def place(
             beside = line() if line else None
             run_button = gr.Button(run, variant="primary", elem_id=f"{tab}-run", scale=0, min_width=104)
             stop = gr.Button("Stop", elem_id=f"{tab}-stop", scale=0, min_width=72)
+        placed: dict[str, Any] = {"pair": pair}
+        if front:
+            with gr.Row(elem_classes=["sd-knobs"]):
+                placed |= {name: widget(name, tab) for name in front}
         with gr.Row(elem_classes=["sd-examples"]):
             chips = [
                 gr.Button(size="sm", scale=0, min_width=60, elem_classes=["sd-chip-button"], **chip)
@@ -115,7 +121,7 @@ def place(
         with gr.Accordion(drawer, open=False, elem_id=f"{tab}-drawer", elem_classes=["sd-drawer"]) as accordion:
             own = {name: make() for name, make in (first or {}).items()}
             with gr.Row(elem_classes=["sd-settings"]):
-                settings = {name: pair if name == "pair" else widget(name, tab) for name in names}
+                settings = {name: placed.get(name) or widget(name, tab) for name in names}
             if last is not None:
                 last(settings)
             missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)

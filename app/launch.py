@@ -137,15 +137,16 @@ def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
 
 
 def trace_file(request: Any) -> Any:
-    """A part of a trace file that a race writes: ``/runs/NAME?from=BYTE&to=BYTE``."""
+    """A trace file that a race wrote or writes: ``/runs/NAME``, with ``?from=BYTE&to=BYTE`` a part of it."""
     from starlette.responses import PlainTextResponse, Response
 
     from app.run.race import TRACES
 
     query = request.query_params
     try:
-        part = TRACES.read(request.path_params["name"], int(query.get("from", 0)), int(query["to"]))
-    except (KeyError, ValueError):
+        end = int(query["to"]) if "to" in query else None
+        part = TRACES.read(request.path_params["name"], int(query.get("from", 0)), end)
+    except ValueError:
         part = None
     if part is None:
         return PlainTextResponse("This trace isn't kept any more.", 404)

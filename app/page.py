@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import gradio as gr
@@ -18,6 +19,7 @@ from app.content.error_cards import card, new_run_id
 from app.content.examples import PRESETS, presets_of
 from app.content.html import element, json_for_script
 from app.content.palette import css
+from app.content.predictions import predictions
 from app.controls import NO_STEPS, QUIET, Controls
 from app.endpoints import Results, endpoints
 from app.recordings import INDEX, TRACES
@@ -26,6 +28,7 @@ from app.run import race as running
 from app.run.engines import Engines, Factory, following, unavailable
 from app.run.race import Planner
 from app.tabs import explore, live, race
+from specdiff_core.schema.errors import Stopped
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import PAIRS
@@ -109,7 +112,9 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
         "crowded": CROWDED,
         "noSteps": NO_STEPS,
         "patience": running.PATIENCE,
+        "kept": running.KEPT,
         "recordings": recorded,
+        "predictions": predictions(explore.RECORDED[explore.TAB]) if tab == live.TAB else {},
         "empty": EMPTY[tab],
     }
 
@@ -211,22 +216,28 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
     """What the buttons beside a model do: its file is fetched, in words, and that can be stopped."""
     pair, (*_, get, stop) = own.settings["pair"], own.model
     load = getattr(decoders, "get", lambda pair, hear: decoders(pair, "none", hear))
+    stops: dict[str | None, Event] = {}  # by session
 
-    def fetch(pair: str) -> Iterator[list[Any]]:
+    def fetch(pair: str, request: gr.Request) -> Iterator[list[Any]]:
         ended = ""
         try:
-            for message in following(lambda hear: load(pair, hear)):
+            for message in following(lambda hear: load(pair, hear), stops.setdefault(request.session_hash, Event())):
                 yield controls.model_of(pair, message, fetching=True)
+        except Stopped:
+            ended = "Stopped. What has arrived is kept."
         except Exception as error:  # shown where the visitor looks; logged by content/error_cards.py
             refused = card(error, new_run_id())
             ended = f"{refused['message']} {refused['hint']}"
+        finally:
+            stops.pop(request.session_hash, None)
         yield controls.model_of(pair, ended)
 
-    def stopped(pair: str) -> list[Any]:
-        return controls.model_of(pair, "Stopped. What has arrived is kept.")
+    def halt(request: gr.Request) -> None:
+        if (stopped := stops.get(request.session_hash)) is not None:
+            stopped.set()
 
-    fetching = get.click(fetch, pair, own.model, trigger_mode="once", **UNLIMITED)
-    stop.click(stopped, pair, own.model, cancels=[fetching], **QUIET)
+    get.click(fetch, pair, own.model, trigger_mode="multiple", **UNLIMITED)
+    stop.click(halt, None, None, **QUIET)
 
 
 UNLIMITED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}

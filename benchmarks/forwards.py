@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarks.tables import Tabled, finish, percent
+from benchmarks.tables import Tabled, finish
 from specdiff_core.cli import options
 from specdiff_core.cli.bench import add_measuring, prepare, prompts_of, settings_of
+from specdiff_core.explorations.figures import percent
 from specdiff_core.measure.grid import BASELINE, BenchSetting
 from specdiff_core.measure.passes import pass_costs
 from specdiff_core.measure.prompts import Prompt

@@ -28,12 +28,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from benchmarks.equality import TIE, changed, difference, generate
-from benchmarks.tables import Tabled, bounds, counted, differing, finish, flavours_of
+from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
 from specdiff_core.cli import options
 from specdiff_core.cli.bench import add_measuring, follow, prepare, prompts_of, settings_of
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.prompt_lookup import LONGEST
+from specdiff_core.explorations.figures import plural
 from specdiff_core.measure.grid import BASELINE, BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.runner import header, in_order
@@ -357,7 +358,7 @@ class Peers(Tabled, kw_only=True, tag="peers"):
         return [
             "### Our lanes and others'",
             f"Greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
-            f"{flavours_of(self.prompts)}; {counted(numbers['turns'], 'turn')}, in each every lane once, on the same "
+            f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, in each every lane once, on the same "
             "loaded weights. Ours by its decode clock, prefill included, `generate` from call to return; by wall clock "
             "both are. The ratio pools all turns, its interval is a bootstrap over prompts. `assistant_model` is our "
             "small drafter: with our γ and no confidence threshold, with our γ and transformers' default threshold, "

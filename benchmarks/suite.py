@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import report
 from specdiff_core.cli import options
-from specdiff_core.explorations.base import DRAFTING
+from specdiff_core.explorations.fields import DRAFTING
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import ASSETS
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from specdiff_core.explorations.figures import percent, plural
 from specdiff_core.measure.store import Result, write_result
 from specdiff_core.measure.sweep import Sweep, number, speeds, table, waiting
 from specdiff_core.schema.errors import ConfigError
@@ -24,16 +25,6 @@ class Tabled(Result, kw_only=True):
 def bounds(low: float, high: float, form: str = ".2f") -> str:
     """An interval."""
     return f"{low:{form}}–{high:{form}}"
-
-
-def percent(share: float) -> str:
-    """``42 %``."""
-    return f"{100 * share:.0f} %"
-
-
-def counted(count: int, what: str) -> str:
-    """``1 turn`` or ``24 turns``."""
-    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def flavours_of(prompts: Mapping[str, int]) -> str:
@@ -67,7 +58,7 @@ def sweep_tables(result: Sweep) -> list[str]:
     loops = f" {looping} of vanilla's {entries[0].prompts} texts end repeating a phrase." if looping else ""
     parts = [
         f"### Temperature {temperature}, rule {settings['rule']}, {settings['max_new_tokens']} tokens: {names}",
-        f"Prompts: {flavours_of(result.prompts)}; {counted(result.repeats, 'repeat')} each, interleaved; reveal order "
+        f"Prompts: {flavours_of(result.prompts)}; {plural(result.repeats, 'repeat')} each, interleaved; reveal order "
         f"{settings['order']}; end of text {ended}.{loops}{waiting(result.waits)}",
         speeds(result),
         table(["setting", *(f"τ {name}" for name in flavours), "α by position", *PARTS], detail),
@@ -107,7 +98,7 @@ def section(result: Result) -> str:
     """
     origin = result.provenance
     facts = [
-        f"Measured on {machine(result)}, {counted(result.threads, 'thread')}, {result.dtype}, target {result.target}",
+        f"Measured on {machine(result)}, {plural(result.threads, 'thread')}, {result.dtype}, target {result.target}",
         origin["date"] + (f" in {result.sessions} sessions" if result.sessions > 1 else ""),
         f"commit {commit(result)}",
     ]

@@ -11,16 +11,7 @@ from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from common import (
-    DrafterSession,
-    DrafterSettings,
-    attention_for,
-    export_llama,
-    generator,
-    load_llama,
-    new_llama,
-    run,
-)
+from common import DrafterSession, DrafterSettings, begin_llama, export_llama, generator, new_llama, run
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
@@ -60,13 +51,7 @@ def soft_ce(model: LlamaForCausalLM, target: LlamaForCausalLM, ids: Tensor, mask
 
 def main(settings: Settings) -> Path:
     session = DrafterSession(settings, "autoregressive", gamma=4)
-    torch.manual_seed(settings.seed)
-    if settings.start:
-        model = load_llama(settings.start, session.device, session.kind)
-    else:
-        model = new_drafter(session.target, layers=settings.layers)
-    model.to(session.device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
-    model.set_attn_implementation(attention_for(session.device, settings.length))
+    model = begin_llama(session, lambda: new_drafter(session.target, layers=settings.layers))
     written = session.write_text().packed
     objective = torch.compile(soft_ce, dynamic=False) if settings.compile else soft_ce
 

@@ -22,7 +22,7 @@ from transformers import LlamaForCausalLM, PretrainedConfig
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.train import losses
-from specdiff_core.train.learners import block_hidden, draw_blocks
+from specdiff_core.train.learners import block_hidden, draw_blocks, sizes_of
 from specdiff_core.train.settings import field
 
 DECAY = 4.0
@@ -72,41 +72,24 @@ def drafter_config(
     block_size: int = 17,
     mask_id: int = 1,
 ) -> dict[str, Any]:
-    """The ``config.json`` of a new drafter, in the released format: with the width, heads, context and rotary base of a
-    target that has ``config``.
+    """The ``config.json`` of a new drafter for a target that has ``config``, in the released format.
 
     Args:
         features: how many layers of the target it reads, or as many as there are.
         intermediate: width of its MLPs; by default 8/3 of the target's width.
     """
     width, depth = config.hidden_size, config.num_hidden_layers
-    rope = getattr(config, "rope_parameters", None) or {}
     return {
+        **sizes_of(config),
         "architectures": ["DFlashDraftModel"],
         "model_type": "qwen3",
-        "attention_bias": False,
-        "attention_dropout": 0.0,
         "block_size": block_size,
         "dflash_config": {"mask_token_id": mask_id, "target_layer_ids": feature_layers(features, depth)},
         "dtype": "bfloat16",
-        "head_dim": width // config.num_attention_heads,
-        "hidden_act": "silu",
-        "hidden_size": width,
-        "initializer_range": 0.02,
         "intermediate_size": intermediate or 64 * max(1, round(width * 8 / 3 / 64)),
         "layer_types": ["full_attention"] * layers,
-        "max_position_embeddings": config.max_position_embeddings,
-        "num_attention_heads": config.num_attention_heads,
         "num_hidden_layers": layers,
-        "num_key_value_heads": config.num_attention_heads,
         "num_target_layers": depth,
-        "rms_norm_eps": 1e-6,
-        "rope_scaling": None,
-        "rope_theta": float(rope.get("rope_theta", getattr(config, "rope_theta", 10_000.0))),
-        "sliding_window": None,
-        "tie_word_embeddings": False,
-        "use_sliding_window": False,
-        "vocab_size": config.vocab_size,
     }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +31,7 @@ from specdiff_core.models.causal import load_stock
 from specdiff_core.models.device import choose_placement, set_threads
 from specdiff_core.models.files import empty_folder
 from specdiff_core.models.folders import shown
-from specdiff_core.provenance import provenance
+from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, WeightsError
 from specdiff_core.schema.history import HISTORY, Training, read_history, write_history
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED
@@ -147,12 +146,6 @@ def run(main: Callable[[S], Path], defaults: S, argv: list[str] | None = None) -
     return 0
 
 
-def command() -> str:
-    """The command to repeat; a path of this machine is cut to its file name."""
-    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
-    return shlex.join(["python", f"recipes/{Path(sys.argv[0]).name}", *words])
-
-
 # A training.
 
 
@@ -227,7 +220,8 @@ class Session:
     def card(self, model: nn.Module, summary: str, **facts: Any) -> Path:
         """Write the card of the exported ``model``; this project's credits are on it only if the text was its own."""
         millions, corpus = sum(p.numel() for p in model.parameters()) / 1e6, self.text.corpus.fingerprint()
-        record: Any = {"corpus": corpus, "seed": self.settings.seed, "command": command()}
+        words = command(sys.argv[1:], f"recipes/{Path(sys.argv[0]).name}")
+        record: Any = {"corpus": corpus, "seed": self.settings.seed, "command": words}
         history = (*self._earlier, training_of(self.run, self._facts, self.device, **record))
         own = all(each.corpus == OWN_CORPUS for each in history)
         family, notice, credits = (FAMILY, NOTICE, CREDITS) if own else ("Own", "", OTHER_CREDITS)
@@ -340,6 +334,16 @@ def load_llama(folder: Path, device: torch.device, role: str) -> LlamaForCausalL
     if not isinstance(model, LlamaForCausalLM):
         raise WeightsError(f"The {role} in {shown(folder)} is no Llama.", hint="Only a Llama can be trained here.")
     return model.requires_grad_(True)
+
+
+def begin_llama(session: Session, fresh: Callable[[], LlamaForCausalLM]) -> LlamaForCausalLM:
+    """The Llama that a recipe trains: that of ``--start``, otherwise a ``fresh`` one."""
+    settings, device = session.settings, session.device
+    torch.manual_seed(settings.seed)  # transformers initialises from the global stream
+    model: LlamaForCausalLM = load_llama(settings.start, device, session.kind) if settings.start else fresh()
+    model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
+    model.set_attn_implementation(attention_for(device, settings.length))
+    return model
 
 
 def export_llama(model: LlamaForCausalLM, out: Path) -> Path:

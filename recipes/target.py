@@ -9,16 +9,7 @@ from typing import Annotated
 import numpy as np
 import torch
 import torch.nn.functional as F
-from common import (
-    ModelSettings,
-    Session,
-    attention_for,
-    export_llama,
-    generator,
-    load_llama,
-    new_llama,
-    run,
-)
+from common import ModelSettings, Session, begin_llama, export_llama, generator, load_llama, new_llama, run
 from text import Text
 from torch import Tensor
 from transformers import LlamaForCausalLM
@@ -66,13 +57,8 @@ def samples(model: LlamaForCausalLM, text: Text, *, prompt: int = 24, length: in
 def main(settings: Settings) -> Path:
     session = Session(settings, "target")
     text, length = session.text, settings.length
-    torch.manual_seed(settings.seed)  # transformers initialises from the global stream
-    if settings.start:
-        model = load_llama(settings.start, session.device, "target")
-    else:
-        fresh: LlamaForCausalLM = new_llama(len(text.tokenizer), layers=settings.layers, width=settings.width)
-        model = fresh.to(session.device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
-    model.set_attn_implementation(attention_for(session.device, length))
+    sizes = {"layers": settings.layers, "width": settings.width}
+    model = begin_llama(session, lambda: new_llama(len(text.tokenizer), **sizes))
 
     def next_token_loss(ids: Tensor) -> Tensor:
         with torch.autocast(ids.device.type, torch.bfloat16):

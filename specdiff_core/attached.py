@@ -1,8 +1,9 @@
 """A running vLLM, SGLang, llama.cpp or OpenAI-compatible server as a decoder: prompt out, streamed text in, as events.
 
 Measured here is when each piece of text arrived, on this machine's clock and with the network in
-it. What a server says of its own speculation is kept apart, as
-:class:`~specdiff_core.schema.events.Quoted`. Nothing about its distribution is checked.
+it. What a server reports about its own speculation is kept apart, as
+:class:`~specdiff_core.schema.events.Quoted`; where it reports every verification step, the text is
+committed round by round. Nothing about its distribution is checked.
 
 Sources of the wire formats: vLLM's docs/features/speculative_decoding/acceptance_metrics.md (pull
 request 48915), SGLang's pull requests 33518 and 34814, and tools/server/README.md of llama.cpp.
@@ -20,8 +21,9 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -62,14 +64,6 @@ SERVERS = {
 }
 """By ``owned_by`` of a server's models. Anything else speaks OpenAI's protocol, and no more."""
 
-COUNTS = {
-    "steps": ("num_spec_steps", "num_verification_steps", "spec_verify_ct"),
-    "drafted": ("num_draft_tokens", "num_verified_draft_tokens", "spec_num_proposed_drafts"),
-    "accepted": ("num_accepted_draft_tokens", "spec_num_correct_drafts"),
-}
-"""What servers count of their speculation: vLLM, SGLang with --speculative-decoding-stats, and
-SGLang's return_spec_tokens_details."""
-
 SENT = ("temperature", "top_k", "top_p", "seed", "max_new_tokens", "ignore_eos", "stop")
 """Settings that a server is asked to follow. All others are of this lab's own loop."""
 
@@ -84,17 +78,30 @@ _LOG = "Its log may say why."
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]  # far more than a run of this lab has
 
 
-class _Counts(msgspec.Struct):
-    steps: Count | None = None
-    drafted: Count | None = None
-    accepted: Count | None = None
+class _Speculation(msgspec.Struct):
+    """What vLLM counts, SGLang with --speculative-decoding-stats, and SGLang with return_spec_tokens_details."""
+
+    num_spec_steps: Count | None = None
+    num_verification_steps: Count | None = None
+    spec_verify_ct: Count | None = None
+    num_draft_tokens: Count | None = None
+    num_verified_draft_tokens: Count | None = None
+    spec_num_proposed_drafts: Count | None = None
+    num_accepted_draft_tokens: Count | None = None
+    spec_num_correct_drafts: Count | None = None
+    per_step_accepted: list[Count] = []  # vLLM with --per-request-spec-decode-metrics detailed
+
+    def quoted(self, rate: float | None) -> Quoted:
+        return Quoted(
+            steps=_first(self.num_spec_steps, self.num_verification_steps, self.spec_verify_ct),
+            drafted=_first(self.num_draft_tokens, self.num_verified_draft_tokens, self.spec_num_proposed_drafts),
+            accepted=_first(self.num_accepted_draft_tokens, self.spec_num_correct_drafts),
+            tokens_per_second=rate,
+        )
 
 
-def _quoted(counts: Mapping[str, Any], rate: float | None) -> Quoted:
-    """A server's counts, whatever it calls them."""
-    named = {ours: next((counts[name] for name in names if name in counts), None) for ours, names in COUNTS.items()}
-    found = msgspec.convert(named, _Counts)
-    return Quoted(steps=found.steps, drafted=found.drafted, accepted=found.accepted, tokens_per_second=rate)
+def _first(*counts: int | None) -> int | None:
+    return next((count for count in counts if count is not None), None)
 
 
 class _Timings(msgspec.Struct):
@@ -104,13 +111,13 @@ class _Timings(msgspec.Struct):
 
 
 class _Metrics(msgspec.Struct):
-    speculative_decoding: dict[str, Any] | None = None
+    speculative_decoding: _Speculation | None = None
     tokens_per_second: float | None = None
 
 
 class _Extension(msgspec.Struct):
-    speculative_decoding_stats: dict[str, Any] | None = None
-    spec_tokens_details: dict[str, Any] | None = None
+    speculative_decoding_stats: _Speculation | None = None
+    spec_tokens_details: _Speculation | None = None
 
 
 class _Usage(msgspec.Struct):
@@ -163,9 +170,9 @@ class _Chunk(msgspec.Struct):
     def quoted(self, tokens: int) -> Quoted | None:
         """What the server says of its speculation; ``tokens``: of the run so far."""
         if self.metrics and self.metrics.speculative_decoding:
-            return _quoted(self.metrics.speculative_decoding, self.metrics.tokens_per_second)
+            return self.metrics.speculative_decoding.quoted(self.metrics.tokens_per_second)
         if self.sglext and (counts := self.sglext.speculative_decoding_stats or self.sglext.spec_tokens_details):
-            return _quoted(counts, None)
+            return counts.quoted(None)
         if self.timings:  # llama.cpp counts no passes; each adds one token, the first is a prefill
             accepted = self.timings.draft_n_accepted
             steps = None if accepted is None or tokens - 1 <= accepted else tokens - 1 - accepted
@@ -219,9 +226,9 @@ class Attached:
         warm_up: float | None = None,
         threads: int | None = None,
     ) -> Iterator[Event]:
-        """Yield RunStarted, then each piece of the stream as Committed, then Finished. A stream
-        that breaks off ends with Failed, after what came. ``detail``, ``grain`` and ``threads`` are
-        the server's own affair.
+        """Yield RunStarted, the pieces as they arrive, and at the end what was committed: round by
+        round where the server reports its rounds, chunk by chunk otherwise. Then Finished, or
+        Failed if the stream broke off. ``detail``, ``grain`` and ``threads`` have no effect.
 
         Raises:
             ConfigError: the prompt is no text, or a setting is one that this kind of server cannot follow.
@@ -236,9 +243,11 @@ class Attached:
                 pass
         pieces: dict[str, int] = {}
         ids: list[int] = []
+        chunks: list[Committed] = []
+        accepted: list[int] = []
         text = held = reason = ""
         quoted: Quoted | None = None
-        at, rounds, began = 0.0, 0, time.perf_counter()
+        at, began = 0.0, time.perf_counter()
         try:
             with contextlib.closing(self._stream(request)) as stream:
                 for chunk, new, tokens, ended in stream:
@@ -254,9 +263,11 @@ class Attached:
                             yield PiecesSeen(pieces={pieces[word]: word for word in fresh})
                         own = tuple(pieces[word] for word in words)
                         ids += own
-                        yield Committed(round=rounds, ids=own, sources=(SERVER,) * tokens, total=len(ids), at=at)
-                        rounds, held = rounds + 1, ""
+                        held, sources, count = "", (SERVER,) * tokens, len(chunks)
+                        chunks.append(Committed(round=count, ids=own, sources=sources, total=len(ids), at=at))
                     quoted = chunk.quoted(len(ids)) or quoted
+                    if chunk.metrics and chunk.metrics.speculative_decoding:
+                        accepted = chunk.metrics.speculative_decoding.per_step_accepted
                     if stop is not None and stop.is_set():
                         reason = "stopped"
                         break
@@ -265,14 +276,17 @@ class Attached:
         except ServerError as error:
             if not ids:
                 raise
+            yield from chunks
             yield Failed(code=error.code, message=error.message, hint=error.hint)
             return
+        chunks = _rounds(chunks, ids, accepted) or chunks
+        yield from chunks
         seconds = at or time.perf_counter() - began
         yield Finished(
             reason=reason,
             text=text,
             ids=tuple(ids),
-            rounds=rounds,
+            rounds=len(chunks),
             seconds=seconds,
             seconds_by={"other": seconds},
             quoted=quoted,
@@ -368,6 +382,26 @@ class Attached:
                     words = f"{self.name} ignores the limit of {limit} tokens."
                     raise ServerError(words, hint="Check that it supports max_tokens.")
                 yield chunk, text, tokens, ended
+
+
+def _rounds(chunks: Sequence[Committed], ids: Sequence[int], accepted: Sequence[int]) -> list[Committed]:
+    """The tokens of ``chunks`` round by round: first the prefill's one, then the ``accepted`` ones
+    of each verification step and the target's own. Empty where the report doesn't explain all
+    tokens, as with steps that drafted nothing, or where a chunk ends inside a round."""
+    sizes = [1, *(count + 1 for count in accepted)]
+    ends = list(accumulate(sizes))
+    if len(ends) == 1 or not ends[-2] < len(ids) <= ends[-1]:
+        return []
+    ends[-1] = len(ids)  # a limit or an end of the text may cut the last round
+    if any(chunk.total not in ends for chunk in chunks):
+        return []
+    rounds = []
+    for number, (end, size) in enumerate(zip(ends, sizes, strict=True)):
+        own = tuple(ids[0 if not number else ends[number - 1] : end])
+        sources = ("draft",) * (size - 1) + ("target",)
+        at = next(chunk.at for chunk in chunks if chunk.total >= end)
+        rounds.append(Committed(round=number, ids=own, sources=sources[: len(own)], total=end, at=at))
+    return rounds
 
 
 def _own_id(piece: str) -> int:

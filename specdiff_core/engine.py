@@ -21,7 +21,7 @@ from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.controller import Auto, Fixed
 from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.decoding.pieces import with_pieces
-from specdiff_core.drafters.base import Drafter, Rehearses
+from specdiff_core.drafters.base import Drafter, WarmsUp
 from specdiff_core.loading import LoadedPair, load_pair
 from specdiff_core.models import own_pairs
 from specdiff_core.models.availability import loaded
@@ -107,8 +107,8 @@ class Engine:
         return self.pair.ends or (() if end is None else (end,))
 
     def stock(self, role: str = "target") -> PreTrainedModel:
-        """The weights of ``"target"``, or of a small drafter of its kind, in transformers' own module, which referees
-        and is raced against; a second copy, kept, of what runs in this lab's network."""
+        """The weights of ``"target"``, or of a small drafter of its kind, in transformers' own module: the reference
+        for comparisons. It is loaded once more, and kept, where this lab's network runs them."""
         if role not in self._stock:
             self._stock[role] = self.pair.stock(role)
         return self._stock[role]
@@ -254,8 +254,8 @@ class Engine:
         drafted = max(config.gamma * config.num_drafts, config.tree_nodes) if drafts else 0
         with graphs.recording():
             self.target.warm_up(1 + drafted, drafter.layers)
-            if isinstance(drafter, Rehearses):
-                drafter.rehearse(config.gamma, config.tree_nodes)
+            if isinstance(drafter, WarmsUp):
+                drafter.warm_up(config.gamma, config.tree_nodes)
             decode(max(WARM_UP, WINDOWS * (config.gamma + 1)))
 
     def quickest_threads(self) -> int:

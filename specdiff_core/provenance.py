@@ -22,7 +22,9 @@ class GitState(TypedDict):
     dirty: bool
 
 
-class _Always(GitState):
+class Provenance(GitState):
+    """Plain values for the head of a result."""
+
     date: str  # UTC, ISO 8601
     command: str
     cpu: str
@@ -30,11 +32,6 @@ class _Always(GitState):
     gpu: str  # empty where there is none
     system: str
     versions: dict[str, str]
-
-
-class Provenance(_Always, total=False):
-    """Plain values for the head of a result; some writers leave out what only torch could say."""
-
     threads: int
     instruction_set: str  # of the processor, as torch uses it
 
@@ -47,7 +44,7 @@ def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> Pr
 
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="minutes"),
-        "command": command(argv, module),
+        "command": command(argv, f"-m {module}"),
         **git_state(),
         "cpu": processor(),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
@@ -59,9 +56,9 @@ def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> Pr
     }
 
 
-def command(argv: Sequence[str], module: str = "specdiff_core") -> str:
+def command(argv: Sequence[str], program: str = "-m specdiff_core") -> str:
     """The command to repeat; a path of this machine is cut to its file name."""
-    return shlex.join(["python", "-m", module, *map(_without_folders, argv)])
+    return shlex.join(["python", *program.split(), *map(_without_folders, argv)])
 
 
 def _without_folders(word: str) -> str:

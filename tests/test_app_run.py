@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -239,13 +240,19 @@ def test_a_race_that_is_stopped_before_its_first_token_shows_nothing() -> None:
 
 
 def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "KEPT", 2)
-    traces = running.Traces()
-    first, *later = (traces.new() for _ in range(3))
-    for path in (first, *later):
-        path.write_bytes(path.name.encode())
-    assert traces.read(first.name, 0, 5) is None
-    assert [traces.read(path.name, 2, 5) for path in later] == [path.name[2:5].encode() for path in later]
+    """What is too old goes, and beyond so many bytes the oldest; the rest is there for who knows its name."""
+    monkeypatch.setattr(running, "ROOM", 120)
+    traces, now = running.Traces(), time.time()
+    old, first, *later = (traces.new() for _ in range(4))
+    for age, path in ((running.KEPT + 60, old), (3, first), (2, later[0]), (1, later[1])):
+        path.write_bytes(path.name.encode() * 2)
+        os.utime(path, (now - age, now - age))
+    assert traces.read(first.name, 0, 5) == first.name[:5].encode()
+    traces.new()
+    assert [traces.read(path.name) for path in (old, first)] == [None, None]
+    for path in later:
+        assert traces.read(path.name, 2, 5) == path.name[2:5].encode()
+        assert traces.read(path.name) == path.name.encode() * 2
     for name, start, end in (("../secret", 0, 5), (later[0].name, -1, 5), (later[0].name, 5, 2), ("", 0, 5)):
         assert traces.read(name, start, end) is None
 

@@ -170,8 +170,37 @@ def test_every_format_becomes_the_same_lane(owner: str) -> None:
         pieces |= getattr(event, "pieces", {})
     assert "".join(pieces[token] for token in end.ids) == TEXT
     told = run_summary(events)
-    assert told["lossless"] is None and told["tau"] is None and told["rounds"] == 0 and fold(events).committed
+    assert told["lossless"] is None and (told["rounds"], told["tau"]) == ((3, 2.0) if owner == "vllm" else (0, None))
     assert (told["quoted"] or {}).get("tau") == (2.5 if quoted else None)
+
+
+@pytest.mark.parametrize(
+    "sizes, accepted, rounds",
+    [
+        ([1, 3, 2], [2, 1], ["T", "DDT", "DT"]),
+        ([4, 2], [2, 1], ["T", "DDT", "DT"]),  # a chunk of two rounds
+        ([1, 3, 2], [2, 4], ["T", "DDT", "DD"]),  # cut by the limit of tokens
+        ([1, 3, 2], [2], ["?", "???", "??"]),  # a step that drafted nothing may stand anywhere
+        ([2, 2, 2], [2, 1], ["??", "??", "??"]),  # no round ends there
+        ([1, 3, 2], [9, 9], ["?", "???", "??"]),
+        ([1, 1], [], ["?", "?"]),
+    ],
+)
+def test_rounds_are_those_that_the_server_reports(sizes: list[int], accepted: list[int], rounds: list[str]) -> None:
+    counts = list(itertools.accumulate(sizes))
+    chunks = [choice("x", token_ids=[7] * size) for size in sizes]
+    chunks += [
+        choice("", finish_reason="length"),
+        {"metrics": {"speculative_decoding": {"per_step_accepted": accepted}}},
+    ]
+    with StandIn("vllm", lambda body: sse(*chunks)) as server:
+        events = list(ask(server.url).decode("Once", CONFIG))
+    found = [event for event in events if isinstance(event, Committed)]
+    marks = {"draft": "D", "target": "T", "server": "?"}
+    assert ["".join(marks[source] for source in one.sources) for one in found] == rounds
+    arrived = {one.at for one in found}
+    assert len(arrived) == len(sizes) and found[-1].total == counts[-1] == len(events[-1].ids)
+    assert sum((one.ids for one in found), ()) == events[-1].ids and events[-1].rounds == len(rounds)
 
 
 def test_a_server_is_asked_for_what_its_lane_says() -> None:
@@ -329,7 +358,7 @@ def test_a_stop_is_heard_between_chunks() -> None:
         events: list[Event] = []
         for event in ask(server.url).decode("Once", CONFIG, stop=stop):
             events.append(event)
-            if isinstance(event, Committed):
+            if isinstance(event, PiecesSeen):
                 stop.set()
     assert isinstance(events[-1], Finished) and events[-1].reason == "stopped" and len(events[-1].ids) == 1
 

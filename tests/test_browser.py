@@ -119,11 +119,22 @@ def test_on_a_phone_the_stage_precedes_the_controls(browser: Any, address: str) 
         tops = [page.locator(f"#live-player {part}").bounding_box()["y"] for part in order]
         tops.append(page.locator("#live-controls").bounding_box()["y"])
         assert tops == sorted(tops)
+        model, preset = (page.locator(f"#live-{name}").bounding_box() for name in ("pair", "preset"))
+        assert 0 <= preset["y"] - model["y"] - model["height"] < model["height"], "no gap between the two lists"
         for which in range(3):
             stand(page, "Committed", which)
             cell = page.locator("#live-player .sd-tests .sd-outcome").bounding_box()
             assert cell["x"] >= 0 and cell["x"] + cell["width"] <= 390
         assert not overflows(page)
+
+
+def test_on_a_tablet_the_hero_has_two_even_columns(browser: Any, address: str) -> None:
+    """The speed-up and its scale on the left, what it is worth on the right."""
+    with visit(browser, address, size="820x1180") as page:
+        parts = ("big", "scale", "same", "claim")
+        box = {name: page.locator(f"#live-player .sd-{name}").bounding_box() for name in parts}
+        assert box["big"]["x"] == box["scale"]["x"] and box["same"]["x"] == box["claim"]["x"]
+        assert len({round(part["width"]) for part in box.values()}) == 1
 
 
 def test_the_window_is_never_blank(browser: Any, address: str) -> None:

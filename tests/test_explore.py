@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import csv
 import io
 import itertools
@@ -226,9 +227,9 @@ def failing(engine: Engine, when: Callable[[Any], bool]) -> Any:
             raise OutOfMemory("The device ran out of memory.", hint="Use a smaller γ.")
         return engine.decode(prompt, config, **options)
 
-    return types.SimpleNamespace(
-        decode=decode, pair=engine.pair, target=engine.target, drafter=engine.drafter, encode=engine.encode
-    )
+    found = copy.copy(engine)
+    found.decode = decode  # type: ignore[method-assign]
+    return found
 
 
 def test_a_cell_that_fails_costs_itself_only(engine: Engine) -> None:
@@ -1265,5 +1266,4 @@ def test_all_runs_use_as_many_threads(engine: Engine, monkeypatch: pytest.Monkey
     cells = {cell.key: cell.config(what.base) for cell in what.cells()}
     runs = Runs(engine, what.base, cells, what.prompts(engine)[0], lambda: False)
     list(runs.fill())
-    assert asked[0] == 0
-    assert set(asked[1:]) == {runs.threads}
+    assert set(asked) == {runs.threads}

@@ -39,6 +39,7 @@ from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.explorations.alignment import compare_traces
 from specdiff_core.measure.grid import SWEPT, BenchSetting
 from specdiff_core.schema.events import (
+    CONTROL,
     Committed,
     Decided,
     DenoiseStep,
@@ -53,6 +54,7 @@ from specdiff_core.schema.events import (
     depths,
     spell,
 )
+from specdiff_core.schema.events import END as END_OF_TEXT
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import CROWDED, Metrics, fold, predict, speed_up
 from specdiff_core.schema.pairs import PAIRS
@@ -107,7 +109,7 @@ def test_modules(path: Path, fixture: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-# Types: the events are declared once, in Python, and every script that reads them is checked against them.
+# Types: the events are declared once, in Python, and every script is checked against them.
 
 
 def test_event_types_are_those_of_the_python_classes() -> None:
@@ -130,6 +132,14 @@ def test_a_field_that_a_file_lacks_has_the_value_of_its_python_class() -> None:
     }
     told = json.loads(msgspec.json.encode({kind: own for kind, own in left_out.items() if own}))
     assert json.loads(done.stdout) == told
+
+
+def test_the_marks_of_what_is_no_text_are_those_of_python() -> None:
+    module = (STATIC / "state" / "format.js").as_uri()
+    done = run(
+        NODE, "--input-type=module", "--eval", f"import {{ END, CONTROL }} from '{module}'; console.log(END + CONTROL)"
+    )
+    assert done.stdout.strip() == END_OF_TEXT + CONTROL
 
 
 Check = Callable[[Path], subprocess.CompletedProcess[str]]
@@ -166,30 +176,6 @@ def test_types_notice_event_fields_of_other_names(check_types: Check, tmp_path: 
     file.write_text(text, encoding="utf-8")
     done = check_types(static)
     assert done.returncode and all(f"Property '{field}' does not exist" in done.stdout for field in fields.values())
-
-
-SLIPS = {
-    "1117": "a key given twice",
-    "2300": "a name given twice",
-    "2304": "an unknown name",
-    "2305": "an import that is not exported",
-    "2393": "a method written twice",
-    "2552": "an unknown name",
-    "2554": "a wrong number of arguments",
-    "2724": "an import that is not exported",
-}
-"""What is wrong whatever the types are: TypeScript's number of an error -> what it means."""
-
-
-def test_scripts_without_types_hold_no_slips(check_types: Check, tmp_path: Path) -> None:
-    """The scripts of the Compare tab read no event and declare no types, so their types are not checked."""
-    static = shutil.copytree(STATIC, tmp_path / "static")
-    for path in static.rglob("*.js"):
-        path.write_text(path.read_text(encoding="utf-8").replace("@ts-nocheck", ""), encoding="utf-8")
-    told = re.findall(r"TS(\d+) \[ERROR\]: (.*)", check_types(static).stdout)
-    assert told, "without any type these scripts cannot pass: they were not read"
-    slips = [(SLIPS[number], words) for number, words in told if number in SLIPS]
-    assert not slips
 
 
 # Numbers: what Python and JavaScript both compute, after every round of every kind of run.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,13 @@ from specdiff_core.cli import options
 from specdiff_core.measure import runner
 from specdiff_core.measure.grid import BASELINE, BenchSetting, grid, listed
 from specdiff_core.measure.prompts import OWN_PROBLEMS, Prompt, own_prompts, read_prompts
-from specdiff_core.measure.runner import Run, plan, race, sweep, weights_digest
+from specdiff_core.measure.runner import plan, race, sweep, weights_digest
 from specdiff_core.measure.statistics import interval
-from specdiff_core.measure.store import Row, RowLog, Traces, read_result, slug
+from specdiff_core.measure.store import Row, RowLog, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
 from specdiff_core.provenance import command as command_text
 from specdiff_core.provenance import git_state, provenance
-from specdiff_core.schema.errors import ConfigError, TraceError
-from specdiff_core.schema.events import Event, Finished, PiecesSeen
+from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
 from specdiff_core.schema.settings import DecodeConfig
@@ -172,7 +171,7 @@ def test_speed_up_by_hand() -> None:
     assert block.alpha_at == pytest.approx((9 / 15, 1.0))
     assert block.seconds_by == pytest.approx({"draft": 1.2, "verify": 3.6, "prefill": 0.6, "other": 0.6})
     assert block.tokens_per_second == pytest.approx(30 / 6)
-    assert (block.same_text_as_vanilla, block.prompts, block.peak_bytes) == (2, 3, 7)
+    assert (block.same_text_as_vanilla, block.prompts) == (2, 3)
     assert block.waiting == pytest.approx(0.25)
 
 
@@ -370,66 +369,6 @@ def test_damaged_rows_are_named(text: str, tmp_path: Path) -> None:
         RowLog(tmp_path / "r.rows.jsonl", {}, Row)
 
 
-# Traces.
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["../../etc/passwd", "/etc/passwd", "..", "a/../b", "C:\\x", "x" * 300, "Ünï ✓", "a\x00b", "A", ""],
-)
-def test_no_name_leaves_the_folder(name: str, tmp_path: Path) -> None:
-    traces = Traces(tmp_path)
-    path = traces.path(name, 0, name)
-    assert path.parent.parent == tmp_path and path.resolve().is_relative_to(tmp_path.resolve())
-    events = list(FakeDecoder().decode("a b", BASE, detail=False))
-    traces.write(name, 0, "none/1/1", events)
-    assert traces.events(name, 0, "none/1/1") == tuple(events)
-
-
-def test_missing_damaged_and_foreign_traces_are_named(tmp_path: Path) -> None:
-    traces, events = Traces(tmp_path), list(FakeDecoder().decode("a b", BASE, detail=False))
-    for prompt, run in (("p", events), ("q", events), ("r", events[:-1])):
-        traces.write(prompt, 1, BLOCK, run)
-    path = traces.path("p", 1, BLOCK)
-    whole = path.read_bytes()
-    for raw in (
-        whole[:-9],
-        b"nothing",
-        traces.path("q", 1, BLOCK).read_bytes(),
-        traces.path("r", 1, BLOCK).read_bytes(),
-        None,
-    ):
-        path.unlink() if raw is None else path.write_bytes(raw)
-        with pytest.raises(TraceError, match=f"p, repeat 1, {BLOCK}"):
-            traces.events("p", 1, BLOCK)
-
-
-def test_what_is_kept_of_a_run_is_kept_between_runs(tmp_path: Path) -> None:
-    """After its last event, before its row; warm-ups and runs of an earlier session are not kept again."""
-    path, seen = tmp_path / "r.rows.jsonl", list[tuple[str, str, int]]()
-    engine = FakeDecoder()
-
-    def keep(run: Run, events: Sequence[Event]) -> None:
-        assert isinstance(events[-1], Finished) and events[-1].ids
-        seen.append((run.prompt.id, run.lane, len(path.read_text().splitlines()) - 1))
-
-    steps = sweep(engine, PROMPTS[:2], SETTINGS, BASE, repeats=1, path=path, keep=keep)
-    for _ in range(4):
-        next(steps)
-    steps.close()
-    assert [rows for *_, rows in seen] == [3, 4, 5], "behind the rows of the warm-up"
-    list(sweep(engine, PROMPTS[:2], SETTINGS, BASE, repeats=1, path=path, keep=keep))
-    assert len({(prompt, lane) for prompt, lane, _ in seen}) == len(seen) == 6
-
-
-def test_different_names_have_different_files() -> None:
-    names = ["a", "A", "a/b", "a.b", "a-b", "a b", "a~b", "a_b", "a//b", "a.1", "a/1", slug("A"), slug("a b"), "é", "è"]
-    assert len({slug(name) for name in names}) == len(names)
-    assert slug("stories-1") == "stories-1" and slug("block/9/1/0/8/self") == "block.9.1.0.8.self"
-    paths = {Traces(Path()).path(*run) for run in (("a", 1, "x"), ("a/1", 1, "x"), ("a", 11, "x"), ("a/1", 0, "x"))}
-    assert len(paths) == 4
-
-
 # Results and reports.
 
 
@@ -518,23 +457,16 @@ def test_a_prompt_that_does_not_fit_is_named_before_anything_is_measured(
 def test_a_sweep_from_the_command_line(
     decoder: FakeDecoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The result names the folder of its traces relative to itself; they hold the texts of tokens."""
     write_prompts(tmp_path / "p.jsonl", PROMPTS)
     words = f"bench sweep --prompts {tmp_path}/p.jsonl --settings block/4/1,block/4/1/0/2/self,block/4/1/0/2/trie"
-    words += f" --repeats 1 --max-new-tokens 12 --json {tmp_path}/here/r.json --traces {tmp_path}/here/t"
+    words += f" --repeats 1 --max-new-tokens 12 --json {tmp_path}/r.json"
     assert cli.main(words.split()) == 0, capsys.readouterr().err
-    stored = json.loads((tmp_path / "here" / "r.json").read_text())
-    assert (stored["kind"], stored["schema"], stored["traces"], stored["prompts"]) == (
-        "sweep", 1, "t", {"math": 2, "code": 2},
-    )  # fmt: skip
+    stored = json.loads((tmp_path / "r.json").read_text())
+    assert (stored["kind"], stored["schema"], stored["prompts"]) == ("sweep", 1, {"math": 2, "code": 2})
     assert [(cell["drafts"], cell["selection"]) for cell in stored["cells"]] == [
         (1, "self"), (1, "self"), (2, "self"), (2, "trie"),
     ]  # fmt: skip
     assert str(tmp_path) not in json.dumps(stored) and "| block γ 4, K 2 trie |" in capsys.readouterr().out
-    (tmp_path / "here").rename(tmp_path / "there")
-    found = Traces(tmp_path / "there" / "t").events("math-0", 0, "block/4/1")
-    pieces = {token for event in found if isinstance(event, PiecesSeen) for token in event.pieces}
-    assert isinstance(found[-1], Finished) and set(found[-1].ids) <= pieces
 
 
 @pytest.mark.parametrize(

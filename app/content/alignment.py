@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 from app.content.html import element
 from app.content.method_cards import duration
+from specdiff_core.explorations.figures import axes
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.history import HISTORY, Training, read_history, simulated_tau
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED
@@ -171,8 +171,6 @@ def streak_figure(points: Points, seconds: float) -> str:
         seconds: how long ours took.
     """
     ours = Curve("here", points, unit="", ours=True)
-    curves = (ours, *PAPER_STREAK)
-    lines = [_line(ours, [100 * step / points[-1][0] for step, _ in points])]
     (_, first), (steps, last) = points[0], points[-1]
     dip_at, dip = min(points, key=lambda point: point[1])
     fell = f" On the way it fell to {dip:.2f} (step {int(dip_at):,})."
@@ -185,15 +183,16 @@ def streak_figure(points: Points, seconds: float) -> str:
         f"{duration(seconds)} of this training. The paper’s is another quantity, the measured speed-up of a 7B drafter "
         f"over {PAPER_STEPS:,} steps ({READ_OFF}): it is in the tables, not on this axis."
     )
-    x = {"title": "share of the training’s steps", "ticks": [(i, f"{i} %") for i in (0, 25, 50, 75, 100)]}
-    return _figure("Streak-distillation: the gain over its training", said, honest, lines, x, curves, "steps")
+    x = {"title": "share of the training’s steps", "ticksuffix": " %", "dtick": 25}
+    place = _line(
+        "Streak-distillation: the gain over its training", said, ours, x, [100 * k / steps for k, _ in points]
+    )
+    return _figure(place, said, honest, (ours, *PAPER_STREAK), "steps")
 
 
 def selection_figure(points: Points, settings: Mapping[str, Any]) -> str:
     """τ against K under self-selection, over that of K = 1."""
     ours = Curve("here", points, unit="", ours=True)
-    curves = (ours, *PAPER_SELECTION)
-    lines = [_line(ours, [math.log2(k) for k, _ in points])]
     (_, first), (most, last) = points[0], points[-1]
     temperature, own = settings["temperature"], settings.get("draft_temperature")
     said = (
@@ -207,32 +206,42 @@ def selection_figure(points: Points, settings: Mapping[str, Any]) -> str:
         f"another quantity, measured speed-ups on large GPUs, which include it ({READ_OFF}; t is its drafter’s "
         "temperature): they are in the tables, not on this axis."
     )
-    ks = [int(k) for k, _ in points]
-    x = {"title": "K, drafts in a round", "ticks": [(math.log2(k), str(k)) for k in ks]}
-    return _figure("Self-selection: the gain of K drafts over one", said, honest, lines, x, curves, "K")
+    x = {"title": "K, drafts in a round", "type": "category"}
+    place = _line("Self-selection: the gain of K drafts over one", said, ours, x, [str(int(k)) for k, _ in points])
+    return _figure(place, said, honest, (ours, *PAPER_SELECTION), "K")
 
 
-def _line(curve: Curve, x: Sequence[float]) -> dict[str, Any]:
+def _line(title: str, said: str, curve: Curve, x: dict[str, Any], at: Sequence[float | str]) -> str:
+    """A curve over its start, under its title: the page draws it (static/figures.js)."""
     values = [ratio for _, ratio in curve.ratios]
-    return {"label": f"{curve.label} {values[-1]:.2f}×", "x": x, "y": values, "ours": curve.ours}
+    line = {
+        "type": "scatter",
+        "mode": "lines+markers+text",
+        "x": at,
+        "y": values,
+        "text": [*[""] * (len(values) - 1), f"{values[-1]:.2f}×"],
+        "textposition": "top left",
+        "textfont": {"color": "@accent"},
+        "line": {"width": 2.6, "color": "@accent"},
+        "marker": {"size": 7},
+        "hovertemplate": "%{y:.2f}×<extra></extra>",
+    }
+    layout = axes("", "τ over its own start", xaxis={"showgrid": False, **x}, yaxis={"ticksuffix": "×"})
+    place = element(
+        "div",
+        class_="sd-drawing",
+        data_figure=json.dumps({"data": [line], "layout": layout}),
+        role="img",
+        aria_label=f"{title}. {said}",
+    )
+    return element("h3", text=title) + place
 
 
-def _figure(
-    title: str,
-    said: str,
-    honest: str,
-    lines: Sequence[Mapping[str, Any]],
-    x: Mapping[str, Any],
-    curves: Sequence[Curve],
-    along: str,
-) -> str:
-    """A figure that the browser draws (static/figures.js), its words, and its numbers as tables."""
-    told = json.dumps({"lines": lines, "x": x, "y": "τ over its own start"})
-    place = element("div", class_="sd-drawing", data_figure=told, role="img", aria_label=f"{title}. {said}")
+def _figure(drawn: str, said: str, honest: str, curves: Sequence[Curve], along: str) -> str:
+    """A drawing with its title, its words, and its numbers as tables."""
     return element(
         "figure",
-        element("h3", text=title),
-        place,
+        drawn,
         element("figcaption", element("p", text=said), element("p", text=honest)),
         element("details", element("summary", text="The numbers"), *(_table(curve, along) for curve in curves)),
         class_="sd-lesson sd-figure",

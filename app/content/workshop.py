@@ -75,7 +75,7 @@ WORKSHOP = (
             "rows the fetching is what takes the time, so further rows are nearly free. That is the whole economy of "
             "speculative decoding: checking is cheap where writing is dear.",
             "Call c the cost of a drafter pass and v the cost of the checking pass, both in passes of one row. A round "
-            "pays if it brings more tokens than it costs.",
+            "pays if it gives more tokens than it costs.",
         ),
         formula=Formula(r"\text{speed-up} = \frac{\tau}{v + c \cdot T}", "speed-up is tau over v plus c times T"),
         letters="τ: tokens per round; v: the target's pass over γ + 1 rows; c: a drafter pass; T: drafter passes.",
@@ -85,17 +85,17 @@ WORKSHOP = (
                 "As fast as vanilla",
                 False,
                 "Not quite: each round still reads γ + 1 rows, which cost v, more "
-                "than 1, and brings one token, the target's own.",
+                "than 1, and gives one token, the target's own.",
             ),
             Answer(
                 "A little slower than vanilla",
                 True,
-                "Every round brings the target's own token and costs v > 1 passes.",
+                "Every round gives the target's own token and costs v > 1 passes.",
             ),
             Answer(
                 "Faster, because drafting is free",
                 False,
-                "A free draft that is refused saves no pass of the target: τ stays 1.",
+                "A free draft that is rejected saves no pass of the target: τ stays 1.",
             ),
         ),
     ),
@@ -113,7 +113,7 @@ WORKSHOP = (
             query={"gammas": "1,4,8,16", "steps": "1,4", "per_flavour": "1", "tokens": "48"},
         ),
         explain=(
-            "Tokens are tested from left to right, and the first refusal ends the round: the tenth guess counts only "
+            "Tokens are tested from left to right, and the first rejection ends the round: the tenth guess counts only "
             "if the nine before it were right. So what a further position adds shrinks geometrically, while what it "
             "costs does not.",
             "τ, the tokens per round, includes the one that the target adds itself: it is never below 1, and at most "
@@ -151,17 +151,17 @@ WORKSHOP = (
             beside="three",
         ),
         explain=(
-            "A drafted token x is kept with probability min(1, p(x)/q(x)): always where the target finds it more "
-            "probable than the drafter did, and else as often as is missing. After a refusal the token is drawn from "
-            "what p still lacks.",
-            "If all γ tokens are kept, the target's pass has also computed the distribution behind the last one: a "
+            "A drafted token x is accepted with probability min(1, p(x)/q(x)): always where the target finds it more "
+            "probable than the drafter did, otherwise with probability p/q. After a rejection the token is drawn from "
+            "the residual.",
+            "If all γ tokens are accepted, the target's pass has also computed the distribution behind the last one: a "
             "bonus token is drawn from it, free.",
         ),
         formula=Formula(
             r"\alpha = \sum_x \min(p(x), q(x)), \quad r(x) = \frac{\max(0, p(x) - q(x))}{1 - \alpha}",
             "alpha is the sum of min p q; the residual is max of zero and p minus q, over one minus alpha",
         ),
-        letters="p: target; q: drafter; r: what a refused token is replaced from.",
+        letters="p: target; q: drafter; r: what a rejected token is replaced from.",
         check="The drafter always proposes its likeliest token, and you test it with p/q as if it were drawn from q. "
         "Is that exact?",
         answers=(
@@ -175,7 +175,7 @@ WORKSHOP = (
                 "No: an argmax has q(x) = 1, and must be tested with p alone",
                 True,
                 "A certain proposal is a point "
-                "mass. Keep it with probability p(x), and after a refusal draw from p without x.",
+                "mass. Accept it with probability p(x), and after a rejection draw from p without x.",
             ),
             Answer("Only at temperature 1", False, "The temperature changes p; the mistake is in q."),
         ),
@@ -196,8 +196,8 @@ WORKSHOP = (
             "In one step all positions are drawn without knowing each other, so neighbours may not fit. With more "
             "steps later positions see earlier ones, τ rises a little, and every step costs a drafter pass.",
             "In which order masks are revealed matters for the test: where a later position was drawn before an "
-            "earlier one, testing the earlier one tilts the later one's law. The exact rule then treats the token as a "
-            "point mass.",
+            "earlier one, testing the earlier one changes the later one's distribution. The exact rule then treats the "
+            "token as a point mass.",
         ),
         formula=Formula(
             r"\text{more steps pay if}\quad \frac{\tau_T}{v + c\,T} > \frac{\tau_1}{v + c}",
@@ -246,7 +246,7 @@ WORKSHOP = (
         letters="TV: total variation, half the sum of all differences.",
         check="Where does the temperature enter the test p/q?",
         answers=(
-            Answer("After the test, on the text", False, "Then the test would keep another law than the one you want."),
+            Answer("After the test, on the text", False, "Then the text would not have the distribution you want."),
             Answer(
                 "In both p and q, before the ratio",
                 True,
@@ -262,7 +262,7 @@ WORKSHOP = (
         name="alignment",
         title="Alignment and K drafts",
         recorded="dialogue-self-selection-of-four-drafts-specdiff-2.jsonl.gz",
-        predict="You may make one position of the window better. Which one brings most?",
+        predict="You may make one position of the window better. Which one adds most?",
         guesses=("The first", "The middle one", "The last"),
         watch=Watch(
             words="A copy of the drafter learnt for a short while. Blue: acceptance by position after it.",
@@ -271,8 +271,8 @@ WORKSHOP = (
             query={"seconds": "20", "tokens": "64", "per_flavour": "2"},
         ),
         explain=(
-            "A better first position is worth most, because everything behind it counts only if it stands. Streak-"
-            "distillation (SpecDiff-2) trains for just that: the expected length of the run that survives.",
+            "A better first position is worth most, because everything behind it counts only if it is accepted. Streak-"
+            "distillation (SpecDiff-2) trains for just that: the expected length of the accepted run.",
             "At test time K windows can be drawn from one pass; the target scores them and the most promising is "
             "tested (self-selection). What was chosen no longer follows q, so it is tested as a point mass.",
         ),
@@ -280,7 +280,7 @@ WORKSHOP = (
             r"S = \sum_{m=1}^{\gamma} \prod_{j=1}^{m} p(x_j)",
             "S is the sum over m of the product of p of the first m tokens",
         ),
-        letters="S: the run that a draft is expected to survive.",
+        letters="S: the expected number of accepted tokens.",
         check="Self-selection picks the draft that the target likes best. May it then be tested with p/q?",
         answers=(
             Answer(
@@ -290,17 +290,17 @@ WORKSHOP = (
                 "and two drafts, a would come out 84 % of the time.",
             ),
             Answer(
-                "No: choosing tilts its law",
+                "No: choosing changes its distribution",
                 True,
-                "So it counts as a point mass: kept with p, and after a refusal p without it.",
+                "So it counts as a point mass: accepted with p, and after a rejection p without it.",
             ),
-            Answer("Only if K is 2", False, "Any choice by value tilts it."),
+            Answer("Only if K is 2", False, "Any choice by value changes it."),
         ),
     ),
     Lesson(
         name="trees",
         title="Trees",
-        predict="A draft tree of 16 nodes, or a window of 16: which brings more tokens per round?",
+        predict="A draft tree of 16 nodes, or a window of 16: which gives more tokens per round?",
         guesses=("The tree", "The window", "The same"),
         watch=Watch(
             words="Set α to 0.6 and γ to 16, and read the speed-up. Then choose “a tree of B nodes” with B = 16.",
@@ -310,7 +310,7 @@ WORKSHOP = (
         ),
         explain=(
             "The last positions of a long window are almost never reached. A tree spends the same rows on alternatives "
-            "near its root: if the first guess is refused, the second may stand.",
+            "near its root: if the first guess is rejected, the second may be accepted.",
             "All branches are read in one pass, each seeing only its own ancestors; the target's own draw walks the "
             "tree. That is exact, for any tree.",
         ),
@@ -334,25 +334,25 @@ WORKSHOP = (
         name="lossless",
         title="Is it lossless?",
         core=True,
-        predict="A rule is wrong: it tilts the law of two coins from ¼ to ⅜. After how many runs would you see it?",
+        predict="A rule is wrong: it changes P(heads, heads) from ¼ to ⅜. After how many runs would you see it?",
         guesses=("About 10", "About 100", "More than 10,000"),
         watch=Watch(
-            words="Below the shaded band nobody could tell a rule from the exact law. What is exact falls with it.",
+            words="Inside the shaded band a rule looks exact. Exact rules fall along with the noise floor.",
             explore="losslessness",
             panel="distances",
             query={"models": "coins", "order": "max_prob", "runs": "2000"},
         ),
         explain=(
-            "Lossless means: the joint law of the text is the target's. Not that the text is the same; two samples of "
-            "one law differ. To see a bias, draw often and compare joint laws of several tokens: the first token alone "
-            "may be right while the pair is wrong.",
+            "Lossless means that the text has the target's joint distribution. Two samples of one distribution still "
+            "differ. To see a bias, draw often and compare joint distributions of several tokens: the first token "
+            "alone may be right while the pair is wrong.",
             "Beside the rule there is the computer. Sums round; if a window is read with other kernels than single "
             "tokens, near ties may fall differently. Here windows are computed with the same bits, and each run says "
             "so.",
         ),
         formula=Formula(
             r"\mathrm{TV}(\hat p_N, p) \approx \frac{1}{2} \sum_x \sqrt{\frac{2\,p(x)(1 - p(x))}{\pi N}}",
-            "the distance of N samples to their own law falls as one over the square root of N",
+            "the distance of N samples to their own distribution falls as one over the square root of N",
         ),
         letters="N: runs. A bias shows once it is larger than this.",
         check="At temperature 0 every drafted text equals vanilla's. Does that prove the sampling rule right?",
@@ -360,12 +360,12 @@ WORKSHOP = (
             Answer(
                 "Yes: equal is equal",
                 False,
-                "At temperature 0 every rule, also a wrong one, keeps exactly the likeliest token.",
+                "At temperature 0 every rule, even a wrong one, accepts exactly the likeliest token.",
             ),
             Answer(
                 "No: it says nothing about temperature 1",
                 True,
-                "There the rule decides, and only its proof or the law of many draws can tell.",
+                "There the rule decides, and only its proof or the distribution of many draws can tell.",
             ),
             Answer(
                 "Only together with the drafter's temperature",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import re
 import secrets
 import shutil
 import tempfile
@@ -39,8 +40,10 @@ FLUSH = 0.5
 """Seconds between flushes of a trace file: each wakes the server, which needs a core that the decode may be using."""
 PATIENCE = 6.0
 """Seconds that a stopped race gets for its last frame: the pass under way ends first."""
-KEPT = 32
-"""Trace files that the server keeps: a page fetches its own while the race runs and once after."""
+KEPT = 7 * 24 * 3600.0
+"""Seconds that the server keeps a trace file, so that links to a run work."""
+ROOM = 500_000_000
+"""Bytes of all that it keeps; beyond, the oldest make room."""
 
 Lanes = Mapping[str, DecodeConfig]
 """What a race decodes: name -> settings, in the order of measurement, the baseline first."""
@@ -54,39 +57,39 @@ def warm_up_of(lane: str) -> float:
 
 
 class Traces:
-    """The trace files of this server, under names that cannot be guessed. The oldest make room for new ones."""
+    """The trace files of this server, under names that cannot be guessed, in a folder that ends with it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._folder: Path | None = None
-        self._files: list[Path] = []
 
     def new(self) -> Path:
-        """Where a trace file may be written."""
+        """Where a trace file may be written. Files that are too old, or too many, are removed."""
         with self._lock:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="specdiff-"))
                 atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
-            self._files.append(self._folder / f"{secrets.token_urlsafe(16)}.jsonl")
-            for old in self._files[:-KEPT]:
-                old.unlink(missing_ok=True)
-            self._files = self._files[-KEPT:]
-            return self._files[-1]
+            room, now = ROOM, time.time()
+            for old in sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True):
+                room -= old.stat().st_size
+                if room < 0 or now - old.stat().st_mtime > KEPT:
+                    old.unlink()
+            return self._folder / f"{secrets.token_urlsafe(16)}.jsonl"
 
-    def read(self, name: str, start: int, end: int) -> bytes | None:
-        """The bytes of a file from ``start`` up to ``end``; None: there is no such file."""
-        with self._lock:
-            path = next((path for path in self._files if path.name == name), None)
+    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
+        """The bytes of a file from ``start`` up to ``end``, by default all; None: there is no such file."""
+        if self._folder is None or not NAME.fullmatch(name) or start < 0 or (end is not None and end < start):
+            return None
         try:
-            if path is None or not 0 <= start <= end:
-                return None
-            with path.open("rb") as file:
+            with (self._folder / name).open("rb") as file:
                 file.seek(start)
-                return file.read(end - start)
+                return file.read(-1 if end is None else end - start)
         except OSError:
             return None
 
 
+NAME = re.compile(r"[\w-]{22}\.jsonl")
+"""What :meth:`Traces.new` calls a file."""
 TRACES = Traces()
 """Those of this server."""
 

@@ -10,14 +10,16 @@ import { commitOf, Stage } from './state/stage.js';
 import { arrowTabs, html, render } from './views/ui.js';
 import { besides } from './state/grid.js';
 import { buildLane, isServed, isVanilla } from './state/lane.js';
-import { busyWords, narrate, queueWords } from './state/format.js';
+import { busyWords, narrate, queueWords, times } from './state/format.js';
 import { commit, land } from './views/commit.js';
 import { download } from './views/dom.js';
 import { fetchTrace, GrowingTrace, gzip, serialise } from './state/trace.js';
-import { giveLink, say } from './views/link.js';
+import { giveLink, say, visit } from './views/link.js';
 import { know } from './views/glossary.js';
-import { momentAt, momentQuery, readMoment, stopOf } from './state/moment.js';
+import { isRun, momentAt, momentQuery, readMoment, runQuery, stopOf } from './state/moment.js';
+import { keepRun } from './state/history.js';
 import { passed } from './state/race.js';
+import { predictedWords } from './state/predicted.js';
 import { piece } from './state/detokenize.js';
 import { runOf } from './state/findings.js';
 import { tokenOf } from './state/inspect.js';
@@ -38,7 +40,9 @@ import { tokenOf } from './state/inspect.js';
  * @property {Record<string, Method>} methods
  * @property {{title: string, url: string, asked: Asked}[]} recordings the first opens the page
  * @property {import('./views/glossary.js').Symbols} symbols what they mean
+ * @property {number} kept seconds that the server keeps a run
  * @property {string} prefix with which the ids of its controls begin
+ * @property {import('./state/predicted.js').Predictions} predictions of windows, by pair and drafter
  * @property {string} empty what to say before there is a race
  */
 
@@ -64,6 +68,11 @@ const NO_RECORDING = {
   title: 'This recording could not be shown',
   message: 'It did not arrive complete, or has none of the requested lanes.',
   hint: 'Reload the page, or press Run for a race of your own.',
+};
+const NOT_KEPT = {
+  title: 'This run isn’t kept any more',
+  message: 'The server keeps runs for some days, and until it restarts.',
+  hint: 'Its prompt and settings are in the controls: press Run.',
 };
 const KEPT = ' The page shows what had arrived.';
 
@@ -95,7 +104,7 @@ export class App extends Job {
     this.trace = null;
     this.source = ''; // where the trace comes from
     this.asked = ''; // the settings of the trace, as a link holds them
-    this.file = ''; // of a recording that ships with the page, its name
+    this.file = ''; // of a recording, or of a run that the server keeps: its name in a link
     this.wanted = ''; // the settings of the controls
     this.linked = false; // a link chose the recording: the controls replace it only when they change
     /** @type {number | null} threads for the next run */
@@ -163,7 +172,9 @@ export class App extends Job {
     this.over();
     card.hide();
     if (trace) {
-      this.show(trace, message.phase === 'stopped' ? 'stopped' : message.source);
+      this.show(trace, message.phase === 'stopped' ? 'stopped' : message.source, {
+        file: typeof message.trace === 'string' ? fileOf(message.trace) : '',
+      });
       if (message.source === 'file') openTab(this.options.kind);
     } else this.restage();
     if (message.card) card.show(message.card);
@@ -251,8 +262,8 @@ export class App extends Job {
     return name !== lane ? 'waits' : phase === 'loading' ? 'prepares' : 'now';
   }
 
-  /** Show a trace that the server offers as a file. @param {{url: string, lanes?: string[] | null, title?: string, labels?: Labels, source?: string}} race */
-  async open({ url, lanes = null, title = '', labels = {}, source = 'recording' }) {
+  /** Show a trace that the server offers as a file. @param {{url: string, lanes?: string[] | null, title?: string, labels?: Labels, source?: string, asked?: string}} race */
+  async open({ url, lanes = null, title = '', labels = {}, source = 'recording', asked = '' }) {
     if (measuring()) {
       this.card.show(REFUSAL);
       return;
@@ -263,28 +274,28 @@ export class App extends Job {
       const trace = await fetchTrace(url);
       if (call !== this.calls || measuring()) return;
       const known = this.recordings.find((one) => one.url === url);
-      this.file = known ? fileOf(url) : '';
       this.show({ ...trace, title: title || trace.title }, source, {
         wanted: lanes,
         labels,
-        asked: known ? known.asked : '',
+        asked: known ? known.asked : asked,
+        file: known || isRun(fileOf(url)) ? fileOf(url) : '',
       });
     } catch (error) {
       if (call !== this.calls) return;
-      this.card.show(NO_RECORDING);
+      this.card.show(isRun(fileOf(url)) ? NOT_KEPT : NO_RECORDING);
       console.warn('recording not shown:', error);
     }
   }
 
   // ---- the stage ----
 
-  /** Put a trace on the stage and play it. @param {Trace} trace @param {string} source @param {{wanted?: string[] | null, labels?: Labels, asked?: string | null}} [more] */
-  show(trace, source, { wanted = null, labels = {}, asked = null } = {}) {
+  /** Put a trace on the stage and play it. @param {Trace} trace @param {string} source @param {{wanted?: string[] | null, labels?: Labels, asked?: string | null, file?: string}} [more] `file`: its name in a link */
+  show(trace, source, { wanted = null, labels = {}, asked = null, file = '' } = {}) {
     const stage = Stage.of(trace.lanes, wanted, this.options, labels);
     const own = ['run', 'failed', 'stopped'].includes(source); // and no recording or file
-    if (source !== 'recording') this.file = '';
     Object.assign(this, {
       trace,
+      file,
       shown: stage,
       source,
       asked: asked ?? (own ? this.wanted : ''),
@@ -294,6 +305,7 @@ export class App extends Job {
     }
     this.player = new Playhead({ duration: stage.duration, stops: [], rate: stage.rate });
     this.restage();
+    if (own && file) this.remember();
     if (own) {
       keepRuns(
         stage.names.flatMap((
@@ -308,6 +320,17 @@ export class App extends Job {
       this.player.seek(stage.duration);
     } else if (!measuring()) this.player.play();
     this.redraw();
+  }
+
+  /** Give an own run a link: in the address, so that the browser's Back leads to the one before, and in the list of runs. */
+  remember() {
+    const query = runQuery(this.options.kind, this.file, this.asked);
+    if (query.length > 8000) return;
+    visit(query);
+    const lane = this.lanes[this.shown.first ?? ''];
+    const speed = this.numbersOf(lane ?? null)?.speedup ?? null;
+    const prompt = new URLSearchParams(this.asked).get('prompt') ?? '';
+    keepRun({ query, at: Date.now(), title: [times(speed), prompt.slice(0, 48)].join(' · ') });
   }
 
   /** A lane beside the baseline of the race, in numbers, as lessons quote them. @param {Lane | null} lane @param {boolean} [quiet] @param {Lane | null} [vanilla] */
@@ -451,7 +474,11 @@ export class App extends Job {
   compare() {
     const other = this.trace && this.wanted && this.wanted !== this.asked &&
       !['measured', 'file'].includes(this.source);
-    this.stale = other ? NOT_RUN : '';
+    const drafter = new URLSearchParams(this.wanted).get('drafter') ?? '';
+    const { predictions } = this.options;
+    this.stale = other
+      ? `${NOT_RUN} ${predictedWords(predictions, this.wanted, !this.noSteps.has(drafter))}`.trim()
+      : '';
     this.redraw();
   }
 
@@ -604,33 +631,35 @@ export class App extends Job {
 
   // ---- links and files ----
 
-  /** The moment on the stage as a link holds it; empty unless it is of a recording that ships. */
+  /** The moment on the stage as a link holds it; empty where the stage has none. */
   momentQuery() {
     const [name, lane] = [this.selected ?? '', this.lanes[this.selected ?? '']];
     const found = this.file && lane ? momentAt(lane, passed(lane, name, this.player)) : null;
-    return found
-      ? momentQuery({ tab: this.options.kind, trace: this.file, lane: name, ...found })
-      : '';
+    const { file: trace, asked, options: { kind: tab } } = this;
+    return found ? momentQuery({ tab, trace, lane: name, asked, ...found }) : '';
   }
 
-  /** A link to what is on the stage, paused; a recording that ships needs no server to be shown again. @param {HTMLElement} button that was pressed */
+  /** A link to what is on the stage, paused. @param {HTMLElement} button that was pressed */
   keepMoment(button) {
     const query = this.momentQuery();
     if (!query) {
-      say(button, 'Only recordings have links');
+      say(button, 'This has no link');
       return;
     }
     this.act(() => this.player.pause());
     giveLink(button, query);
   }
 
-  /** Show a recording at one of its moments. @param {Moment} moment @returns {Promise<boolean>} whether there is such a recording */
+  /** Show a recording, or a run that is kept, at one of its moments. @param {Moment} moment @returns {Promise<boolean>} whether there is such a recording */
   async openMoment(moment) {
-    const wanted = this.recordings.find(({ url }) => fileOf(url) === moment.trace);
+    const wanted = this.recordings.find(({ url }) => fileOf(url) === moment.trace) ??
+      (isRun(moment.trace)
+        ? { url: `runs/${moment.trace}`, source: 'kept', asked: moment.asked }
+        : null);
     if (!wanted) return false;
     this.linked = true;
     if (this.file !== moment.trace) await this.open(wanted);
-    if (this.file === moment.trace) this.standAt(moment); // nothing else was asked for meanwhile
+    if (this.file === moment.trace && !moment.whole) this.standAt(moment); // nothing else was asked for meanwhile
     return true;
   }
 
@@ -760,8 +789,11 @@ export function mount(element, props, watch, options) {
   if (app.calls) app.wanted = asked;
   else app.controls(asked);
   const moment = readMoment(location.search);
-  const wanted = moment && options.recordings.some(({ url }) => fileOf(url) === moment.trace);
+  const wanted = moment &&
+    (isRun(moment.trace)
+      ? moment.tab === options.kind
+      : options.recordings.some(({ url }) => fileOf(url) === moment.trace));
   const [opening] = options.recordings;
   if (moment && wanted) app.openMoment(moment);
-  else if (opening && !app.trace && !app.live && !app.calls) app.open(opening);
+  else if (opening && !app.trace && !app.live && !app.calls) app.open({ url: opening.url });
 }

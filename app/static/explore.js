@@ -1,36 +1,48 @@
 // The Explore and the Compare tab: one form, one answer and its figures for each question, all described by the server
 // (specdiff_core/explorations). Opens on recorded answers; a reload finds a question that is still being measured.
-// @ts-nocheck: its fields are made in many places
+// @ts-check
 
+import { Addresses, busyMachine, csvOf, progressWords } from './state/exploration.js';
 import { BRANCH, Opened } from './state/alignment.js';
-import {
-  Addresses,
-  busyMachine,
-  columnsOf,
-  csvOf,
-  originOf,
-  originWords,
-  progressWords,
-} from './state/exploration.js';
-import { chart, Charts } from './views/charts.js';
+import { Explored } from './views/explored.js';
 import { Form } from './views/form.js';
 import { Job, listen } from './job.js';
-import { PlaygroundView, SandboxView, SideBySideView } from './views/widgets.js';
+import { Playground, Sandbox } from './views/widgets.js';
+import { SideBySide } from './views/tracks.js';
 import { address } from './views/link.js';
-import { download, h, refill, text } from './views/dom.js';
-import { drawBoard } from './views/board.js';
-import { drawn, isShown, settled } from './views/figure.js';
+import { download } from './views/dom.js';
 import { fetchFile, fromBase64, gzip, readFile, serialise, unzip } from './state/trace.js';
-import { gloss, know, means, once } from './views/glossary.js';
+import { html, render } from './views/ui.js';
+import { know } from './views/glossary.js';
 import { openRace, pauseAll, register } from './page.js';
+/** @import { Answer } from './state/exploration.js' */
+/** @import { Card } from './views/notes.js' */
+/** @import { Charts } from './views/charts.js' */
+/** @import { Field, Pair } from './views/form.js' */
 
+/**
+ * @typedef {object} Options what the server says about a tab (app/tabs/explore.py)
+ * @property {'explore' | 'compare'} prefix with which the ids of its controls begin
+ * @property {boolean} folded whether its form is
+ * @property {Record<string, {title: string, question: string, columns: Record<string, string>, fields: Field[]}>} forms by question
+ * @property {Record<string, string>} renamed questions
+ * @property {Record<string, Pair>} pairs @property {string} folder of the recorded answers
+ * @property {Record<string, string[]>} recorded the files of each question, without their ending
+ * @property {string[]} without_races files whose races are not there
+ * @property {number} crowded @property {number} patience seconds that a stopped measurement gets
+ * @property {string} plotly @property {import('./views/glossary.js').Symbols} symbols
+ */
+/** @typedef {{run: string, warming: boolean, name: string}} Run */
+/** @typedef {Record<string, string>} Races row's race -> base64 */
+/** @typedef {'recorded' | 'live' | 'opened'} Source of an answer */
+/** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, pick?: (key: string) => void, over?: () => void, p?: number[], q?: number[]}} Widget what a visitor drags */
+
+/** @type {Record<string, new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
 const WIDGETS = {
-  'what-it-takes': SandboxView,
-  losslessness: PlaygroundView,
-  'side-by-side': SideBySideView,
+  'what-it-takes': Sandbox,
+  losslessness: Playground,
+  'side-by-side': SideBySide,
 };
-const FIRST = ['what-it-takes', 'side-by-side']; // whose widget stands above the figures
-const OPENS = 'side-by-side'; // takes traces of the visitor
 const MOST_RACES = 8; // that this browser holds at once
 const WORDS = {
   waits: 'Waiting for a free place…',
@@ -47,172 +59,56 @@ const UNREADABLE = {
 const newToken = () =>
   [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0'))
     .join('');
-class Explore extends Job {
+
+/** @extends {Job<Run>} */
+export class Explore extends Job {
+  /** @param {HTMLElement} root @param {Options} options */
   constructor(root, options) {
     super(root, options.prefix, options.patience, WORDS);
     this.options = options;
     this.kept = `specdiff-exploring-${options.prefix}`; // the token of what this tab measures, for after a reload
-    this.chosen = {}; // by name: values of the report's switches
-    [this.widgets, this.boards] = [{}, {}]; // by name: what a visitor drags, and the charts
-    this.aside = h('div', { class: 'sd-exp-aside' });
-    this.answers = { recorded: {}, live: {}, opened: {} }; // by file, by name, by name
-    this.opened = new Opened(); // traces of the visitor: two of their lanes can be held against each other
+    this.name = ''; // of the question
+    /** @type {Source} */
+    this.source = 'recorded';
+    /** @type {Record<string, Record<string, string>>} by name: values of the report's switches */
+    this.chosen = {};
+    /** @type {Record<string, Widget | null>} by name */
+    this.widgets = {};
+    /** @type {Charts | null} of the figures that are shown */
+    this.charts = null;
+    /** @type {Record<Source, Record<string, Answer>>} by file, by name, by name */
+    this.answers = { recorded: {}, live: {}, opened: {} };
+    this.opened = new Opened(); // traces of the visitor: two of their lanes can be compared
     this.more = {}; // what the next measurement asks for besides the form
-    this.races = { recorded: {}, live: {} }; // the same: row's race -> base64
+    /** @type {{recorded: Record<string, Races>, live: Record<string, Races>}} the same */
+    this.races = { recorded: {}, live: {} };
     this.stems = Object.fromEntries(
       Object.entries(options.recorded).map(([name, stems]) => [name, stems[0]]),
-    ); // the file that is shown
-    this.made = {}; // by name: the token with which the server gives away what the live answer made
+    ); // the file that is shown; undefined where none ships
+    /** @type {Record<string, string>} by name: the token with which the server gives away what the live answer made */
+    this.made = {};
     this.addresses = new Addresses(MOST_RACES);
     this.token = '';
-    /** @type {{name: string, source: string, search: string, form: object, answer: object, races: object} | null} what there was before a widget asked, while its answer is not whole */
+    this.follows = false; // a measurement from before a reload
+    this.looked = false; // whether the tab was on the screen
+    this.listed = false; // whether all numbers are shown
+    this.voice = ''; // what assistive technology reads out
+    /** @type {{max: number, value: number} | null} */
+    this.bar = null;
+    /** @type {{name: string, source: Source, search: string, form: Record<string, any>, answer: Answer, races: Races} | null} what there was before a widget asked, while its answer is not whole */
     this.before = null;
     this.forms = Object.fromEntries(
       Object.entries(options.forms).map((
         [name, { fields }],
-      ) => [name, new Form(fields, `${options.prefix}-${name}`, options.pairs)]),
+      ) => [name, new Form(fields, `${options.prefix}-${name}`, options.pairs, () => this.draw())]),
     );
-    this.questions = h('div', {
-      class: 'sd-cmp-legend sd-exp-questions',
-      role: 'group',
-      'aria-label': 'Questions',
-      hidden: Object.keys(options.forms).length < 2,
-    });
-    this.title = h('h2', {});
-    this.question = h('p', { class: 'sd-exp-question' });
-    this.fields = h('div', { class: 'sd-exp-fields' });
-    this.run = h('button', {
-      type: 'button',
-      class: 'sd-exp-run',
-      onclick: () => this.press('run'),
-    }, 'Measure here');
-    this.halt = h('button', {
-      type: 'button',
-      class: 'sd-exp-stop',
-      onclick: () => this.press('stop'),
-    }, 'Stop');
-    this.bar = h('progress', { class: 'sd-exp-bar', 'aria-label': 'Progress', hidden: true });
-    this.chip = h('span', { class: 'sd-chip' });
-    this.words = h('span', { class: 'sd-source-words' });
-    this.sources = h('span', { class: 'sd-cmp-choice' });
-    this.files = h('input', {
-      type: 'file',
-      multiple: true,
-      accept: '.jsonl,.gz',
-      hidden: true,
-      onchange: () => this.read([...this.files.files]),
-    });
-    this.openFiles = h('button', {
-      type: 'button',
-      class: 'sd-link',
-      onclick: () => this.files.click(),
-    }, 'Open traces');
-    this.lanesOf = h('span', { class: 'sd-row-selects sd-exp-lanes' });
-    this.doubt = h('p', { class: 'sd-busy-machine', role: 'status' });
-    this.notes = h('div', { class: 'sd-exp-notes' });
-    this.switches = h('div', { class: 'sd-cmp-choices' });
-    this.board = h('div', {
-      class: 'sd-cmp-wrap',
-      tabindex: '0',
-      role: 'region',
-      'aria-label': 'Leaderboard',
-    });
-    this.boards = h(
-      'section',
-      { class: 'sd-panel sd-exp-board' },
-      h('header', {}, h('h2', {}, 'Leaderboard'), this.switches),
-      this.board,
-    );
-    this.charts = h('div', { class: 'sd-cmp-charts' });
-    this.rows = h('table', { class: 'sd-exp-table' });
-    this.facts = h('dl', { class: 'sd-cmp-facts' });
-    this.voice = h('div', { class: 'sd-voice', 'aria-live': 'polite' });
     this.status.element.removeAttribute('role'); // it changes every second: the voice says what is new
-    const save = (label, what) =>
-      h('button', { type: 'button', class: 'sd-link', onclick: what }, label);
-    this.saves = h(
-      'span',
-      { class: 'sd-exp-saves' },
-      'Download: ',
-      save('CSV', () => this.save('csv')),
-      save('JSON', () => this.save('json')),
-      save('PNG', () => this.image('png')),
-      save('SVG', () => this.image('svg')),
-      this.weights = h('a', { class: 'sd-link', hidden: true }, 'Weights'),
-    );
-    this.numbers = h(
-      'details',
-      {
-        class: 'sd-panel sd-exp-numbers',
-        ontoggle: () => {
-          if (this.numbers.open && this.answer) this.drawRows();
-        },
-      },
-      h('summary', {}, 'All numbers'),
-      h(
-        'div',
-        { class: 'sd-cmp-wrap', tabindex: '0', role: 'region', 'aria-label': 'All numbers' },
-        this.rows,
-      ),
-    );
-    this.content = this.full = h(
-      'div',
-      { class: 'sd-cmp-full' },
-      this.notes,
-      this.boards,
-      this.charts,
-      this.aside,
-      this.numbers,
-      h(
-        'section',
-        { class: 'sd-panel sd-cmp-origin', 'aria-label': 'Where these numbers come from' },
-        h('header', {}, h('h2', {}, 'Where these numbers come from'), this.saves),
-        this.facts,
-      ),
-    );
-    const buttons = h('div', { class: 'sd-exp-buttons' }, this.run, this.halt, this.bar);
-    const form = options.folded
-      ? h(
-        'details',
-        { class: 'sd-exp-folded' },
-        h('summary', {}, 'Measure here, on this machine'),
-        this.fields,
-        buttons,
-      )
-      : null;
-    this.root.append(
-      this.questions,
-      this.card.element,
-      h(
-        'section',
-        { class: 'sd-panel sd-exp-ask', 'aria-label': 'What to measure' },
-        h('header', {}, this.title),
-        this.question,
-        ...(form ? [form] : [this.fields, buttons]),
-      ),
-      this.status.element,
-      this.voice,
-      h(
-        'div',
-        { class: 'sd-source' },
-        this.chip,
-        this.words,
-        this.sources,
-        this.openFiles,
-        this.lanesOf,
-        this.files,
-      ),
-      this.doubt,
-      this.full,
-    );
     this.place();
-    this.fields.addEventListener('toggle', ({ target }) => {
-      if (target.open) this.press('pairs');
-    }, true); // which can be chosen here, and the visitor’s own
+    this.content = /** @type {HTMLElement} */ (root.querySelector('.sd-cmp-full'));
     const watcher = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       watcher.disconnect();
-      this.shown = true;
+      this.looked = true;
       this.fetchRecorded();
     });
     watcher.observe(root);
@@ -227,12 +123,10 @@ class Explore extends Job {
   /** Begin where the link or the browser says. */
   place() {
     const query = new URLSearchParams(location.search);
-    const named = query.get('explore');
+    const [named, answer] = ['explore', 'answer'].map((name) => query.get(name) ?? '');
     const asked = this.options.renamed[named] ?? named;
     const known = Object.keys(this.forms);
-    if (this.options.recorded[asked]?.includes(query.get('answer'))) {
-      this.stems[asked] = query.get('answer');
-    }
+    if (this.options.recorded[asked]?.includes(answer)) this.stems[asked] = answer;
     this.select(known.includes(asked) ? asked : known[0]);
     if (known.includes(asked)) this.form.fill(Object.fromEntries(query));
   }
@@ -253,7 +147,7 @@ class Explore extends Job {
     }, 100);
   }
 
-  /** Called by Gradio with the pairs that can be chosen here, as JSON. */
+  /** Called by Gradio with the pairs that can be chosen here. @param {string} told as JSON */
   offer(told) {
     const pairs = JSON.parse(told);
     Object.assign(this.options.pairs, pairs);
@@ -264,6 +158,15 @@ class Explore extends Job {
 
   get form() {
     return this.forms[this.name];
+  }
+
+  get widget() {
+    return this.widgets[this.name];
+  }
+
+  /** Where the widget is drawn: a lesson points at it. */
+  get aside() {
+    return this.root.querySelector('.sd-exp-aside');
   }
 
   get answer() {
@@ -322,16 +225,11 @@ class Explore extends Job {
     return query.toString();
   }
 
+  /** @param {string} name of a question */
   select(name) {
     this.name = name;
     this.card.prefix = `${this.prefix}-${name}`; // of its form's ids
     this.source = this.answers.live[name] ? 'live' : 'recorded';
-    const told = this.options.forms[name];
-    text(this.title, told.title);
-    text(this.question, told.question);
-    gloss(this.question);
-    this.fields.replaceChildren(this.form.element);
-    const isNew = !(name in this.widgets);
     const Widget = WIDGETS[name];
     this.widgets[name] ??= Widget
       ? new Widget(() => this.draw(), {
@@ -341,133 +239,11 @@ class Explore extends Job {
         given: (run, round) => this.opened.given(run, round, Object.keys(this.options.pairs)),
       })
       : null;
-    this.widget = this.widgets[name];
-    this.charts[FIRST.includes(name) ? 'before' : 'after'](this.aside);
-    this.aside.replaceChildren(...(this.widget ? [this.widget.element] : []));
-    if (isNew) gloss(this.aside); // later also names are written there: B is a run
-    this.panels = '';
-    this.drawQuestions();
     this.draw();
-    if (this.shown) this.fetchRecorded();
+    if (this.looked) this.fetchRecorded();
   }
 
-  /** The figures of the report that its switches choose, one for each key. */
-  get figuresShown() {
-    const { report } = this.answer;
-    this.chosen[this.name] = settled(report, this.chosen[this.name] ?? {});
-    return (report.figures ?? []).filter((figure) => isShown(figure, this.chosen[this.name]));
-  }
-
-  /** Panels for the figures, made anew only where other ones are shown, and what draws them. */
-  drawFigures() {
-    const shown = this.figuresShown;
-    const keys = `${this.name} ${shown.map(({ key }) => key).join(' ')}`;
-    if (keys !== this.panels) {
-      this.panels = keys;
-      const made = shown.map(({ key, title, wide }) => {
-        const [place, panel] = chart(
-          title,
-          '',
-          (own) =>
-            h('div', {
-              class: 'sd-cmp-scroll',
-              role: 'group',
-              'aria-label': `Chart: ${title}`,
-              tabindex: wide ? '0' : null,
-            }, own),
-        );
-        if (wide) panel.classList.add('sd-cmp-bars');
-        return { key, place, panel };
-      });
-      this.charts.replaceChildren(...made.map(({ panel }) => panel));
-      this.hints = Object.fromEntries(
-        made.map(({ key, panel }) => [key, panel.querySelector('header .sd-sub')]),
-      );
-      this.figures = new Charts(
-        Object.fromEntries(made.map(({ key, place }) => [key, place])),
-        Object.fromEntries(
-          made.map((
-            { key },
-          ) => [key, ({ figures, widget }, c) => drawn(figures[key], c, widget?.adds?.(key))]),
-        ),
-        {
-          plotly: this.options.plotly,
-          without: 'The chart library could not be loaded; the table below is complete without it.',
-          share: 0,
-          drawn: (place) => this.bind(place),
-        },
-      );
-    }
-    for (const { key, hint, opens } of shown) {
-      text(this.hints[key], [hint, this.hasRaces && opens].filter(Boolean).join('; '));
-      gloss(this.hints[key]);
-    }
-    once(this.charts);
-    this.figures.offer({
-      figures: Object.fromEntries(shown.map((figure) => [figure.key, figure])),
-      widget: this.widget,
-    });
-  }
-
-  /** The board of the report that its switches choose, and the switches. */
-  drawBoards() {
-    const { boards = [], switches = [] } = this.answer.report;
-    const chosen = this.chosen[this.name];
-    this.boards.hidden = !boards.length;
-    const groups = switches.map(({ name, title, options }) => {
-      const group = h('div', { class: 'sd-cmp-choice', role: 'group', 'aria-label': title });
-      refill(
-        group,
-        title,
-        options.map(([value, words, meaning]) =>
-          h('button', {
-            type: 'button',
-            'aria-pressed': String(chosen[name] === value),
-            title: meaning || null,
-            onclick: () => {
-              chosen[name] = value;
-              this.draw();
-              [...this.switches.querySelectorAll('button')].find((button) =>
-                button.textContent === words
-              )?.focus();
-            },
-          }, words)
-        ),
-      );
-      return group;
-    });
-    const shown = JSON.stringify([
-      chosen,
-      this.answer.origin.date,
-      this.answer.done,
-      this.hasRaces,
-      this.isLive,
-    ]);
-    if (this.boards.dataset.shown === shown) return;
-    this.boards.dataset.shown = shown;
-    this.switches.replaceChildren(...groups);
-    const board = boards.find((one) => isShown(one, chosen));
-    this.board.replaceChildren(
-      ...(board ? [drawBoard(board, this.hasRaces, (race) => this.openRace(race))] : []),
-    );
-  }
-
-  drawQuestions() {
-    refill(
-      this.questions,
-      '',
-      Object.entries(this.options.forms).map(([name, { title, question }]) =>
-        h('button', {
-          type: 'button',
-          'aria-pressed': String(name === this.name),
-          title: question,
-          onclick: () => this.select(name),
-        }, title)
-      ),
-    );
-  }
-
-  /** Show a recorded answer, with what it asked for in the form, or the visitor's own. */
+  /** Show a recorded answer, with what it asked for in the form, or the visitor's own. @param {Source} source @param {string} stem */
   async choose(source, stem) {
     this.source = source;
     this.stems[this.name] = stem;
@@ -476,7 +252,7 @@ class Explore extends Job {
     if (this.stem === stem && this.answer && !this.isLive) this.form.repeat(this.answer.choice);
   }
 
-  /** The answer to an exploration, and whether this visitor measured it: the recorded one where they have not. */
+  /** The answer to an exploration, and whether this visitor measured it: the recorded one where they have not. @param {string} name */
   async answerOf(name) {
     const live = this.answers.live[name];
     if (live) {
@@ -509,7 +285,6 @@ class Explore extends Job {
 
   /** Open traces of the visitor, in this browser. What is shown stays until two lanes are there. @param {File[]} files */
   async read(files) {
-    this.files.value = ''; // the same file may be chosen again
     const { name } = this;
     const wrong = [];
     this.card.hide();
@@ -530,178 +305,45 @@ class Explore extends Job {
       });
     }
     if (this.name !== name) return;
-    if (this.opened.answer) await this.showOpened();
+    if (this.opened.answer) this.showOpened();
     else if (this.opened.lanes.length) {
       this.card.show({
         title: 'One more is needed',
-        message: 'This trace holds one lane: open another to hold it against.',
+        message: 'This trace holds one lane: open another to compare it with.',
         hint: '',
       });
     }
   }
 
   /** Two lanes of what was opened. */
-  async showOpened() {
-    this.answers.opened[this.name] = this.opened.answer;
+  showOpened() {
+    this.answers.opened[this.name] = /** @type {Answer} */ (this.opened.answer);
     this.source = 'opened';
     this.draw();
   }
 
-  /** Which lanes of the opened traces are run A and run B. */
-  drawLanes() {
-    const chosen = (run) =>
-      h(
-        'label',
-        {},
-        `${run.toUpperCase()} `,
-        h(
-          'select',
-          {
-            'aria-label': `Run ${run.toUpperCase()}`,
-            onchange: ({ target }) => {
-              this.opened.choose(run, Number(target.value));
-              this.showOpened();
-            },
-          },
-          ...this.opened.lanes.map(({ file, name }, i) =>
-            h('option', { value: i, selected: i === this.opened.chosen[run] }, `${name} of ${file}`)
-          ),
-        ),
-      );
-    const shown = this.isOpened
-      ? JSON.stringify([
-        this.opened.chosen,
-        this.opened.lanes.map(({ file, name }) => [file, name]),
-      ])
-      : '';
-    if (this.lanesOf.dataset.shown === shown) return; // a list that is open stays
-    this.lanesOf.dataset.shown = shown;
-    this.lanesOf.replaceChildren(...(shown ? [chosen('a'), chosen('b')] : []));
-  }
-
+  /** @param {string} file */
   async get(file) {
     return (await fetchFile(this.options.folder + file)).json();
   }
 
   draw() {
-    const { answer } = this;
-    this.run.disabled = this.busy || this.waiting;
-    this.halt.disabled = !this.run.disabled;
-    this.full.hidden = !answer;
-    const known = [
-      ...this.options.recorded[this.name].map((
-        stem,
-      ) => [
-        'recorded',
-        stem,
-        `Recorded${stem === this.name ? '' : `: ${stem.slice(this.name.length + 1)}`}`,
-      ]),
-      ...(this.answers.live[this.name] ? [['live', this.stem, 'Measured here']] : []),
-      ...(this.answers.opened[this.name] ? [['opened', this.stem, 'Opened traces']] : []),
-    ];
-    const now = this.isLive ? 'live' : this.isOpened ? 'opened' : 'recorded';
-    refill(
-      this.sources,
-      '',
-      known.length < 2 ? [] : known.map(([source, stem, words]) =>
-        h('button', {
-          type: 'button',
-          'aria-pressed': String(source === now && (source !== 'recorded' || stem === this.stem)),
-          onclick: () => this.choose(source, stem),
-        }, words)
-      ),
-    );
-    this.openFiles.hidden = this.name !== OPENS;
-    this.drawLanes();
-    this.chip.dataset.kind = this.isLive ? 'measured' : 'recording';
-    text(
-      this.chip,
-      answer
-        ? { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' }[now]
-        : '',
-    );
-    text(
-      this.words,
-      answer
-        ? (this.isOpened
-          ? 'Read in this browser; the server was not asked.'
-          : `${originWords(answer)}${this.ofPair(answer)}`)
-        : this.stem
-        ? 'Loading the recorded answer…'
-        : 'Nothing is recorded yet: press Measure here.',
-    );
-    const token = this.isLive ? this.made[this.name] : '';
-    this.weights.hidden = !token;
-    if (token) this.weights.href = new URL(`weights?token=${token}`, document.baseURI).href;
-    text(this.doubt, answer ? busyMachine(answer, this.options.crowded) : '');
-    if (!answer) return;
-    const { report } = answer;
-    this.notes.replaceChildren(
-      ...(report.answer ? [h('p', { class: 'sd-exp-answer' }, report.answer)] : []),
-      ...(report.notes ?? []).map((words) => h('p', {}, words)),
-      ...(answer.facts.skipped ?? []).map((words) =>
-        h('p', { class: 'sd-sub' }, `Left out: ${words}`)
-      ),
-    );
-    gloss(this.notes);
-    if (this.numbers.open) this.drawRows();
-    const from = this.isOpened
-      ? Object.entries(answer.facts.files).flatMap(([run, about]) =>
-        Object.entries(about).map(([name, value]) => [`${run.toUpperCase()}: ${name}`, value])
-      )
-      : originOf(answer);
-    this.facts.replaceChildren(
-      ...from.flatMap((
-        [name, value],
-      ) => [h('dt', {}, name), h('dd', {}, name === 'command' ? h('code', {}, value) : value)]),
-    );
-    this.widget?.show(answer);
-    this.drawFigures();
-    this.drawBoards();
+    if (this.answer) this.widget?.show?.(this.answer);
+    render(html`<${Explored} app=${this} />`, this.root);
   }
 
-  /** Of which pair an answer is, where it is not the embedded one. */
-  ofPair({ choice: { pair = 'embedded' } }) {
-    return pair === 'embedded' ? '' : ` Pair: ${this.options.pairs[pair]?.label ?? pair}.`;
-  }
-
-  /** The table: only while it is open, because an answer comes every second. */
-  drawRows() {
-    const { rows } = this.answer;
-    const columns = columnsOf(rows);
-    const meanings = this.options.forms[this.name].columns;
-    this.rows.replaceChildren(
-      h(
-        'thead',
-        {},
-        h(
-          'tr',
-          {},
-          ...columns.map((name) =>
-            h('th', { scope: 'col', title: means(meanings[name]) || meanings[name] }, name)
-          ),
-        ),
-      ),
-      h(
-        'tbody',
-        {},
-        ...rows.map((row) => h('tr', {}, ...columns.map((name) => h('td', {}, shown(row[name]))))),
-      ),
-    );
-  }
-
-  /** Let marks of a figure open races, or be looked at in the widget, as soon as it is drawn. */
+  /** Let marks of a figure open races, or be looked at in the widget, as soon as it is drawn. @param {any} element that Plotly has drawn into */
   bind(element) {
     if (element.dataset.bound) return;
     element.dataset.bound = 'yes';
-    element.on('plotly_click', ({ points }) => {
+    element.on('plotly_click', (/** @type {any} */ { points }) => {
       const clicked = points[0].customdata?.[0];
       if (clicked && this.widget?.pick) this.widget.pick(clicked);
       else if (clicked) this.openRace(clicked);
     });
   }
 
-  /** The bytes of the trace of a race of this answer; undefined until the exploration is over. */
+  /** The bytes of the trace of a race of this answer; undefined until the exploration is over. @param {string} race @returns {Promise<Uint8Array | undefined>} */
   async race(race) {
     const file = this.answer.files?.[race];
     if (file) {
@@ -711,10 +353,11 @@ class Explore extends Job {
     const source = this.isLive ? 'live' : 'recorded';
     const [held, name] = [this.races[source], source === 'live' ? this.name : this.stem];
     if (source === 'recorded') held[name] ??= await this.get(`${name}.races.json`);
-    return held[name]?.[race] && fromBase64(held[name][race]);
+    const packed = held[name]?.[race];
+    return packed ? fromBase64(packed) : undefined;
   }
 
-  /** Let the Race tab play a race; `RACE#LANE` plays vanilla and that lane of it. */
+  /** Let the Race tab play a race; `RACE#LANE` plays vanilla and that lane of it. @param {string} race */
   async openRace(race) {
     const [file, drafted = 'drafted'] = race.split('#');
     const data = await this.race(file);
@@ -749,7 +392,7 @@ class Explore extends Job {
     });
   }
 
-  /** What the server decoded from where an opened run was left. */
+  /** What the server decoded from where an opened run was left. @param {Answer} result @param {string} data its trace, as base64 */
   async goOn(result, data) {
     const { lanes } = await unzip(fromBase64(data));
     if (
@@ -765,10 +408,10 @@ class Explore extends Job {
       });
       return;
     }
-    await this.showOpened();
+    this.showOpened();
   }
 
-  /** Measure what is shown again, with some values changed; of an opened run only what follows. Says whether it began: an export has nothing to run. */
+  /** Measure what is shown again, with some values changed; of an opened run only what follows. Says whether it began: an export has nothing to run. @param {Record<string, any>} values */
   ask(values) {
     if (this.busy || this.waiting || !document.getElementById(`${this.prefix}-run`)) return false;
     const { name, source } = this;
@@ -801,24 +444,27 @@ class Explore extends Job {
     address(before.search);
   }
 
+  /** @param {string} end */
   fileName(end) {
     return `specdiff-${this.name}-${this.isOpened ? 'opened-' : ''}${
       this.answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '')
     }.${end}`;
   }
 
+  /** @param {string} kind */
   save(kind) {
-    const content = kind === 'csv' ? csvOf(this.answer.rows) : JSON.stringify(this.answer, null, 1);
+    const { answer } = this;
+    if (!answer) return;
+    const content = kind === 'csv' ? csvOf(answer.rows) : JSON.stringify(answer, null, 1);
     download(content, kind === 'csv' ? 'text/csv' : 'application/json', this.fileName(kind));
   }
 
-  /** The first figure as a picture, made in this browser. */
+  /** The first figure as a picture, made in this browser. @param {string} format */
   async image(format) {
-    const place = Object.values(this.figures.places).find((one) =>
-      one.classList.contains('js-plotly-plot')
-    );
+    const { places = {}, plotly = null } = this.charts ?? {};
+    const place = Object.values(places).find((one) => one.classList.contains('js-plotly-plot'));
     if (!place) return;
-    const address = await this.figures.plotly.toImage(place, {
+    const address = await plotly.toImage(place, {
       format,
       width: 1200,
       height: 700,
@@ -828,6 +474,7 @@ class Explore extends Job {
     download(picture, picture.type, this.fileName(format));
   }
 
+  /** @override */
   pressedRun() {
     this.token = newToken();
     this.follows = false;
@@ -845,11 +492,12 @@ class Explore extends Job {
     this.draw();
   }
 
+  /** @override */
   over() {
     super.over();
     this.putBack();
     this.more = {};
-    this.bar.hidden = true;
+    this.bar = null;
     for (const widget of Object.values(this.widgets)) widget?.over?.();
     try {
       sessionStorage.removeItem(this.kept);
@@ -857,6 +505,7 @@ class Explore extends Job {
     this.draw();
   }
 
+  /** @param {string} message */
   failed(message) {
     this.over();
     this.card.show({
@@ -867,6 +516,7 @@ class Explore extends Job {
     });
   }
 
+  /** @override @param {boolean} stopped */
   lost(stopped) {
     this.failed(
       stopped
@@ -885,7 +535,7 @@ class Explore extends Job {
     }, 2500);
   }
 
-  /** A frame of the server. */
+  /** A frame of the server. @override @param {any} message */
   receive(message) {
     super.receive(message);
     if (message.phase === 'gone') {
@@ -914,38 +564,29 @@ class Explore extends Job {
       this.over();
       if (card) this.card.show(back ? { ...card, field: '' } : card); // its value is not in the form any more
       const ended = message.phase === 'stopped' ? 'Stopped' : 'Measured';
-      text(
-        this.voice,
-        card
-          ? ''
-          : back
-          ? 'Stopped: what was there before is shown.'
-          : `${ended}: ${done} steps are shown.`,
-      );
+      this.voice = card
+        ? ''
+        : back
+        ? 'Stopped: what was there before is shown.'
+        : `${ended}: ${done} steps are shown.`;
+      this.draw();
       return;
     }
     this.busy = true;
     this.live = { run: message.run, warming: message.phase !== 'exploring', name };
-    this.bar.hidden = !message.total;
-    if (message.total) Object.assign(this.bar, { max: message.total, value: message.done });
+    this.bar = message.total ? { max: message.total, value: message.done } : null;
     this.tell(progressWords(message));
     this.draw();
   }
 }
 
-/** A value in the table. */
-function shown(value) {
-  if (value === null || value === undefined) return '';
-  if (Array.isArray(value)) return value.map(shown).join(' ');
-  return typeof value === 'number' && !Number.isInteger(value)
-    ? String(Number(value.toPrecision(4)))
-    : String(value);
-}
-
-/** Called by the components (app/tabs/explore.py) once per page. */
+/** Called by the components (app/tabs/explore.py) once per page. @param {HTMLElement} element @param {any} props @param {any} watch @param {Options} options */
 export function mount(element, props, watch, options) {
   know(options.symbols);
-  const explore = new Explore(element.querySelector('.sd-exp'), options);
+  const explore = new Explore(
+    /** @type {HTMLElement} */ (element.querySelector('.sd-exp')),
+    options,
+  );
   register(options.prefix, explore);
   listen(explore, props, watch, UNREADABLE);
 }

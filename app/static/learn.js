@@ -195,7 +195,7 @@ class Learn {
       const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // of the link, the first time
       this.asked = null;
       if (!(asked && (await player.openMoment(asked)))) {
-        await player.openMoment({ tab: 'live', trace, round, at, lane: 'drafted' });
+        await player.openMoment({ tab: 'live', trace, round, at, lane: 'drafted', asked: '' });
       }
       player.draw(); // what it points at is there now, not with the next frame
       return player.root.querySelector(area);

@@ -19,6 +19,8 @@ from specdiff_core.schema.pairs import PAIRS, find_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
 TAB = "live"
+KNOBS = ("gamma", "steps", "temperature")
+"""Settings beside Run: those that the page is about."""
 
 
 def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
@@ -28,7 +30,9 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
 
 def place() -> Controls:
     """Place the controls, and wire what stays between them."""
-    own = controls.place(TAB, tuple(SETTINGS), run="Run", drawer="All settings", line=controls.presets, last=own_pair)
+    own = controls.place(
+        TAB, tuple(SETTINGS), run="Run", drawer="All settings", line=controls.presets, front=KNOBS, last=own_pair
+    )
     widgets, preset = own.settings, own.beside
     pair = widgets["pair"]
     options = [controls.preset_values(item) for item in PRESETS]

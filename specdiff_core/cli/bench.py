@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from specdiff_core.cli import options
-from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.measure import store
 from specdiff_core.measure.grid import SWEPT, BenchSetting, grid, listed
 from specdiff_core.measure.prompts import Prompt, first_of_each, own_prompts, read_prompts
-from specdiff_core.measure.runner import Run, sweep
+from specdiff_core.measure.runner import sweep
 from specdiff_core.measure.sweep import speeds, sweep_result, waiting
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
-from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
@@ -25,13 +22,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 L = TypeVar("L", bound=store.RowLog[Any])
-GRID = (  # flag, default, what it lists
-    ("drafters", "none,mdlm,block", "drafters"),
-    ("gamma", "4,8,16", "draft windows"),
-    ("steps", "1,2,4", "denoising steps; T larger than γ is left out"),
-    ("tree-nodes", "0", "nodes of draft trees; 0 is a window"),
-    ("num-drafts", "1", "K, drafts of a denoiser per round; 1 is one window"),
-    ("selection", "self", "how K > 1 drafts are used: self, trie, multi_round"),
+GRID: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (  # flag, default, of what, and what it lists
+    ("drafters", "none,mdlm,block", str, "drafters"),
+    ("gamma", "4,8,16", int, "draft windows"),
+    ("steps", "1,2,4", int, "denoising steps; T larger than γ is left out"),
+    ("tree-nodes", "0", int, "nodes of draft trees; 0 is a window"),
+    ("num-drafts", "1", int, "K, drafts of a denoiser per round; 1 is one window"),
+    ("selection", "self", str, "how K > 1 drafts are used: self, trie, multi_round"),
 )
 
 
@@ -43,7 +40,6 @@ def add_command(commands: Any) -> None:
     )
     parser = options.add_parser(kinds, "sweep", run_sweep, "Speed-up of settings over vanilla.")
     add_measuring(parser, grid=True, repeats=True)
-    parser.add_argument("--traces", type=Path, metavar="DIR", help="write the events of every measured run there")
 
 
 def add_measuring(
@@ -66,9 +62,8 @@ def add_measuring(
     add("--json", type=Path, metavar="OUT", help="write the result there, and its rows beside it (.rows.jsonl)")
     if repeats:
         add("--repeats", type=int, default=3, metavar="N", help="[default 3]")
-    for name, default, about in GRID if grid else ():
-        dest = f"each_{name.replace('-', '_')}"  # a list, not the setting of that name
-        add(f"--{name}", dest=dest, default=default, metavar="LIST", help=f"{about} [default {default}]")
+    for name, default, _, about in GRID if grid else ():
+        add(f"--{name}", dest=f"each-{name}", default=default, metavar="LIST", help=f"{about} [default {default}]")
     instead = "one by one instead of a grid" if grid else f"beside vanilla [default: {settings}]"
     form = "drafter/γ/T, for a tree /nodes, for K drafts /0/K/selection, /auto at the end for adaptive lengths"
     about = f"{instead}: {form}; as block/9/1,block/9/1/12,block/16/1/auto"
@@ -92,14 +87,10 @@ def settings_of(args: argparse.Namespace, base: DecodeConfig, default: Sequence[
     """The baseline and the settings of the flags: those that ``--settings`` lists, ``default``, or the grid."""
     if args.settings or default:
         return listed(values_of(args.settings, str, "settings") if args.settings else default, base)
-    selections = values_of(args.each_selection, str, "selection")
-    for name in selections:
+    lists = {name: values_of(vars(args)[f"each-{name}"], kind, name) for name, _, kind, _ in GRID}
+    for name in lists["selection"]:
         BenchSetting("none", 1, 1, selection=name).config(base)  # refuse a misspelt one even where K is 1
-    texts = (args.each_gamma, args.each_steps, args.each_tree_nodes, args.each_num_drafts)
-    gammas, steps, nodes, drafts = (
-        values_of(text, int, flag) for text, (flag, *_) in zip(texts, GRID[1:5], strict=True)
-    )
-    return grid(base, values_of(args.each_drafters, str, "drafters"), gammas, steps, nodes, drafts, selections)
+    return grid(base, *lists.values())
 
 
 def prompts_of(args: argparse.Namespace) -> tuple[Prompt, ...]:
@@ -148,16 +139,8 @@ def run_sweep(args: argparse.Namespace) -> None:
     base = options.read_settings(args)
     settings, prompts = settings_of(args, base), prompts_of(args)
     engine, facts, path = prepare(args, base, settings, prompts)
-    traces = store.Traces(args.traces or Path())
-
-    def keep(run: Run, events: Sequence[Event]) -> None:
-        texts = with_pieces(events, engine.pair.tokenizer)  # a replay needs no tokenizer
-        traces.write(run.prompt.id, run.repeat, run.lane, list(texts))
-
-    steps = sweep(engine, prompts, settings, base, repeats=args.repeats, path=path, keep=keep if args.traces else None)
-    log = follow(steps)
-    where = os.path.relpath(args.traces, args.json.parent if args.json else Path()) if args.traces else ""
-    result = sweep_result(log, facts, traces=where)
+    log = follow(sweep(engine, prompts, settings, base, repeats=args.repeats, path=path))
+    result = sweep_result(log, facts)
     print(speeds(result) + "\n" + waiting(result.waits).strip())
     if args.json is not None:
         store.write_result(args.json, result)

@@ -84,9 +84,13 @@ def table(summary: dict[str, Any]) -> list[str]:
                 ],
             )
         )
+    return columns(rows) + ([BUSY] if summary["quiet"] is False else [])
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines in which the columns are aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return lines + ([BUSY] if summary["quiet"] is False else [])
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 SILENT = (
@@ -109,6 +113,7 @@ def served(numbers: dict[str, Any]) -> list[str]:
     return [
         "  measured here  tokens, and when they arrived by this machine's clock, network included",
         f"  it reports     {', '.join(reported + ([] if 'drafted' in quoted else [SILENT]))}",
+        *(["  its rounds     as it reports them; what arrived agrees"] if numbers["rounds"] else []),
         "  not checked    its distribution, what else it was doing, and whether it has the model, the tokenizer and",
         "                 the machine of the other lanes",
         *([f"  failed         {numbers['failed']}"] if numbers.get("failed") else []),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.cli import options
+from specdiff_core.cli.output import columns
 from specdiff_core.models import hub
 from specdiff_core.schema.pairs import PAIRS, DrafterSpec, PairSpec, find_pair
 from specdiff_core.schema.published import Model
@@ -66,9 +67,7 @@ def table(rows: list[dict[str, Any]], here: Here) -> None:
         terms = ", ".join(_terms(model)) or "in its card"
         taken = _taken(row["memory"])
         lines.append((row["name"], model["source"], size, fetched, taken, terms, mark))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print("\n".join(columns(lines)))
     print("\nDrafters, with what each fetches:")
     for group, family in groupby(PAIRS.values(), key=lambda pair: pair.group):
         found = {one.name: one for pair in family for one in pair.drafters if one.name != "none"}

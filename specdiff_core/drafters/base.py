@@ -232,10 +232,10 @@ class Drafter(Protocol):
 
 
 @runtime_checkable
-class Rehearses(Protocol):
+class WarmsUp(Protocol):
     """A drafter whose passes come in sizes that the first windows of a run may not show."""
 
-    def rehearse(self, gamma: int, nodes: int) -> None:
+    def warm_up(self, gamma: int, nodes: int) -> None:
         """Make one pass of each size, so that it can be recorded; ``nodes``: of a tree, 0 for a window."""
 
 

@@ -143,7 +143,7 @@ class EagleDrafter:
         """A session with an empty cache."""
         return EagleSession(self)
 
-    def rehearse(self, gamma: int, nodes: int) -> None:
+    def warm_up(self, gamma: int, nodes: int) -> None:
         """Make a pass of each size that a tree of depth ``gamma`` may need, so that it can be recorded: how wide it
         grows depends on its text."""
         run, most = self.reader.start((0,)), WIDTH * gamma

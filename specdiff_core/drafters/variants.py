@@ -12,7 +12,7 @@ from functools import partial, singledispatch
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafter, DraftSession
@@ -97,10 +97,10 @@ def with_weights(drafter: Drafter, other: Drafter) -> Any:
     return None if kind is None else _with(drafter, **{name: getattr(other, name) for name in WEIGHTS[kind]})
 
 
-def _with(drafter: Any, **values: Any) -> Any:
-    """A copy that shares all but ``values``, and whose passes are not recorded."""
-    changed = copy.copy(drafter)
-    recorded = {name: None for name in ("graphs", "_passes") if hasattr(drafter, name)}
+def _with(known: Any, **values: Any) -> Any:
+    """A copy of a drafter or a network that shares all but ``values``, and whose passes are not recorded."""
+    changed = copy.copy(known)
+    recorded = {name: None for name in ("graphs", "_passes") if hasattr(known, name)}
     for name, value in {**recorded, **values}.items():
         setattr(changed, name, value)
     return changed
@@ -132,9 +132,9 @@ def _denoiser(drafter: MaskedDiffusionDrafter, words: Words) -> Iterator[Variant
     never = tuple(drafter.forbidden)
     for by in (-1, 1):
         if _learned(model):
-            stands: Any = _Moved(model.network, by)
+            stands = _with(model.network, decode=partial(_decode_moved, model.network, by))
             yield Variant(POSITIONS, "0", _signed(by), plain(model=Bidirectional(stands, model.config.mask_id)))
-        renamed = _Renamed(model, by, drafter.mask_id)
+        renamed = _with(model, forward=partial(_renamed, model, by, drafter.mask_id))
         yield Variant(MAP, "the target’s ids", f"ids {_signed(by)}", plain(model=renamed, _never=never))
     if strange := len(drafter.strangers):
         beyond = frozenset(range(size, drafter.vocab_size))
@@ -149,7 +149,8 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
         return changed
 
     yield Variant(SHIFT, "0", _signed(-1), plain(), skip=1)
-    yield Variant(SHIFT, "0", _signed(1), plain(network=_Earlier(drafter.network)))
+    earlier = _with(drafter.network, denoise=partial(_earlier, drafter.network))
+    yield Variant(SHIFT, "0", _signed(1), plain(network=earlier))
     for mask in _masks(drafter.mask_id, len(drafter.words.read_embedding()), words):
         yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), plain(mask_id=mask))
     for by in (-1, 1):
@@ -226,45 +227,23 @@ class _Beside(DraftSession):
         return (yield from self._session.draft(dataclasses.replace(context, ids=known)))
 
 
-class _Earlier:
-    """A block denoiser whose slots predict what the slots before them would."""
-
-    def __init__(self, network: Any) -> None:
-        self._network = network
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._network, name)
-
-    def denoise(self, embeddings: Tensor, rope: Any, attend: Attend) -> Tensor:
-        states: Tensor = self._network.denoise(embeddings, rope, attend)
-        return states.roll(1, 1)
+def _earlier(network: Any, embeddings: Tensor, rope: Any, attend: Attend) -> Tensor:
+    """A block denoiser's states; its slots predict what the slots before them would."""
+    states: Tensor = network.denoise(embeddings, rope, attend)
+    return states.roll(1, 1)
 
 
-class _Moved:
-    """A network whose rows stand one position earlier or later; at the ends of its table they stay."""
-
-    def __init__(self, network: Any, by: int) -> None:
-        self._network, self._by = network, by
-        self.config, self.context, self.device = network.config, network.context, network.device
-
-    def decode(self, ids: Tensor, places: slice | Tensor, attend: Attend, **options: Any) -> Any:
-        if isinstance(places, slice):
-            places = torch.arange(places.start, places.stop, device=ids.device)
-        return self._network.decode(ids, (places + self._by).clamp(0, self.context - 1), attend, **options)
+def _decode_moved(network: Any, by: int, ids: Tensor, places: slice | Tensor, attend: Attend, **options: Any) -> Any:
+    """A network's pass, whose rows stand elsewhere; at the ends of its table they stay."""
+    if isinstance(places, slice):
+        places = torch.arange(places.start, places.stop, device=ids.device)
+    return network.decode(ids, (places + by).clamp(0, network.context - 1), attend, **options)
 
 
-class _Renamed(nn.Module):
-    """A denoiser for which the target's id i is ``i + by``; its mask keeps its own."""
-
-    def __init__(self, model: Any, by: int, mask: int) -> None:
-        super().__init__()
-        self._model, self._by, self._mask = model, by, mask
-        self.config = model.config
-
-    def forward(self, ids: Tensor, **options: Any) -> Tensor:
-        last = self.config.vocab_size - 1
-        theirs = torch.where(ids == self._mask, ids, (ids + self._by).clamp(0, last))
-        logits: Tensor = self._model(theirs, **options)
-        rolled = logits.roll(-self._by, -1)
-        rolled[..., last if self._by > 0 else 0] = -torch.inf  # which came around
-        return rolled
+def _renamed(model: Any, by: int, mask: int, ids: Tensor, **options: Any) -> Tensor:
+    """A denoiser's logits, if the target's id i were its id ``i + by``; its mask keeps its own."""
+    last = model.config.vocab_size - 1
+    logits: Tensor = model(torch.where(ids == mask, ids, (ids + by).clamp(0, last)), **options)
+    rolled = logits.roll(-by, -1)
+    rolled[..., last if by > 0 else 0] = -torch.inf  # which came around
+    return rolled

@@ -1,6 +1,6 @@
 """Align it live (SpecDiff-2, arXiv 2511.00606): streak-distillation of a copy of the drafter, here, while you watch.
 
-The target writes text after some prompts, the copy learns to survive in it, and τ is replayed on other prompts. The
+The target writes text after some prompts, the copy learns to be accepted in it, and τ is replayed on other prompts. The
 loaded weights stay as they are, and the copy goes with the answer.
 """
 
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import EMBEDDED, Answer, OnPrompts, Report, Step, Stopped, command_of, enum
-from specdiff_core.explorations.figures import FROM_ZERO, ONE, Figure, axes, ratio, spread, times
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped, command_of
+from specdiff_core.explorations.fields import EMBEDDED, ask, enum
+from specdiff_core.explorations.figures import Figure, axes, ratio, spread, times
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.prompts import ranks
 from specdiff_core.measure.statistics import interval
@@ -46,8 +47,8 @@ ROWS, ROW = 8, 128
 EVERY = 10
 """Steps between two replays."""
 LOST = 2 / 3
-"""A training has diverged where in two replays running fewer drafted tokens survive than this share of those before
-it. The loss seldom tells: a step of Muon or AdamW is as long as its rate says, so what a drafter knows can be lost
+"""A training has diverged if two replays running accept fewer drafted tokens than this share of those before it. The
+loss seldom shows it: a step of Muon or AdamW is as long as its rate says, so what a drafter knows can be lost
 while all its weights stay finite."""
 FEWEST = 6
 """Texts with an interval: fewer all go one way by chance more often than a 95 % one may be wrong."""
@@ -72,29 +73,16 @@ class Align(OnPrompts, frozen=True, kw_only=True):
 
     pair: EMBEDDED = "embedded"  # whose denoiser this project's own training made, and goes on with
     drafter: Annotated[
-        str, Meta(title="Drafter", description="Whose copy learns: before or after the long training.",
-                  extra_json_schema=enum(DRAFTERS)),
-    ] = "mdlm"  # fmt: skip
-    seconds: Annotated[
-        int, Meta(ge=5, le=180, title="Seconds of training", description="The learning rate falls to 0 over them.")
-    ] = 60
+        str, ask("Drafter", "Whose copy learns: before or after the long training.", **enum(DRAFTERS))
+    ] = "mdlm"
+    seconds: Annotated[int, ask("Seconds of training", "The learning rate falls to 0 over them.", 5, 180)] = 60
     rate: Annotated[
         float, Meta(gt=0, le=2, title="Learning rate", description="Multiple of the usual one; good weights like less.")
     ] = 0.05
-    tokens: Annotated[
-        int, Meta(ge=32, le=160, title="New tokens", description="Of each text to learn from, and of the race.")
-    ] = 96
-    per_flavour: Annotated[
-        int, Meta(ge=2, le=5, title="Prompts of each kind", description="Every second one is not learnt from.")
-    ] = 4
-
-    @property
-    def drafters(self) -> tuple[str, ...]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return (self.drafter,)
+    tokens: Annotated[int, ask("New tokens", "Of each text to learn from, and of the race.", 32, 160)] = 96
+    per_flavour: Annotated[int, ask("Prompts of each kind", "Every second one is not learnt from.", 2, 5)] = 4
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         import torch
 
         from specdiff_core.models.device import cpu_threads
@@ -155,7 +143,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
         self, task: DraftTask, replay: Callable[[], list[list[int]]], known: _Known, stopped: Stopped, threads: int
     ) -> Iterator[tuple[float, str]]:
         """Optimiser steps until the time is over or training has diverged, which ends them with its curve: a loss or
-        gradient is not finite, or too little survives (:data:`LOST`)."""
+        gradient is not finite, or too little is accepted (:data:`LOST`)."""
         import torch
 
         from specdiff_core.models.device import cpu_threads
@@ -187,7 +175,6 @@ class Align(OnPrompts, frozen=True, kw_only=True):
             yield spent, f"step {step}, loss {known.rows[-1]['loss']:.2f}"
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         taus = [row for row in rows if row["tau"] is not None]
         answer, notes, change = "", list[str](), facts.get("change")
         raced = [(name, row) for name, row in facts.get("race", {}).items() if row.get("speedup")]
@@ -196,8 +183,7 @@ class Align(OnPrompts, frozen=True, kw_only=True):
             bounds = "" if not change else f", interval of the ratio {ratio(change['low'])} to {ratio(change['high'])}"
             answer = (
                 f"After {last['seconds']:.0f} s of training τ went from {ratio(first['tau'])} to "
-                f"{ratio(last['tau'])} on "
-                f"{len(facts['held_out'])} held-out prompts{bounds}."
+                f"{ratio(last['tau'])} on {len(facts['held_out'])} held-out prompts{bounds}."
             )
             notes.append(
                 f"A copy of {self.drafter} learnt in {last['step']} steps from texts that the target wrote after "
@@ -221,26 +207,13 @@ class Align(OnPrompts, frozen=True, kw_only=True):
 def _learning(rows: Sequence[dict[str, Any]], taus: Sequence[dict[str, Any]]) -> Figure:
     losses = [row for row in rows if row["loss"] is not None]
     smooth = [sum(row["loss"] for row in losses[max(0, i - 9) : i + 1]) / min(i + 1, 10) for i in range(len(losses))]
-    loss = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "loss, mean of ten steps (right)",
-        "yaxis": "y2",
-        "x": [row["seconds"] for row in losses],
-        "y": smooth,
-        "line": {"color": "@muted", "width": 1.4, "dash": "dot"},
-        "hovertemplate": "%{x:.0f} s: loss %{y:.2f}<extra></extra>",
-    }
-    tau = {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": "τ on held-out prompts",
-        "marker": {"color": "@draft"},
-        "x": [row["seconds"] for row in taus],
-        "y": [row["tau"] for row in taus],
-        "line": {"color": "@draft", "width": 2.4},
-        "hovertemplate": "%{x:.0f} s: τ = %{y:.2f}<extra></extra>",
-    }
+    seconds = [row["seconds"] for row in losses]
+    name, hover = "loss, mean of ten steps (right)", "%{x:.0f} s: loss %{y:.2f}"
+    loss = draw.trace(name, seconds, smooth, "@muted", dash="dot", width=1.4, hover=hover, yaxis="y2")
+    seconds, known, hover = [row["seconds"] for row in taus], [row["tau"] for row in taus], "%{x:.0f} s: τ = %{y:.2f}"
+    tau = draw.trace(
+        "τ on held-out prompts", seconds, known, "@draft", dash="solid", mark="circle", width=2.4, hover=hover
+    )
     second = {"title": "loss", "showgrid": False, "overlaying": "y", "side": "right"}
     right = {"yaxis2": second} if losses else {}
     return Figure(
@@ -285,7 +258,7 @@ def _race(raced: Sequence[tuple[str, dict[str, Any]]]) -> Figure:
         hint="decoded on held-out prompts; whiskers: 95 % interval",
         opens="a bar opens its race",
         data=data,
-        layout=axes("", "speed-up over vanilla, ×", xaxis=draw.CATEGORY, yaxis=FROM_ZERO, shapes=[ONE]),
+        layout=draw.speeds(xaxis=draw.CATEGORY),
         empty="Bars when the race is run: both drafters decode the held-out prompts.",
     )
 
@@ -307,7 +280,7 @@ class _Known:
         self._facts = {"skipped": skipped, "learnt": learnt, "held_out": held_out}
         self._alphas: list[dict[str, Any]] = []
         self._replays: list[list[list[int]]] = []  # the first and the last: text -> accepted tokens of its rounds
-        self._kept: list[float] = []  # tokens of a draft that survived, on average, in each replay
+        self._kept: list[float] = []  # accepted tokens of a draft, on average, in each replay
         self.diverged = False
 
     def learnt(self, step: int, seconds: float, loss: float) -> None:
@@ -344,33 +317,26 @@ class _Known:
 
 
 class _Writer:
-    """The target, in transformers' own module, writing many texts at once; and the ids that training needs."""
+    """The target, writing many texts at once; its stock module, and the ids that training needs."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
         import torch
 
-        from specdiff_core.train.target_text import fast_copy
-
-        target: Any = engine.stock("target")
-        self.target = target
+        self.target: Any = engine.stock("target")
         self.end = int(engine.pair.tokenizer.eos_token_id)
         (self.mask,) = engine.pair.spec.suppress
-        self._encode, self._writer = engine.encode, fast_copy(target)
+        self._encode, self._writer = engine.encode, engine.target
         self._random = torch.Generator(self.target.device).manual_seed(seed)
 
     def write(self, prompts: Sequence[str], tokens: int, temperatures: Sequence[float]) -> list[Text]:
-        """A text for each prompt and temperature, all in one batch: it continues the beginnings of the prompts, as long
-        as the shortest of them."""
-        import torch
+        """A text for each prompt and temperature, all at once; one that loops ends early."""
+        from specdiff_core.train.answers import Prompt, Writing, write_together
 
-        from specdiff_core.train.target_text import continue_prompts
-
-        encoded = [self._encode(prompt) if prompt else (self.end,) for prompt in prompts]
-        size = min(map(len, encoded))
-        ids = torch.tensor([known[:size] for known in encoded for _ in temperatures], device=self.target.device)
-        degrees = torch.tensor(temperatures, device=ids.device).repeat(len(encoded))
-        written = continue_prompts(self._writer, ids, degrees, tokens, self._random, end=-1, mask=self.mask)
-        return [Text(row, size) for row in written]
+        encoded = [Prompt("", "", tuple(self._encode(text)) if text else (self.end,)) for text in prompts]
+        asked = [(prompt, degree) for prompt in encoded for degree in temperatures]
+        writing = Writing(layers=(), ends=(), new_tokens=tokens, slots=len(asked))
+        written = write_together(self._writer, asked, writing, self._random, lambda: True)
+        return [Text(one.tokens.long().to(self.target.device), len(one.prompt.tokens)) for one in written]
 
 
 def _task(choice: Align, engine: Engine, writer: _Writer, texts: Sequence[Text]) -> DraftTask:

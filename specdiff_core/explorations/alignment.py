@@ -6,12 +6,12 @@ The page makes the same of the files that a visitor opens (``app/static/state/al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from specdiff_core.explorations.base import Answer
-from specdiff_core.explorations.side_by_side import Given, pieces_of, rounds_of
+from specdiff_core.explorations.side_by_side import Given, before_round, first_difference, pieces_of, rounds_of
 from specdiff_core.schema.errors import ConfigError, TraceError
 from specdiff_core.schema.events import Committed, Event, RunStarted, Verified, spell
 from specdiff_core.schema.summary import header_of
@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
 
 class Common(NamedTuple):
-    """By what two runs are held against each other, and how far they agree.
+    """How two runs are aligned, and how far they agree.
 
     ``by`` is ``tokens`` after one prompt and of one target; ``texts``, prompts included, where one prompt goes on in
     the other's text, or the targets differ; ``beginnings``, from the first new token, where the prompts differ;
@@ -75,7 +75,7 @@ def any_token(events: Sequence[Event]) -> bool:
 
 def compare_traces(first: Path | str, second: Path | str, *, lanes: Sequence[str | None] = (None, None)) -> Answer:
     """Two runs of two trace files side by side: ``rows`` has each round of ``a`` and ``b``, with the character of the
-    text at which it begins, so that rounds that stand at the same words have the same number; ``facts`` says by what
+    text at which it begins, so that rounds at the same words have the same number; ``facts`` says by what
     they are aligned, how far they agree (``common``), and what cannot be said (``words``).
 
     Args:
@@ -103,7 +103,7 @@ def compare_traces(first: Path | str, second: Path | str, *, lanes: Sequence[str
 
 
 def common_of(a: Run, b: Run) -> Common:
-    """By what two runs can be held against each other, and how far they agree."""
+    """Align two runs, and see how far they agree."""
     one, other = a.header, b.header
     target = (
         one is not None
@@ -115,7 +115,7 @@ def common_of(a: Run, b: Run) -> Common:
     known = one is not None and other is not None
     same = known and prompts[0] == prompts[1]
     starts = {"a": 0, "b": 0}
-    prompt = None if same else (_shared(*prompts) if known else 0) + 1
+    prompt = first_difference(*prompts) if known else 1
     if same and target:
         return Common("tokens", *_agreement(a.ids, b.ids), starts, target, prompt)
     pieces = _words(a, b)
@@ -135,7 +135,7 @@ def common_of(a: Run, b: Run) -> Common:
 
 
 def words_of(common: Common, headers: Sequence[RunStarted | None]) -> list[str]:
-    """What can be said of two runs: by what they are aligned, where that ends, and what cannot be compared."""
+    """Say how two runs are aligned, where they part, and what cannot be compared."""
     unit = "token" if common.by == "tokens" else "character"
     words = {
         "tokens": "Aligned token by token, after one prompt.",
@@ -167,29 +167,19 @@ def given_of(run: Run, round: int) -> Given:
     header = run.header
     if header is None:
         raise ConfigError("The trace does not say how it was decoded.", field="branch", hint="Choose another trace.")
-    before: list[int] = []
-    for event in run.events:
-        if isinstance(event, Committed):
-            if event.round + 1 == round:
-                return Given(
-                    config=dict(header.config),
-                    prompt=header.prompt,
-                    prompt_ids=header.prompt_ids,
-                    target=header.models.get("target", ""),
-                    after=(*before, *event.ids[:-1]),
-                )
-            before += event.ids
-    raise ConfigError(f"That run has no round {round}.", field="round", hint="Count from 1.")
-
-
-def _shared(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many entries two sequences have in common at their beginnings."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return Given(
+        config=dict(header.config),
+        prompt=header.prompt,
+        prompt_ids=header.prompt_ids,
+        target=header.models.get("target", ""),
+        after=tuple(before_round(run.events, round)),
+    )
 
 
 def _agreement(one: Sequence[object], other: Sequence[object]) -> tuple[int, int | None]:
-    agree = _shared(one, other)
-    return agree, None if agree == len(one) == len(other) else agree + 1
+    """How many entries two sequences share at their beginnings, and the first that differs, from 1."""
+    parted = first_difference(one, other)
+    return parted - 1 if parted else len(one), parted
 
 
 def _unknown(run: Run) -> dict[int, str]:

@@ -17,32 +17,20 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 import msgspec
 from msgspec import Meta
 
+from specdiff_core.explorations.fields import PAIR, SEED, TEMPERATURE, ask, enum
 from specdiff_core.explorations.figures import Figure
-from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, own_prompts
+from specdiff_core.measure.prompts import OWN_TEXTS, Problem, Prompt, own_prompts
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
-from specdiff_core.schema.methods import METHODS, played
-from specdiff_core.schema.pairs import PAIRS, find_pair
+from specdiff_core.schema.methods import played
 from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 Stopped = Callable[[], bool]
-T = TypeVar("T")
+P = TypeVar("P", Prompt, Problem)
 E = TypeVar("E", bound="Exploration")
-PAIR = Annotated[
-    str,
-    Meta(
-        title="Pair",
-        description="Target and drafters. On the page, the settings of Live take one of your own.",
-        extra_json_schema={"enum": list(PAIRS), "more": True},
-    ),
-]
-EMBEDDED = Annotated[
-    Literal["embedded"], Meta(title="Pair", description="The embedded one only.", extra_json_schema={"hidden": True})
-]
-"""The field of an exploration that cannot be asked of another pair."""
 
 
 class Answer(msgspec.Struct, kw_only=True):
@@ -125,12 +113,13 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def drafters(self) -> tuple[str, ...]:
-        """The drafters that it needs.
+        """The drafters that it needs: by default its ``drafter``, or those of its ``methods``.
 
         Raises:
             ConfigError: the pair has none of that name, or none for a method; the hint names what it has.
         """
-        return ()
+        own: Any = self
+        return drafters_of(self.pair, own.methods) if "methods" in self.__struct_fields__ else (own.drafter,)
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """Measure, one step at a time. Between two steps others may use ``engine``.
@@ -157,25 +146,25 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The fields in plain JSON values: name, title, words, kind, default, limits or choices, what of the pair the
         choices are (``of``: drafters or methods), and whether it is one of those that few change (``more``)."""
         properties = msgspec.json.schema(cls)["$defs"][cls.__name__]["properties"]
-        own = [name for name in vars(cls)["__annotations__"] if name in properties]  # the others are shared
-        rest = [name for name in properties if name not in own]
-        fields = [_described(name, properties[name]) for name in (*own, *rest)]
-        return [field | {"more": field["name"] in rest or field["more"]} for field in fields]
+        kinds = [kind for kind in reversed(cls.__mro__) if kind.__module__ != __name__]  # what is here is shared
+        own = dict.fromkeys(name for kind in kinds for name in vars(kind).get("__annotations__", ()))
+        fields = [_described(name, properties[name]) for name in (own | properties) if name in properties]
+        return [field | {"more": field["name"] not in own or field["more"]} for field in fields]
 
 
 def _described(name: str, declared: Mapping[str, Any]) -> dict[str, Any]:
     entry = declared.get("items", declared)  # of a list, what it holds
     kind = {"integer": "integer", "number": "number", "boolean": "switch"}.get(entry.get("type", ""), "text")
     choices = entry.get("enum")
-    field: dict[str, Any] = {
+    return {
         "name": name,
         "title": declared["title"],
-        "about": declared.get("description", ""),
+        "about": declared["description"],
         "default": declared["default"],
-    }
-    field |= {"kind": "choice" if choices else kind, "list": "items" in declared, "choices": choices or []}
-    field["of"] = entry.get("of", "")
-    return field | {
+        "kind": "choice" if choices else kind,
+        "list": "items" in declared,
+        "choices": choices or [],
+        "of": entry.get("of", ""),
         "low": entry.get("minimum"),
         "high": entry.get("maximum"),
         "long": not choices and declared.get("maxLength", 0) > 200,
@@ -235,25 +224,19 @@ def _cell(value: Any) -> str:
 class OnPrompts(Exploration, frozen=True, kw_only=True):
     """One that decodes texts: this project's own, or the visitor's."""
 
-    tokens: Annotated[
-        int, Meta(ge=8, le=256, title="New tokens", description="Of each run; the end of a text is ignored.")
-    ] = 64
+    tokens: Annotated[int, ask("New tokens", "Of each run; the end of a text is ignored.", 8, 256)] = 64
     flavours: Annotated[
-        tuple[Annotated[str, Meta(extra_json_schema={"enum": list(OWN_TEXTS)})], ...],
-        Meta(title="Kinds of text", description="Prompts of this project, by kind."),
+        tuple[Annotated[str, Meta(extra_json_schema=enum(list(OWN_TEXTS)))], ...],
+        ask("Kinds of text", "Prompts of this project, by kind."),
     ] = tuple(OWN_TEXTS)
-    per_flavour: Annotated[
-        int, Meta(ge=1, le=5, title="Prompts of each kind", description="More prompts, narrower intervals.")
-    ] = 2
+    per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 2
     texts: Annotated[
         str,
-        Meta(
-            max_length=20_000,
-            title="Your own prompts",
-            description='In place of these: one a line, or JSON lines {"id", "flavour", "prompt"}.',
+        ask(
+            "Your own prompts", 'In place of these: one a line, or JSON lines {"id", "flavour", "prompt"}.', most=20_000
         ),
     ] = ""
-    seed: Annotated[int, Meta(ge=0, le=2**30, title="Seed", description="Of everything that is drawn.")] = 0
+    seed: SEED = 0
 
     @property
     def base(self) -> DecodeConfig:
@@ -266,20 +249,10 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
         Raises:
             ConfigError: no prompt is left.
         """
-        found, skipped = list[Prompt](), list[str]()
         if self.texts.strip():
-            ids: set[str] = set()
-
-            def read(line: str, number: int) -> Prompt:
-                prompt = _read_line(line, number)
-                if prompt.id in ids:
-                    raise ConfigError(f"the id {prompt.id!r} stands there twice")
-                engine.encode(prompt.prompt, self.base)
-                ids.add(prompt.id)
-                return prompt
-
-            found, skipped = each_line(self.texts, read)
+            found, skipped = each_line(self.texts, _read_line, lambda prompt: engine.encode(prompt.prompt, self.base))
         else:
+            found, skipped = [], []
             for prompt in own_prompts(self.per_flavour):
                 try:
                     if prompt.flavour in self.flavours and engine.encode(prompt.prompt, self.base):
@@ -298,27 +271,34 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
 class AtTemperature(OnPrompts, frozen=True, kw_only=True):
     """One whose runs share a temperature."""
 
-    temperature: Annotated[
-        float, Meta(ge=0, le=2, title="Temperature", description="Of the target; at 0 it takes its likeliest token.")
-    ] = 0.0
+    temperature: TEMPERATURE = 0.0
 
     @property
     def base(self) -> DecodeConfig:
         return dataclasses.replace(super().base, temperature=self.temperature)
 
 
-def each_line(text: str, read: Callable[[str, int], T]) -> tuple[list[T], list[str]]:
-    """What ``read`` makes of each line that is not empty and its number, from 1; and why it refuses the others."""
-    found, skipped = [], []
+def each_line(text: str, read: Callable[[str, int], P], check: Callable[[P], object]) -> tuple[list[P], list[str]]:
+    """The prompts or problems in the lines of a text, and why some lines are none.
+
+    Args:
+        read: makes one of a line and its number, from 1.
+        check: raises SpecDiffError where it cannot be used.
+    """
+    found, skipped = dict[str, P](), []
     lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))  # JSON may hold other line separators
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
         try:
-            found.append(read(line, number))
+            if line.strip():
+                one = read(line, number)
+                name = getattr(one, "id", one.prompt)
+                if name in found:
+                    raise ConfigError(f"{name[:40]!r} appears twice")
+                check(one)
+                found[name] = one
         except (SpecDiffError, msgspec.DecodeError, RecursionError) as error:
             skipped.append(f"line {number}: {getattr(error, 'message', error)}")
-    return found, skipped
+    return list(found.values()), skipped
 
 
 def _read_line(line: str, number: int) -> Prompt:
@@ -331,40 +311,6 @@ class Asked(NamedTuple):
     """A function that says whether to stop, in the shape that a decode asks."""
 
     is_set: Stopped
-
-
-def enum(names: Sequence[str], of: Literal["", "drafters", "methods"] = "") -> dict[str, Any]:
-    """The choices of a field, for its form; what is none of them, or nothing that the pair has, is refused where it is
-    used."""
-    return {"enum": list(names), "of": of}
-
-
-def drafters_that(*kinds: str) -> list[str]:
-    """The drafters of all pairs whose ``drafting`` is one of ``kinds``, each once."""
-    return list(dict.fromkeys(one.name for pair in PAIRS.values() for one in pair.drafters if one.drafting in kinds))
-
-
-def drafter_that(why_not: str, pair: str, name: str, *kinds: str) -> str:
-    """The name of a drafter, if ``pair`` has it and its ``drafting`` is one of ``kinds``.
-
-    Args:
-        why_not: what a drafter of another kind lacks, in words.
-
-    Raises:
-        ConfigError: it is not there, or of another kind; the hint names those that the pair has.
-    """
-    spec = find_pair(pair)
-    fitting = [one.name for one in spec.drafters if one.drafting in kinds]
-    if name not in fitting:
-        known = name in [one.name for one in spec.drafters]
-        words = f"The drafter {name!r} {why_not}" if known else f"The pair {spec.label} has no drafter {name[:40]!r}"
-        hint = f"Choose one of: {', '.join(fitting)}." if fitting else "Choose another pair: this one has none that do."
-        raise ConfigError(f"{words}.", field="drafter", hint=hint)
-    return name
-
-
-DRAFTING = [method.name for method in METHODS if method.drafter != "none"]
-"""All methods but vanilla."""
 
 
 def drafters_of(pair: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -438,7 +384,7 @@ class Exploring:
         """Go on for at least one step, until ``seconds`` have passed or it is over.
 
         Args:
-            progress: hears every step.
+            progress: called with every step.
         """
         until, over = time.monotonic() + seconds, True
         for step in self._steps:

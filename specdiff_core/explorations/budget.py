@@ -1,5 +1,5 @@
-"""Budget (SpecDiff-2, arXiv 2511.00606: accuracy within seconds): what is a faster decode worth where answers are voted
-on? Each method attempts worked problems several times, at a temperature above 0, and the commonest answer counts.
+"""Budget (SpecDiff-2, arXiv 2511.00606: accuracy within seconds): what does a faster decode gain where answers are
+voted on? Each method attempts worked problems several times, at a temperature above 0, and the commonest answer counts.
 
 No text depends on the budget, so nothing is decoded again for it: of the measured attempts, in order, those count that
 are finished within it. Every lossless method draws its attempts from vanilla's distribution; only more fit.
@@ -12,24 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
-from msgspec import Meta
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import (
-    DRAFTING,
-    Answer,
-    Exploration,
-    Report,
-    Step,
-    Stopped,
-    drafters_of,
-    each_line,
-    enum,
-)
+from specdiff_core.explorations.base import Answer, Exploration, Report, Step, Stopped, each_line
+from specdiff_core.explorations.fields import METHOD, SEED, ask
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.answers import answered, canonical
-from specdiff_core.measure.grid import BASELINE
 from specdiff_core.measure.prompts import OWN_PROBLEMS, Problem, Prompt, Text, problem
 from specdiff_core.measure.votes import ATTEMPTS, TEMPERATURE, Attempt, attempt_of, curves, in_turn, singles, votes
 from specdiff_core.schema.errors import ConfigError
@@ -63,52 +52,40 @@ class Budget(Exploration, frozen=True, kw_only=True):
     }
 
     methods: Annotated[
-        tuple[Annotated[str, Meta(extra_json_schema=enum(DRAFTING, "methods"))], ...],
-        Meta(min_length=1, max_length=6, title="Methods", description="Each beside vanilla, on the same problems."),
+        tuple[METHOD, ...], ask("Methods", "Each beside vanilla, on the same problems.", least=1, most=6)
     ] = ("specdiff", "dflash", "eagle", "markov_tree")
     given: Annotated[
         Literal["all", "most", "none"],
-        Meta(
-            title="Sums that are given",
-            description="Of the solution: all, all but the last line, or none. A target as small as the embedded one "
+        ask(
+            "Sums that are given",
+            "Of the solution: all, all but the last line, or none. A target as small as the embedded one "
             "cannot calculate, but may finish what is worked out.",
         ),
     ] = "all"
-    attempts: Annotated[int, Meta(ge=1, le=64, title="Attempts k", description="Of every method at every problem.")] = (
-        ATTEMPTS
-    )
+    attempts: Annotated[int, ask("Attempts k", "Of every method at every problem.", 1, 64)] = ATTEMPTS
     problems: Annotated[
         int,
-        Meta(
-            ge=2,
-            le=len(OWN_PROBLEMS),
-            title="Problems",
-            description="Of this project; yours go under More settings. More problems, narrower intervals.",
+        ask(
+            "Problems",
+            "Of this project; yours go under More settings. More problems, narrower intervals.",
+            2,
+            len(OWN_PROBLEMS),
         ),
     ] = len(OWN_PROBLEMS)
     texts: Annotated[
         str,
-        Meta(
-            max_length=20_000,
-            title="Your own problems",
-            extra_json_schema={"more": True},
-            description="In place of this project's, and all of them: one a line, "
+        ask(
+            "Your own problems",
+            "In place of this project's, and all of them: one a line, "
             '"question | answer", or JSON lines {"question", "answer"}, where the answer may be worked out and end in '
             '"#### number" or hold \\boxed{…}. Numbers and expressions count as the same however they are written.',
+            most=20_000,
+            more=True,
         ),
     ] = ""
-    temperature: Annotated[
-        float, Meta(ge=0.1, le=2, title="Temperature", description="Of the target: attempts have to differ.")
-    ] = TEMPERATURE
-    tokens: Annotated[
-        int, Meta(ge=8, le=256, title="New tokens", description="Of an attempt at most; without an answer, no vote.")
-    ] = 64
-    seed: Annotated[int, Meta(ge=0, le=2**30, title="Seed", description="Of everything that is drawn.")] = 0
-
-    @property
-    def drafters(self) -> tuple[str, ...]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return drafters_of(self.pair, self.methods)
+    temperature: Annotated[float, ask("Temperature", "Of the target: attempts have to differ.", 0.1, 2)] = TEMPERATURE
+    tokens: Annotated[int, ask("New tokens", "Of an attempt at most; without an answer, no vote.", 8, 256)] = 64
+    seed: SEED = 0
 
     @property
     def base(self) -> DecodeConfig:
@@ -128,26 +105,16 @@ class Budget(Exploration, frozen=True, kw_only=True):
         """
         if not self.texts.strip():
             return OWN_PROBLEMS[: self.problems], []
-        seen: set[str] = set()
-
-        def read(line: str, _: int) -> Problem:
-            found = read_problem(line)
-            if found.prompt in seen:
-                raise ConfigError("this question stands there twice")
-            engine.encode(self.asked(found), self.base)
-            seen.add(found.prompt)
-            return found
-
-        problems, skipped = each_line(self.texts, read)
+        check = lambda found: engine.encode(self.asked(found), self.base)  # noqa: E731
+        problems, skipped = each_line(self.texts, read_problem, check)
         if len(problems) < 2:
-            told = f"Of your problems {len(problems) or 'none'} can be used, and two are needed. "
+            words = f"Of your problems {len(problems) or 'none'} can be used, and two are needed. "
             raise ConfigError(
-                told + "; ".join(skipped[:3]), field="texts", hint='Give one a line: "What is 3 + 4? | 7".'
+                words + "; ".join(skipped[:3]), field="texts", hint='Give one a line: "What is 3 + 4? | 7".'
             )
         return problems, skipped
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         problems, skipped = self.chosen(engine)
         right = [problem.answer for problem in problems]
         prompts = [
@@ -166,12 +133,11 @@ class Budget(Exploration, frozen=True, kw_only=True):
             tried = in_turn(found, right)
             rows = curves(tried)
             for row in rows:
-                key = BASELINE.key if row["method"] == "vanilla" else row["method"]
-                row |= {"race": key if key in runs.races else None, "waiting": runs.sums(key)[0].waiting}
+                name = row["method"]
+                row |= {"race": name if name in runs.races else None, "waiting": runs.sums(name)[0].waiting}
             facts = {
-                **runs.facts(),
-                "skipped": [*skipped, *(f"{methods[name].label}: {why}" for name, why in runs.failed.items())],
-                "prompts": {},
+                "threads": runs.threads,
+                "skipped": skipped + runs.left_out(),
                 "problems": [{"prompt": self.asked(one), "answer": one.answer} for one in problems],
                 "given": self.given if any(self.asked(one) != one.prompt for one in problems) else "none",
                 "single": singles(tried),
@@ -195,7 +161,6 @@ class Budget(Exploration, frozen=True, kw_only=True):
             yield Step(done, total, f"{methods[name].label}, {prompts[(done - 1) // len(configs)].id}", answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         vanilla = facts.get("single", {}).get("vanilla")
         others = {name: one for name, one in facts.get("single", {}).items() if name != "vanilla"}
         if not vanilla or not others:
@@ -233,14 +198,13 @@ class Budget(Exploration, frozen=True, kw_only=True):
             answer=answer,
             notes=[
                 "Every method here is lossless: a single attempt should be right as often as vanilla’s. Only the "
-                "time of "
-                "an attempt should differ, and with it how many fit into a budget.",
+                "time of an attempt should differ, and with it how many fit into a budget.",
                 f"Right in one attempt: {'; '.join(single)}."
                 + (f" Differs from vanilla by more than the 99 % noise: {draw.listed(apart)}." if apart else "")
                 + (f" Within the 99 % noise of vanilla: {draw.listed(within)}." if within else "")
                 + f" {percent(vanilla['no_answer'])} of vanilla’s attempts end without an answer and have no vote.",
                 given[facts.get("given", self.given)],
-                f"The bands are wide: {count} cannot tell accuracies a few points apart.",
+                f"The bands are wide: {count} cannot separate accuracies a few points apart.",
             ],
             figures=_figures(rows, facts["votes"]),
             titles={name: find_method(name).label for name in others},
@@ -307,20 +271,9 @@ def _bands(rows: Sequence[Row], x: str, words: Callable[[Row], str]) -> list[dic
         own = [row for row in rows if row["method"] == name]
         ends = [row["high"] for row in own] + [row["low"] for row in reversed(own)]
         trace["marker"]["symbol"] = [f"{look.mark}-open" if row.get("used_up") else look.mark for row in own]
-        bands.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": [row[x] for row in [*own, *reversed(own)]],
-                "y": ends,
-                "fill": "toself",
-                "fillcolor": look.colour,
-                "opacity": 0.07,
-                "line": {"width": 0},
-                "hoverinfo": "skip",
-                "showlegend": False,
-            }
-        )
+        around = [row[x] for row in [*own, *reversed(own)]]
+        band: dict[str, Any] = {"fillcolor": look.colour, "opacity": 0.07}
+        bands.append(draw.trace("", around, ends, look.colour, dash="solid", width=0, fill="toself", **band))
     return [*bands, *traces]
 
 
@@ -331,7 +284,7 @@ class _Line(msgspec.Struct):
     prompt: str = ""
 
 
-def read_problem(line: str) -> Problem:
+def read_problem(line: str, number: int = 0) -> Problem:
     """A problem of the visitor's own: ``question | answer``, or a JSON object with ``question`` (GSM8K) or ``problem``
     (MATH-500) and ``answer``. An answer that ends in ``#### 12`` or holds ``\\boxed{\\frac{1}{2}}`` is worked out, a
     line for each step.
@@ -341,8 +294,8 @@ def read_problem(line: str) -> Problem:
         msgspec.DecodeError: it is no such object.
     """
     if line.lstrip().startswith("{"):
-        told = msgspec.json.decode(line, type=_Line)
-        question, answer = told.question or told.problem or told.prompt, str(told.answer)
+        found = msgspec.json.decode(line, type=_Line)
+        question, answer = found.question or found.problem or found.prompt, str(found.answer)
     else:
         question, _, answer = line.rpartition("|")
     if not question.strip():

@@ -6,36 +6,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from msgspec import Meta
-
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import (
-    DRAFTING,
-    Answer,
-    Board,
-    OnPrompts,
-    Report,
-    Step,
-    Stopped,
-    Switch,
-    drafters_of,
-    enum,
-)
-from specdiff_core.explorations.figures import FROM_ZERO, ONE, Figure, Row, axes, plural, ratio, times
-from specdiff_core.explorations.runs import BASELINE_KEY, RUN_COLUMNS, Runs
+from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, Step, Stopped, Switch
+from specdiff_core.explorations.fields import DEGREE, METHOD, ask
+from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds
 from specdiff_core.explorations.side_by_side import text_of
 from specdiff_core.measure.grid import BenchSetting
-from specdiff_core.measure.statistics import costs, interval
 from specdiff_core.schema.methods import BASELINE, find_method, played
-from specdiff_core.schema.metrics import CROWDED, Metrics
+from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-Degree = Annotated[float, Meta(ge=0, le=2)]
 MEAN = "mean"
 FIRST_SHOWN = 6
 """Methods that the figures begin with; a click on a name in the legend shows the others."""
@@ -59,8 +46,9 @@ GLYPHS = {
     "hexagram": "✶",
 }
 """A symbol of Plotly's -> the character that looks like it."""
-SHAPES = {"tree": ("dash", "/"), "drafts": ("dot", "."), "auto": ("dashdot", "-"), "window": ("solid", "")}
-"""How a drafter is used -> dash of a line, hatch of a bar."""
+SHAPES = {"≤": ("dashdot", "-"), "K": ("dot", "."), "B": ("dash", "/"), "": ("solid", "")}
+"""What the settings hold of a drafter whose length adapts, of drafts, of a tree and of windows -> dash of a line, hatch
+of a bar."""
 HEADS: list[tuple[str, str, str]] = [
     ("τ", "Tokens per round: accepted drafts, and one of the target.", ""),
     ("drafter passes per round", "Passes of the drafter (NFE) per round.", "draft / round"),
@@ -91,7 +79,6 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         "label": "what it is called",
         "short": "the same, short",
         "words": "its settings",
-        "auto": "whether a controller chooses the length",
         "lossless": "what the rule claims",
         "cost": "τ over the speed-up: what a round costs, in tokens of vanilla",
         "tested_at": "how often each position was tested",
@@ -102,32 +89,16 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
     }
 
     methods: Annotated[
-        tuple[Annotated[str, Meta(extra_json_schema=enum(DRAFTING, "methods"))], ...],
-        Meta(min_length=1, max_length=12, title="Methods", description="Each beside vanilla, on the same prompts."),
+        tuple[METHOD, ...], ask("Methods", "Each beside vanilla, on the same prompts.", least=1, most=12)
     ] = ("prompt_lookup", "dflash", "ddtree")
     temperatures: Annotated[
-        tuple[Degree, ...],
-        Meta(
-            min_length=1,
-            max_length=4,
-            title="Temperatures",
-            description="Of the target: 0 is greedy, 1 samples plainly.",
-        ),
+        tuple[DEGREE, ...],
+        ask("Temperatures", "Of the target: 0 is greedy, 1 samples plainly.", least=1, most=4),
     ] = (0.0, 1.0)
-    tokens: Annotated[
-        int, Meta(ge=8, le=256, title="New tokens", description="Of each run; the end of a text is ignored.")
-    ] = 96
-    per_flavour: Annotated[
-        int, Meta(ge=1, le=5, title="Prompts of each kind", description="Two or more give intervals.")
-    ] = 1
-
-    @property
-    def drafters(self) -> tuple[str, ...]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return drafters_of(self.pair, self.methods)
+    tokens: Annotated[int, ask("New tokens", "Of each run; the end of a text is ignored.", 8, 256)] = 96
+    per_flavour: Annotated[int, ask("Prompts of each kind", "Two or more give intervals.", 1, 5)] = 1
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         prompts, skipped = self.prompts(engine)
         methods = {one.name: one for one in played(self.pair, self.methods) if one.name != BASELINE}
         groups: dict[float, Runs] = {}
@@ -142,12 +113,9 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
                 for name in (BASELINE, *methods)
                 for row in _rows(self.base, degree, name, runs, flavours, texts[degree].get(name, []))
             ]
-            failed = dict.fromkeys(
-                f"{methods[name].label}: {why}" for runs in groups.values() for name, why in runs.failed.items()
-            )
+            failed = dict.fromkeys(why for runs in groups.values() for why in runs.left_out())
             races = {f"{degree:g}/{name}": race for degree, runs in groups.items() for name, race in runs.races.items()}
-            facts = next(iter(groups.values())).facts() if groups else {}
-            return Answer(rows=rows, facts=facts | {"skipped": [*skipped, *failed]}, races=races)
+            return Answer(rows=rows, facts={"threads": threads, "skipped": [*skipped, *failed]}, races=races)
 
         threads, each = 0, len(methods) * len(prompts)
         for turn, degree in enumerate(degrees):
@@ -176,53 +144,32 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
                 return
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        means = [row for row in rows if row["flavour"] == MEAN and row.get("speedup")]
-        drafted = [row for row in means if row["method"] != BASELINE]
-        degrees = list(dict.fromkeys(row["temperature"] for row in drafted))
-        flavours = list(dict.fromkeys(row["flavour"] for row in rows if row["flavour"] != MEAN))
-        if not drafted:
+        known = sorted((row for row in rows if row.get("speedup")), key=lambda row: -row["speedup"])
+
+        def best(degree: float, flavour: str) -> list[dict[str, Any]]:
+            return [row for row in known if (row["temperature"], row["flavour"]) == (degree, flavour)]
+
+        degrees = sorted({row["temperature"] for row in known if row["method"] != BASELINE})
+        if not degrees:
             return Report()
-        ranked = {
-            degree: sorted((row for row in drafted if row["temperature"] == degree), key=lambda row: -row["speedup"])
-            for degree in degrees
-        }
+        ranked = {degree: [row for row in best(degree, MEAN) if row["method"] != BASELINE] for degree in degrees}
+        flavours = list(dict.fromkeys(row["flavour"] for row in rows if row["flavour"] != MEAN))
         looks = _looks(ranked)
         answer, notes = conclusion(ranked)
         shown = [MEAN, *flavours] if len(flavours) > 1 else [MEAN]
+        sampled = ("The target takes its most probable token", "The target samples")
+        temperatures = [(f"{one:g}", f"{one:g}", sampled[one > 0]) for one in degrees]
+        kinds = [(MEAN, "Mean", "Mean of the kinds of text"), *((one, one, "") for one in shown[1:])]
         switches = [
-            Switch(
-                name="temperature",
-                title="Temperature",
-                options=[
-                    (
-                        f"{one:g}",
-                        f"{one:g}",
-                        "The target samples" if one else "The target takes its most probable token",
-                    )
-                    for one in degrees
-                ],
-            ),
-            Switch(
-                name="flavour",
-                title="Text",
-                options=[(MEAN, "Mean", "Mean of the kinds of text"), *((one, one, "") for one in shown[1:])],
-            ),
+            Switch(name="temperature", title="Temperature", options=temperatures),
+            Switch(name="flavour", title="Text", options=kinds),
         ]
         figures, boards = [], []
         for degree in degrees:
             for flavour in shown:
                 when = {"temperature": f"{degree:g}", "flavour": flavour}
-                own = sorted(
-                    (
-                        row
-                        for row in rows
-                        if (row["temperature"], row["flavour"]) == (degree, flavour) and row.get("speedup")
-                    ),
-                    key=lambda row: -row["speedup"],
-                )
-                boards.append(_board(own, looks, when))
-                figures.append(_plane(own, looks, when))
+                boards.append(_board(best(degree, flavour), looks, when))
+                figures.append(_plane(best(degree, flavour), looks, when))
             figures.append(_positions(ranked[degree], looks, {"temperature": f"{degree:g}"}))
         figures.append(_by_kind(rows, looks, shown[1:] or shown))
         return Report(
@@ -244,7 +191,7 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """A method at one temperature: the mean of the kinds of text, whose intervals resample prompts within each, then
     each kind."""
-    key, method = (BASELINE_KEY if name == BASELINE else name), find_method(name)
+    method = find_method(name)
     setting = BenchSetting.of_config(method.config(base))
     known = {
         "temperature": degree,
@@ -253,28 +200,20 @@ def _rows(
         "short": method.short,
         "words": setting.words,
     }
-    measured = runs.metrics.get(key, [])
-    total = sum((metrics for _, metrics in measured), Metrics())
+    measured = runs.metrics.get(name, [])
     groups = {kind: [prompt for prompt, _ in measured if runs.flavours[prompt] == kind] for kind in flavours}
     groups = {kind: own for kind, own in groups.items() if own}
     if not groups:
-        yield known | {"flavour": MEAN, "failed": runs.failed.get(key, "not measured yet")}
+        yield known | {"flavour": MEAN, "failed": runs.failed.get(name, "not measured yet")}
         return
-    slow, fast = (
-        costs((prompt, metrics.seconds, metrics.committed) for prompt, metrics in each)
-        for each in (runs.metrics[BASELINE_KEY], measured)
-    )
-    speeds = interval(slow, fast, groups)
+    speeds = runs.intervals(name, groups)
     for kind in (MEAN, *groups):
-        own = total if kind == MEAN else sum((one for prompt, one in measured if prompt in groups[kind]), Metrics())
+        own, _ = runs.sums(name, "" if kind == MEAN else kind)
         speed, number = speeds[kind], min(map(len, groups.values())) if kind == MEAN else len(groups[kind])
-        many = number > 1 and name != BASELINE
         race = None if name == BASELINE else f"{degree:g}/{next(iter(groups)) if kind == MEAN else kind}/{name}"
         row = known | {
             "flavour": kind,
-            "speedup": speed.value,
-            "low": speed.low if many else None,
-            "high": speed.high if many else None,
+            **bounds(speed, number > 1 and name != BASELINE),
             "prompts": sum(map(len, groups.values())) if kind == MEAN else number,
             "tau": own.tau,
             "alpha": own.alpha,
@@ -311,34 +250,27 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
         return answer, ["Only one temperature was measured: at another the order may be different."]
     answer += f" {best(warm, last)}."
     notes = []
-    after = {row["method"] or row["label"]: row for row in ranked[warm]}
-    moved = after.get(first["method"] or first["label"])
+    cool, hot = ({row["method"]: row for row in ranked[degree]} for degree in (cold, warm))
+    moved = hot.get(first["method"])
     if moved and moved is not last:
-        place = 1 + [id(row) for row in ranked[warm]].index(id(moved))
+        place = 1 + ranked[warm].index(moved)
         notes.append(
             f"The order turns with the temperature: {first['short']} goes from first to place {place} of "
-            f"{len(ranked[warm])}, "
-            f"{times(first['speedup'])} to {times(moved['speedup'])}."
+            f"{len(ranked[warm])}, {times(first['speedup'])} to {times(moved['speedup'])}."
         )
     else:
         notes.append("The same method leads at both temperatures.")
-    names = {row["method"] for row in ranked[cold]}
     for tree, window in (("ddtree", "dflash"), ("markov_tree", "markov"), ("eagle2", "eagle")):
-        if {tree, window} <= names:
-            pairs = [
-                [next((row for row in ranked[degree] if row["method"] == one), None) for one in (tree, window)]
-                for degree in (cold, warm)
-            ]
-            (a, b), (c, d) = pairs
-            if a and b and c and d and a["tau"] > b["tau"] and c["tau"] < d["tau"]:
-                notes.append(
-                    f"At temperature {cold:g} the tree of {a['short']} accepts more than the window of {b['short']} (τ "
-                    f"{ratio(a['tau'])} against {ratio(b['tau'])}); at {warm:g} it accepts less ({ratio(c['tau'])} "
-                    "against "
-                    f"{ratio(d['tau'])}): a tree must hold the very token that the target draws, while a window is "
-                    "tested "
-                    "with p/q."
-                )
+        if not {tree, window} <= cool.keys() & hot.keys():
+            continue
+        (a, b), (c, d) = ([rows[name] for name in (tree, window)] for rows in (cool, hot))
+        if a["tau"] > b["tau"] and c["tau"] < d["tau"]:
+            notes.append(
+                f"At temperature {cold:g} the tree of {a['short']} accepts more than the window of {b['short']} (τ "
+                f"{ratio(a['tau'])} against {ratio(b['tau'])}); at {warm:g} it accepts less ({ratio(c['tau'])} against "
+                f"{ratio(d['tau'])}): a tree must hold the very token that the target draws, while a window is tested "
+                "with p/q."
+            )
     losing = [row["short"] for row in ranked[warm] if row["speedup"] < 1]
     if losing:
         notes.append(f"Slower than vanilla at temperature {warm:g}: {draw.listed(losing)}.")
@@ -348,38 +280,32 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
 # What is drawn.
 
 
-def _looks(ranked: Mapping[float, Sequence[Row]]) -> dict[str, dict[str, Any]]:
+class Look(draw.Style, frozen=True):
+    """How a method differs from others here: by its line and bar, too."""
+
+    glyph: str  # the mark as a character
+    hatch: str
+    visible: Any = True
+
+
+VANILLA = Look("@target", "line-ns", "dot", "Vanilla", GLYPHS["line-ns"], "")
+
+
+def _looks(ranked: Mapping[float, Sequence[Row]]) -> dict[str, Look]:
     """A mark for each method, or use of a drafter that no paper names, by its label; and which are shown at first."""
     rows = {row["label"]: row for own in ranked.values() for row in own}
-    style = draw.styles(row["method"] or row["label"] for row in rows.values())
-    taken = {VANILLA["mark"], *(style[row["method"]].mark for row in rows.values() if row["method"])}
-    free = iter([mark for mark in GLYPHS if mark not in taken])
+    style = draw.styles(row["method"] for row in rows.values())
+    known = draw.KNOWN.keys() & style.keys()
+    free = iter([mark for mark in GLYPHS if mark not in {VANILLA.mark, *(style[name].mark for name in known)}])
     first = {row["label"] for row in next(iter(ranked.values()))[:FIRST_SHOWN]}
     looks = {}
     for label, row in rows.items():
-        own = style[row["method"] or label]
-        shape = next((word for word, sign in (("drafts", "K"), ("tree", "B")) if sign in row["words"]), "window")
-        dash, hatch = SHAPES["auto" if row.get("auto") else shape]
-        mark = own.mark if row["method"] else next(free, "x")
-        looks[label] = {
-            "mark": mark,
-            "glyph": GLYPHS.get(mark, "●"),
-            "colour": own.colour,
-            "dash": dash,
-            "hatch": hatch,
-            "visible": True if label in first else "legendonly",
-        }
+        own = style[row["method"]]
+        mark = own.mark if row["method"] in known else next(free, "x")
+        dash, hatch = next((look for sign, look in SHAPES.items() if sign in row["words"]))
+        visible = True if label in first else "legendonly"
+        looks[label] = Look(own.colour, mark, dash, row["short"], GLYPHS.get(mark, "●"), hatch, visible)
     return looks
-
-
-VANILLA = {
-    "mark": "line-ns",
-    "glyph": GLYPHS["line-ns"],
-    "colour": "@target",
-    "dash": "dot",
-    "hatch": "",
-    "visible": True,
-}
 
 
 def _exactness(row: Row) -> list[str]:
@@ -402,136 +328,56 @@ def _exactness(row: Row) -> list[str]:
     ]
 
 
-def _board(rows: Sequence[Row], looks: Mapping[str, Any], when: dict[str, str]) -> Board:
+def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str]) -> Board:
     busy = any(row["method"] == BASELINE and (row.get("waiting") or 0) >= CROWDED for row in rows)
-    cells = []
+    shown = []
     for row in rows:
-        look = looks.get(row["label"], VANILLA)
-        bounds = row.get("low") is not None
-        cells.append(
+        look, alone = looks.get(row["label"], VANILLA), "one prompt of a kind: no interval"
+        if row.get("low") is not None:
+            said = f"95 % interval {ratio(row['low'])} to {ratio(row['high'])}"
+        else:
+            said = "the baseline" if row["method"] == BASELINE else alone
+        numbers = ratio(row["tau"]), ratio(row.get("drafter_passes")), ratio(100 * row["target_passes"], 1)
+        shown.append(
             {
-                "mark": [look["glyph"], look["colour"], look["hatch"]],
+                "mark": [look.glyph, look.colour, look.hatch],
                 "label": row["label"],
                 "words": row["words"] or "baseline",
                 "value": row["speedup"],
                 "low": row.get("low"),
                 "high": row.get("high"),
-                "said": f"95 % interval {ratio(row['low'])} to {ratio(row['high'])}"
-                if bounds
-                else "the baseline"
-                if row["method"] == BASELINE
-                else "one prompt of a kind: no interval",
+                "said": said,
                 "race": row.get("race"),
                 "busy": busy or (row.get("waiting") or 0) >= CROWDED,
-                "cells": [
-                    [ratio(row["tau"]), ""],
-                    [ratio(row.get("drafter_passes")), ""],
-                    [ratio(100 * row["target_passes"], 1), ""],
-                    _exactness(row),
-                ],
+                "cells": [*([number, ""] for number in numbers), _exactness(row)],
             }
         )
-    return Board(title="Leaderboard", columns=HEADS, rows=cells, when=when)
+    return Board(title="Leaderboard", columns=HEADS, rows=shown, when=when)
 
 
-def _plane(rows: Sequence[Row], looks: Mapping[str, Any], when: dict[str, str]) -> Figure:
-    """τ against the cost of a round, with lines of equal speed-up."""
-    right, top = 1.12 * max([1.5, *(row["cost"] for row in rows)]), 1.15 * max([2.0, *(row["tau"] for row in rows)])
-    data: list[dict[str, Any]] = []
-    notes = []
-    for speed in range(1, int(top) + 2):
-        end = min(right, top / speed)
-        if speed > 1 and end < 0.2 * right:
-            break
-        line = {"color": "@edge", "width": 1.6 if speed == 1 else 1, "dash": "solid" if speed == 1 else "dot"}
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": [0, end],
-                "y": [0, speed * end],
-                "hoverinfo": "skip",
-                "showlegend": False,
-                "line": line,
-            }
-        )
-        notes.append(
-            {
-                "x": end,
-                "y": speed * end,
-                "text": f"{speed}×",
-                "showarrow": False,
-                "xanchor": "right",
-                "yanchor": "bottom" if speed * end < 0.93 * top else "top",
-                "font": {"size": 10.5, "color": "@muted"},
-            }
-        )
-    for row in rows:
-        look = looks.get(row["label"], VANILLA)
-        words = f"<b>{row['label']}</b>, {row['words'] or '1 token per pass'}<br>speed-up {times(row['speedup'])}"
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": row["short"],
-                "x": [row["cost"]],
-                "y": [row["tau"]],
-                "customdata": [[row.get("race"), words]],
-                "marker": {
-                    "size": 11,
-                    "symbol": look["mark"],
-                    "color": look["colour"],
-                    "line": {"color": look["colour"], "width": 2.5 if look is VANILLA else 1},
-                },
-                "hovertemplate": "%{customdata[1]}<br>τ = %{y:.3f}, cost %{x:.3f} vanilla passes<extra></extra>",
-            }
-        )
-    return Figure(
-        key="cost",
-        title="What a round yields and what it costs",
-        hint="marks as in the table; lines: equal speed-up = τ / cost",
-        opens="a mark opens its race",
-        when=when,
-        data=data,
-        layout=axes(
-            "cost of a round, in vanilla passes",
-            "τ, tokens per round",
-            xaxis={"range": [0, right]},
-            yaxis={"range": [0, top]},
-            annotations=notes,
-        ),
-    )
+def _plane(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str]) -> Figure:
+    def words(row: Row) -> str:
+        settings = row["words"] or "1 token per pass"
+        return f"<b>{row['label']}</b>, {settings}<br>speed-up {times(row['speedup'])}"
+
+    hint = "marks as in the table; lines: equal speed-up = τ / cost"
+    return draw.plane(rows, lambda row: looks.get(row["label"], VANILLA), words, key="cost", hint=hint, when=when)
 
 
-def _positions(rows: Sequence[Row], looks: Mapping[str, Any], when: dict[str, str]) -> Figure:
+def _positions(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str]) -> Figure:
     """Share accepted at each position of the window."""
     data = []
-    for row in (row for row in rows if looks[row["label"]]["visible"] is True):
-        look, tested = looks[row["label"]], row.get("tested_at") or ()
-        alphas = row.get("alpha_at") or ()
-        counts = [tested[i] if i < len(tested) else None for i in range(len(alphas))]
-        few = [count is not None and count < FEW for count in counts]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": row["short"],
-                "x": list(range(1, len(alphas) + 1)),
-                "y": list(alphas),
-                "connectgaps": False,
-                "customdata": [
-                    [None, plural(count, "test") if count is not None else "tests not counted"] for count in counts
-                ],
-                "line": {"color": look["colour"], "width": 1.8, "dash": look["dash"]},
-                "marker": {
-                    "size": 8,
-                    "symbol": [look["mark"] + ("-open" if one else "") for one in few],
-                    "color": look["colour"],
-                },
-                "hovertemplate": f"<b>{row['label']}</b><br>α at position %{{x}} = %{{y:.3f}}: "
-                "%{{customdata[1]}}<extra></extra>",
-            }
-        )
+    for row in rows:
+        look, tested, alphas = looks[row["label"]], row.get("tested_at") or (), row.get("alpha_at") or ()
+        if look.visible is not True:
+            continue
+        places, marks, said = range(1, len(alphas) + 1), [], []
+        for place, alpha, count in zip_longest(places, alphas, tested[: len(alphas)]):
+            marks.append(look.mark + ("-open" if count is not None and count < FEW else ""))
+            counted = "tests not counted" if count is None else plural(count, "test")
+            said.append([None, f"<b>{row['label']}</b><br>α at position {place} = {ratio(alpha, 3)}: {counted}"])
+        more: dict[str, Any] = {"dash": look.dash, "mark": marks, "size": 8, "words": said, "connectgaps": False}
+        data.append(draw.trace(row["short"], places, alphas, look.colour, **more))
     return Figure(
         key="alpha",
         title="Acceptance by position",
@@ -548,7 +394,7 @@ def _positions(rows: Sequence[Row], looks: Mapping[str, Any], when: dict[str, st
     )
 
 
-def _by_kind(rows: Sequence[Row], looks: Mapping[str, Any], flavours: Sequence[str]) -> Figure:
+def _by_kind(rows: Sequence[Row], looks: Mapping[str, Look], flavours: Sequence[str]) -> Figure:
     """Speed-up by temperature and kind of text, a bar for each method."""
     data = []
     for label, look in looks.items():
@@ -561,15 +407,15 @@ def _by_kind(rows: Sequence[Row], looks: Mapping[str, Any], flavours: Sequence[s
         bar = draw.bars(
             [],
             [row["speedup"] for row in own],
-            f"{look['glyph']} {own[0]['short']}" if own else label,
-            look["colour"],
-            look["hatch"],
+            f"{look.glyph} {own[0]['short']}" if own else label,
+            look.colour,
+            look.hatch,
             customdata=[[row.get("race"), words] for row, words in zip(own, said, strict=True)],
             error_y=draw.whisker(own, "speedup"),
-            visible=look["visible"],
+            visible=look.visible,
         )
         bar["x"] = [[f"temperature {row['temperature']:g}" for row in own], [row["flavour"] for row in own]]
-        bar["marker"] |= {} if look["hatch"] else {"opacity": 0.6}
+        bar["marker"] |= {} if look.hatch else {"opacity": 0.6}
         data.append(bar)
     return Figure(
         key="bars",
@@ -578,15 +424,11 @@ def _by_kind(rows: Sequence[Row], looks: Mapping[str, Any], flavours: Sequence[s
         wide=True,
         data=data,
         hint="dotted: vanilla; whiskers: 95 % interval; click a name to show or hide it",
-        layout=axes(
-            "",
-            "speed-up over vanilla, ×",
+        layout=draw.speeds(
             xaxis={"type": "multicategory", "showgrid": False, "tickangle": 0},
-            yaxis=FROM_ZERO,
             barmode="group",
             bargap=0.22,
             bargroupgap=0.06,
-            shapes=[ONE],
             showlegend=True,
         ),
     )

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from msgspec import Meta
-
-from specdiff_core.explorations.base import Answer, Asked, Exploration, Report, Step, Stopped, enum
+from specdiff_core.explorations.base import Answer, Asked, Report, Step, Stopped
 from specdiff_core.explorations.doctor import no_room
-from specdiff_core.explorations.side_by_side import METHODS, first_difference
+from specdiff_core.explorations.fields import ask, enum
+from specdiff_core.explorations.side_by_side import METHODS, TwoRuns, first_difference
 from specdiff_core.measure.prompts import OWN_TEXTS
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, TraceError
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.methods import find_method, played
-from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.summary import final, header_of
 from specdiff_core.schema.trace import dump_trace, read_trace
 
@@ -75,7 +74,7 @@ class Run:
         return (*law, config.seed, config.rule.same_text) if config.temperature else ()
 
 
-class Diverge(Exploration, frozen=True, kw_only=True):
+class Diverge(TwoRuns, frozen=True, kw_only=True):
     """The first token that differs, by how much it leads in passes of every width, and what that says."""
 
     name: ClassVar = "diverge"
@@ -84,36 +83,16 @@ class Diverge(Exploration, frozen=True, kw_only=True):
     tab: ClassVar = ""
     files: ClassVar = ("a", "b")
 
-    a: Annotated[
-        str, Meta(max_length=LONGEST, title="Run A", description=RUN, extra_json_schema=enum(METHODS, "methods"))
-    ] = "vanilla"
-    b: Annotated[
-        str, Meta(max_length=LONGEST, title="Run B", description=RUN, extra_json_schema=enum(METHODS, "methods"))
-    ] = "eagle2"
-    tokens: Annotated[
-        int, Meta(ge=8, le=256, title="New tokens", description="Of each run; the end of a text is ignored.")
-    ] = 128
-    temperature: Annotated[
-        float, Meta(ge=0, le=2, title="Temperature", description="Of the target; at 0 it takes its likeliest token.")
-    ] = 0.0
-    rule: Annotated[
-        str,
-        Meta(
-            title="Rule",
-            description="Above temperature 0 only match must give both runs one text.",
-            extra_json_schema=enum([rule.value for rule in Rule]),
-        ),
-    ] = Rule.RATIO.value
-    prompt: Annotated[
-        str, Meta(min_length=1, max_length=2000, title="Prompt", description="Both runs write after it.")
-    ] = OWN_TEXTS["dialogue"][0]
-    seed: Annotated[int, Meta(ge=0, le=2**31 - 1, title="Seed", description="Of both runs.")] = 0
+    a: Annotated[str, ask("Run A", RUN, most=LONGEST, **enum(METHODS, "methods"))] = "vanilla"
+    b: Annotated[str, ask("Run B", RUN, most=LONGEST, **enum(METHODS, "methods"))] = "eagle2"
+    tokens: Annotated[int, ask("New tokens", "Of each run; the end of a text is ignored.", 8, 256)] = 128
+    prompt: Annotated[str, ask("Prompt", "Both runs write after it.", least=1, most=2000)] = OWN_TEXTS["dialogue"][0]
 
     @property
     def drafters(self) -> tuple[str, ...]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        played(self.pair, [run for run in (self.a, self.b) if not _is_recorded(run)])
-        configs = [_recorded(run).config if _is_recorded(run) else self._config(run) for run in (self.a, self.b)]
+        given = {run: getattr(self, run) for run in ("a", "b")}
+        played(self.pair, [text for text in given.values() if not _is_recorded(text)])
+        configs = [_recorded(text).config if _is_recorded(text) else self.config(run) for run, text in given.items()]
         return tuple(dict.fromkeys(config.drafter for config in configs))
 
     @classmethod
@@ -134,24 +113,12 @@ class Diverge(Exploration, frozen=True, kw_only=True):
                 read[name] = dump_trace({lane or "run": kept}).decode()
         return read
 
-    def _config(self, name: str) -> DecodeConfig:
-        method = find_method(name)
-        if method.name not in METHODS:
-            hint = f"Choose from: {', '.join(METHODS)}."
-            raise ConfigError(f"{method.label} does not decode the same when it runs again.", field="a", hint=hint)
-        rule = SETTINGS["rule"].read(self.rule)
-        base = DecodeConfig(
-            pair=self.pair, rule=rule, temperature=self.temperature, seed=self.seed, max_new_tokens=self.tokens,
-            ignore_eos=True,
-        )  # fmt: skip
-        return method.config(base)
-
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         known = _Known(engine)
         runs = []
-        for done, name in enumerate((self.a, self.b), start=1):
-            run = _recorded(name) if _is_recorded(name) else self._decode(engine, name, stopped)
+        for done, name in enumerate(("a", "b"), start=1):
+            text = getattr(self, name)
+            run = _recorded(text) if _is_recorded(text) else self._decode(engine, name, stopped)
             if stopped():
                 return
             runs.append(run)
@@ -169,7 +136,6 @@ class Diverge(Exploration, frozen=True, kw_only=True):
             yield Step(total, total, "done", known.answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         notes = list(facts.get("findings", ()))
         answer, notes = " ".join(notes[:2]), notes[2:]
         if facts.get("exactness") == "bitwise":
@@ -180,8 +146,9 @@ class Diverge(Exploration, frozen=True, kw_only=True):
         from specdiff_core.measure.logits import RecordingEngine
 
         engine = RecordingEngine(engine)
-        events = list(engine.decode(self.prompt, self._config(name), detail=False, stop=Asked(stopped)))
-        return dataclasses.replace(_run(find_method(name).label, events, here=True), logits=engine.logits)
+        events = list(engine.decode(self.prompt, self.config(name), detail=False, stop=Asked(stopped)))
+        label = find_method(getattr(self, name)).label
+        return dataclasses.replace(_run(label, events, here=True), logits=engine.logits)
 
 
 def _is_recorded(run: str) -> bool:
@@ -287,7 +254,7 @@ class _Known:
         return two
 
     def _ranked(self, logits: Tensor, run: Run, position: int) -> Tensor:
-        """By what a token is chosen, ``[V]`` float64: its logit, or log p and the noise that runs of one seed share."""
+        """What chooses a token, ``[V]`` float64: its logit, or log p and the noise that runs of one seed share."""
         import torch
 
         from specdiff_core.maths.distributions import to_probs

@@ -1,6 +1,6 @@
 """Drafter doctor: is a drafter weak, or is something declared wrongly about it? It drafts along texts of the target
-as it is declared, and with one declaration changed at a time (``drafters/variants.py``). A change that brings more
-tokens a round, by more than chance, names the declaration that looks wrong.
+as it is declared, and with one declaration changed at a time (``drafters/variants.py``). A change that gains
+tokens per round, by more than chance, names the declaration that looks wrong.
 
 Nothing is decoded speculatively: what the target says greedily is known beforehand, and drafts are held against it.
 """
@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from msgspec import Meta
-
-from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped, enum
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped
+from specdiff_core.explorations.fields import ask, enum
 from specdiff_core.measure.statistics import BOUNDS, LEVEL, resamples
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
 from specdiff_core.schema.pairs import drafter_names
@@ -40,7 +39,7 @@ FIRST = 4
 FEWEST = 6
 """Texts without which nothing is said: fewer all go one way too often by chance."""
 WEAK = 1.3
-"""τ below which drafting is not worth its passes even where they cost little."""
+"""τ below which drafting does not pay even where its passes cost little."""
 
 
 class Doctor(OnPrompts, frozen=True, kw_only=True):
@@ -51,26 +50,12 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
     question: ClassVar = "Is the drafter weak, or is something declared wrongly about it?"
     tab: ClassVar = ""
 
-    drafter: Annotated[
-        str, Meta(title="Drafter", description="Who is examined.", extra_json_schema=enum(DRAFTERS, "drafters"))
-    ] = "block"
-    gamma: Annotated[
-        int, Meta(ge=1, le=32, title="γ", description="Tokens of a draft; fewer where the drafter takes no more.")
-    ] = 8
-    per_flavour: Annotated[
-        int, Meta(ge=1, le=5, title="Prompts of each kind", description="More prompts, narrower intervals.")
-    ] = 4
-    tokens: Annotated[
-        int, Meta(ge=16, le=256, title="New tokens", description="Of each text that the target writes.")
-    ] = 64
-
-    @property
-    def drafters(self) -> tuple[str, ...]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return (self.drafter,)
+    drafter: Annotated[str, ask("Drafter", "The drafter to check.", **enum(DRAFTERS, "drafters"))] = "block"
+    gamma: Annotated[int, ask("γ", "Tokens of a draft; fewer where the drafter takes no more.", 1, 32)] = 8
+    per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 4
+    tokens: Annotated[int, ask("New tokens", "Of each text that the target writes.", 16, 256)] = 64
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         from specdiff_core.drafters.variants import TEMPLATE, Variant, variants
 
         drafter, spec = engine.drafter(self.drafter), engine.pair.spec.drafter(self.drafter)
@@ -122,7 +107,6 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
             yield Step(total, total, "done", known.answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         answer, *notes = facts.get("findings", [""])
         left = [f"{name} ({why})" for name, why in facts.get("not_changed", {}).items()]
         return Report(answer=answer, notes=[*notes, *([f"Not changed: {'; '.join(left)}."] if left else [])])
@@ -215,7 +199,7 @@ class _Known:
         declared, *changed = rows
         tau, name = declared.get("tau"), self._drafter
         if tau is None or declared["texts"] < FEWEST:
-            words = f"{declared['texts']} texts are too few to tell: give at least {FEWEST}."
+            words = f"{declared['texts']} texts are too few: give at least {FEWEST}."
             return {"verdict": "unknown", "findings": [declared.get("failed", words)]}
         better = [row for row in changed if row.get("low") is not None and row["low"] > 1]
         count = f"{len(changed)} changes"
@@ -228,7 +212,7 @@ class _Known:
                 f"{best['low']:.2f} to {best['high']:.2f})."
             )
             also = sorted({row["declaration"] for row in better} - {best["declaration"]})
-            also = [f"Changed alone, these bring more than as declared, too: {', '.join(also)}."] if also else []
+            also = [f"Each of these alone also gains tokens: {', '.join(also)}."] if also else []
             return {
                 "verdict": "wrong",
                 "suspect": best["declaration"],
@@ -236,9 +220,9 @@ class _Known:
                 "findings": [finding, *also],
             }
         if tau < WEAK:
-            finding = f"{name} is weak whatever is declared: τ is {tau:.2f}, and none of {count} brings more."
+            finding = f"{name} is weak whatever is declared: τ is {tau:.2f}, and none of {count} raises it."
             return {"verdict": "weak", "findings": [finding]}
-        finding = f"All declarations of {name} look right: τ is {tau:.2f} as declared, and none of {count} brings more."
+        finding = f"All declarations of {name} look right: τ is {tau:.2f} as declared, and none of {count} raises it."
         return {"verdict": "right", "findings": [finding]}
 
 
@@ -320,7 +304,7 @@ def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
 
 
 def _recast(engine: Engine, name: str, known: _Known) -> Variant | None:
-    """The drafter in the other of fp32 and bf16; None, and ``known`` hears why, where it cannot be had."""
+    """The drafter in the other of fp32 and bf16; None, and the reason in ``known``, if it is not available."""
     import torch
 
     from specdiff_core.drafters.variants import DTYPE, Variant, with_weights

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -18,7 +18,6 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.palette import ROLES
 
-T = TypeVar("T")
 Row = Mapping[str, Any]
 
 
@@ -114,16 +113,46 @@ def fastest(rows: Iterable[Row]) -> Row | None:
     return max((row for row in rows if row.get("speedup")), key=lambda row: row["speedup"], default=None)
 
 
-def straight(curve: Sequence[Sequence[float]], x: float) -> float:
-    """The value at ``x`` on straight lines through ``curve``, continued at both ends."""
-    if len(curve) < 2:
-        return curve[0][1] if curve else 0.0
-    i = next((i for i, (at, _) in enumerate(curve) if at >= x), len(curve) - 1)
-    (x0, y0), (x1, y1) = curve[max(1, i) - 1], curve[max(1, i)]
-    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
-
-
 # Marks.
+
+
+def trace(
+    name: str,
+    x: Iterable[Any],
+    y: Iterable[Any],
+    colour: str,
+    *,
+    dash: str = "",
+    mark: Any = "",
+    words: Iterable[Any] | None = None,
+    hover: str = "",
+    size: float = 7,
+    width: float = 1.8,
+    **more: Any,
+) -> dict[str, Any]:
+    """A line if there is a ``dash``, and marks if there is a ``mark`` or a list of them. The legend leaves out what has
+    no name.
+
+    Args:
+        words: for each mark, what a click opens and what the mark says.
+        hover: the end of what it says, as Plotly's template.
+    """
+    made = {
+        "type": "scatter",
+        "mode": "+".join([*(["lines"] if dash else []), *(["markers"] if mark else [])]),
+        "x": list(x),
+        "y": list(y),
+        **({"name": name} if name else {"showlegend": False}),
+    }
+    if dash:
+        made["line"] = {"color": colour, "width": width, "dash": dash}
+    if mark:
+        thin = isinstance(mark, str) and mark.startswith("line")
+        outline = {"line": {"color": colour, "width": 2}} if thin else {}
+        made["marker"] = {"symbol": mark, "size": size, "color": colour, **outline}
+    if words is not None:
+        made["customdata"], hover = list(words), "%{customdata[1]}" + hover
+    return made | ({"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}) | more
 
 
 def lines(
@@ -143,20 +172,44 @@ def lines(
     made = []
     for value in dict.fromkeys(row[by] for row in known):
         own, look = [row for row in known if row[by] == value], style[str(value)]
-        trace = {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": name.format(escaped(look.label)),
-            "x": [row[x] for row in own],
-            "y": [row[y] for row in own],
-            "customdata": [[row.get("race"), words(row)] for row in own],
-            "line": {"color": look.colour, "width": 1.8, "dash": look.dash},
-            "marker": {"symbol": look.mark, "size": 7, "color": look.colour}
-            | ({"line": {"color": look.colour, "width": 2}} if look.mark.startswith("line") else {}),
-            "hovertemplate": "%{customdata[1]}<extra></extra>",
-        }
-        made.append(trace | ({"error_y": whisker(own, y, look.colour)} if whiskers else {}))
+        more: dict[str, Any] = {"error_y": whisker(own, y, look.colour)} if whiskers else {}
+        points = ([row[x] for row in own], [row[y] for row in own])
+        said = ([row.get("race"), words(row)] for row in own)
+        label = name.format(escaped(look.label))
+        made.append(trace(label, *points, look.colour, dash=look.dash, mark=look.mark, words=said, **more))
     return made
+
+
+def plane(rows: Sequence[Row], look: Callable[[Row], Style], words: Callable[[Row], str], **more: Any) -> Figure:
+    """τ against the cost of a round (``tau``, ``cost``), with lines of equal speed-up; ``more`` of the figure."""
+    right, top = (1.12 * max([least, *(row[field] for row in rows)]) for least, field in ((1.5, "cost"), (3, "tau")))
+    data, labels = [], []
+    for speed in (1, 1.5, 2, 3, 4, 6):
+        if speed * 0.8 < top:
+            x, y = min(right, top / speed), min(top, right * speed)
+            colour, dash = ("@residual", "dash") if speed == 1 else ("@line", "solid")
+            data.append(trace("", [0, x], [0, y], colour, dash=dash, width=1.6 if speed == 1 else 1))
+            place = {"x": x, "y": y, "xanchor": "right", "yanchor": "top", "showarrow": False}
+            labels.append(place | {"text": f"{speed:g}×", "font": {"size": 11, "color": "@muted"}})
+    for row in rows:
+        own, said = look(row), [[row.get("race"), words(row)]]
+        hover = "<br>τ = %{y:.2f}, cost %{x:.2f} vanilla passes"
+        at = ([row["cost"]], [row["tau"]])
+        data.append(trace(own.label, *at, own.colour, mark=own.mark, size=10, words=said, hover=hover))
+    return Figure(
+        title="What a round yields and what it costs",
+        opens="a mark opens its race",
+        data=data,
+        layout=axes(
+            "cost of a round, in vanilla passes",
+            "τ, tokens per round",
+            xaxis={"range": [0, right]},
+            yaxis={"range": [0, top]},
+            annotations=labels,
+            showlegend=True,
+        ),
+        **more,
+    )
 
 
 def whisker(rows: Sequence[Row], y: str, colour: str = "@ink") -> dict[str, Any]:
@@ -182,21 +235,6 @@ def bars(x: Sequence[Any], y: Sequence[Any], name: str, colour: str, hatch: str 
     return {"type": "bar", "name": name, "x": list(x), "y": list(y), "marker": look, **known, **more}
 
 
-def shares(rows: Sequence[Row], colour: str = "@draft", name: str = "", hatch: str = "") -> dict[str, Any]:
-    """Lying bars of the fields ``name`` and ``accepted`` with their intervals."""
-    words = [
-        [
-            None,
-            f"{round(row['accepted'] * row['tested'])} of {row['tested']} accepted<br>95 % interval "
-            f"{ratio(row['low'])} to {ratio(row['high'])}",
-        ]
-        for row in rows
-    ]
-    made = bars([row["accepted"] for row in rows], [row["name"] for row in rows], name, colour, hatch, customdata=words)
-    made["marker"] |= {"opacity": 0.5} if not hatch else {}
-    return made | {"orientation": "h", "error_x": whisker(rows, "accepted")}
-
-
 def heat(
     rows: Sequence[Row],
     across: str,
@@ -211,9 +249,17 @@ def heat(
     slower is vermilion, faster is blue."""
     columns, levels = (sorted({row[side] for row in rows}) for side in (across, up))
     at = {(row[across], row[up]): row for row in rows}
-    cells = [[at.get((column, level)) for column in columns] for level in levels]
-    z = [[None if row is None else value(row) for row in line] for line in cells]
-    known = [one for line in z for one in line if one is not None]
+
+    def cell(row: Row | None) -> tuple[float | None, str, list[str | None]]:
+        """The number, the text and the custom data of a row."""
+        number = None if row is None else value(row)
+        if row is None or number is None:
+            why = escaped((row or {}).get("failed", ""))
+            return None, "!" if why else "", [None, why]
+        return number, f"{number:.2f}{' ★' if row is star else ''}", [row.get("race"), words(row)]
+
+    cells = [[cell(at.get((column, level))) for column in columns] for level in levels]
+    known = [number for line in cells for number, _, _ in line if number is not None]
     if not known:
         return []
     least, most = min(known), max(known) + 1e-9
@@ -221,25 +267,15 @@ def heat(
     if around_one:
         least, most = min(0.7, least), max(1.3, most)
         scale = [[0, "@residual"], [min(0.98, max(0.02, (1 - least) / (most - least))), "@card"], [1, "@draft"]]
-
-    def text(row: Row | None, number: float | None) -> str:
-        if row is None or number is None:
-            return "!" if row is not None and row.get("failed") else ""
-        return f"{number:.2f}{' ★' if row is star else ''}"
-
-    def custom(row: Row | None, number: float | None) -> list[str | None]:
-        if row is None or number is None:
-            return [None, escaped(row.get("failed", "")) if row is not None else ""]
-        return [row.get("race"), words(row)]
-
+    z, text, custom = ([[one[part] for one in line] for line in cells] for part in range(3))
     return [
         {
             "type": "heatmap",
             "x": [f"{column:g}" for column in columns],
             "y": [f"{level:g}" for level in levels],
             "z": z,
-            "text": [[text(*cell) for cell in zip(*pair, strict=True)] for pair in zip(cells, z, strict=True)],
-            "customdata": [[custom(*cell) for cell in zip(*pair, strict=True)] for pair in zip(cells, z, strict=True)],
+            "text": text,
+            "customdata": custom,
             "texttemplate": "%{text}",
             "textfont": {"size": 11.5},
             "xgap": 2,
@@ -276,6 +312,11 @@ def axes(x: str, y: str, **more: Any) -> dict[str, Any]:
 FROM_ZERO = {"rangemode": "tozero"}
 
 
+def speeds(x: str = "", **more: Any) -> dict[str, Any]:
+    """The layout of a figure of speed-ups, with vanilla's line."""
+    return axes(x, "speed-up over vanilla, ×", yaxis=FROM_ZERO, shapes=[ONE], **more)
+
+
 # A theme, where there is no page.
 
 
@@ -300,7 +341,7 @@ def themed(figure: Figure) -> dict[str, Any]:
 
 
 def plotly_script() -> Path:
-    """The library that Python's plotly package brings.
+    """The library inside Python's plotly package.
 
     Raises:
         ConfigError: it is not installed.
@@ -316,7 +357,7 @@ def html_page(title: str, answer: str, notes: Sequence[str], figures: Sequence[F
     """An answer as one file that opens from disk."""
     library = plotly_script().read_text(encoding="utf-8")
     drawn = [one for one in figures if one.data]
-    told = json.dumps(msgspec.to_builtins([themed(one) for one in drawn])).replace("</", "<\\/")
+    plain = json.dumps(msgspec.to_builtins([themed(one) for one in drawn])).replace("</", "<\\/")
     words = "".join(f"<p>{escaped(note)}</p>" for note in notes)
     places = "".join(f"<section><p>{escaped(one.hint)}</p><div></div></section>" for one in drawn)
     return f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>{escaped(title)}</title>
@@ -324,7 +365,7 @@ def html_page(title: str, answer: str, notes: Sequence[str], figures: Sequence[F
 section p{{margin:0}}</style>
 <h1>{escaped(title)}</h1><p><strong>{escaped(answer)}</strong></p>{words}{places}
 <script>{library}</script>
-<script>const figures = {told};
+<script>const figures = {plain};
 document.querySelectorAll('section > div').forEach((place, i) =>
 Plotly.newPlot(place, figures[i].data, figures[i].layout, {{ responsive: true }}));</script></html>
 """

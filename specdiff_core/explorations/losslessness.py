@@ -8,20 +8,20 @@ testing and committing are the loop's own. An exact rule's distance falls as 1/�
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
-
-from msgspec import Meta
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import EMBEDDED, Answer, Exploration, Report, Step, Stopped
+from specdiff_core.explorations.base import Answer, Exploration, Report, Step, Stopped
+from specdiff_core.explorations.fields import EMBEDDED, ask
 from specdiff_core.explorations.figures import Figure, axes, ratio
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed
-from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Option, RevealOrder, Rule, Selection
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,6 @@ POINTS = 12
 DRAWS = 400
 """Samples of the exact law behind the noise floor."""
 
-MORE = {"more": True}
 SELECTIONS = {"self": "delta", "trie": "delta", "multi_round": "ratio"}
 """What may become of K drafts -> the rule that it leads to: the best is tested as a point mass, the target's own draws
 walk all of them, or p/q tests one after the other."""
@@ -73,72 +72,34 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     pair: EMBEDDED = "embedded"  # its models are named below: the laws of others are too large to be counted
     models: Annotated[
         Literal["coins", "tables", "mdlm", "mdlm_streak"],
-        Meta(
-            title="Models",
-            description="Coins: the smallest case in which p/q in any order fails. Tables: three symbols, random laws. "
+        ask(
+            "Models",
+            "Coins: the smallest case in which p/q in any order fails. Tables: three symbols, random laws. "
             "Or the embedded target with a drafter of its own.",
         ),
     ] = "coins"
     rules: Annotated[
         tuple[Names, ...],
-        Meta(
-            min_length=1,
-            max_length=8,
-            title="Rules",
-            description="In turn, run by run; self, trie and multi_round have K drafts, the others one.",
-        ),
+        ask("Rules", "In turn, run by run; self, trie and multi_round have K drafts, the others one.", least=1, most=8),
     ] = ("ratio", "delta", "naive")
     num_drafts: Annotated[
-        int,
-        Meta(
-            ge=1, le=8, title="Drafts K", description="For self, trie and multi_round, which need 2 or more and T = 1."
-        ),
+        int, ask("Drafts K", "For self, trie and multi_round, which need 2 or more and T = 1.", 1, 8)
     ] = 1
     order: Annotated[
         str,
-        Meta(
-            title="Reveal order",
-            description="Which masks a denoising step reveals.",
-            extra_json_schema={"enum": [order.value for order in RevealOrder]},
-        ),
+        ask("Reveal order", "Which masks a denoising step reveals.", enum=[order.value for order in RevealOrder]),
     ] = "max_prob"
-    gamma: Annotated[int, Meta(ge=1, le=6, title="Window γ", description="Tokens drafted per round.")] = 2
-    steps: Annotated[int, Meta(ge=1, le=6, title="Steps T", description="Drafter passes per window, at most γ.")] = 2
-    temperature: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=2,
-            title="Temperature",
-            description="Of the target. At 0 every rule is exact.",
-            extra_json_schema=MORE,
-        ),
-    ] = 1.0
+    gamma: Annotated[int, ask("Window γ", "Tokens drafted per round.", 1, 6)] = 2
+    steps: Annotated[int, ask("Steps T", "Drafter passes per window, at most γ.", 1, 6)] = 2
+    temperature: Annotated[float, ask("Temperature", "Of the target. At 0 every rule is exact.", 0, 2, more=True)] = 1.0
     draft_temperature: Annotated[
-        float, Meta(ge=0, le=2, title="Drafter temperature", description="What it changes, only biased rules show.")
+        float, ask("Drafter temperature", "What it changes, only biased rules show.", 0, 2)
     ] = 1.0
-    top_k: Annotated[
-        int,
-        Meta(
-            ge=2,
-            le=8,
-            title="Top-k",
-            description="Of the embedded models: few outcomes can be counted.",
-            extra_json_schema=MORE,
-        ),
-    ] = 4
-    length: Annotated[
-        int, Meta(ge=1, le=3, title="Tokens", description="Whose joint law is compared.", extra_json_schema=MORE)
-    ] = 2
-    runs: Annotated[
-        int, Meta(ge=200, le=100_000, title="Runs of each rule", description="More runs, a lower noise floor.")
-    ] = 10_000
-    prompt: Annotated[
-        str, Meta(max_length=400, title="Prompt", description="For the embedded models.", extra_json_schema=MORE)
-    ] = "Once upon a time, a small"
-    seed: Annotated[
-        int, Meta(ge=0, le=2**30, title="Seed", description="Of the tables and of all draws.", extra_json_schema=MORE)
-    ] = 0
+    top_k: Annotated[int, ask("Top-k", "Of the embedded models: few outcomes can be counted.", 2, 8, more=True)] = 4
+    length: Annotated[int, ask("Tokens", "Whose joint law is compared.", 1, 3, more=True)] = 2
+    runs: Annotated[int, ask("Runs of each rule", "More runs, a lower noise floor.", 200, 100_000)] = 10_000
+    prompt: Annotated[str, ask("Prompt", "For the embedded models.", most=400, more=True)] = "Once upon a time, a small"
+    seed: Annotated[int, ask("Seed", "Of the tables and of all draws.", 0, 2**30, more=True)] = 0
 
     def config(self, rule: str, seed: int) -> DecodeConfig:
         """The settings of one run.
@@ -146,22 +107,12 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         Raises:
             ConfigError: T is larger than γ.
         """
-        several = rule in SELECTIONS
-        return DecodeConfig(
-            drafter="mdlm",
-            gamma=self.gamma,
-            steps=self.steps,
-            order=_option(RevealOrder, self.order),
-            rule=_option(Rule, SELECTIONS.get(rule, rule)),
-            selection=_option(Selection, rule) if several else Selection.SELF,
-            num_drafts=self.num_drafts if several else 1,
-            temperature=self.temperature,
-            draft_temperature=self.draft_temperature,
-            top_k=self.top_k if self.embedded else 0,
-            seed=seed,
-            max_new_tokens=self.length + self.gamma + 1,  # no window is cut short
-            ignore_eos=True,
-        )
+        own = {name: getattr(self, name) for name in ("gamma", "steps", "order", "temperature", "draft_temperature")}
+        own |= {"selection": rule, "num_drafts": self.num_drafts} if rule in SELECTIONS else {}
+        own |= {"top_k": self.top_k} if self.embedded else {}
+        length = self.length + self.gamma + 1  # no window is cut short
+        shared = {"drafter": "mdlm", "rule": SELECTIONS.get(rule, rule), "seed": seed, "ignore_eos": True}
+        return DecodeConfig.parse({**own, **shared, "max_new_tokens": length})
 
     def check(self) -> None:
         """Refuse what means nothing.
@@ -189,11 +140,9 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
 
     @property
     def drafters(self) -> tuple[str, ...]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         return (self.models,) if self.embedded else ()
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         from specdiff_core.decoding.clock import DeviceClock
         from specdiff_core.decoding.loop import speculate
         from specdiff_core.models.device import cpu_threads
@@ -227,7 +176,6 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             yield Step(after, self.runs, f"{after:,} runs of each rule", found.answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         last = [row for row in rows if row["runs"] == facts["runs"]]
         exact = [row["rule"] for row in last if row["lossless"]]
         within = [row["rule"] for row in last if row["lossless"] and row["distance"] <= row["floor_high"]]
@@ -261,8 +209,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             return f"At temperature 0 every rule writes the most probable token, even {rule}, which is not exact."
         found = (
             f"The rule {rule} is not exact. Its text is {ratio(row['distance'], 3)} away from the exact "
-            "distribution; 99 % of "
-            f"exact samples stay below {ratio(row['floor_high'], 3)}"
+            f"distribution; 99 % of exact samples stay below {ratio(row['floor_high'], 3)}"
         )
         other = (
             "This case was built to show the bias; with the embedded pair it may hide (Models: mdlm)."
@@ -273,20 +220,9 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             chance = "< 10⁻⁶" if row["p_value"] < PVALUE else f"= {row['p_value']:.1g}"
             return f"{found}: it shows. The true bias is {bounds} (99 %), p {chance}. {other}"
         return (
-            f"{found}: here you would not notice it. A bias of up to {ratio(row['bias_high'], 3)} (99 %) would look "
-            "the "
-            f"same; with 100 times as many runs, a tenth of that. {other}"
+            f"{found}: here you would not notice it. A bias of up to {ratio(row['bias_high'], 3)} (99 %) would "
+            f"look the same; with 100 times as many runs, a tenth of that. {other}"
         )
-
-
-Kind = TypeVar("Kind", bound=Option)
-
-
-def _option(kind: type[Kind], name: str) -> Kind:
-    """The member of a name; a ConfigError where there is none."""
-    field = next(field for field, one in SETTINGS.items() if one.kind is kind)
-    found: Kind = SETTINGS[field].read(name)
-    return found
 
 
 def exact_law(choice: Losslessness, target: Remembered, prompt: Text) -> dict[Text, float]:
@@ -314,9 +250,7 @@ class _Found:
         self.choice, self.law = choice, law
         self.counts: dict[str, Counter[Text]] = {rule: Counter() for rule in rules}
         self.p = np.array(list(law.values()))
-        self._draws = np.random.default_rng(choice.seed)
         self._next, self.rows = 100.0, list[dict[str, Any]]()
-        self._floors: dict[int, tuple[float, float]] = {}
 
     def mark(self, runs: int) -> None:
         """Keep a point of each curve where the next one is due, evenly on a logarithmic axis."""
@@ -326,42 +260,39 @@ class _Found:
         self.rows += self._points(runs)
 
     def _points(self, runs: int) -> list[dict[str, Any]]:
-        floor, high = self.floor(runs)
-        return [{"rule": rule, "runs": runs, **self.distance(rule, floor, high)} for rule in self.counts]
-
-    def floor(self, runs: int) -> tuple[float, float]:
-        """Mean and 99 % quantile of the distance that as many draws of the exact law itself have."""
-        import numpy as np
-
-        if runs not in self._floors:
-            drawn = self._draws.multinomial(runs, self.p / self.p.sum(), size=DRAWS) / runs
-            distances = np.abs(drawn - self.p).sum(-1) / 2
-            self._floors = {runs: (float(distances.mean()), float(np.quantile(distances, LEVEL)))}
-        return self._floors[runs]
-
-    def distance(self, rule: str, floor: float, high: float) -> dict[str, Any]:
-        """Total variation to the exact law, and what it can be in truth: it moves by less than the floor's 99 %
+        """A row for each rule: the total variation between its texts and the exact law; the mean and 99 % quantile of
+        the one that as many draws of the law itself have; and what the true one can be: it moves by less than that
         quantile (the triangle inequality)."""
         import numpy as np
 
-        counts = self.counts[rule]
-        runs = sum(counts.values())
-        seen = np.array([counts[text] for text in self.law])
-        stray = runs - int(seen.sum())  # what the target never says
-        distance = float(np.abs(seen / runs - self.p).sum() + stray / runs) / 2
-        return {
-            "distance": distance,
-            "floor": floor,
-            "floor_high": high,
-            "bias_low": max(0.0, distance - high),
-            "bias_high": distance + high,
-            "p_value": 0.0 if stray else chi_squared(seen, self.p * runs),
-            "lossless": _option(Rule, SELECTIONS.get(rule, rule)).lossless,
-        }
+        draws = np.random.default_rng([self.choice.seed, runs])
+        drawn = draws.multinomial(runs, self.p / self.p.sum(), size=DRAWS) / runs
+        noise = np.abs(drawn - self.p).sum(-1) / 2
+        floor, high = float(noise.mean()), float(np.quantile(noise, LEVEL))
+        rows = []
+        for rule, counts in self.counts.items():
+            seen = np.array([counts[text] for text in self.law])
+            size = counts.total()
+            stray = size - int(seen.sum())  # what the target never says
+            distance = float(np.abs(seen / size - self.p).sum() + stray / size) / 2
+            rows.append(
+                {
+                    "rule": rule,
+                    "runs": runs,
+                    "distance": distance,
+                    "floor": floor,
+                    "floor_high": high,
+                    "bias_low": max(0.0, distance - high),
+                    "bias_high": distance + high,
+                    "p_value": 0.0 if stray else chi_squared(seen, self.p * size),
+                    "lossless": self.choice.config(rule, 0).rule.lossless,
+                }
+            )
+        return rows
 
     def answer(self) -> Answer:
         """The curves so far with a point for now, and the joint law beside what was drawn."""
-        runs = sum(next(iter(self.counts.values())).values())
+        runs = next(iter(self.counts.values())).total()
         rows = self.rows if self.rows and self.rows[-1]["runs"] == runs else [*self.rows, *self._points(runs)]
         likeliest = sorted(self.law, key=lambda text: -self.law[text])[:16]
         joint = [
@@ -395,48 +326,29 @@ def _distances(rows: list[dict[str, Any]]) -> Figure:
     """Distance by runs, with the noise of exact samples."""
     rules = list(dict.fromkeys(row["rule"] for row in rows))
     first = [row for row in rows if row["rule"] == rules[0]] if rules else []
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": name,
-            "x": [row["runs"] for row in first],
-            "y": [row[field] for row in first],
-            "line": {"color": "@target", "width": 1.4, "dash": dash},
-            "fill": fill,
-            "fillcolor": "@target-tint",
-            "hovertemplate": f"{name}: %{{y:.4f}}<extra></extra>",
-        }
-        for field, name, dash, fill in (
-            ("floor_high", "noise: 99 % of exact samples stay below", "dot", "tozeroy"),
-            ("floor", "noise: mean", "dash", "none"),
-        )
-        if first
-    ]
-    for trace, rule in zip(
-        draw.lines(
-            rows,
-            "rule",
-            "runs",
-            "distance",
-            lambda row: (
-                f"{row['rule']}, {row['runs']:,} runs: distance {row['distance']:.4f}<br>p = {row['p_value']:.1g}"
-            ),
-        ),
-        rules,
-        strict=True,
+    exact = {row["rule"]: row["lossless"] for row in rows}
+    style = {
+        rule: own if exact[rule] else draw.Style("@alarm", "x", "solid", f"{rule} (not exact)")
+        for rule, own in draw.styles(rules).items()
+    }
+    runs, data = [row["runs"] for row in first], []
+    for field, name, dash, fill in (
+        ("floor_high", "noise: 99 % of exact samples stay below", "dot", "tozeroy"),
+        ("floor", "noise: mean", "dash", "none"),
     ):
-        if not next(row["lossless"] for row in rows if row["rule"] == rule):
-            trace["name"] = f"{rule} (not exact)"
-            trace["line"] = {"color": "@alarm", "width": 2.6, "dash": "solid"}
-            trace["marker"] = {"symbol": "x", "size": 8, "color": "@alarm"}
-        data.append(trace)
+        y = [row[field] for row in first]
+        look: dict[str, Any] = {"fill": fill, "fillcolor": "@target-tint"}
+        data.append(draw.trace(name, runs, y, "@target", dash=dash, width=1.4, hover=f"{name}: %{{y:.4f}}", **look))
+
+    def words(row: draw.Row) -> str:
+        return f"{row['rule']}, {row['runs']:,} runs: distance {row['distance']:.4f}<br>p = {row['p_value']:.1g}"
+
     log = {"type": "log", "dtick": 1}
     return Figure(
         key="distances",
         title="Distance to the exact distribution",
         wide=True,
-        data=data,
+        data=[*data, *draw.lines(rows, "rule", "runs", "distance", words, style=style)] if rows else [],
         hint="total variation of the joint of the first tokens; an exact rule falls as 1/√N",
         layout=axes("runs of each rule", "total variation", xaxis=log, yaxis=log, showlegend=True),
         empty="A line for each rule, as soon as it has runs.",
@@ -490,7 +402,7 @@ def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Text
     """
     if not choice.embedded:
         coins = choice.models == "coins"
-        table = _coin_target if coins else _random_target(choice.seed)
+        table = _coin_target if coins else lambda text: _logs(_dirichlet(choice.seed, 1, *text))
         guess = _coin_drafter if coins else _random_drafter(choice.seed)
         return Remembered(table, 4, (MASK,)), TableDrafter(guess), (0,)
     prompt = engine.encode(choice.prompt)
@@ -530,16 +442,9 @@ class Remembered:
     room = 1 << 20
 
     def __init__(self, ask: Callable[[Text], Tensor], vocab_size: int, suppress: Sequence[int]) -> None:
-        self._ask, self._known = ask, dict[Text, Any]()
+        self.logits = functools.cache(ask)  # [V] of the token behind a text
         self.vocab_size, self.suppress = vocab_size, tuple(suppress)
         self._text: list[int] = []
-
-    def logits(self, text: Text) -> Tensor:
-        """``[V]`` of the token behind ``text``."""
-        if text not in self._known:
-            self._known[text] = self._ask(text)
-        found: Tensor = self._known[text]
-        return found
 
     def start(self, layers: Sequence[int] = ()) -> Remembered:
         self._text = []
@@ -580,7 +485,7 @@ class TableDrafter:
     name, layers, room = "table", (), sys.maxsize
 
     def __init__(self, guess: Callable[[Text, Text], Tensor]) -> None:
-        self._guess, self._known = guess, dict[tuple[Text, Text], Any]()
+        self._guess = functools.cache(guess)
 
     def start(self) -> TableDrafter:
         return self
@@ -591,14 +496,8 @@ class TableDrafter:
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         from specdiff_core.drafters.denoise import denoise
 
-        def predict(window: Tensor) -> Tensor:
-            key = (tuple(context.ids), tuple(window.tolist()))
-            if key not in self._known:
-                self._known[key] = self._guess(*key)
-            found: Tensor = self._known[key]
-            return found
-
-        return (yield from denoise(predict, context, mask_id=MASK))
+        text = tuple(context.ids)
+        return (yield from denoise(lambda window: self._guess(text, tuple(window.tolist())), context, mask_id=MASK))
 
 
 def _coin_target(text: Text) -> Tensor:
@@ -608,7 +507,7 @@ def _coin_target(text: Text) -> Tensor:
 
 def _coin_drafter(text: Text, window: Text) -> Tensor:
     """Reveals a fair coin in the last slot first, because it is less sure of the others, and then copies it into them:
-    p/q accepts a first token only with probability ½, and so tilts the law of the last, which is then never refused."""
+    p/q accepts a first token only with probability ½, and so changes the law of the last, which is never rejected."""
     import torch
 
     last = window[-1]
@@ -617,10 +516,6 @@ def _coin_drafter(text: Text, window: Text) -> Tensor:
     else:
         rows = [_logs([float(symbol == last) for symbol in range(4)])] * len(window)
     return torch.stack(rows)
-
-
-def _random_target(seed: int) -> Callable[[Text], Tensor]:
-    return lambda text: _logs(_dirichlet(seed, 1, *text))
 
 
 def _random_drafter(seed: int) -> Callable[[Text, Text], Tensor]:

@@ -1,4 +1,4 @@
-"""What would it take? A round pays if it brings more tokens than it costs, in passes of vanilla (arXiv 2211.17192,
+"""What would it take? A round pays if it yields more tokens than it costs, in passes of vanilla (arXiv 2211.17192,
 theorem 3.8). Measures what passes cost here, and where every method stands; the page's sandbox adds a drafter that the
 visitor makes up (``app/static/state/exploration.js``).
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, ratio, spread, styles, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, ratio, spread, styles, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema.events import Verified
@@ -30,7 +30,7 @@ REPEATS = 3
 
 
 class RoundCost(AtTemperature, frozen=True, kw_only=True):
-    """The cost of passes by their rows, and of every method τ, the cost of a round, and how far drafts survive."""
+    """The cost of passes by their rows; τ, the cost of a round and the accepted tokens of every method."""
 
     name: ClassVar = "what-it-takes"
     title: ClassVar = "What would it take?"
@@ -48,40 +48,37 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         "verify_cost": "the target’s pass and the tests, in bare passes of the target over one row",
     }
 
-    def methods(self) -> dict[BenchSetting, Method]:
-        """What is measured besides vanilla."""
+    def methods(self) -> dict[str, tuple[Method, BenchSetting]]:
+        """What is measured besides vanilla, by name; what would run alike once."""
         drafted = [method for method in methods_of(self.pair) if method.name != BASELINE]
-        return {BenchSetting.of_config(method.config(self.base)): method for method in drafted}
+        settings = {BenchSetting.of_config(method.config(self.base)): method for method in drafted}
+        return {method.name: (method, setting) for setting, method in settings.items()}
 
     @property
     def drafters(self) -> tuple[str, ...]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return tuple(sorted({setting.drafter for setting in self.methods()}))
+        return tuple(sorted({setting.drafter for _, setting in self.methods().values()}))
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         from specdiff_core.measure.passes import PassTimes
 
         prompts, skipped = self.prompts(engine)
-        methods = {setting.key: (setting, method) for setting, method in self.methods().items()}
-        configs = {key: setting.config(self.base) for key, (setting, _) in methods.items()}
+        methods = self.methods()
+        configs = {name: setting.config(self.base) for name, (_, setting) in methods.items()}
         runs = Runs(engine, self.base, configs, prompts, stopped)
         sittings = ["none"] * 3 + [name for name in self.drafters for _ in range(2)]
         times: dict[str, PassTimes] = {}
-        survived: dict[str, Counter[int]] = {key: Counter() for key in methods}
+        accepted: dict[str, Counter[int]] = {name: Counter() for name in methods}
 
         def answer() -> Answer:
             widths = times["none"].costs
             one = widths.target[1]
             rows = [_row(*found, runs, one) for found in methods.values()]
-            lengths = {methods[key][1].name: sorted(counts.items()) for key, counts in survived.items() if counts}
             facts = {
                 "skipped": skipped,
                 "curve": widths.plain()["target"],
-                "context": widths.context,
                 "drafts": {name: timed.costs.plain()["draft"] for name, timed in times.items() if name != "none"},
-                "lengths": lengths,
-                **runs.facts(),
+                "lengths": {name: sorted(counts.items()) for name, counts in accepted.items() if counts},
+                "threads": runs.threads,
             }
             return Answer(rows=rows, facts=facts, races=runs.races)
 
@@ -94,13 +91,12 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
                 yield Step(timed, total, f"bare passes: {name}", answer)
             if stopped():
                 return
-        for done, _, key in runs.fill():
-            setting, method = methods[key]
-            survived[key].update(_survivors(runs, setting))
+        for done, _, name in runs.fill():
+            method, setting = methods[name]
+            accepted[name].update(_accepted(runs, setting))
             yield Step(timed + done, total, method.label, answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         best = draw.fastest(rows)
         slow = [row["label"] for row in rows if row.get("speedup") and row["speedup"] < 1]
         return Report(
@@ -111,11 +107,9 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
             f"for the time of {ratio(best['cost'])} vanilla tokens, {times(best['speedup'])}.",
             notes=[
                 *([f"Slower than vanilla here: {draw.listed(slow)}."] if slow else []),
-                "The formula takes one α for all positions and all rounds. Real drafts succeed and fail in streaks: "
-                "the "
-                "token after an accepted one is easier than the token after a rejected one, so the measured curve "
-                "leaves "
-                "the dotted one.",
+                "The formula takes one α for all positions and all rounds. Real drafts succeed and fail in "
+                "streaks: the token after an accepted one is easier than the token after a rejected one, so the "
+                "measured curve leaves the dotted one.",
             ],
             figures=[_plane(rows), _passes(rows, facts), _lengths(rows, facts)],
             titles={row["race"]: row["label"] for row in rows if row.get("race")},
@@ -123,71 +117,16 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
 
 
 def _plane(rows: list[dict[str, Any]]) -> Figure:
-    """Methods by the yield and the cost of a round, with lines of equal speed-up; the page adds the sandbox."""
+    """Methods by the yield and the cost of a round; the page adds the sandbox."""
     known = [row for row in rows if row.get("speedup")]
-    right, top = (1.08 * max([least, *(row[field] for row in known)]) for least, field in ((3, "cost"), (4, "tau")))
     look = styles(row["method"] for row in known)
-    data: list[dict[str, Any]] = []
-    labels = []
-    for speed in (1, 1.5, 2, 3, 4, 6):
-        if speed * 0.8 < top:
-            x, y = min(right, top / speed), min(top, right * speed)
-            width, dash = (1.6, "dash") if speed == 1 else (1.0, "solid")
-            line = {"color": "@residual" if speed == 1 else "@line", "width": width, "dash": dash}
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines",
-                    "x": [0, x],
-                    "y": [0, y],
-                    "hoverinfo": "skip",
-                    "showlegend": False,
-                    "line": line,
-                }
-            )
-            labels.append(
-                {
-                    "x": x,
-                    "y": y,
-                    "text": f"{speed:g}×",
-                    "showarrow": False,
-                    "xanchor": "right",
-                    "yanchor": "top",
-                    "font": {"size": 11, "color": "@muted"},
-                }
-            )
-    for row in known:
-        own = look[row["method"]]
+
+    def words(row: Row) -> str:
         round = f"{1000 * row['seconds_per_round']:.1f} ms a round"
-        words = f"{row['label']}: {times(row['speedup'])}<br>{spread(row)}<br>{round}"
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": own.label,
-                "x": [row["cost"]],
-                "y": [row["tau"]],
-                "customdata": [[row["race"], words]],
-                "marker": {"size": 10, "symbol": own.mark, "color": own.colour},
-                "hovertemplate": "%{customdata[1]}<br>τ = %{y:.2f}, cost %{x:.2f}<extra></extra>",
-            }
-        )
-    return Figure(
-        key="plane",
-        title="What a round yields and what it costs",
-        wide=True,
-        data=data,
-        hint="measured methods, and the sandbox ★ on the page; lines of equal speed-up, dashed: 1×",
-        opens="a mark opens its race",
-        layout=axes(
-            "cost of a round, in vanilla passes",
-            "τ, tokens per round",
-            xaxis={"range": [0, right]},
-            yaxis={"range": [0, top]},
-            annotations=labels,
-            showlegend=True,
-        ),
-    )
+        return f"{row['label']}: {times(row['speedup'])}<br>{spread(row)}<br>{round}"
+
+    hint = "measured methods, and the sandbox ★ on the page; lines of equal speed-up, dashed: 1×"
+    return draw.plane(known, lambda row: look[row["method"]], words, key="plane", wide=True, hint=hint)
 
 
 def _passes(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
@@ -202,16 +141,15 @@ def _passes(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
         title="What a pass costs here",
         hint="bare passes, medians",
         data=[
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "x": [at for at, _ in curve],
-                "y": [1000 * seconds for _, seconds in curve],
-                "line": {"color": colour, "width": 1.8, "dash": dash},
-                "marker": {"symbol": mark, "size": 7, "color": colour},
-                "hovertemplate": f"{name}, %{{x}}: %{{y:.2f}} ms<extra></extra>",
-            }
+            draw.trace(
+                name,
+                [at for at, _ in curve],
+                [1000 * seconds for _, seconds in curve],
+                colour,
+                dash=dash,
+                mark=mark,
+                hover=f"{name}, %{{x}}: %{{y:.2f}} ms",
+            )
             for name, colour, mark, dash, curve in curves
         ],
         layout=axes(
@@ -235,27 +173,12 @@ def _lengths(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
     for row in sorted(fits, key=lambda row: (-row["gamma"], -row["tau"]))[:3]:
         counts, look = facts["lengths"][row["method"]], styles([row["method"]])[row["method"]]
         rounds, x = sum(count for _, count in counts), list(range(row["gamma"] + 1))
-        data += [
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": f"{look.label}, measured",
-                "x": x,
-                "y": [sum(count for kept, count in counts if kept >= m) / rounds for m in x],
-                "line": {"color": look.colour, "width": 2},
-                "marker": {"symbol": look.mark, "size": 7, "color": look.colour},
-                "hovertemplate": f"{look.label}: %{{y:.2f}} of {rounds} rounds accepted %{{x}} or more<extra></extra>",
-            },
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": f"α^m, α = {ratio(row['alpha'])}",
-                "x": x,
-                "y": [row["alpha"] ** m for m in x],
-                "line": {"color": look.colour, "width": 1.4, "dash": "dot"},
-                "hovertemplate": "one α for all: %{y:.2f}<extra></extra>",
-            },
-        ]
+        shares = [sum(count for kept, count in counts if kept >= m) / rounds for m in x]
+        hover = f"{look.label}: %{{y:.2f}} of {rounds} rounds accepted %{{x}} or more"
+        name, one = f"{look.label}, measured", [row["alpha"] ** m for m in x]
+        data.append(draw.trace(name, x, shares, look.colour, dash="solid", mark=look.mark, hover=hover))
+        name, hover = f"α^m, α = {ratio(row['alpha'])}", "one α for all: %{y:.2f}"
+        data.append(draw.trace(name, x, one, look.colour, dash="dot", width=1.4, hover=hover))
     return Figure(
         key="lengths",
         title="How many drafted tokens are accepted",
@@ -268,7 +191,7 @@ def _lengths(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
     )
 
 
-def _survivors(runs: Runs, setting: BenchSetting) -> Iterator[int]:
+def _accepted(runs: Runs, setting: BenchSetting) -> Iterator[int]:
     """How many drafted tokens each round of the last run kept, of those rounds whose window was whole."""
     for event in runs.events:
         if isinstance(event, Verified):
@@ -277,7 +200,7 @@ def _survivors(runs: Runs, setting: BenchSetting) -> Iterator[int]:
                 yield event.accepted
 
 
-def _row(setting: BenchSetting, method: Method, runs: Runs, one: float) -> dict[str, Any]:
+def _row(method: Method, setting: BenchSetting, runs: Runs, one: float) -> dict[str, Any]:
     """A method with the cost of its round, in bare passes of the target over one row."""
     settings: dict[str, Any] = {"method": method.name, "label": method.label, "drafter": setting.drafter}
     settings |= {
@@ -286,7 +209,7 @@ def _row(setting: BenchSetting, method: Method, runs: Runs, one: float) -> dict[
         "nodes": setting.tree_nodes,
         "drafts": setting.num_drafts,
     }
-    row = settings | runs.row(setting.key)
+    row = settings | runs.row(method.name)
     if "speedup" in row:
         row["cost"] = row["tau"] / row["speedup"]
         row["draft_cost"], row["verify_cost"] = row["draft_seconds"] / one, row["verify_seconds"] / one

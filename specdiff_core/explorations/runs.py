@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.explorations.base import Asked, Stopped
-from specdiff_core.measure.grid import BASELINE
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.runner import Run, plan
-from specdiff_core.measure.statistics import costs, interval
+from specdiff_core.measure.statistics import Interval, costs, interval
 from specdiff_core.measure.store import short_times
 from specdiff_core.schema.errors import SpecDiffError
-from specdiff_core.schema.events import Event, RunStarted
-from specdiff_core.schema.metrics import Metrics, fold
+from specdiff_core.schema.events import Event
+from specdiff_core.schema.methods import BASELINE, find_method
+from specdiff_core.schema.metrics import Metrics, fold, speed_up
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import dump_trace
 
@@ -41,9 +40,17 @@ RUN_COLUMNS = {
     "failed": "why it could not be measured",
 }
 """What the columns of :meth:`Runs.row` mean."""
-BASELINE_KEY = BASELINE.key
 TOGETHER = 6
 """Settings that share one run of vanilla, which runs again before every so many, so that drift affects both."""
+
+
+def bounds(speed: Interval, many: bool) -> dict[str, float | None]:
+    """A speed-up and, of several prompts, its interval, as fields of a row."""
+    return {
+        "speedup": speed.value,
+        "low": speed.low if many else None,
+        "high": speed.high if many else None,
+    }
 
 
 class Runs:
@@ -68,7 +75,7 @@ class Runs:
         race_of: Callable[[str, Prompt], str] = lambda key, prompt: key,
     ) -> None:
         self._engine = engine
-        self._settings = {BASELINE.key: BASELINE.config(base), **settings}
+        self._settings = {BASELINE: find_method(BASELINE).config(base), **settings}
         self._prompts, self._stopped, self._race_of = prompts, stopped, race_of
         self._vanilla: list[Event] = []  # its last run
         self._unheard: list[Event] = []  # the same, until somebody asked for it
@@ -77,13 +84,7 @@ class Runs:
         self.metrics: dict[str, list[tuple[str, Metrics]]] = {}  # key -> (prompt id, its numbers)
         self.races: dict[str, bytes] = {}  # name of a race -> the first run of it beside vanilla's
         self.failed: dict[str, str] = {}  # key -> why it could not be measured
-        self.threads = threads or self._probe(prompts[0].prompt)
-
-    def _probe(self, prompt: str) -> int:
-        short = dataclasses.replace(self._settings[BASELINE.key], max_new_tokens=1)
-        started = next(iter(self._engine.decode(prompt, short, detail=False, threads=0)))
-        assert isinstance(started, RunStarted), "a run begins with its header"
-        return started.threads
+        self.threads = threads or engine.quickest_threads()
 
     def fill(self) -> Iterator[tuple[int, int, str]]:
         """Decode every prompt with all settings; those that fail are left out from then on.
@@ -95,12 +96,12 @@ class Runs:
         Raises:
             SpecDiffError: vanilla fails, or everything else does, from the first prompt on.
         """
-        keys, done = [key for key in self._settings if key != BASELINE.key], 0
+        keys, done = [key for key in self._settings if key != BASELINE], 0
         for run in plan(self._prompts, self._settings, share=TOGETHER):
             self.events = []
             if run.lane not in self.failed and not self._run(run):
                 return
-            if run.lane != BASELINE.key:
+            if run.lane != BASELINE:
                 done += 1
                 yield done, len(keys) * len(self._prompts), run.lane
         if not any(key in self.metrics for key in keys):
@@ -124,7 +125,7 @@ class Runs:
         try:
             events = run.decode(self._engine, stop=stop, warm_up=warm_up, threads=self.threads)
         except SpecDiffError as error:
-            if key == BASELINE.key:
+            if key == BASELINE:
                 raise
             self.failed[key] = error.message
             return True
@@ -132,7 +133,7 @@ class Runs:
             return False
         self.events = events
         self.metrics.setdefault(key, []).append((run.prompt.id, fold(events)))
-        if key == BASELINE.key:
+        if key == BASELINE:
             self._vanilla, self._unheard = self._shown(events), events
         elif (race := self._race_of(key, run.prompt)) not in self.races:
             lanes = {"vanilla": self._vanilla, "drafted": self._shown(events)}
@@ -148,22 +149,30 @@ class Runs:
         fresh, self._unheard = self._unheard, []
         return fresh
 
-    def sums(self, key: str) -> tuple[Metrics, Metrics]:
-        """The numbers of all runs of a key, and of vanilla's on the same prompts."""
-        runs = self.metrics[key]
-        measured = {prompt for prompt, _ in runs}
-        vanilla = [metrics for prompt, metrics in self.metrics[BASELINE.key] if prompt in measured]
-        return sum((metrics for _, metrics in runs), Metrics()), sum(vanilla, Metrics())
+    def _runs(self, key: str, flavour: str = "") -> list[tuple[str, Metrics]]:
+        """(prompt, numbers) of a key; of one kind of text where it is named."""
+        return [run for run in self.metrics.get(key, ()) if not flavour or self.flavours[run[0]] == flavour]
+
+    def sums(self, key: str, flavour: str = "") -> tuple[Metrics, Metrics]:
+        """The numbers of all runs of a key, and of vanilla's on the same prompts; of one kind of text where it is
+        named."""
+        own = self._runs(key, flavour)
+        measured = {prompt for prompt, _ in own}
+        vanilla = [metrics for prompt, metrics in self._runs(BASELINE) if prompt in measured]
+        return sum((metrics for _, metrics in own), Metrics()), sum(vanilla, Metrics())
 
     def speedup(self, key: str, flavour: str = "") -> float | None:
         """Vanilla's seconds per token over a key's, on the same prompts; of one kind of text where it is named."""
-        own = {prompt: metrics for prompt, metrics in self.metrics.get(key, ()) if self._is(prompt, flavour)}
-        total = sum(own.values(), Metrics())
-        slow = sum((metrics for prompt, metrics in self.metrics.get(BASELINE.key, ()) if prompt in own), Metrics())
-        return (slow.seconds / slow.committed) / (total.seconds / total.committed) if own else None
+        own, vanilla = self.sums(key, flavour)
+        return speed_up(vanilla, own)
 
-    def _is(self, prompt: str, flavour: str) -> bool:
-        return not flavour or self.flavours[prompt] == flavour
+    def intervals(self, key: str, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
+        """The speed-up of a key, by group of prompts and as their ``mean``."""
+        slow, fast = (
+            costs((prompt, metrics.seconds, metrics.committed) for prompt, metrics in self._runs(name))
+            for name in (BASELINE, key)
+        )
+        return interval(slow, fast, groups)
 
     def row(self, key: str, flavour: str = "") -> dict[str, Any]:
         """What a table says of a key: its speed-up with a 95 % bootstrap interval over prompts, and its numbers; of one
@@ -171,20 +180,13 @@ class Runs:
         row: dict[str, Any] = {"race": key, "prompts": 0}
         if key in self.failed:
             row["failed"] = self.failed[key]
-        if not (runs := [run for run in self.metrics.get(key, ()) if self._is(run[0], flavour)]):
+        if not (runs := self._runs(key, flavour)):
             return row
-        measured = sorted({prompt for prompt, _ in runs})
-        slow, fast = (
-            costs((prompt, metrics.seconds, metrics.committed) for prompt, metrics in each)
-            for each in (self.metrics[BASELINE.key], runs)
-        )
-        speed = interval(slow, fast, {"all": measured})["all"]
-        many, own = len(measured) > 1, sum((metrics for _, metrics in runs), Metrics())
+        measured, own = sorted({prompt for prompt, _ in runs}), self.sums(key, flavour)[0]
+        speed = self.intervals(key, {"all": measured})["all"]
         return row | {
             "prompts": len(measured),
-            "speedup": speed.value,
-            "low": speed.low if many else None,
-            "high": speed.high if many else None,
+            **bounds(speed, len(measured) > 1),
             "tau": own.tau,
             "alpha": own.alpha,
             "alpha_at": own.alpha_at,
@@ -195,11 +197,6 @@ class Runs:
             "waiting": own.waiting,
         }
 
-    def facts(self) -> dict[str, Any]:
-        """What every answer says beside its rows."""
-        vanilla = sum((metrics for _, metrics in self.metrics.get(BASELINE.key, ())), Metrics())
-        return {
-            "threads": self.threads,
-            "vanilla": {"tokens_per_second": vanilla.tokens_per_second, "waiting": vanilla.waiting},
-            "prompts": self.flavours,
-        }
+    def left_out(self) -> list[str]:
+        """Which methods could not be measured, and why."""
+        return [f"{find_method(name).label}: {why}" for name, why in self.failed.items()]

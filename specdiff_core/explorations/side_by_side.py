@@ -4,44 +4,26 @@ rejection a run can continue with another token, from which it is decoded anew.
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import eq
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
-from msgspec import Meta
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import (
-    DRAFTING,
-    Answer,
-    Asked,
-    Exploration,
-    Report,
-    Step,
-    Stopped,
-    drafters_of,
-    enum,
-)
+from specdiff_core.explorations.base import Answer, Asked, Exploration, Report, Step, Stopped, drafters_of
+from specdiff_core.explorations.fields import DRAFTING, TEMPERATURE, ask, enum
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, escaped, plural, quoted, ratio
 from specdiff_core.measure.prompts import OWN_TEXTS
 from specdiff_core.measure.store import short_times
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.events import (
-    Committed,
-    DraftReady,
-    Event,
-    Finished,
-    PiecesSeen,
-    RoundStarted,
-    RunStarted,
-    Test,
-    Verified,
-    spell,
-)
+from specdiff_core.schema.events import Committed, DraftReady, Event, PiecesSeen, RoundStarted, Test, Verified, spell
 from specdiff_core.schema.methods import BASELINE, find_method
 from specdiff_core.schema.metrics import fold
-from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
+from specdiff_core.schema.settings import DecodeConfig, Rule
+from specdiff_core.schema.summary import final, header_of
 from specdiff_core.schema.trace import dump_trace
 
 if TYPE_CHECKING:
@@ -52,11 +34,10 @@ METHODS = [BASELINE, *(name for name in DRAFTING if not find_method(name).settin
 BRANCH = "what if"
 RACE = "runs"
 """The name of the trace that holds all runs."""
-MORE = {"more": True}
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that a trace tells, as far as another way is decoded from it."""
+    """A run of a trace, as far as decoding another way from it needs."""
 
     config: dict[str, Any]  # of its header
     prompt: str
@@ -65,7 +46,39 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[int, ...]  # its new tokens before the place where it is left
 
 
-class SideBySide(Exploration, frozen=True, kw_only=True):
+class TwoRuns(Exploration, frozen=True, kw_only=True):
+    """A question about two runs after one prompt."""
+
+    a: Annotated[str, ask("Run A", "Its method.", **enum(METHODS, "methods"))] = "specdiff"
+    b: Annotated[str, ask("Run B", "Its method.", **enum(METHODS, "methods"))] = "dflash"
+    tokens: Annotated[int, ask("New tokens", "Of each run; the end of a text is ignored.", 8, 128)] = 48
+    temperature: TEMPERATURE = 0.0
+    rule: Annotated[
+        str,
+        ask(
+            "Rule",
+            "At temperature 0, and under match, both must write the same text.",
+            **enum([rule.value for rule in Rule]),
+        ),
+    ] = Rule.RATIO.value
+    prompt: Annotated[str, ask("Prompt", "Both runs write after it.", least=1, most=2000)] = OWN_TEXTS["stories"][0]
+    seed: Annotated[int, ask("Seed", "Of both runs.", 0, 2**31 - 1, more=True)] = 0
+
+    def config(self, run: str) -> DecodeConfig:
+        """The settings of run ``a`` or ``b``.
+
+        Raises:
+            ConfigError: a name is none, or of a method that chooses by the clock.
+        """
+        method = find_method(getattr(self, run))
+        if method.name not in METHODS:
+            hint = f"Choose from: {', '.join(METHODS)}."
+            raise ConfigError(f"{method.label} does not decode the same when it runs again.", field=run, hint=hint)
+        shared = {"temperature": self.temperature, "seed": self.seed, "max_new_tokens": self.tokens}
+        return method.config(DecodeConfig.parse({"pair": self.pair, "rule": self.rule, "ignore_eos": True, **shared}))
+
+
+class SideBySide(TwoRuns, frozen=True, kw_only=True):
     """The rounds of two runs along one text, and of a third that leaves one of them at a refusal."""
 
     name: ClassVar = "side-by-side"
@@ -90,153 +103,84 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         "character": "of the text at which the round begins, from 0; runs share it as far as their texts agree",
     }
 
-    a: Annotated[str, Meta(title="Run A", description="Its method.", extra_json_schema=enum(METHODS, "methods"))] = (
-        "specdiff"
+    branch: Annotated[Literal["none", "a", "b"], ask("What if", "The run that is sent another way.", more=True)] = (
+        "none"
     )
-    b: Annotated[str, Meta(title="Run B", description="Its method.", extra_json_schema=enum(METHODS, "methods"))] = (
-        "dflash"
-    )
-    tokens: Annotated[
-        int, Meta(ge=8, le=128, title="New tokens", description="Of each run; the end of a text is ignored.")
-    ] = 48
-    temperature: Annotated[
-        float, Meta(ge=0, le=2, title="Temperature", description="Of the target; at 0 it takes its likeliest token.")
-    ] = 0.0
-    rule: Annotated[
-        str,
-        Meta(
-            title="Rule",
-            description="At temperature 0, and under match, both must write the same text.",
-            extra_json_schema=enum([rule.value for rule in Rule]),
-        ),
-    ] = Rule.RATIO.value
-    prompt: Annotated[
-        str, Meta(min_length=1, max_length=2000, title="Prompt", description="Both runs write after it.")
-    ] = OWN_TEXTS["stories"][0]
-    seed: Annotated[
-        int, Meta(ge=0, le=2**31 - 1, title="Seed", description="Of both runs.", extra_json_schema=MORE)
-    ] = 0
-    branch: Annotated[
-        Literal["none", "a", "b"],
-        Meta(title="What if", description="The run that is sent another way.", extra_json_schema=MORE),
-    ] = "none"
-    round: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=128,
-            title="In round",
-            description="There the token that the target added is replaced.",
-            extra_json_schema=MORE,
-        ),
-    ] = 1
+    round: Annotated[int, ask("In round", "There the token that the target added is replaced.", 1, 128, more=True)] = 1
     take: Annotated[
-        int,
-        Meta(
-            ge=-1,
-            le=2**31 - 1,
-            title="Token",
-            description="Id of the token that is put there; −1: none, all is drawn anew.",
-            extra_json_schema=MORE,
-        ),
+        int, ask("Token", "Id of the token that is put there; −1: none, all is drawn anew.", -1, 2**31 - 1, more=True)
     ] = -1
-    branch_seed: Annotated[
-        int,
-        Meta(ge=0, le=2**31 - 1, title="Seed of what follows", description="Of the draws after it.",
-             extra_json_schema=MORE),
-    ] = 1  # fmt: skip
+    branch_seed: Annotated[int, ask("Seed of what follows", "Of the draws after it.", 0, 2**31 - 1, more=True)] = 1
     given: Annotated[
         str,
-        Meta(
-            max_length=100_000,
-            title="A run of a trace",
-            description="Only it is sent another way, and neither run is decoded; the page writes it.",
-            extra_json_schema={"hidden": True},
+        ask(
+            "A run of a trace",
+            "Only it is sent another way, and neither run is decoded; the page writes it.",
+            most=100_000,
+            hidden=True,
         ),
     ] = ""
 
     @property
     def drafters(self) -> tuple[str, ...]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         if self.given:
             return (str(self.run_given.config.get("drafter")),)
         return drafters_of(self.pair, (self.a, self.b))
 
     @property
     def run_given(self) -> Given:
-        """The run that a trace tells. ConfigError: it is none."""
+        """The run of a trace. ConfigError: it is none."""
         try:
             return msgspec.json.decode(self.given, type=Given)
         except (msgspec.DecodeError, UnicodeError) as error:
             hint = "Choose a refusal of a trace that says how it was decoded."
             raise ConfigError("This is no run of a trace.", field="given", hint=hint) from error
 
-    def config(self, run: str) -> DecodeConfig:
-        """The settings of run ``a`` or ``b``.
-
-        Raises:
-            ConfigError: a name is none, or of a method that chooses by the clock.
-        """
-        method = find_method(getattr(self, run))
-        if method.name not in METHODS:
-            hint = f"Choose from: {', '.join(METHODS)}."
-            raise ConfigError(f"{method.label} does not decode the same when it runs again.", field=run, hint=hint)
-        base = DecodeConfig(
-            pair=self.pair,
-            rule=SETTINGS["rule"].read(self.rule),
-            temperature=self.temperature,
-            seed=self.seed,
-            max_new_tokens=self.tokens,
-            ignore_eos=True,
-        )
-        return method.config(base)
-
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         if self.take >= engine.target.vocab_size or self.take in engine.target.suppress:
             raise ConfigError(f"{self.take} is no token of this target.", field="take", hint="Choose a candidate.")
-        if self.given:
-            yield from self._go_on(engine, stopped)
-            return
-        configs = {name: self.config(name) for name in ("a", "b")}
         runs: dict[str, list[Event]] = {}
-        facts: dict[str, Any] = {"must_be_equal": self._must_be_equal(), "threads": 0}
-        total = 3 if self.branch in ("a", "b") else 2
+        facts: dict[str, Any] = {"threads": 0}
 
-        def decode(name: str, config: DecodeConfig, after: Sequence[int] = ()) -> bool:
+        def decode(name: str, prompt: str, config: DecodeConfig, after: Sequence[int] = ()) -> bool:
             """Whether it was not stopped."""
-            events = [
-                short_times(event)
-                for event in engine.decode(
-                    self.prompt, config, stop=Asked(stopped), warm_up=0.0, threads=facts["threads"], after=after
-                )
-            ]
+            options = {"stop": Asked(stopped), "warm_up": 0.0, "threads": facts["threads"], "after": after}
+            events = [short_times(event) for event in engine.decode(prompt, config, **options)]
             if stopped():
                 return False
-            runs[name] = events
-            facts["threads"] = next(
-                event.threads for event in events if isinstance(event, RunStarted)
-            )  # all runs alike
+            header = header_of(events)
+            assert header is not None, "a run begins with its header"
+            runs[name], facts["threads"] = events, header.threads  # all runs alike
             return True
 
         def answer() -> Answer:
-            return _answer(self, runs, facts)
+            return _answer(self, runs, facts, engine)
 
-        for done, (name, config) in enumerate(configs.items(), start=1):
-            if not decode(name, config):
+        if self.given:
+            given, total = self._checked(engine), 1
+            prompt, config, before = given.prompt, DecodeConfig.parse(given.config), [*given.after]
+        else:
+            configs, total = {name: self.config(name) for name in ("a", "b")}, 2 + (self.branch != "none")
+            facts["must_be_equal"] = self.temperature == 0 or configs["a"].rule.same_text
+            for done, (name, config) in enumerate(configs.items(), start=1):
+                if not decode(name, self.prompt, config):
+                    return
+                yield Step(done, total, find_method(getattr(self, name)).label, answer)
+            if self.branch == "none":
                 return
-            yield Step(done, total, find_method(getattr(self, name)).label, answer)
-        if total == 2:
-            return
-        before = self._before(runs[self.branch])
+            prompt, config, before = self.prompt, configs[self.branch], before_round(runs[self.branch], self.round)
         after = [*before, *([self.take] if self.take >= 0 else [])]
         facts["branch"] = {"run": self.branch, "round": self.round, "position": len(before) + 1, "take": self.take}
-        changed = {"max_new_tokens": max(1, self.tokens - len(after)), "seed": self.branch_seed}
-        if decode(BRANCH, DecodeConfig.parse(configs[self.branch].to_dict() | changed), after):
+        left = max(1, config.max_new_tokens - len(after))
+        if decode(BRANCH, prompt, dataclasses.replace(config, max_new_tokens=left, seed=self.branch_seed), after):
             yield Step(total, total, "another way", answer)
 
-    def _go_on(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """Decode on from where a run of a trace is left."""
+    def _checked(self, engine: Engine) -> Given:
+        """The run of a trace, if ``engine`` can continue it.
+
+        Raises:
+            ConfigError: its models are others, or its prompt is cut into other tokens.
+        """
         given = self.run_given
         theirs, ours = given.config.get("pair"), engine.pair.spec.name
         if (theirs, given.target) != (ours, engine.pair.name_of("target")):
@@ -246,38 +190,14 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
                 field="given",
                 hint="It can go on where its own models are.",
             )
-        config = DecodeConfig.parse(given.config)
         if not all(0 <= token < engine.target.vocab_size for token in given.after):
             raise ConfigError("The run holds no tokens of this target.", field="given", hint="Choose another trace.")
-        if tuple(engine.encode(given.prompt, config)) != given.prompt_ids:
+        if tuple(engine.encode(given.prompt, DecodeConfig.parse(given.config))) != given.prompt_ids:
             hint = "Choose a run whose prompt was given as text."
             raise ConfigError("Its prompt is cut into other tokens here.", field="given", hint=hint)
-        after = [*given.after, *([self.take] if self.take >= 0 else [])]
-        left = max(1, config.max_new_tokens - len(after))
-        goes_on = DecodeConfig.parse(config.to_dict() | {"max_new_tokens": left, "seed": self.branch_seed})
-        events = [
-            short_times(event)
-            for event in engine.decode(given.prompt, goes_on, stop=Asked(stopped), warm_up=0.0, threads=0, after=after)
-        ]
-        if stopped():
-            return
-        branch = {"run": self.branch, "round": self.round, "position": len(given.after) + 1, "take": self.take}
-
-        def answer() -> Answer:
-            rows = [*rounds_of(BRANCH, events, len(after) + 1, pieces_of(events))]
-            threads = next(event.threads for event in events if isinstance(event, RunStarted))
-            word = engine.pair.tokenizer.decode([self.take]) if self.take >= 0 else ""
-            trace = gzip.compress(dump_trace({BRANCH: events}, title=self.title), 9, mtime=0)
-            facts: dict[str, Any] = {
-                "threads": threads,
-                "branch": branch | {"token": str(word), "tokens": len(text_of(events))},
-            }
-            return Answer(rows=rows, facts=facts, races={RACE: trace})
-
-        yield Step(1, 1, "another way", answer)
+        return given
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         named = {name: f"{name.upper()}: {label}" for name, label in facts.get("labels", {}).items()}
         own = {name: [row for row in rows if row["run"] == name] for name in dict.fromkeys(row["run"] for row in rows)}
         runs = " ".join(
@@ -327,27 +247,6 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
             tokens = plural(branch["tokens"], "token")
             yield f"{branch['same']} of the branch’s {tokens} are the run’s own. Its times mean nothing."
 
-    def _must_be_equal(self) -> bool:
-        """Whether both runs have to write the same text."""
-        rule: Rule = SETTINGS["rule"].read(self.rule)
-        return self.temperature == 0 or rule.same_text
-
-    def _before(self, events: Sequence[Event]) -> list[int]:
-        """The new tokens of a run before the one that the target added in the round.
-
-        Raises:
-            ConfigError: the run has no such round.
-        """
-        before: list[int] = []
-        for event in events:
-            if isinstance(event, Committed):
-                if event.round + 1 == self.round:
-                    return [*before, *event.ids[:-1]]
-                before += event.ids
-        rounds = sum(isinstance(event, Committed) for event in events)
-        hint = f"Choose one from 1 to {rounds}."
-        raise ConfigError(f"That run has no round {self.round}.", field="round", hint=hint)
-
 
 def _along(rows: Sequence[Row], named: Mapping[str, str], branch: Mapping[str, Any]) -> Figure:
     """Rounds as bars along the text: accepted tokens, the target's own token, and a cross at each rejection."""
@@ -375,22 +274,21 @@ def _along(rows: Sequence[Row], named: Mapping[str, str], branch: Mapping[str, A
         part("accepted drafts", [row for row in rows if row["accepted"]], False, "@draft", ""),
         part("bonus token", [row for row in rows if row["added_as"] == "bonus"], True, "@bonus", "/"),
         part("the target’s token", after, True, "@residual", "x"),
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "rejection",
-            "customdata": list(map(words, rejected)),
-            "x": [row["position"] + row["accepted"] for row in rejected],
-            "y": [shown[row["run"]] for row in rejected],
-            "marker": {"symbol": "x", "size": 9, "color": "@residual", "line": {"color": "@card", "width": 1}},
-            "hovertemplate": "%{customdata[1]}<extra></extra>",
-        },
+        draw.trace(
+            "rejection",
+            [row["position"] + row["accepted"] for row in rejected],
+            [shown[row["run"]] for row in rejected],
+            "@residual",
+            mark="x",
+            size=9,
+            words=map(words, rejected),
+        ),
     ]
     if branch.get("take", -1) >= 0 and BRANCH in names:
-        forced = {"symbol": "diamond", "size": 11, "color": "@accent"}
-        at = {"x": [branch["position"]], "y": [BRANCH], "marker": forced}
-        hint = f"forced: {escaped(quoted(branch['token']))}<extra></extra>"
-        data.append({"type": "scatter", "mode": "markers", "name": "forced", **at, "hovertemplate": hint})
+        said = f"forced: {escaped(quoted(branch['token']))}"
+        data.append(
+            draw.trace("forced", [branch["position"]], [BRANCH], "@accent", mark="diamond", size=11, hover=said)
+        )
     order = {"categoryorder": "array", "categoryarray": [shown[name] for name in reversed(names)]}
     return Figure(
         key="along",
@@ -424,32 +322,27 @@ def _by_time(own: Mapping[str, Sequence[Row]], named: Mapping[str, str]) -> Figu
     )
 
 
-def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mapping[str, Any]) -> Answer:
+def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mapping[str, Any], engine: Engine) -> Answer:
     """What is known of the runs that are over."""
-    facts = dict(known)
+    facts, starts = dict(known), dict.fromkeys(runs, 1)
     pieces = pieces_of(event for events in runs.values() for event in events)
     texts = {name: text_of(events) for name, events in runs.items()}
-    facts["lossless"] = all(
-        event.lossless for events in runs.values() for event in events if isinstance(event, RunStarted)
-    )
-    starts = dict.fromkeys(runs, 1)
-    facts["labels"] = {name: find_method(getattr(what, name)).label for name in ("a", "b")}
+    if not what.given:
+        facts["lossless"] = all(header.lossless for events in runs.values() if (header := header_of(events)))
+        facts["labels"] = {name: find_method(getattr(what, name)).label for name in ("a", "b")}
     if "b" in texts:
         facts["first_difference"] = first_difference(texts["a"], texts["b"])
     if BRANCH in texts:
         left = known["branch"]
-        place = left["position"] - 1
         forced = [what.take] if what.take >= 0 else []
         starts[BRANCH] = left["position"] + len(forced)
-        old, new = texts[left["run"]][place:], [*forced, *texts[BRANCH]]
-        facts["branch"] = left | {
-            "token": pieces.get(what.take, ""),
-            "instead_of": pieces.get(old[0], ""),
-            "same": sum(one == other for one, other in zip(old[len(forced) :], new[len(forced) :], strict=False)),
-            "tokens": len(texts[BRANCH]),
-        }
+        token = pieces.get(what.take) or str(engine.pair.tokenizer.decode(forced))
+        facts["branch"] = left | {"token": token, "tokens": len(texts[BRANCH])}
+        if old := texts.get(left["run"], ())[left["position"] - 1 :]:
+            same = sum(map(eq, old[len(forced) :], texts[BRANCH]))
+            facts["branch"] |= {"instead_of": pieces.get(old[0], ""), "same": same}
     rows = [row for name, events in runs.items() for row in rounds_of(name, events, starts[name], pieces)]
-    trace = dump_trace({name: list(events) for name, events in runs.items()}, title=what.title)
+    trace = dump_trace(dict(runs), title=what.title)
     return Answer(rows=rows, facts=facts, races={RACE: gzip.compress(trace, 9, mtime=0)})
 
 
@@ -461,10 +354,27 @@ def pieces_of(events: Iterable[Event]) -> dict[int, str]:
 
 def text_of(events: Sequence[Event]) -> tuple[int, ...]:
     """The new tokens of a run."""
-    return next(event.ids for event in reversed(events) if isinstance(event, Finished))
+    last = final(events)
+    assert last is not None, "a decode ends with Finished or raises"
+    return last.ids
 
 
-def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
+def before_round(events: Sequence[Event], round: int) -> list[int]:
+    """The new tokens of a run before the one that the target added in a round, counted from 1.
+
+    Raises:
+        ConfigError: the run has no such round.
+    """
+    before, rounds = list[int](), [event for event in events if isinstance(event, Committed)]
+    for event in rounds:
+        if event.round + 1 == round:
+            return [*before, *event.ids[:-1]]
+        before += event.ids
+    hint = f"Choose one from 1 to {len(rounds)}."
+    raise ConfigError(f"That run has no round {round}.", field="round", hint=hint)
+
+
+def first_difference(one: Sequence[object], other: Sequence[object]) -> int | None:
     """The first position, from 1, at which two texts differ; None where they do not."""
     pairs = zip(one, other, strict=False)
     differs = next((place for place, (left, right) in enumerate(pairs, start=1) if left != right), None)

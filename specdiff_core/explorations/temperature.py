@@ -8,10 +8,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from msgspec import Meta
-
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped, drafter_that, drafters_that, enum
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped
+from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, ask, enum, window_drafter
 from specdiff_core.explorations.figures import Figure, axes, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.schema.events import Test, Verified
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 BINS = 10
-Degree = Annotated[float, Meta(ge=0, le=2)]
-KINDS = ("denoise", "sequential")
-DRAFTERS = drafters_that(*KINDS)
 
 
 class Temperature(OnPrompts, frozen=True, kw_only=True):
@@ -35,25 +31,21 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     question: ClassVar = "What does temperature cost, and is the drafter's confidence right?"
     columns: ClassVar = RUN_COLUMNS | {"temperature": "of the target", "draft_temperature": "of the drafter"}
 
-    drafter: Annotated[
-        str, Meta(title="Drafter", description="What drafts one window.", extra_json_schema=enum(DRAFTERS, "drafters"))
-    ] = "block"
-    gamma: Annotated[int, Meta(ge=1, le=16, title="Window γ", description="Tokens drafted per round.")] = 5
+    drafter: Annotated[str, ask("Drafter", "What drafts one window.", **enum(WINDOW_DRAFTERS, "drafters"))] = "block"
+    gamma: Annotated[int, ask("Window γ", "Tokens drafted per round.", 1, 16)] = 5
     temperatures: Annotated[
-        tuple[Degree, ...], Meta(min_length=1, max_length=6, title="Temperatures", description="Of the target.")
+        tuple[DEGREE, ...],
+        ask("Temperatures", "Of the target.", least=1, most=6),
     ] = (0.0, 0.4, 0.7, 1.0)
     draft_temperatures: Annotated[
-        tuple[Degree, ...],
-        Meta(min_length=1, max_length=8, title="Drafter temperatures", description="Tried with each of those."),
+        tuple[DEGREE, ...], ask("Drafter temperatures", "Tried with each of those.", least=1, most=8)
     ] = (0.0, 0.4, 0.7, 1.0, 1.3)
 
     @property
     def drafters(self) -> tuple[str, ...]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return (drafter_that("draws from no distribution of its own", self.pair, self.drafter, *KINDS),)
+        return (window_drafter(self.pair, self.drafter),)
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         prompts, skipped = self.prompts(engine)
         degrees = sorted(set(self.temperatures))
         drafts = sorted(set(self.draft_temperatures))
@@ -72,9 +64,9 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 if draft and found
             ]
             fits = [fit(degree, drafts, runs) for degree, runs in groups.items()]
-            facts = {"skipped": skipped, "reliability": reliable, "fits": [one for one in fits if one]}
+            known = {"reliability": reliable, "fits": [one for one in fits if one]}
             races = {key: race for runs in groups.values() for key, race in runs.races.items()}
-            return Answer(rows=rows, facts=facts | next(iter(groups.values())).facts(), races=races)
+            return Answer(rows=rows, facts={"threads": threads, "skipped": skipped, **known}, races=races)
 
         threads = 0
         each = len(drafts) * len(prompts)
@@ -96,7 +88,6 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 return
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         best = {one: draw.fastest(row for row in rows if row["temperature"] == one) for one in self.temperatures}
         known = [(degree, row) for degree, row in sorted(best.items()) if row]
         answer, notes = "", list[str]()
@@ -104,8 +95,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             (cold, first), (warm, last) = known[0], known[-1]
             answer = (
                 f"From temperature {cold:g} to {warm:g} the best speed-up of {self.drafter} at γ {self.gamma} goes "
-                "from "
-                f"{times(first['speedup'])} to {times(last['speedup'])}, and τ from {ratio(first['tau'])} to "
+                f"from {times(first['speedup'])} to {times(last['speedup'])}, and τ from {ratio(first['tau'])} to "
                 f"{ratio(last['tau'])}."
             )
         moved = [one for one in facts.get("fits", ()) if one["fitted"] != one["usual"]]
@@ -125,10 +115,9 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             low, high = (end(reliable, key=lambda one: one["ece"]) for end in (min, max))
             notes.append(
                 f"The drafter's confidence q is off from the target's p by {ratio(low['ece'])} on average at best "
-                "(target "
-                f"{low['temperature']:g}, drafter {low['draft_temperature']:g}) and by {ratio(high['ece'])} at worst "
-                "(target "
-                f"{high['temperature']:g}, drafter {high['draft_temperature']:g}): the expected calibration error."
+                f"(target {low['temperature']:g}, drafter {low['draft_temperature']:g}) and by "
+                f"{ratio(high['ece'])} at worst (target {high['temperature']:g}, drafter "
+                f"{high['draft_temperature']:g}): the expected calibration error."
             )
         sides = axes(
             "temperature of the drafter", "temperature of the target", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY
@@ -191,15 +180,7 @@ def _calibration(reliable: list[dict[str, Any]]) -> Figure:
         for field, name in (("p", "p"), ("accepted", "accepted"))
         for point in one["bins"]
     ]
-    ideal = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "calibrated",
-        "x": [0, 1],
-        "y": [0, 1],
-        "hoverinfo": "skip",
-        "line": {"color": "@faint", "width": 1.2, "dash": "dash"},
-    }
+    ideal = draw.trace("calibrated", [0, 1], [0, 1], "@faint", dash="dash", width=1.2)
     words = lambda row: f"{row['line']}: {ratio(row['y'])} where q is {ratio(row['q'])}<br>{row['tests']} tests"  # noqa: E731
     return Figure(
         key="calibration",

@@ -1,25 +1,23 @@
 """Which text is easy? (the third and fourth open questions of SpecDiff, arXiv 2408.05636): which tokens a drafter
-guesses, by what they are, by their text and by how sure the target is of them; and what happens as the text grows.
+guesses, by what they are, by their text and by the entropy of the target; and what happens as the text grows.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from msgspec import Meta
-
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import DRAFTING, Answer, AtTemperature, Report, Step, Stopped, drafters_of, enum
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
+from specdiff_core.explorations.fields import METHOD, ask
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, times
 from specdiff_core.explorations.runs import Runs
-from specdiff_core.measure.grid import BASELINE
 from specdiff_core.schema.events import Committed, Event, Finished, RoundStarted, TargetScored, Verified
-from specdiff_core.schema.methods import find_method
-from specdiff_core.schema.metrics import reached
+from specdiff_core.schema.methods import BASELINE, find_method
+from specdiff_core.schema.metrics import Metrics, measure, reached, speed_up
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -61,43 +59,23 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
     }
 
     methods: Annotated[
-        tuple[Annotated[str, Meta(extra_json_schema=enum(DRAFTING, "methods"))], ...],
-        Meta(min_length=1, max_length=6, title="Methods", description="Each beside vanilla, on the same prompts."),
+        tuple[METHOD, ...], ask("Methods", "Each beside vanilla, on the same prompts.", least=1, most=6)
     ] = ("dflash",)
-    tokens: Annotated[
-        int, Meta(ge=32, le=480, title="New tokens", description="Of each run; 400 and more show the effect of length.")
-    ] = 128
-    per_flavour: Annotated[
-        int, Meta(ge=1, le=5, title="Prompts of each kind", description="More prompts, narrower intervals.")
-    ] = 5
-    width: Annotated[
-        int,
-        Meta(
-            ge=16,
-            le=256,
-            title="Width of a part",
-            description="Tokens of context that count together.",
-            extra_json_schema={"more": True},
-        ),
-    ] = 64
-
-    @property
-    def drafters(self) -> tuple[str, ...]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return drafters_of(self.pair, self.methods)
+    tokens: Annotated[int, ask("New tokens", "Of each run; 400 and more show the effect of length.", 32, 480)] = 128
+    per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 5
+    width: Annotated[int, ask("Width of a part", "Tokens of context that count together.", 16, 256, more=True)] = 64
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         prompts, skipped = self.prompts(engine)
         labels = {name: find_method(name).label for name in self.methods}
         configs = {name: find_method(name).config(self.base) for name in labels}
         runs = Runs(engine, self.base, configs, prompts, stopped)
-        parts: dict[str, dict[int, _Part]] = {}
+        parts: dict[str, dict[int, Metrics]] = {}  # by method and length of the text, in widths
         counts: dict[str, dict[tuple[str, str], list[bool]]] = {}
         examples: dict[str, list[str]] = {}
 
         def answer() -> Answer:
-            vanilla = parts.get(BASELINE.key, {})
+            vanilla = parts.get(BASELINE, {})
             rows = [
                 {"method": method, "group": group, "name": name, **wilson(found)}
                 for method, own in counts.items()
@@ -108,13 +86,14 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
                 for name, found in parts.items()
                 for index, part in sorted(found.items())
             ]
-            failed = [f"{labels[name]}: {why}" for name, why in runs.failed.items()]
-            facts = {"skipped": [*skipped, *failed], "examples": examples, "width": self.width, **runs.facts()}
-            return Answer(rows=rows, facts=facts, races=runs.races)
+            facts = {"threads": runs.threads, "skipped": skipped + runs.left_out()}
+            return Answer(rows=rows, facts=facts | {"examples": examples, "width": self.width}, races=runs.races)
 
         for done, total, name in runs.fill():
-            self._add(parts, BASELINE.key, runs.fresh_vanilla())
-            self._add(parts, name, runs.events)
+            for lane, events in ((BASELINE, runs.fresh_vanilla()), (name, runs.events)):
+                grown = parts.setdefault(lane, {})
+                for index, part in _parts(events, self.width):
+                    grown[index] = grown.get(index, Metrics()) + part
             prompt = prompts[(done - 1) // len(configs)]
             if name not in runs.failed:
                 before, own = engine.encode(prompt.prompt, self.base), counts.setdefault(name, {})
@@ -126,27 +105,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
                         known.append(shown)
             yield Step(done, total, f"{labels[name]}: {prompt.id}", answer)
 
-    def _add(self, parts: dict[str, dict[int, _Part]], name: str, events: Sequence[Event]) -> None:
-        own, part = parts.setdefault(name, {}), _Part()
-        before = scored = 0.0
-        for event in events:
-            if isinstance(event, RoundStarted):
-                part = own.setdefault(event.length // self.width, _Part())
-            elif isinstance(event, TargetScored):
-                scored = event.span.seconds
-            elif isinstance(event, Verified):
-                part.tested += len(reached(event.tests))
-                part.accepted += event.accepted
-            elif isinstance(event, Committed):
-                if before:  # the first round's time holds the prompt's
-                    part.rounds += 1
-                    part.tokens += len(event.ids)
-                    part.seconds += event.at - before
-                    part.scored += scored
-                before = event.at
-
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         sorted_by = {group: [row for row in rows if row["group"] == group] for group in (*GROUPS, "length")}
         grown, width = sorted_by["length"], facts.get("width", self.width)
         answers = [words for words in (_guessed(sorted_by["token"], facts), self._lengthened(grown)) if words]
@@ -157,7 +116,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
                 key=group,
                 title=title,
                 hint=of + hint,
-                data=[draw.shares(own)],
+                data=[_shares(own)],
                 layout=axes(
                     "share of drafted tokens accepted",
                     unit,
@@ -186,8 +145,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         own = [row for row in known if row["method"] == method]
         return (
             f"Behind {own[-1]['context']} tokens {find_method(method).label} reaches {times(own[-1]['speedup'])}, "
-            "against "
-            f"{times(own[0]['speedup'])} behind {own[0]['context']}; a vanilla token takes "
+            f"against {times(own[0]['speedup'])} behind {own[0]['context']}; a vanilla token takes "
             f"{1000 * vanilla[-1]['seconds_per_token']:.2f} ms there instead of "
             f"{1000 * vanilla[0]['seconds_per_token']:.2f} ms."
         )
@@ -221,6 +179,19 @@ def _guessed(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str
     return f"The easiest kind of token is {like(known[0])}; the hardest is {like(known[-1])}."
 
 
+def _shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Horizontal bars of the fields ``name`` and ``accepted`` with their intervals."""
+
+    def words(row: Mapping[str, Any]) -> list[str | None]:
+        counts = f"{round(row['accepted'] * row['tested'])} of {row['tested']} accepted"
+        return [None, f"{counts}<br>95 % interval {ratio(row['low'])} to {ratio(row['high'])}"]
+
+    x, y = [row["accepted"] for row in rows], [row["name"] for row in rows]
+    made = draw.bars(x, y, "", "@draft", customdata=list(map(words, rows)))
+    made["marker"]["opacity"] = 0.5
+    return made | {"orientation": "h", "error_x": draw.whisker(rows, "accepted")}
+
+
 def _by_length(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Figure]:
     known = [
         {**row, "at": row["context"] + width / 2, "pass_ms": row["pass_seconds"] and 1000 * row["pass_seconds"]}
@@ -249,8 +220,7 @@ def _by_length(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Figure
         def words(row: Mapping[str, Any], field: str = field) -> str:
             return (
                 f"{look[row['method']].label}, {row['context']} to {row['context'] + width - 1} tokens: "
-                f"{ratio(row[field])}"
-                f"<br>{row['rounds']} rounds"
+                f"{ratio(row[field])}<br>{row['rounds']} rounds"
             )
 
         yield Figure(
@@ -270,31 +240,35 @@ def _mean(rows: Sequence[Mapping[str, Any]]) -> float | None:
     return sum((row["tau"] or 0.0) * row["rounds"] for row in rows) / rounds if rounds else None
 
 
-@dataclass(slots=True)
-class _Part:
-    """Sums over the rounds that began with texts of like length."""
+def _parts(events: Sequence[Event], width: int) -> Iterator[tuple[int, Metrics]]:
+    """The numbers of a run's rounds, with the length of the text before each in ``width`` tokens. The first round
+    counts only by its tests, because its time holds the prompt's."""
+    before, scored, index = 0.0, 0.0, 0
+    for event in events:
+        if isinstance(event, RoundStarted):
+            index = event.length // width
+        elif isinstance(event, TargetScored):
+            scored = event.span.seconds
+        elif isinstance(event, Verified):
+            yield index, measure(event)
+        elif isinstance(event, Committed):
+            if before:
+                parts, size = {"score": scored}, len(event.ids)
+                yield index, Metrics(rounds=1, committed=size, seconds=event.at - before, seconds_by=parts)
+            before = event.at
 
-    rounds: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    scored: float = 0.0  # of those, the target's passes
-    tested: int = 0
-    accepted: int = 0
 
-
-def _row(name: str, context: int, part: _Part, vanilla: _Part | None) -> dict[str, Any]:
-    pace = part.seconds / part.tokens if part.tokens else None
-    base = vanilla.seconds / vanilla.tokens if vanilla and vanilla.tokens else None
+def _row(name: str, context: int, part: Metrics, vanilla: Metrics | None) -> dict[str, Any]:
     return {
-        "method": "vanilla" if name == BASELINE.key else name,
+        "method": name,
         "group": "length",
         "context": context,
         "rounds": part.rounds,
-        "seconds_per_token": pace,
-        "speedup": base / pace if base and pace else None,
-        "tau": part.tokens / part.rounds if part.rounds else None,
-        "alpha": part.accepted / part.tested if part.tested else None,
-        "pass_seconds": part.scored / part.rounds if part.rounds else None,
+        "seconds_per_token": part.seconds / part.committed if part.committed else None,
+        "speedup": speed_up(vanilla or Metrics(), part),
+        "tau": part.tau,
+        "alpha": part.alpha,
+        "pass_seconds": part.seconds_by["score"] / part.rounds if part.rounds else None,
     }
 
 
@@ -348,9 +322,9 @@ def kind_of(piece: str, line: str) -> str:
 
 
 def _class(entropy: float) -> str:
-    low = max((border for border in ENTROPIES if border <= entropy), default=0.0)
-    high = min((border for border in ENTROPIES if border > entropy), default=math.inf)
-    return f"{low:g} to {high:g}" if high < math.inf else f"{low:g} and more"
+    i = bisect_right(ENTROPIES, entropy)
+    low = ENTROPIES[i - 1] if i else 0
+    return f"{low:g} to {ENTROPIES[i]:g}" if i < len(ENTROPIES) else f"{low:g} and more"
 
 
 def _order(item: tuple[tuple[str, str], list[bool]]) -> tuple[str, float, str]:

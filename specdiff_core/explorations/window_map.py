@@ -17,17 +17,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import (
-    Answer,
-    AtTemperature,
-    Report,
-    Step,
-    Stopped,
-    drafter_that,
-    drafters_that,
-    enum,
-)
-from specdiff_core.explorations.figures import FROM_ZERO, ONE, Figure, axes, percent, ratio, spread, times
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
+from specdiff_core.explorations.fields import WINDOW_DRAFTERS, ask, enum, window_drafter
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.measure.grid import BenchSetting, grid
 from specdiff_core.schema.events import DraftReady
@@ -38,8 +30,6 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
     from specdiff_core.measure.passes import PassCosts
 
-KINDS = ("denoise", "sequential")
-DRAFTERS = drafters_that(*KINDS)
 Side = Annotated[int, Meta(ge=1, le=32)]
 REPEATS = 4
 """Of each bare pass, before the runs of each prompt."""
@@ -66,26 +56,28 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
     drafter: Annotated[
         str,
-        Meta(
-            title="Drafter",
-            description="T counts for denoisers only; a model that drafts token by token takes γ steps.",
-            extra_json_schema=enum(DRAFTERS, "drafters"),
+        ask(
+            "Drafter",
+            "T counts for denoisers only; a model that drafts token by token takes γ steps.",
+            **enum(WINDOW_DRAFTERS, "drafters"),
         ),
     ] = "mdlm"
     gammas: Annotated[
-        tuple[Side, ...], Meta(min_length=1, max_length=20, title="Windows γ", description="Tokens drafted per round.")
+        tuple[Side, ...],
+        ask("Windows γ", "Tokens drafted per round.", least=1, most=20),
     ] = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16)
     steps: Annotated[
-        tuple[Side, ...], Meta(min_length=1, max_length=20, title="Steps T", description="Drafter passes per window.")
+        tuple[Side, ...],
+        ask("Steps T", "Drafter passes per window.", least=1, most=20),
     ] = (1, 2, 3, 4, 5, 6, 8, 10)
     controller: Annotated[
-        bool, Meta(title="Controller", description="Also measure a controller that chooses γ and T round by round.")
+        bool,
+        ask("Controller", "Also measure a controller that chooses γ and T round by round."),
     ] = True
 
     @property
     def drafters(self) -> tuple[str, ...]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
-        return (drafter_that("has no window to choose", self.pair, self.drafter, *KINDS),)
+        return (window_drafter(self.pair, self.drafter),)
 
     def cells(self) -> list[BenchSetting]:
         """All cells with T ≤ γ, coarse to fine; the controller's last.
@@ -108,7 +100,6 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         return [*cells, *([replace(widest, auto=True)] if self.controller else [])]
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         from specdiff_core.measure.passes import PassTimes
 
         cells = {cell.key: cell for cell in self.cells()}
@@ -124,9 +115,9 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             rows = [_row(cell, runs, curve) for cell in ordered]
             chosen = {flavour: sorted(counts.items()) for flavour, counts in drafted.items() if counts}
             found = [regret(flavour, ordered, runs) for flavour in flavours] if chosen else []
-            known = {"curve": curve.plain(), "agree": agreement(rows)} if curve.draft else {}
-            facts = known | {"chosen": chosen, "regrets": [one for one in found if one], "skipped": skipped}
-            return Answer(rows=rows, facts=facts | runs.facts(), races=runs.races)
+            known: dict[str, Any] = {"curve": curve.plain(), "agree": agreement(rows)} if curve.draft else {}
+            known |= {"chosen": chosen, "regrets": [one for one in found if one]}
+            return Answer(rows=rows, facts={"threads": runs.threads, "skipped": skipped, **known}, races=runs.races)
 
         total = (REPEATS + len(cells)) * len(prompts)
 
@@ -147,7 +138,6 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
                 yield from passes(turn)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        """See :class:`~specdiff_core.explorations.base.Exploration`."""
         cells = [row for row in rows if not row.get("auto")]
         best, chosen = draw.fastest(cells), next((row for row in rows if row.get("auto") and row.get("speedup")), None)
         overall = next((one for one in facts.get("regrets", ()) if one["flavour"] == ALL), None)
@@ -157,17 +147,15 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         if overall:
             notes.append(
                 f"The controller reaches {times(overall['auto'])} without knowing the best setting beforehand: a "
-                "regret of "
-                f"{100 * overall['regret']:.1f} %."
+                f"regret of {100 * overall['regret']:.1f} %."
                 + (" Here it even beats every fixed setting." if overall["regret"] < 0 else "")
             )
         if facts.get("agree", {}).get("cells"):
             notes.append(
-                f"The prediction is within 10 % of the measurement in {percent(facts['agree']['within_10_percent'])} "
-                "of "
-                f"{facts['agree']['cells']} cells. It takes 1 + Σ Π α_j tokens per round and counts T passes of the "
-                "drafter "
-                "and one pass of the target, both timed bare; it leaves out the work between passes."
+                "The prediction is within 10 % of the measurement in "
+                f"{percent(facts['agree']['within_10_percent'])} of {facts['agree']['cells']} cells. It takes 1 + "
+                "Σ Π α_j tokens per round and counts T passes of the drafter and one pass of the target, both "
+                "timed bare; it leaves out the work between passes."
             )
         return Report(
             answer=""
@@ -236,22 +224,11 @@ def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any]
         name="T {}",
         whiskers=True,
     )
-    shapes = [ONE]
     if chosen and lines:
         ends = [min(row["gamma"] for row in cells), max(row["gamma"] for row in cells)]
         said = f"controller: {times(chosen['speedup'])}<br>{spread(chosen)}"
-        lines.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "controller",
-                "x": ends,
-                "y": [chosen["speedup"]] * 2,
-                "customdata": [[chosen.get("race"), said]] * 2,
-                "hovertemplate": "%{customdata[1]}<extra></extra>",
-                "line": {"color": "@accent", "width": 2.4, "dash": "longdash"},
-            }
-        )
+        y, words = [chosen["speedup"]] * 2, [[chosen.get("race"), said]] * 2
+        lines.append(draw.trace("controller", ends, y, "@accent", dash="longdash", width=2.4, words=words))
     yield Figure(
         key="slices",
         title="Slices: speed-up by γ",
@@ -259,9 +236,7 @@ def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any]
         data=lines,
         hint="one line for each T; whiskers: 95 % interval over prompts; dotted: vanilla",
         opens="a point opens its race",
-        layout=axes(
-            "γ, tokens drafted per round", "speed-up over vanilla, ×", yaxis=FROM_ZERO, shapes=shapes, showlegend=True
-        ),
+        layout=draw.speeds("γ, tokens drafted per round", showlegend=True),
         empty="A line for each T, as soon as its cells are measured.",
     )
 
@@ -282,15 +257,7 @@ def _controller(facts: Mapping[str, Any]) -> Iterator[Figure]:
             draw.bars(names, [one["best"] for one in regrets], "best fixed setting", "@target", customdata=best),
             draw.bars(names, [one["auto"] for one in regrets], "controller", "@draft", "/", customdata=own),
         ],
-        layout=axes(
-            "",
-            "speed-up over vanilla, ×",
-            xaxis=draw.CATEGORY,
-            yaxis=FROM_ZERO,
-            barmode="group",
-            shapes=[ONE],
-            showlegend=True,
-        ),
+        layout=draw.speeds(xaxis=draw.CATEGORY, barmode="group", showlegend=True),
     )
     sizes = [
         {"flavour": flavour, "size": size, "share": count / sum(n for _, n in counts), "count": count}

@@ -127,7 +127,6 @@ def sweep(
     *,
     repeats: int,
     path: Path | None = None,
-    keep: Callable[[Run, Sequence[Event]], None] | None = None,
 ) -> Iterator[tuple[int, int, RowLog[Row]]]:
     """Measure every run that is not measured yet.
 
@@ -135,7 +134,6 @@ def sweep(
         settings: the baseline first.
         base: the settings that all of them share.
         path: of the rows; an interrupted benchmark with the same path is resumed.
-        keep: called with every measured run and its events, after the run and before its row is written.
 
     Yields:
         (rows done, rows in all, the log) once at the start, then after each row.
@@ -146,11 +144,8 @@ def sweep(
     lanes = {setting.key: setting.config(base) for setting in settings}
 
     def measure(run: Run) -> Row:
-        events = run.decode(engine)
-        if keep is not None and run.repeat >= 0:
-            keep(run, events)
         where = {"prompt": run.prompt.id, "flavour": run.prompt.flavour, "repeat": run.repeat, "setting": run.lane}
-        return Row.of_run(events, **where)
+        return Row.of_run(run.decode(engine), **where)
 
     log = RowLog(path, header("sweep", engine, prompts, settings, base, repeats=repeats, seeds="seed + turn"), Row)
     todo = {(run.prompt.id, run.repeat, run.lane): run for run in plan(prompts, lanes, repeats)}

@@ -1,4 +1,4 @@
-"""What measurements leave on disk: rows as they are measured, results, and the events of single runs.
+"""What measurements leave on disk: rows as they are measured, and results.
 
 Files call a setting a ``cell``.
 """
@@ -8,20 +8,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, cast
 
 import msgspec
 
-from specdiff_core.measure.grid import BASELINE
 from specdiff_core.provenance import Provenance
-from specdiff_core.schema.errors import ConfigError, TraceError
+from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, Event
 from specdiff_core.schema.metrics import Metrics, fold
 from specdiff_core.schema.summary import final, loops
-from specdiff_core.schema.trace import read_trace, write_trace
 
 DIGITS = 7
 """Of seconds in a recording that ships."""
@@ -178,47 +175,6 @@ def write_result(path: Path, result: Result) -> None:
     """Write a file that :func:`read_result` reads."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
-
-
-class Traces:
-    """The events of the runs of one sweep, found by prompt, repeat and setting:
-    ``<prompt id>.<repeat>/<setting>.jsonl.gz`` are traces of one lane."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = Path(folder)
-
-    def path(self, prompt: str, repeat: int, setting: str) -> Path:
-        """The file of a run: always below the folder, whatever the names hold; no two runs share one."""
-        return self.folder / f"{slug(prompt)}.{int(repeat)}" / f"{slug(setting)}.jsonl.gz"
-
-    def write(self, prompt: str, repeat: int, setting: str, events: Sequence[Event]) -> None:
-        """Write a finished run; an earlier file of the same run is replaced."""
-        write_trace(self.path(prompt, repeat, setting), {lane_of(setting): events}, title=prompt)
-
-    def events(self, prompt: str, repeat: int, setting: str) -> tuple[Event, ...]:
-        """A run as it was measured; a TraceError where it is missing, damaged, or of another run."""
-        lane, name = lane_of(setting), f"The run {prompt}, repeat {repeat}, {setting} of {self.folder.name}"
-        try:
-            trace = read_trace(self.path(prompt, repeat, setting))
-            if list(trace.lanes) != [lane] or trace.title != prompt or final(trace.lanes[lane]) is None:
-                raise TraceError("the file holds another run, or has no end")
-        except TraceError as error:
-            raise type(error)(f"{name}: {error.message}", hint="Measure the sweep again.") from error
-        return trace.lanes[lane]
-
-
-def lane_of(setting: str) -> str:
-    """The name of a setting's lane in a trace."""
-    return "vanilla" if setting == BASELINE.key else setting
-
-
-def slug(text: str) -> str:
-    """A file name for any text, another one for every other text. Plain words stay readable, with ``/`` as a dot; other
-    texts get a hash behind a ``~``, which no plain name holds, so that no name leaves its folder."""
-    if len(text) <= 80 and re.fullmatch(r"[a-z0-9_-]+(/[a-z0-9_-]+)*", text):
-        return text.replace("/", ".")
-    rest = re.sub(r"[^a-z0-9_-]+", "-", text.lower())[:40].strip("-")
-    return f"{rest}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def short_times(event: Event) -> Event:

@@ -34,19 +34,12 @@ class SettingResult(BenchSetting, frozen=True, kw_only=True):
     tau: float
     tau_by_flavour: dict[str, float]
     alpha: float | None
-    alpha_by_flavour: dict[str, float | None]
     alpha_at: tuple[float | None, ...]
-    tested_at: tuple[int, ...] = ()  # how often each position of a window was tested
     seconds: float
     seconds_by: dict[str, float]  # draft, verify (the target's pass and the tests), prefill, other
-    rounds: int
     new_tokens: int
-    draft_nfe: int
-    target_calls: int
-    peak_bytes: int  # of a GPU; of a CPU's whole process, so not a method's own
     waiting: float | None = None  # threads without a processor, on average
     prompts: int
-    runs: int
     same_text_as_vanilla: int  # prompts
     looping: int = 0  # prompts on which vanilla's text ends repeating itself; the two below leave them out
     speedup_varied: Interval | None = None
@@ -72,7 +65,6 @@ class Sweep(Result, kw_only=True, tag="sweep"):
     repeats: int
     entries: list[SettingResult] = msgspec.field(name="cells")  # the baseline first
     ratios: list[Ratio]
-    traces: str = ""  # the folder of the events, relative to the result
     commit: str = ""
 
     @property
@@ -102,7 +94,7 @@ def whole_turns(rows: Sequence[Row]) -> list[Row]:
     return [row for row in counted if seen[row.prompt, row.repeat] == settings]
 
 
-def sweep_result(log: RowLog[Row], provenance: Provenance, *, traces: str = "") -> Sweep:
+def sweep_result(log: RowLog[Row], provenance: Provenance) -> Sweep:
     """A sweep as it is stored; one that still runs counts as far as all settings have finished a prompt.
 
     Raises:
@@ -111,7 +103,7 @@ def sweep_result(log: RowLog[Row], provenance: Provenance, *, traces: str = "") 
     rows = whole_turns(log.rows)
     entries, ratios = aggregate(rows)
     prompts = Counter({row.prompt: row.flavour for row in rows}.values())
-    return log.result(Sweep, provenance=provenance, prompts=prompts, cells=entries, ratios=ratios, traces=traces)
+    return log.result(Sweep, provenance=provenance, prompts=prompts, cells=entries, ratios=ratios)
 
 
 def aggregate(rows: Sequence[Row]) -> tuple[list[SettingResult], list[Ratio]]:
@@ -182,19 +174,12 @@ def _result(
         tau=total.tau or 0.0,
         tau_by_flavour={flavour: part.tau or 0.0 for flavour, part in by_flavour.items()},
         alpha=total.alpha,
-        alpha_by_flavour={flavour: part.alpha for flavour, part in by_flavour.items()},
         alpha_at=total.alpha_at,
-        tested_at=total.tested_at,
         seconds=total.seconds,
         seconds_by=parts,
-        rounds=total.rounds,
         new_tokens=total.committed,
-        draft_nfe=total.nfe,
-        target_calls=total.target_calls,
-        peak_bytes=total.peak_bytes,
         waiting=total.waiting,
         prompts=len(texts),
-        runs=len(rows),
         same_text_as_vanilla=sum(own == vanilla[prompt] for prompt, own in texts.items()),
     )
 

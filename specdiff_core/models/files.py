@@ -132,7 +132,7 @@ def _scales(found: dict[str, Tensor]) -> dict[str, Tensor]:
 def _dequantised(index: Gguf, name: str) -> Tensor:
     from specdiff_core.models.gguf import dequantised
 
-    return torch.from_numpy(dequantised(index, name))
+    return torch.from_numpy(dequantised(Path(index.file), index.tensors[name]))
 
 
 def dequantised_state(folder: Path) -> dict[str, Tensor] | None:

@@ -34,7 +34,7 @@ AGAIN = "Download the files again, or copy them from a clean checkout."
 
 
 def shown(path: str | Path) -> str:
-    """A file or folder as people may see it: the last two names, never where somebody keeps them."""
+    """The last two parts of a path, as messages show it: never a user's own folders."""
     return "/".join(Path(path).parts[-2:])
 
 

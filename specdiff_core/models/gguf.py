@@ -319,7 +319,7 @@ def _rope(header: _Header, network: _Network) -> dict[str, Any]:
     """Rotary positions in transformers' words."""
     plain: dict[str, Any] = {"rope_theta": network.base}
     if FACTORS in header.tensors:
-        factors = _dequantised(header.file, header.tensors[FACTORS]).ravel().tolist()
+        factors = dequantised(header.file, header.tensors[FACTORS]).ravel().tolist()
         parameters = {
             "rope_type": "llama3",
             "factor": max(factors),
@@ -463,12 +463,8 @@ class Rows:
             return gguf.dequantize(np.asarray(self._held[which]), self._kind)
 
 
-def dequantised(index: Gguf, name: str) -> npt.NDArray[np.float32]:
+def dequantised(file: Path, stored: Stored) -> npt.NDArray[np.float32]:
     """A tensor of the file, with transformers' shape and order of rows, in memory of its own."""
-    return _dequantised(Path(index.file), index.tensors[name])
-
-
-def _dequantised(file: Path, stored: Stored) -> npt.NDArray[np.float32]:
     values = Rows(file, stored)[:].reshape(stored.shape)
     if stored.heads:
         pairs = values.reshape(stored.heads, -1, 2, *stored.shape[1:])

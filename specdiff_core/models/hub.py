@@ -14,6 +14,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -132,27 +133,23 @@ class Transfer:
 
     def run(self, work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
         """Do ``work`` in a thread and return its result. When a report raises, ``work`` is abandoned after ``stop``."""
-        over, found, failed = threading.Event(), list[T](), list[BaseException]()
+        result: Future[T] = Future()
 
         def run() -> None:
             try:
-                found.append(work())
+                result.set_result(work())
             except BaseException as error:  # raised again where somebody waits for it
-                failed.append(error)
-            finally:
-                over.set()
+                result.set_exception(error)
 
         threading.Thread(target=run, name="fetch", daemon=True).start()
         try:
-            while not over.wait(PERIOD):
+            while not wait([result], PERIOD).done:
                 report(str(self))
         except BaseException:
             self.stopped.set()
             stop()
             raise
-        if failed:
-            raise failed[0]
-        return found[0]
+        return result.result()
 
 
 def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence[str] = ()) -> Path:
@@ -163,7 +160,7 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
         only: names of files, in place of all these.
 
     Raises:
-        PairUnavailable: it cannot be had; the message says why, and what to do.
+        PairUnavailable: it can't be fetched; the message says why, and what to do.
     """
     from huggingface_hub import snapshot_download
 

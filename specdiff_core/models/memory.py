@@ -7,16 +7,16 @@ row of logits for each position that is read at once. Not counted: what passes a
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import shutil
-import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError, safe_open
 
 from specdiff_core.models.folders import cached, read_config, read_gguf, weight_files
 from specdiff_core.schema.errors import SpecDiffError
@@ -81,8 +81,8 @@ def find_machine(device: str = "auto", dtype: str = "auto") -> Machine:
 
 
 def _cuda() -> list[tuple[int, bool]]:
-    """Of each CUDA device its free bytes, and whether it computes bf16. A process that has not
-    imported torch shall not begin to because of this: it asks the driver's own program."""
+    """Of each CUDA device its free bytes, and whether it computes bf16. Without torch, which takes
+    seconds to import, the driver's own program is asked."""
     torch = sys.modules.get("torch")
     if torch is not None:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -183,11 +183,9 @@ def _stored(folder: Path) -> int | None:
         if (index := read_gguf(folder)) is not None:
             return sum(math.prod(stored.shape) for stored in index.tensors.values())
         for path in weight_files(folder):
-            with path.open("rb") as file:
-                (length,) = struct.unpack("<Q", file.read(8))
-                header = json.loads(file.read(min(length, 2**27)))
-            count += sum(math.prod(header[name]["shape"]) for name in header if name != "__metadata__")
-    except (SpecDiffError, OSError, ValueError, KeyError, TypeError, RecursionError, struct.error):
+            with safe_open(path, "numpy") as file:
+                count += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    except (SpecDiffError, OSError, SafetensorError):
         return None
     return count
 

@@ -192,7 +192,7 @@ def _drafter(own: OwnPair, context: int) -> DrafterSpec:
 
 def kind_of(values: dict[str, Any]) -> tuple[str, int | None]:
     """What a drafter's ``config.json`` says it is: one of :data:`KINDS`, or empty; and its shift, where its release
-    tells."""
+    defines one."""
     kind = str(values.get("model_type", "")).lower()
     classes = " ".join(map(str, values.get("architectures") or ())).lower()
     layout = values.get("speculators_model_type")

@@ -16,7 +16,10 @@ class SpecDiffError(Exception):
         hint: what to do next, one sentence.
     """
 
-    code = "error"
+    code = "error"  # names the kind, for programs
+
+    def __init_subclass__(cls, code: str = "") -> None:
+        cls.code = code or cls.code
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -27,38 +30,28 @@ class SpecDiffError(Exception):
         return f"{self.message} {self.hint}".strip()
 
 
-class ConfigError(SpecDiffError):
+class ConfigError(SpecDiffError, code="config"):
     """A setting is out of range. ``field`` names it, so that a page can mark its control."""
-
-    code = "config"
 
     def __init__(self, message: str, *, field: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.field = field
 
 
-class PairUnavailable(SpecDiffError):
+class PairUnavailable(SpecDiffError, code="pair"):
     """A model pair cannot be used here; the message holds the reason."""
 
-    code = "pair"
 
-
-class WeightsError(PairUnavailable):
+class WeightsError(PairUnavailable, code="weights"):
     """A weight file is missing, truncated, or does not fit the network."""
 
-    code = "weights"
 
-
-class TokenizerMismatch(SpecDiffError):
+class TokenizerMismatch(SpecDiffError, code="tokenizer"):
     """Drafter and target disagree about what an id means."""
 
-    code = "tokenizer"
 
-
-class Stopped(SpecDiffError):
+class Stopped(SpecDiffError, code="stopped"):
     """Whoever waited for a pair to be loaded has gone."""
-
-    code = "stopped"
 
     def __init__(self) -> None:
         super().__init__("Loading was stopped.", hint="Run again: files that have arrived whole stay here.")
@@ -67,22 +60,16 @@ class Stopped(SpecDiffError):
         return Stopped, ()
 
 
-class DraftContractError(SpecDiffError):
+class DraftContractError(SpecDiffError, code="draft"):
     """A drafter broke its contract: wrong shapes, ids out of range, or a q that cannot have drawn its tokens."""
 
-    code = "draft"
 
-
-class ContextOverflow(SpecDiffError):
+class ContextOverflow(SpecDiffError, code="context"):
     """The prompt fills the target's context window."""
 
-    code = "context"
 
-
-class OutOfMemory(SpecDiffError):
+class OutOfMemory(SpecDiffError, code="memory"):
     """The device ran out of memory."""
-
-    code = "memory"
 
 
 def is_memory(error: BaseException) -> bool:
@@ -108,28 +95,20 @@ def one_line(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-class TraceError(SpecDiffError):
+class TraceError(SpecDiffError, code="trace"):
     """A file is not a trace, or was cut off."""
 
-    code = "trace"
 
-
-class TraceSchemaError(TraceError):
+class TraceSchemaError(TraceError, code="trace-schema"):
     """A trace carries a schema number that this version does not know."""
 
-    code = "trace-schema"
 
-
-class ServerError(SpecDiffError):
+class ServerError(SpecDiffError, code="server"):
     """An attached server does not answer, is of another kind, or broke off."""
 
-    code = "server"
 
-
-class CorpusError(SpecDiffError):
+class CorpusError(SpecDiffError, code="corpus"):
     """A training corpus is missing, empty, or not in the expected format."""
-
-    code = "corpus"
 
 
 class RemoteTraceback(Exception):

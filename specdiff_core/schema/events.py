@@ -1,7 +1,7 @@
 """Every fact that a decode emits, as immutable values without tensors.
 
 A live run and a replayed trace are the same sequence of these events; metrics, page, benchmarks and tests fold them.
-Times are seconds on the run's own decode clock (``decoding/clock.py``): neither telling events nor streaming counts.
+Times are seconds on the run's own decode clock (``decoding/clock.py``): neither emitting events nor streaming counts.
 Token ids are ints; a masked slot is ``None``; probabilities are floats in [0, 1].
 """
 
@@ -54,9 +54,9 @@ class Test(Struct, frozen=True, kw_only=True):
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """γ and T of one round. What a controller that adapts chose them by stands beside them; of all windows that are not
+    """γ and T of one round. The estimates behind them are beside them; of all windows that are not
     cut, the one of ``best_gamma`` tokens has the largest ``tokens / seconds``. A draft that can be cut may be longer,
-    up to ``gamma``, or shorter: it ends where the drafter's confidence says that a row costs more than it brings. The
+    up to ``gamma``, or shorter: it ends where the drafter's confidence says that a row costs more than it gains. The
     nodes of a tree are weighed one by one, so there is no best window: ``best_gamma``, ``tokens`` and ``seconds`` are
     0."""
 
@@ -72,13 +72,13 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """How a draft fared: tokens that survive, then one of the target's own. Positions after the first rejection were
+    """How a draft fared: accepted tokens, then one of the target's own. Positions after the first rejection were
     never tested."""
 
     tests: tuple[Test, ...]
     accepted: Int
     path: tuple[Int, ...] = ()  # places in the draft that survived: 0, 1, 2, … of a window
-    scores: tuple[float, ...] = ()  # of several drafts: S, how many tokens of each are expected to survive
+    scores: tuple[float, ...] = ()  # of several drafts: S, how many tokens of each are expected to be accepted
     chosen: Int | None = None  # the draft that the target selected by S, where it did
     extra: Int  # the token that the target adds
     source: str  # residual, bonus or target (match and trees: the target's own token after a mismatch)
@@ -100,7 +100,7 @@ SERVER = "server"
 
 
 class Quoted(Struct, frozen=True, kw_only=True):
-    """What an attached server says of its own speculation in one run. Quoted, never measured here; None: not told."""
+    """What an attached server says of its own speculation in one run. Never measured here; None: not reported."""
 
     steps: Int | None = None  # verifying passes of the target
     drafted: Int | None = None  # tokens
@@ -208,7 +208,7 @@ class TargetScored(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"
 
 
 class Verified(Verdict, frozen=True, kw_only=True, tag=True, tag_field="kind"):
-    """A round's verdict. ``path`` is empty for a window, whose survivors are its first ``accepted`` tokens."""
+    """A round's verdict. ``path`` is empty for a window, whose accepted tokens are its first ``accepted`` ones."""
 
     round: Int
     extra_candidates: tuple[Candidate, ...]  # most probable tokens of the distribution that ``extra`` was drawn from
@@ -254,7 +254,7 @@ class Finished(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     seconds_by: dict[str, float] = {}  # prefill, draft, score, verify, other
     peak_bytes: Int | None = None  # device memory that the run needed beside the weights; None on a CPU
     waited_seconds: float | None = None  # that threads of the process were ready and had no processor; CPU, Linux
-    quoted: Quoted | None = None  # of an attached server that tells of its speculation
+    quoted: Quoted | None = None  # of an attached server that reports its speculation
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):

@@ -35,7 +35,7 @@ class Metrics:
     tested_at: tuple[int, ...] = ()  # tests by window position
     accepted_at: tuple[int, ...] = ()
     peak_bytes: int = 0  # the largest of all runs
-    waited_seconds: float | None = 0.0  # of threads for a processor; None where a run could not tell
+    waited_seconds: float | None = 0.0  # of threads for a processor; None where it was not measured
 
     @property
     def alpha(self) -> float | None:

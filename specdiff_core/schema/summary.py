@@ -84,7 +84,7 @@ def run_summary(events: Sequence[Event]) -> dict[str, Any]:
 
 
 QUOTED = ("tau", "draft_use", "steps", "drafted", "accepted", "tokens_per_second")
-"""What a summary repeats of an attached server's own numbers; None: not told."""
+"""What a summary repeats of an attached server's own numbers; None: not reported."""
 
 
 def race_summary(runs: Runs) -> dict[str, Any]:
@@ -102,8 +102,8 @@ def race_summary(runs: Runs) -> dict[str, Any]:
         if not own or header_of(own[-1]) is None:
             alone["lossless"] = None
         failed = next((event for run in own for event in run if isinstance(event, Failed)), None)
-        told = _against(runs[BASELINE], own) if {lane, BASELINE} <= ended else dict.fromkeys(AGAINST)
-        lanes[lane] = {**told, "failed": failed and f"{failed.message} {failed.hint}".strip(), **alone}
+        beside = _against(runs[BASELINE], own) if {lane, BASELINE} <= ended else dict.fromkeys(AGAINST)
+        lanes[lane] = {**beside, "failed": failed and f"{failed.message} {failed.hint}".strip(), **alone}
     here = [lane for lane in ended if not lanes[lane]["server"]]  # a server's threads are not ours to watch
     compared = [fold(run).crowded for lane in here if BASELINE in ended for run in runs[lane]]
     claims = [lane["lossless"] for lane in lanes.values() if lane["lossless"] is not None]

@@ -66,19 +66,6 @@ def event_to_dict(event: Event) -> dict[str, Any]:
     return values
 
 
-def event_from_dict(line: dict[str, Any]) -> Event:
-    """The event of one line; unknown fields of a newer writer are ignored.
-
-    Raises:
-        TraceError: the kind is unknown, a field is missing or has the wrong type, or lists do not fit together.
-    """
-    try:
-        # msgspec types a union of structs as Any.
-        return msgspec.convert(line, Event, str_keys=True)  # type: ignore[no-any-return]
-    except msgspec.ValidationError as error:
-        raise _wrong(error) from error
-
-
 def header_line(lanes: Iterable[str], *, title: str = "") -> bytes:
     """The first line of a recording."""
     return _encoder.encode({"schema": SCHEMA, "kind": "Trace", "title": title, "lanes": list(lanes)}) + b"\n"

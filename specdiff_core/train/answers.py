@@ -177,7 +177,7 @@ def write_answers(
     waiting = [(prompt, heat) for prompt, heat in zip(prompts, heats, strict=True) if prompt.id not in done]
     generator = torch.Generator(target.model.device).manual_seed(writing.seed + len(done))
     number = 1 + max((int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdigit()), default=-1)
-    write = _together if isinstance(target.model, Decoder) else _one_by_one
+    write = write_together if isinstance(target.model, Decoder) else _one_by_one
     answers = write(target, waiting, writing, generator, going)
     tokens, fresh, began = held.tokens, 0, clock()
     while batch := list(islice(answers, SHARD)):
@@ -215,12 +215,8 @@ def _over(ids: Sequence[int], prompt: int, room: int, writing: Writing) -> bool:
 
 def _allowed(logits: Tensor, target: Target) -> Tensor:
     """``logits [n, V]`` in fp32, without ids that the target never says."""
-    logits = logits.float()
-    return (
-        logits.index_fill(-1, torch.tensor(target.suppress).to(logits.device), -torch.inf)
-        if target.suppress
-        else logits
-    )
+    never = torch.tensor(target.suppress, dtype=torch.long, device=logits.device)
+    return logits.float().index_fill(-1, never, -torch.inf)
 
 
 def _draw(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:
@@ -352,7 +348,7 @@ class _Slots:
 
 
 @torch.inference_mode()
-def _together(
+def write_together(
     target: Target,
     prompts: Sequence[tuple[Prompt, float]],
     writing: Writing,

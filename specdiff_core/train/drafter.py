@@ -378,7 +378,7 @@ def spread(prompts: Sequence[Prompt], most: int) -> list[Prompt]:
 def choose_mask(engine: Engine, prompts: Sequence[Prompt]) -> int:
     """An id that can stand for a mask because no text holds it: the tokenizer's mask, or the first special token
     without a role, or else the last id that is in no prompt. Not one with an embedding of zeros, as rows that fill up a
-    table may have: attention would not tell such slots apart."""
+    table may have: attention couldn't distinguish such slots."""
     tokenizer, norms = engine.pair.tokenizer, vocabulary(engine.target.model).read_embedding().float().norm(dim=-1)
     used = {*engine.ends, *(token for prompt in prompts for token in prompt.tokens)}
     used |= set((norms <= 0.01 * norms.median()).nonzero()[:, 0].tolist())

@@ -93,12 +93,8 @@ class DraftTask:
         streak: float = 0.0,
         compiled: bool = False,
     ) -> None:
-        self.model, self.target, self.mask_id, self.tokens = (
-            model,
-            target.train(False).requires_grad_(False),
-            mask_id,
-            tokens,
-        )
+        self.model, self.mask_id, self.tokens = model, mask_id, tokens
+        self.target = target.train(False).requires_grad_(False)
         self.whole, self.streak, self._draw = whole, streak, draw
         self._objective = torch.compile(self.objective, dynamic=False) if compiled else self.objective
 

@@ -11,7 +11,6 @@ import {
   commonOf,
   givenOf,
   Opened,
-  roundPlaces,
   roundsOf,
 } from '../../app/static/state/alignment.js';
 import { buildLane } from '../../app/static/state/lane.js';
@@ -78,7 +77,7 @@ test('after one prompt, of one target, token stands below token', () => {
   const { common, columns } = held(a, b);
   assert.deepEqual([common.by, common.agree, common.parted], ['tokens', 1, 2]);
   assert.deepEqual(columns, { a: [1, 2, 3], b: [1, 2, 3, 4] });
-  assert.match(said(a, b), /part at token 2/);
+  assert.match(said(a, b), /differ from token 2/);
   assert.match(said(a, a), /Both wrote the same 3 tokens/);
 });
 
@@ -106,11 +105,6 @@ test('tokens of two targets share a column where their words end together', () =
   const { common, columns } = held(a, b);
   assert.deepEqual([common.by, common.agree, common.target], ['texts', 12, false]);
   assert.deepEqual(columns, { a: [1, 1, 1, 2, 3], b: [1, 2, 2, 3] });
-  assert.deepEqual(roundPlaces(a.lane, columns.a)[0].map((x) => Math.round(100 * x) / 100), [
-    0.5,
-    0.83,
-    1.17,
-  ], 'three tokens of one column have a third each');
   assert.match(said(a, b), /The targets differ, so their tokens do/);
   const over = held(run('P', ['ab', 'cd']), run('P', ['abc', 'X'], { target: 'other' })); // the texts part inside a token
   assert.deepEqual(over.columns, { a: [1, 2], b: [1, 2] });

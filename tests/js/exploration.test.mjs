@@ -24,12 +24,10 @@ import {
   withProbability,
 } from '../../app/static/state/exploration.js';
 import { make } from './fixture.mjs';
-import { useFakePage } from './dom.mjs';
 import { buildLane } from '../../app/static/state/lane.js';
 
-useFakePage();
 const { drawn, isShown, painted, settled } = await import('../../app/static/views/figure.js');
-const { drawBoard } = await import('../../app/static/views/board.js');
+const { Board } = await import('../../app/static/views/board.js');
 
 const near = (a, b, eps = 1e-9) => assert.ok(Math.abs(a - b) < eps, `${a} is not ${b}`);
 const CURVE = [[1, 0.004], [9, 0.005], [17, 0.007]];
@@ -344,17 +342,16 @@ test('a bar of a board opens its race, and none where there is none', () => {
     rows: [row, { ...row, race: null, low: null, high: null, busy: false }],
   };
   const opened = [];
-  const within = (element) => [element, ...(element.children ?? []).flatMap(within)];
+  const within = (node) => [node, ...[node?.props?.children ?? []].flat(Infinity).flatMap(within)];
   const buttons = (opens) =>
-    within(drawBoard(board, opens, (race) => opened.push(race))).filter(({ attributes }) =>
-      attributes && 'aria-label' in attributes
-    );
+    within(Board({ board, open: opens ? (race) => opened.push(race) : null }))
+      .filter((node) => typeof node?.type === 'function').map(({ type, props }) =>
+        type(props).props
+      );
   const [first, second] = buttons(true);
-  first.click();
-  assert.deepEqual([
-    opened,
-    first.getAttribute('disabled'),
-    second.getAttribute('disabled'),
-    buttons(false)[0].getAttribute('disabled'),
-  ], [['0/x'], null, '', '']);
+  first.onclick();
+  assert.deepEqual(
+    [opened, first.disabled, second.disabled, buttons(false)[0].disabled],
+    [['0/x'], false, true, true],
+  );
 });

@@ -2,11 +2,38 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { FakeElement, useFakePage } from './dom.mjs';
+import { glossAxis, know, means, parts } from '../../app/static/views/glossary.js';
 
-useFakePage();
-globalThis.document.addEventListener = () => {};
-const { glossAxis, know, means, parts } = await import('../../app/static/views/glossary.js');
+class FakeElement {
+  constructor() {
+    const classes = new Set();
+    this.attributes = {};
+    this.classList = {
+      toggle: (name, on) => classes[on ? 'add' : 'delete'](name),
+      contains: (name) => classes.has(name),
+    };
+  }
+
+  append() {}
+
+  setAttribute(name, value) {
+    this.attributes[name] = value;
+  }
+
+  removeAttribute(name) {
+    delete this.attributes[name];
+  }
+
+  getAttribute(name) {
+    return this.attributes[name] ?? null;
+  }
+}
+
+globalThis.document = {
+  createElement: () => new FakeElement(),
+  body: new FakeElement(),
+  addEventListener: () => {},
+};
 const told = (meaning, unit = '', prose = true) => ({ meaning, unit, prose });
 const symbols = {
   γ: told('draft window', 'tokens'),
@@ -45,7 +72,7 @@ test('symbols are found where they stand alone, the longer one first, and each o
 test('the title of an axis says what its symbols mean, and is a stop of the Tab key where its panel has none', () => {
   const panel = { querySelectorAll: () => stops };
   const stops = [];
-  const title = Object.assign(new FakeElement('text'), { closest: () => panel });
+  const title = Object.assign(new FakeElement(), { closest: () => panel });
   const is = () =>
     ['data-symbol', 'tabindex', 'role', 'aria-label'].map((name) => title.getAttribute(name));
   glossAxis(title, 'τ at γ 8, tokens per round');
@@ -56,7 +83,7 @@ test('the title of an axis says what its symbols mean, and is a stop of the Tab 
     'τ at γ 8, tokens per round',
   ], true]);
   stops.push(
-    Object.assign(new FakeElement('abbr'), { attributes: { 'data-symbol': 'E[τ]' } }),
+    Object.assign(new FakeElement(), { attributes: { 'data-symbol': 'E[τ]' } }),
     title,
   );
   glossAxis(title, 'E[τ] of the α_j');

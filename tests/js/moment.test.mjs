@@ -3,11 +3,19 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { buildLane } from '../../app/static/state/lane.js';
-import { momentAt, momentQuery, readMoment, stopOf } from '../../app/static/state/moment.js';
+import {
+  isRun,
+  momentAt,
+  momentQuery,
+  readMoment,
+  runQuery,
+  stopOf,
+} from '../../app/static/state/moment.js';
 import { stopsOf } from '../../app/static/state/race.js';
 import { trace } from './fixture.mjs';
 
 const lane = buildLane(trace.lanes.drafted);
+const RUN = 'AbC_-6789012345678901z.jsonl';
 const stops = stopsOf({ drafted: lane }, ['drafted'], 'drafted');
 
 test('every stop of a lane has a name that finds it again', () => {
@@ -15,8 +23,12 @@ test('every stop of a lane has a name that finds it again', () => {
   for (const [index, stop] of stops.entries()) {
     const found = momentAt(lane, stop.n);
     assert.equal(stopOf(stops, lane, 'drafted', found), index);
-    const moment = { tab: 'live', trace: 'a file.jsonl.gz', lane: 'drafted', ...found };
-    assert.deepEqual(readMoment(`?${momentQuery(moment)}`), moment);
+    const recording = { tab: 'live', trace: 'a file.jsonl.gz', lane: 'drafted', asked: '' };
+    const run = { ...recording, trace: RUN, asked: 'prompt=a+b%26&gamma=4' };
+    for (const one of [recording, run]) {
+      const moment = { ...one, ...found, whole: false };
+      assert.deepEqual(readMoment(`?${momentQuery(moment)}`), moment);
+    }
   }
 });
 
@@ -31,6 +43,15 @@ test('before the first stop there is no moment, and a link may ask for what is n
   assert.equal(stopOf(stops, lane, 'another', { round, at: 'commit' }), -1);
 });
 
+test('a link to a whole run holds its settings', () => {
+  const { trace: file, whole, asked, tab } = readMoment(`?${runQuery('race', RUN, 'prompt=x')}`);
+  assert.deepEqual([file, whole, asked, tab], [RUN, true, 'prompt=x', 'race']);
+  assert.ok(isRun(RUN));
+  for (const other of ['', 'x.jsonl', '../secret', `${RUN}.gz`, `a${RUN}`]) {
+    assert.ok(!isRun(other));
+  }
+});
+
 test('an address without a recording asks for nothing, and a foreign one is read as far as it can be', () => {
   assert.equal(readMoment('?prompt=x&round=3'), null);
   assert.deepEqual(readMoment('?trace=x'), {
@@ -39,6 +60,8 @@ test('an address without a recording asks for nothing, and a foreign one is read
     lane: '',
     round: 1,
     at: 'commit',
+    whole: false,
+    asked: '',
   });
   for (const round of ['-1', '1.5', 'x', '']) {
     assert.equal(readMoment(`?trace=x&round=${round}`).round, 1);

@@ -2,7 +2,6 @@
 // too: after each round, at the end, and of each lane against the baseline.
 import { readFileSync, writeFileSync } from 'node:fs';
 
-import { useFakePage } from './dom.mjs';
 import { Opened } from '../../app/static/state/alignment.js';
 import { joinPieces } from '../../app/static/state/detokenize.js';
 import { settingsWords } from '../../app/static/state/format.js';
@@ -22,7 +21,6 @@ import {
 import { baselineOf, complete, rowAt } from '../../app/static/state/race.js';
 import { readFile, unzip } from '../../app/static/state/trace.js';
 
-useFakePage();
 const { acceptanceFigure } = await import('../../app/static/views/charts.js');
 
 const { traces, pairs, spellings, crowded, noSteps, out } = JSON.parse(

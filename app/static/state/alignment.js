@@ -14,7 +14,7 @@ import { waiting } from './metrics.js';
 export const BRANCH = 'what if'; // the name of the lane that leaves a run
 
 /** @typedef {{file: string, name: string, lane: Lane}} Run a lane of a file */
-/** @typedef {'tokens' | 'texts' | 'beginnings' | 'nothing'} By what two runs are held against each other by: tokens after one prompt; whole texts, prompts included; what they wrote, from its beginning, because the prompts differ; nothing */
+/** @typedef {'tokens' | 'texts' | 'beginnings' | 'nothing'} By how two runs are aligned: by tokens after one prompt; whole texts, prompts included; what they wrote, from its beginning, because the prompts differ; nothing */
 /** @typedef {{by: By, agree: number, parted: number | null, starts: {a: number, b: number}, target: boolean, prompt: number | null}} Common `agree`: characters, of `tokens` tokens, that are the same; `parted`: the first that is not, from 1; `starts`: characters before the first new token of each; `target`: whether both have one target; `prompt`: the first character at which the prompts differ, from 1 */
 
 /** Code points, as Python counts them. @param {string} words */
@@ -27,7 +27,7 @@ function shared(one, other) {
   return i;
 }
 
-/** By what two runs can be held against each other, and how far they agree. @param {Lane} a @param {Lane} b @returns {Common} */
+/** How two runs can be aligned, and how far they agree. @param {Lane} a @param {Lane} b @returns {Common} */
 export function commonOf(a, b) {
   const [one, other] = [a, b].map((lane) => ({
     prompt: lane.header?.prompt ?? null,
@@ -121,32 +121,6 @@ export function columnsOfTokens(a, b, { by, agree, starts }) {
   return columns;
 }
 
-/** Where each round stands along the columns: its beginning, the beginning of the target's own token, its end. Tokens of one column share its width. @param {Lane} lane @param {number[]} columns of its tokens @returns {[number, number, number][]} */
-export function roundPlaces(lane, columns) {
-  const [place, held] = [new Map(), new Map()];
-  for (const column of columns) held.set(column, (held.get(column) ?? 0) + 1);
-  const edges = columns.map((column) => {
-    const before = place.get(column) ?? 0;
-    place.set(column, before + 1);
-    return [
-      column - 0.5 + before / held.get(column),
-      column - 0.5 + (before + 1) / held.get(column),
-    ];
-  });
-  let at = 0;
-  return lane.events.flatMap((event) => {
-    if (event.kind !== 'Committed' || !event.ids.length) return [];
-    const last = at + event.ids.length - 1;
-    const found = /** @type {[number, number, number]} */ ([
-      edges[at][0],
-      event.sources[event.sources.length - 1] === 'draft' ? edges[last][1] : edges[last][0],
-      edges[last][1],
-    ]);
-    at = last + 1;
-    return [found];
-  });
-}
-
 /** A row for each round of a run, as `rounds_of` makes them. @param {string} name @param {Lane} lane @param {number} [start] position of its first token, from 1 @param {boolean} [measured] whether its times count */
 export function roundsOf(name, lane, start = 1, measured = true) {
   const waits = measured ? waiting(lane) : null;
@@ -204,35 +178,29 @@ function mustBeEqual(a, b, { by }) {
     (one.ignore_eos ?? false) !== (other.ignore_eos ?? false) ||
     one.max_new_tokens !== other.max_new_tokens
   ) return false;
-  const noise = (/** @type {typeof one} */ config) =>
-    config.rule === 'match' || config.drafter === 'none';
   return one.temperature === 0 ||
-    (one.seed === other.seed && one.rule === 'match' && noise(one) && noise(other) &&
-      one.rule === other.rule);
+    (one.seed === other.seed && one.rule === 'match' && other.rule === 'match');
 }
 
 /** What the page shows of two runs from files. @param {{a: Run, b: Run}} runs @returns {Answer} */
 export function answerOf({ a, b }) {
   const common = commonOf(a.lane, b.lane);
-  const columns = columnsOfTokens(a.lane, b.lane, common);
   const header = a.lane.header ?? b.lane.header;
   const facts = {
     opened: true,
     labels: { a: labelOf(a), b: labelOf(b) },
     common,
-    columns,
-    along: { a: roundPlaces(a.lane, columns.a), b: roundPlaces(b.lane, columns.b) },
-    first_difference: common.by === 'tokens' ? common.parted : undefined,
+    columns: columnsOfTokens(a.lane, b.lane, common),
     must_be_equal: mustBeEqual(a.lane, b.lane, common),
     lossless: [a, b].every(({ lane }) => lane.header?.lossless !== false),
     files: { a: aboutRun(a), b: aboutRun(b) },
   };
-  const placed = (/** @type {Record<string, any>[]} */ rows, /** @type {number} */ start) => {
-    let at = start;
-    return rows.map((row) => ({ ...row, character: at, end: at += letters(row.text).length })).map((
-      { end, ...row },
-    ) => row);
-  };
+  const placed = (/** @type {Record<string, any>[]} */ rows, /** @type {number} */ start) =>
+    rows.map((row) => {
+      const character = start;
+      start += letters(row.text).length;
+      return { ...row, character };
+    });
   const [answer, ...notes] = alignmentWords({ facts });
   return {
     report: {
@@ -277,7 +245,7 @@ function aboutRun({ file, name, lane }) {
   };
 }
 
-/** What can be said of two runs from files: how they are held against each other, and where that ends. @param {{facts: Record<string, any>}} answer @returns {string[]} */
+/** What can be said of two runs from files: how they are aligned, and where that ends. @param {{facts: Record<string, any>}} answer @returns {string[]} */
 export function alignmentWords({ facts }) {
   const { common, files } =
     /** @type {{common: Common, files: Record<string, Record<string, string>>}} */ (facts);
@@ -287,11 +255,11 @@ export function alignmentWords({ facts }) {
     ? (parted === null
       ? `Both wrote the same ${agree} tokens.`
       : facts.must_be_equal
-      ? `The texts part at token ${parted}, and should not: probably two tokens were so close that sums in another order, as in a tree, decide.`
-      : `The texts part at token ${parted}; behind it the columns count tokens, and ≠ marks another one.`)
+      ? `The texts differ from token ${parted} on, and shouldn’t: probably two tokens were so close that rounding decided.`
+      : `The texts differ from token ${parted} on; after that the columns count tokens, and ≠ marks a different one.`)
     : parted === null
     ? `Their texts agree to the end, over ${characters}.`
-    : `Their texts agree over ${characters}; behind that the columns only count tokens.`;
+    : `Their texts agree over ${characters}; after that the columns only count tokens.`;
   const why = {
     tokens: [],
     nothing: [
@@ -453,7 +421,6 @@ export class Opened {
       facts: {
         ...answer.facts,
         columns: { ...answer.facts.columns, [BRANCH]: columns },
-        along: { ...answer.facts.along, [BRANCH]: roundPlaces(lane, columns) },
         branch: {
           ...branch,
           run,

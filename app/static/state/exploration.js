@@ -226,16 +226,24 @@ export function withProbability(p, at, value) {
   );
 }
 
+/** Weights as a distribution; null where nothing is left. @param {number[]} weights */
+export function normalised(weights) {
+  const all = weights.reduce((a, b) => a + b, 0);
+  return all > 1e-12 ? weights.map((weight) => weight / all) : null;
+}
+
+/** Draw from a distribution: an index. @param {number[]} odds @param {number} u uniform in [0, 1) */
+export function drawn(odds, u) {
+  let left = u;
+  const found = odds.findIndex((weight) => (left -= weight) < 0);
+  return found < 0 ? odds.length - 1 : found;
+}
+
 /** Speculative sampling of one token: acceptance Σ min(p, q), and the residual (p − q)₊ over its sum; null where p = q. @param {number[]} p @param {number[]} q */
 export function acceptance(p, q) {
   const kept = p.map((value, i) => Math.min(value, q[i]));
-  const lack = p.map((value, i) => Math.max(0, value - q[i]));
-  const missing = lack.reduce((a, b) => a + b, 0);
-  return {
-    kept,
-    alpha: kept.reduce((a, b) => a + b, 0),
-    residual: missing > 1e-12 ? lack.map((value) => value / missing) : null,
-  };
+  const residual = normalised(p.map((value, i) => Math.max(0, value - q[i])));
+  return { kept, alpha: kept.reduce((a, b) => a + b, 0), residual };
 }
 
 /** A small generator with a seed (mulberry32): uniform in [0, 1). @param {number} seed */
@@ -253,18 +261,13 @@ export function uniform(seed) {
 export function drawTokens(p, q, draws, seed) {
   const u = uniform(seed);
   const { residual } = acceptance(p, q);
-  const draw = (/** @type {number[]} */ law) => {
-    let left = u();
-    const found = law.findIndex((weight) => (left -= weight) < 0);
-    return found < 0 ? law.length - 1 : found;
-  };
   const counts = p.map(() => 0);
   let accepted = 0;
   for (let i = 0; i < draws; i += 1) {
-    const token = draw(q);
+    const token = drawn(q, u());
     const kept = u() < p[token] / q[token];
     accepted += Number(kept);
-    counts[kept || !residual ? token : draw(residual)] += 1;
+    counts[kept || !residual ? token : drawn(residual, u())] += 1;
   }
   return { counts, accepted };
 }

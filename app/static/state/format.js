@@ -73,9 +73,8 @@ export function queueWords(status) {
   }.`;
 }
 
-/** The pieces of what is no text (specdiff_core/decoding/pieces.py). */
-export const END_OF_TEXT = '∎';
-const CONTROL = '◇';
+/** The pieces of ids that are no text, as traces hold them (specdiff_core/schema/events.py). */
+export const [END, CONTROL] = ['∎', '◇'];
 
 /** A token in a cell: spaces and line ends become visible marks. @param {string} piece */
 export function cell(piece) {
@@ -87,7 +86,7 @@ export function cell(piece) {
 /** A token inside a sentence. @param {string} piece */
 export const quoted = (
   piece,
-) => ({ [END_OF_TEXT]: 'the end of the text', [CONTROL]: 'a control token' }[piece] ??
+) => ({ [END]: 'the end of the text', [CONTROL]: 'a control token' }[piece] ??
   `“${cell(piece).slice(0, 32)}”`);
 
 /** What to say about a race whose threads had to wait for a processor. @param {[string, number | null][]} waits lane and threads waiting */
@@ -219,7 +218,7 @@ export function decisionWords(decided, draft, last) {
     } tokens expected in ${milliseconds(decided.seconds)}`
     : 'to see what it costs';
   const room = best && gamma > best ? `; up to ${gamma} while the drafter is confident` : '';
-  const cut = draft && draft.ids.length < gamma && last !== END_OF_TEXT
+  const cut = draft && draft.ids.length < gamma && last !== END
     ? `. The draft ends after ${draft.ids.length}: with the drafter’s confidence, the next position would cost more than it saves ${row}`
     : '';
   return `Auto, T ${steps}: ${why}${room}${cut}.`;

@@ -2,7 +2,7 @@
 // @ts-check
 
 import { decisive, stateAt } from './lane.js';
-import { uniform } from './exploration.js';
+import { drawn, normalised, uniform } from './exploration.js';
 /** @import { Test } from './events.d.ts' */
 /** @import { Lane, Window } from './lane.js' */
 
@@ -148,11 +148,8 @@ export function tokenOf(lane, token) {
 export const rules = (p, q) => ({ ratio: q > 0 ? Math.min(1, p / q) : 0, delta: p, match: p });
 
 /** What p still lacks once min(p, q) is given away, by row, as a distribution; null where nothing is left. @param {Row[]} rows */
-export function residual(rows) {
-  const lack = rows.map(({ p, q }) => Math.max(0, (p ?? 0) - (q ?? 0)));
-  const all = lack.reduce((a, b) => a + b, 0);
-  return all > 1e-12 ? lack.map((value) => value / all) : null;
-}
+export const residual = (rows) =>
+  normalised(rows.map(({ p, q }) => Math.max(0, (p ?? 0) - (q ?? 0))));
 
 /**
  * The same test so many times, with other draws: how often it accepts, and which row came out instead. Where a tree is
@@ -172,9 +169,7 @@ export function again({ rows, drafted, certain, test, options }, threshold, draw
       if (mine >= 0) counts[mine] += 1;
       continue;
     }
-    let left = u();
-    const found = rest.findIndex((weight) => (left -= weight) < 0);
-    const row = found < 0 ? rest.length - 1 : found;
+    const row = drawn(rest, u());
     counts[row] += 1;
     accepted += Number(walks && options.includes(/** @type {number} */ (rows[row].id)));
   }
@@ -182,8 +177,4 @@ export function again({ rows, drafted, certain, test, options }, threshold, draw
 }
 
 /** p without one row, as a distribution. @param {Row[]} rows @param {number} mine */
-function without(rows, mine) {
-  const rest = rows.map(({ p }, i) => (i === mine ? 0 : p ?? 0));
-  const all = rest.reduce((a, b) => a + b, 0);
-  return all > 1e-12 ? rest.map((value) => value / all) : null;
-}
+const without = (rows, mine) => normalised(rows.map(({ p }, i) => (i === mine ? 0 : p ?? 0)));

@@ -1,10 +1,10 @@
-// One moment of a recorded race as a link holds it: which recording, which lane, which round, and how far in it. Pure.
+// One moment of a recorded race as a link holds it: which recording or run, which lane, which round, and how far in it. Pure.
 // @ts-check
 
 /** @import { Lane } from './lane.js' */
 /** @import { Stop } from './race.js' */
 
-/** @typedef {{tab: string, trace: string, lane: string, round: number, at: string}} Moment `trace`: the file's name; `at`: start, step1, step2, …, score, verify, commit */
+/** @typedef {{tab: string, trace: string, lane: string, round: number, at: string, whole?: boolean, asked: string}} Moment `trace`: the file's name; `at`: start, step1, step2, …, score, verify, commit; `whole`: no moment is named; `asked`: settings that a run's link holds */
 
 /** @type {Record<string, string>} where stepping stops, in words of a link */
 const PHASES = {
@@ -48,21 +48,33 @@ export function stopOf(stops, lane, name, { round, at }) {
   return found;
 }
 
+/** Whether a file is of a run that the server keeps for a while (app/run/race.py), not a recording. @param {string} name */
+export const isRun = (name) => /^[\w-]{22}\.jsonl$/.test(name);
+
+/** A link to a whole run; it holds the settings too, which still work when the run is gone. @param {string} tab @param {string} run the file's name @param {string} asked the settings as a link holds them */
+export const runQuery = (tab, run, asked) =>
+  [new URLSearchParams({ tab, run }), asked].filter(String).join('&');
+
 /** @param {Moment} moment */
-export const momentQuery = ({ tab, trace, lane, round, at }) =>
-  new URLSearchParams({ tab, trace, lane, round: String(round), at }).toString();
+export const momentQuery = ({ tab, trace, lane, round, at, asked }) => {
+  const moment = new URLSearchParams({ lane, round: String(round), at });
+  return isRun(trace)
+    ? `${runQuery(tab, trace, asked)}&${moment}`
+    : `${new URLSearchParams({ tab, trace })}&${moment}`;
+};
 
 /** The moment that an address asks for, or null. @param {string} search @returns {Moment | null} */
 export function readMoment(search) {
   const query = new URLSearchParams(search);
-  const trace = query.get('trace');
   const round = Number(query.get('round') ?? 1);
-  if (!trace) return null;
-  return {
+  const moment = {
     tab: query.get('tab') ?? 'live',
-    trace,
+    trace: query.get('trace') ?? query.get('run') ?? '',
     lane: query.get('lane') ?? '',
     round: Number.isInteger(round) && round > 0 ? round : 1,
     at: query.get('at') ?? 'commit',
+    whole: query.has('run') && !query.has('round'),
   };
+  for (const name of ['tab', 'trace', 'run', 'lane', 'round', 'at']) query.delete(name);
+  return moment.trace ? { ...moment, asked: query.toString() } : null;
 }

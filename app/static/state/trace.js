@@ -133,7 +133,8 @@ export class GrowingTrace {
   }
 }
 
-/** A recording that ships with the page. @param {string} url @returns {Promise<Trace>} */
+/** A recording, or a run that the server keeps. @param {string} url @returns {Promise<Trace>} */
 export async function fetchTrace(url) {
-  return unzip(new Uint8Array(await (await fetchFile(url)).arrayBuffer()));
+  const bytes = new Uint8Array(await (await fetchFile(url)).arrayBuffer());
+  return unzip(url.endsWith('.gz') ? bytes : await gzip(bytes));
 }

@@ -2,8 +2,8 @@
 // reference to Plotly, because other components may replace the global one.
 // @ts-check
 
-import { gloss, glossAxis } from './glossary.js';
-import { h, text } from './dom.js';
+import { glossAxis } from './glossary.js';
+import { text } from './dom.js';
 import { labelHeights } from '../state/race.js';
 import { piece } from '../state/detokenize.js';
 import { cell, exact } from '../state/format.js';
@@ -285,17 +285,6 @@ function titles(element) {
     const words = /** @type {any} */ (element).layout[name].title.text;
     glossAxis(title, words.replace('<sub>', '_').replace(/<[^>]*>/g, '')); // as prose writes it
   }
-}
-
-/** A panel with room for a figure: [the room, the panel]; `frame` may put something around the room. @param {string} title @param {string} hint @returns {[HTMLElement, HTMLElement]} */
-export function chart(title, hint, frame = (/** @type {HTMLElement} */ place) => place) {
-  const place = h('div', { class: 'sd-plot' });
-  const header = h('header', {}, h('h2', {}, title), h('span', { class: 'sd-sub' }, hint));
-  gloss(header);
-  return [
-    place,
-    h('section', { class: 'sd-panel sd-chart', 'aria-label': title }, header, frame(place)),
-  ];
 }
 
 /** Draws figures in animation frames of its own. While nothing new is on screen there are none. */

@@ -27,15 +27,6 @@ export function attribute(element, name, value) {
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
-/** Give an element other buttons; one at the place of the one that had the focus keeps it. @param {HTMLElement} element @param {string} words before them @param {HTMLElement[]} buttons */
-export function refill(element, words, buttons) {
-  const had = [...element.querySelectorAll('button')].findIndex((button) =>
-    button === document.activeElement
-  );
-  element.replaceChildren(...(words ? [h('span', { class: 'sd-sub' }, words)] : []), ...buttons);
-  buttons[had]?.focus();
-}
-
 /** In a grid with gaps, the element that an arrow, Home or End leads to; null where there is none. @param {(HTMLElement | null)[][]} rows @param {HTMLElement} from @param {string} key @returns {HTMLElement | null} */
 export function towards(rows, from, key) {
   const y = rows.findIndex((row) => row.includes(from));

@@ -1,199 +1,99 @@
 // A form made from described fields: what each is called, what it means, and what it may hold.
 // @ts-check
 
-import { h } from './dom.js';
+import { html } from './ui.js';
 
 /** @typedef {{name: string, title: string, about: string, kind: 'choice' | 'integer' | 'number' | 'switch' | 'text', list: boolean, more: boolean, long: boolean, of: '' | 'drafters' | 'methods', choices: string[], default: any, low: number | null, high: number | null}} Field */
+/** @typedef {{label: string, drafters: string[], methods: string[]}} Pair what it is called, and what it has */
 
-/** Whether two values of a field are equal. @param {any} a @param {any} b */
-const same = (a, b) => String(a) === String(b);
+/** Whether a field is a row of boxes. @param {Field} field */
+const isBoxes = ({ kind, list }) => kind === 'choice' && list;
 
-/** What a pair is called, and what it has. @typedef {{label: string, drafters: string[], methods: string[]}} Pair */
+/** A value as its field holds it. @param {Field} field @param {any} value @returns {any} */
+function held(field, value) {
+  if (isBoxes(field)) return Array.isArray(value) ? value : String(value).split(',');
+  if (field.kind === 'switch') return String(value) === 'true';
+  return Array.isArray(value) ? value.join(', ') : String(value ?? '');
+}
 
 export class Form {
-  /** @param {Field[]} fields @param {string} prefix of the ids @param {Record<string, Pair>} pairs by name */
-  constructor(fields, prefix, pairs = {}) {
+  /** @param {Field[]} fields @param {string} prefix of the ids @param {Record<string, Pair>} pairs by name @param {() => void} [redraw] */
+  constructor(fields, prefix, pairs = {}, redraw = () => {}) {
     this.fields = fields;
+    this.prefix = prefix;
     this.pairs = pairs;
-    /** @type {Map<string, {read: () => any, write: (value: any) => void, offer?: (names: string[]) => void}>} */
-    this.inputs = new Map();
-    const placed = (/** @type {boolean} */ more) =>
-      fields.filter((field) => field.more === more).map((field) =>
-        this.place(field, `${prefix}-${field.name}`)
-      );
-    const more = placed(true);
-    this.element = h(
-      'div',
-      { class: 'sd-form' },
-      ...placed(false),
-      more.length
-        ? h(
-          'details',
-          { class: 'sd-form-more' },
-          h('summary', {}, 'More settings'),
-          h('div', { class: 'sd-form' }, ...more),
-        )
-        : null,
+    this.redraw = redraw;
+    /** @type {string[] | null} pairs that can be chosen; null: as described */
+    this.here = null;
+    /** @type {Record<string, any>} by name: what stands in the form */
+    this.held = Object.fromEntries(
+      fields.map((field) => [field.name, held(field, field.default)]),
     );
     this.narrow();
+  }
+
+  /** What can be chosen: of drafters and methods those that the chosen pair has, or all if it is not known here. @param {Field} field @returns {string[]} */
+  offered({ name, of, choices }) {
+    const known = of && this.pairs[this.held.pair];
+    if (name === 'pair') return this.here ?? choices;
+    return known ? choices.filter((one) => known[of].includes(one)) : choices;
+  }
+
+  /** A drafter or method that the chosen pair lacks gives way to one that it has. */
+  narrow() {
+    for (const field of this.fields) {
+      const names = this.offered(field);
+      if (!field.of || field.list || names.includes(this.held[field.name])) continue;
+      this.held[field.name] = names.at(field.of === 'methods' ? -1 : 0) ?? this.held[field.name]; // the first method is the plainest
+    }
   }
 
   /** Which pairs can be chosen; the one that is stays. @param {string[]} names @param {Record<string, Pair>} pairs what is known of them */
   offer(names, pairs) {
-    this.pairs = pairs;
-    this.inputs.get('pair')?.offer?.(names);
-    this.narrow();
-  }
-
-  /** Of drafters and methods, those that the chosen pair has; all of a pair that is not known here. */
-  narrow() {
-    const known = this.pairs[this.inputs.get('pair')?.read()];
-    for (const { name, of, choices } of this.fields) {
-      if (of) {
-        this.inputs.get(name)?.offer?.(choices.filter((one) => !known || known[of].includes(one)));
-      }
-    }
-  }
-
-  /** @param {Field} field @param {string} id */
-  place(field, id) {
-    const about = h('small', { id: `${id}-about` }, field.about);
-    const common = { id, 'aria-describedby': `${id}-about` };
-    if (field.kind === 'choice' && field.list) {
-      const boxes = field.choices.map((name) =>
-        h('input', { type: 'checkbox', value: name, checked: field.default.includes(name) })
-      );
-      this.inputs.set(field.name, {
-        read: () => boxes.filter((box) => box.checked && !box.disabled).map((box) => box.value),
-        write: (value) =>
-          boxes.forEach((box) => {
-            box.checked = (Array.isArray(value) ? value : String(value).split(',')).includes(
-              box.value,
-            );
-          }),
-        offer: (names) =>
-          boxes.forEach((box, i) => {
-            labels[i].hidden = box.disabled = !names.includes(box.value);
-          }),
-      });
-      const labels = boxes.map((box, i) => h('label', {}, box, field.choices[i]));
-      return h(
-        'fieldset',
-        { class: 'sd-field', ...common },
-        h('legend', {}, field.title),
-        h('span', { class: 'sd-boxes' }, ...labels),
-        about,
-      );
-    }
-    if (field.kind === 'choice') {
-      const select = h('select', { ...common, onchange: () => this.narrow() });
-      const add = (/** @type {string} */ name) =>
-        select.append(
-          h('option', { value: name }, (field.name === 'pair' && this.pairs[name]?.label) || name),
-        );
-      const write = (/** @type {any} */ value) => {
-        if (![...select.options].some((option) => option.value === String(value))) {
-          add(String(value)); // of a link: the server judges it
-        }
-        select.value = String(value);
-      };
-      field.choices.forEach(add);
-      write(field.default);
-      this.inputs.set(field.name, {
-        read: () => select.value,
-        write,
-        offer: (names) => {
-          const { value } = select;
-          select.replaceChildren();
-          names.forEach(add);
-          write(
-            field.name === 'pair' || names.includes(value)
-              ? value
-              : names.at(field.of === 'methods' ? -1 : 0) ?? value,
-          ); // the first method is the plainest
-        },
-      });
-      return h(
-        'div',
-        { class: field.name === 'pair' ? 'sd-field sd-field-wide' : 'sd-field' },
-        h('label', { for: id }, field.title),
-        select,
-        about,
-      ); // a pair has a long name
-    }
-    const limits = field.list ? {} : { min: field.low, max: field.high };
-    const input = field.long
-      ? h('textarea', { ...common, rows: 2 })
-      : field.kind === 'switch'
-      ? h('input', { ...common, type: 'checkbox' })
-      : field.kind === 'text' || field.list
-      ? h('input', {
-        ...common,
-        type: 'text',
-        inputmode: field.kind === 'integer' ? 'numeric' : null,
-      })
-      : h('input', {
-        ...common,
-        ...limits,
-        type: 'number',
-        step: field.kind === 'integer' ? 1 : 'any',
-      });
-    const [read, write] = field.kind === 'switch'
-      ? [() => input.checked, (/** @type {any} */ value) => {
-        input.checked = same(value, true);
-      }]
-      : [() => input.value, (/** @type {any} */ value) => {
-        input.value = Array.isArray(value) ? value.join(', ') : value;
-      }];
-    write(field.default);
-    this.inputs.set(field.name, { read, write });
-    const file = field.long
-      ? h('input', {
-        type: 'file',
-        'aria-label': `${field.title}, from a file`,
-        onchange: async () => {
-          if (file?.files?.[0]) write(await file.files[0].text());
-        },
-      })
-      : null;
-    return h(
-      'div',
-      { class: field.long ? 'sd-field sd-field-wide' : 'sd-field' },
-      h('label', { for: id }, field.title),
-      input,
-      about,
-      file,
-    );
+    Object.assign(this, { here: names, pairs });
+    this.fill({});
   }
 
   /** What stands in the form; the server judges it. @returns {Record<string, any>} */
   values() {
-    return Object.fromEntries([...this.inputs].map(([name, { read }]) => [name, read()]));
+    return Object.fromEntries(
+      this.fields.map((field) => {
+        const value = this.held[field.name];
+        const names = isBoxes(field) ? this.offered(field) : [];
+        return [
+          field.name,
+          isBoxes(field) ? names.filter((name) => value.includes(name)) : value,
+        ];
+      }),
+    );
   }
 
   /** What is not as it was at first, for a link. @returns {Record<string, any>} */
   changed() {
-    const squeezed = (
-      /** @type {Field} */ field,
-      /** @type {any} */ value,
-    ) => (field.list && typeof value === 'string' ? value.replace(/\s*,\s*/g, ',') : value);
-    const first = (
-      /** @type {Field} */ field,
-    ) => (field.kind === 'choice' && field.list
-      ? field.choices.filter((name) => field.default.includes(name))
-      : field.default); // boxes stand in their own order
+    const values = this.values();
+    const plain = (/** @type {Field} */ field, /** @type {any} */ value) => {
+      if (isBoxes(field)) return field.choices.filter((name) => value.includes(name)).join(); // they have their own order
+      return field.list ? String(value).replace(/\s*,\s*/g, ',') : String(value ?? '');
+    };
     return Object.fromEntries(
-      this.fields.map((field) => [field, squeezed(field, this.inputs.get(field.name)?.read())])
-        .filter(([field, value]) => !same(first(field), value)).map((
-          [field, value],
-        ) => [field.name, value]),
+      this.fields.flatMap((field) => {
+        const { name, list } = field;
+        const now = plain(field, values[name]);
+        if (now === plain(field, field.default)) return [];
+        return [[name, list && !isBoxes(field) ? now : values[name]]];
+      }),
     );
   }
 
   /** Put values in; unknown names are passed over. @param {Record<string, any>} values */
   fill(values) {
-    for (const [name, value] of Object.entries(values)) this.inputs.get(name)?.write(value);
+    for (const field of this.fields) {
+      if (Object.hasOwn(values, field.name)) {
+        this.held[field.name] = held(field, values[field.name]);
+      }
+    }
     this.narrow();
+    this.redraw();
   }
 
   /** Put in what an answer was asked for; what an older one does not say was as at first. @param {Record<string, any>} choice */
@@ -202,5 +102,87 @@ export class Form {
       ...Object.fromEntries(this.fields.map((field) => [field.name, field.default])),
       ...choice,
     });
+  }
+
+  /** What a field is changed with. @param {Field} field @param {object} common attributes */
+  input(field, common) {
+    const { name, kind, list, long, low, high, choices } = field;
+    const value = this.held[name];
+    const set = (/** @type {any} */ { currentTarget }) =>
+      this.fill({ [name]: currentTarget.value });
+    if (isBoxes(field)) {
+      const names = this.offered(field);
+      return html`<span class="sd-boxes">${
+        choices.map((one) =>
+          html`<label hidden=${!names.includes(one)}><input type="checkbox" value=${one}
+            checked=${value.includes(one)} disabled=${!names.includes(one)} onchange=${(
+            /** @type {any} */ { currentTarget },
+          ) =>
+            this.fill({
+              [name]: value.filter((/** @type {string} */ own) => own !== one)
+                .concat(currentTarget.checked ? one : []),
+            })} />${one}</label>`
+        )
+      }</span>`;
+    }
+    if (kind === 'choice') {
+      const names = this.offered(field);
+      const all = names.includes(value) ? names : [...names, value]; // of a link: the server judges it
+      return html`<select ...${common} value=${value} onchange=${set}>${
+        all.map((one) =>
+          html`<option value=${one}>${(name === 'pair' && this.pairs[one]?.label) || one}</option>`
+        )
+      }</select>`;
+    }
+    if (long) {
+      return html`<textarea ...${common} rows="2" value=${value} oninput=${set}></textarea>`;
+    }
+    if (kind === 'switch') {
+      return html`<input ...${common} type="checkbox" checked=${value} onchange=${(
+        /** @type {any} */ { currentTarget },
+      ) => this.fill({ [name]: currentTarget.checked })} />`;
+    }
+    const whole = kind === 'integer';
+    const shape = kind === 'text' || list
+      ? { type: 'text', inputmode: whole ? 'numeric' : null }
+      : { type: 'number', step: whole ? 1 : 'any', min: low, max: high };
+    return html`<input ...${{ ...common, ...shape }} value=${value} oninput=${set} />`;
+  }
+
+  /** @param {Field} field */
+  place(field) {
+    const { name, title, about, long } = field;
+    const id = `${this.prefix}-${name}`;
+    const common = { id, 'aria-describedby': `${id}-about` };
+    const note = html`<small id="${id}-about">${about}</small>`;
+    if (isBoxes(field)) {
+      return html`
+        <fieldset class="sd-field"
+          ...${common}><legend>${title}</legend>${this.input(field, {})}${note}</fieldset>
+      `;
+    }
+    const read = async (/** @type {any} */ { currentTarget: { files } }) => {
+      if (files[0]) this.fill({ [name]: await files[0].text() });
+    };
+    const wide = long || name === 'pair'; // which has a long name
+    return html`<div class="sd-field ${wide ? 'sd-field-wide' : ''}">
+      <label for=${id}>${title}</label>${this.input(field, common)}${note}${
+      long && html`<input type="file" aria-label="${title}, from a file" onchange=${read} />`
+    }</div>`;
+  }
+
+  view() {
+    const more = this.fields.filter((field) => field.more);
+    const placed = (/** @type {Field[]} */ fields) => fields.map((field) => this.place(field));
+    return html`<div class="sd-form" key=${this.prefix}>${
+      placed(this.fields.filter((field) => !field.more))
+    }${
+      more.length > 0 && html`
+        <details class="sd-form-more">
+          <summary>More settings</summary>
+          <div class="sd-form">${placed(more)}</div>
+        </details>
+      `
+    }</div>`;
   }
 }

@@ -113,17 +113,6 @@ export function gloss(root) {
   }
 }
 
-/** Keep each symbol once on the way of the Tab key through panels whose texts were made one by one. @param {Element} root */
-export function once(root) {
-  /** @type {Set<string>} */
-  const said = new Set();
-  for (const one of root.querySelectorAll('abbr[data-symbol][tabindex="0"]')) {
-    const symbol = one.getAttribute('data-symbol') ?? '';
-    if (said.has(symbol)) attribute(one, 'tabindex', null);
-    said.add(symbol);
-  }
-}
-
 /** Let the title of an axis, which is text of an SVG, say what its symbols mean; on the way of the Tab key where nothing
  *  else in its panel, or on the panels around it, says it. @param {Element} title @param {string} words */
 export function glossAxis(title, words) {

@@ -1,7 +1,7 @@
 // The position inspector: one position of a round, with p and q as bars, its test, and what could have been.
 // @ts-check
 
-import { Button, Component, glossed, html, render } from './ui.js';
+import { Button, Component, glossed, html } from './ui.js';
 import { again, inspected, residual } from '../state/inspect.js';
 import { aside, story } from '../state/story.js';
 import { cell, quoted, ratio, short } from '../state/format.js';
@@ -23,7 +23,7 @@ const HEADS = ['token', 'p, target', 'q, drafter'];
  */
 
 /** A token in a sentence. @param {Lane} lane @returns {(id: number | null) => string} */
-const wordsOf = (lane) => (id) => (id === null ? OTHERS : quoted(piece(lane, id)));
+export const wordsOf = (lane) => (id) => (id === null ? OTHERS : quoted(piece(lane, id)));
 
 /** Whether the test was decided by a draw that could have come out otherwise. @param {Inspected} what @param {boolean} greedy */
 export const isChance = ({ test, holds }, greedy) =>
@@ -151,55 +151,5 @@ export class Inspector extends Component {
               }" what=${what} lane=${lane} />`}
           </section>
     `;
-  }
-}
-
-/** The inspector in an element of its own, for what is not drawn by the view library. */
-export class InspectorView {
-  /** @param {() => void} close is called when it was closed */
-  constructor(close) {
-    this.close = close;
-    this.element = document.createElement('div');
-    /** @type {Lane | null} */
-    this.lane = null;
-    /** @type {Inspected | null} */
-    this.what = null;
-  }
-
-  get threshold() {
-    return this.what?.test?.threshold ?? 0;
-  }
-
-  get chance() {
-    return this.what !== null && isChance(this.what, this.lane?.header?.config.temperature === 0);
-  }
-
-  /** @param {number | null} id */
-  word(id) {
-    return this.lane ? wordsOf(this.lane)(id) : OTHERS;
-  }
-
-  hide() {
-    this.what = null;
-    render(null, this.element);
-  }
-
-  /** @param {Round} round @param {Lane} lane @param {Place} place @param {string} [who] */
-  show(round, lane, place, who = '') {
-    const close = () => {
-      this.hide();
-      this.close();
-    };
-    Object.assign(this, {
-      lane,
-      what: inspected(round, place, lane.header?.config.temperature === 0),
-    });
-    render(
-      html`
-        <${Inspector} round=${round} lane=${lane} place=${place} who=${who}
-          close=${close} />
-      `,
-      this.element,
-    );
   }
 }

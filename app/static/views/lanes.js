@@ -90,7 +90,7 @@ function Head({ app, scene, name, columns, select }) {
             .glyph}</span><b title=${named.label}>${named.label}</b></span>
           <span class="sd-lane-sub" title=${named.about || null}>${glossed(
             subtitle(lane, named.about, app.noSteps),
-            columns,
+            columns ? undefined : null,
           )}</span>
         </span>
         <span class="sd-lane-progress">

@@ -2,10 +2,11 @@
 // shown, to be copied by hand.
 // @ts-check
 
-import { h, text } from './dom.js';
+import { Dialog, html, render } from './ui.js';
+import { text } from './dom.js';
 
-/** @type {{dialog: HTMLDialogElement, field: HTMLInputElement, note: HTMLElement} | null} made when it is first needed */
-let shown = null;
+/** @type {HTMLElement | null} where links are shown; made when it is first needed */
+let place = null;
 
 /** @param {HTMLElement} button that was pressed @param {string} words that it says for a moment */
 export function say(button, words) {
@@ -26,6 +27,25 @@ export function address(query) {
   return link;
 }
 
+let here = ''; // what the address asks for, once a run has changed it
+
+/** A run ended: the address leads to it, and Back to what was there before. @param {string} query */
+export function visit(query) {
+  if (!here) {
+    addEventListener('popstate', () => {
+      if (location.search !== here) location.reload();
+    });
+  }
+  const link = new URL(location.href);
+  Object.assign(link, { search: query, hash: '' });
+  try {
+    history.pushState(null, '', link);
+  } catch (error) {
+    console.info('the address stays as it is:', error); // some browsers: of a page from disk
+  }
+  here = location.search;
+}
+
 /** @param {HTMLElement} button that was pressed @param {string} query what the link holds */
 export async function giveLink(button, query) {
   const link = address(query);
@@ -40,40 +60,25 @@ export async function giveLink(button, query) {
 }
 
 /** @param {URL} link */
-function show(link) {
-  shown ??= made();
-  shown.field.value = link.href;
-  text(
-    shown.note,
-    link.protocol === 'file:'
-      ? 'This page is a file: the link opens it on this computer. Behind the address of a copy elsewhere, what begins with “?” does the same.'
-      : '',
+function show(link, open = true) {
+  if (!place) {
+    place = document.createElement('div');
+    place.className = 'sd';
+    document.body.append(place);
+  }
+  const note = link.protocol === 'file:'
+    ? 'This page is a file: the link opens it on this computer. Behind the address of a copy elsewhere, what begins with “?” does the same.'
+    : '';
+  const select = (/** @type {any} */ { currentTarget }) => currentTarget.select();
+  render(
+    html`
+      <${Dialog} title="Copy this link" open=${open} closed=${() => show(link, false)}>
+        <input type="text" class="sd-link-address" readonly aria-label="Link" value=${link.href}
+          onfocus=${select} />
+        <p class="sd-sub">${note}</p>
+        <//>
+    `,
+    place,
   );
-  if (!shown.dialog.open) shown.dialog.showModal();
-  shown.field.select();
-}
-
-function made() {
-  const field = h('input', {
-    type: 'text',
-    class: 'sd-link-address',
-    readonly: true,
-    'aria-label': 'Link',
-    onfocus: () => field.select(),
-  });
-  const note = h('p', { class: 'sd-sub' });
-  const dialog = h(
-    'dialog',
-    { class: 'sd-dialog', 'aria-label': 'Link' },
-    h(
-      'form',
-      { method: 'dialog' },
-      h('h2', {}, 'Copy this link'),
-      h('button', { class: 'sd-b', 'aria-label': 'Close' }, '✕'),
-    ),
-    field,
-    note,
-  );
-  document.body.append(h('div', { class: 'sd' }, dialog));
-  return { dialog, field, note };
+  if (open) place.querySelector('input')?.select();
 }

@@ -3,6 +3,8 @@
 
 import { Component, Dialog, html, Link } from './ui.js';
 import { dateOf, endsOf, factsOf, headerOf, placeOf, settingsLink } from '../state/report.js';
+import { isRun } from '../state/moment.js';
+import { keptRuns } from '../state/history.js';
 import { leadWords } from '../state/headline.js';
 import { milliseconds, seconds } from '../state/format.js';
 /** @import { App } from '../app.js' */
@@ -13,12 +15,14 @@ import { milliseconds, seconds } from '../state/format.js';
 const KINDS = {
   recording: '◉ Recording',
   run: '● Your run',
+  kept: '● Run from a link',
   measured: '● Measured here',
   file: '◎ Opened file',
   stopped: '■ Stopped run',
   failed: '! Run that failed',
 };
 const TITLED = ['recording', 'measured', 'file'];
+const LINKED = 'A link that opens this very run, paused at this step.';
 const PHASES = ['prefill', 'draft', 'score', 'verify', 'other'];
 const WAIT = {
   before:
@@ -87,6 +91,8 @@ export class Source extends Component {
   /** @override @param {{app: App, scene: Scene}} props @param {{open: boolean}} state */
   render({ app, scene }, { open }) {
     const { stage, trace, source, options, recordings, file } = app;
+    const runs = scene.running ? [] : keptRuns(options.kept);
+    const days = Math.round(options.kept / 86400);
     const header = scene.running ? null : headerOf(stage.lanes);
     const kind = scene.running ? 'run' : source;
     const titled = options.kind === 'race' && TITLED.includes(source) ? ` · ${trace?.title}` : '';
@@ -117,12 +123,21 @@ export class Source extends Component {
             `}
             ${header && file && html`
               <${Link} act=${(/** @type {any} */ event) => app.keepMoment(event.currentTarget)}
-                title="A link that opens this recording, paused at this very step">Link to this moment<//>
+                title=${isRun(file)
+                  ? `${LINKED} This server keeps it for ${days} days, or until it restarts.`
+                  : LINKED}>Link to this moment<//>
             `}
             ${!scene.running && recordings.length > 1 &&
               html`<select class="sd-pick sd-more" aria-label="Another recording" value="" onchange=${another}>
         <option value="">Another recording…</option>${
                 recordings.map(({ title, url }) => html`<option value=${url}>${title}</option>`)
+              }</select>`}
+            ${runs.length > 0 &&
+              html`<select class="sd-pick" aria-label="My runs" value="" onchange=${(
+                /** @type {any} */ { currentTarget },
+              ) => (location.search = currentTarget.value)}>
+        <option value="">My runs…</option>${
+                runs.map(({ title, query }) => html`<option value=${query}>${title}</option>`)
               }</select>`}
             <${Dialog} title="How this was measured" open=${open} closed=${() =>
               this.setState({ open: false })}>${open &&

@@ -55,7 +55,7 @@ export class Text extends Component {
     const kind = `${looksLikeCode(prompt) ? ' sd-code' : ''}${isMessage(lane) ? ' sd-chat' : ''}${
       clickable ? ' sd-clickable' : ''
     }`;
-    const plain = isVanilla(lane) || isServed(lane); // it shows no drafts
+    const plain = isVanilla(lane) || state?.tokens[0]?.source === 'server'; // it shows no drafts
     const greedy = header?.config.temperature === 0;
     const now = round && round.committed ? round.round : -1;
     const stop = pinned >= 0 && pinned < count ? pinned : at >= 0 && at < count ? at : count - 1;

@@ -45,15 +45,16 @@ export class Held extends Component {
   }
 }
 
-/** Words whose symbols say what they mean; `stop`: the Tab key stops at them. @param {string} words */
-export const glossed = (words, stop = true) =>
-  parts(words).map((one, i) =>
-    i % 2
-      ? html`<abbr class="sd-sym" data-symbol=${one} title="" tabindex=${
-        stop ? 0 : null
-      }>${one}</abbr>`
-      : one
-  );
+/** Words whose symbols say what they mean. The Tab key stops at those that it has no stop for yet (`stops`); null: at none. @param {string} words @param {Set<string> | null} [stops] */
+export const glossed = (words, stops = new Set()) =>
+  parts(words).map((one, i) => {
+    if (i % 2 === 0) return one;
+    const first = stops !== null && !stops.has(one);
+    stops?.add(one);
+    return html`<abbr class="sd-sym" data-symbol=${one} title="" tabindex=${
+      first ? 0 : null
+    }>${one}</abbr>`;
+  });
 
 /**
  * @typedef {object} Button

@@ -1,0 +1,317 @@
+// The Explore and the Compare tab on the screen: the question, its form, its answer with figures and boards, and where the
+// numbers come from.
+// @ts-check
+
+import { Board } from './board.js';
+import { Charts } from './charts.js';
+import { Component, glossed, Held, html, Link } from './ui.js';
+import { drawn, isShown, settled } from './figure.js';
+import { busyMachine, columnsOf, originOf, originWords } from '../state/exploration.js';
+import { means } from './glossary.js';
+/** @import { Explore } from '../explore.js' */
+/** @import { Answer, Figure } from '../state/exploration.js' */
+
+const FIRST = ['what-it-takes', 'side-by-side']; // whose widget stands above the figures
+const OPENS = 'side-by-side'; // takes traces of the visitor
+const WITHOUT = 'The chart library could not be loaded; the table below is complete without it.';
+const CHIPS = { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' };
+
+/** @typedef {{words: string, title?: string | null, pressed: boolean, act: () => void}} Choice one of several buttons */
+
+/** @param {Choice[]} choices */
+const buttons = (choices) =>
+  choices.map(({ words, title = null, pressed, act }) =>
+    html`
+      <button type="button" aria-pressed=${String(pressed)} title=${title}
+        onclick=${act}>${words}</button>
+    `
+  );
+
+/** The figures that the switches choose; other ones are another component (`key`). @extends {Component<{app: Explore, figures: Figure[]}>} */
+class Figures extends Component {
+  /** @override */
+  componentDidMount() {
+    const { app, figures } = this.props;
+    const places = [...this.base.querySelectorAll('.sd-plot')].map((place, i) => [
+      figures[i].key,
+      /** @type {HTMLElement} */ (place),
+    ]);
+    const draw =
+      (/** @type {string} */ key) =>
+      (/** @type {any} */ { shown, widget }, /** @type {import('./charts.js').Colours} */ c) =>
+        drawn(shown[key], c, widget?.adds?.(key));
+    app.charts = new Charts(
+      Object.fromEntries(places),
+      Object.fromEntries(figures.map(({ key }) => [key, draw(key)])),
+      {
+        plotly: app.options.plotly,
+        without: WITHOUT,
+        share: 0,
+        drawn: (place) => app.bind(place),
+      },
+    );
+    this.componentDidUpdate();
+  }
+
+  /** @override */
+  componentDidUpdate() {
+    const { app, figures } = this.props;
+    const shown = Object.fromEntries(figures.map((figure) => [figure.key, figure]));
+    app.charts?.offer({ shown, widget: app.widget });
+  }
+
+  /** @override @param {{app: Explore, figures: Figure[]}} props */
+  render({ app, figures }) {
+    const stops = /** @type {Set<string>} */ (new Set());
+    return html`<div class="sd-cmp-charts">${
+      figures.map(({ title, hint, opens, wide }) =>
+        html`
+          <section class="sd-panel sd-chart ${wide ? 'sd-cmp-bars' : ''}" aria-label=${title}>
+            <header><h2>${glossed(title, stops)}</h2><span class="sd-sub">${glossed(
+              [hint, app.hasRaces && opens].filter(Boolean).join('; '),
+              stops,
+            )}</span></header>
+            <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}" tabindex=${wide
+              ? 0
+              : null}>
+              <div class="sd-plot"></div>
+            </div>
+          </section>
+        `
+      )
+    }</div>`;
+  }
+}
+
+/** The board that the switches choose, and the switches. @param {{app: Explore, answer: Answer, chosen: Record<string, string>}} props */
+function Boards({ app, answer: { report: { boards = [], switches = [] } }, chosen }) {
+  const board = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
+  const choose = (/** @type {string} */ name, /** @type {string} */ value) => {
+    chosen[name] = value;
+    app.draw();
+  };
+  return html`
+    <section class="sd-panel sd-exp-board" hidden=${!boards.length}>
+      <header>
+        <h2>Leaderboard</h2>
+        <div class="sd-cmp-choices">${switches.map(({ name, title, options }) =>
+          html`
+            <div class="sd-cmp-choice" role="group"
+              aria-label=${title}><span class="sd-sub">${title}</span>${buttons(
+                options.map(([value, words, meaning]) => ({
+                  words,
+                  title: meaning || null,
+                  pressed: chosen[name] === value,
+                  act: () => choose(name, value),
+                })),
+              )}</div>
+          `
+        )}</div>
+      </header>
+      <div class="sd-cmp-wrap" tabindex="0" role="region" aria-label="Leaderboard">${board &&
+        html`<${Board} board=${board} open=${
+          app.hasRaces ? (/** @type {string} */ race) => app.openRace(race) : null
+        } />`}</div>
+    </section>
+  `;
+}
+
+/** A value in the table. @param {any} value @returns {string} */
+function cell(value) {
+  if (value === null || value === undefined) return '';
+  if (Array.isArray(value)) return value.map(cell).join(' ');
+  return typeof value === 'number' && !Number.isInteger(value)
+    ? String(Number(value.toPrecision(4)))
+    : String(value);
+}
+
+/** All rows: only while they are looked at, because an answer comes every second. @param {{app: Explore, answer: Answer}} props */
+function Rows({ app, answer: { rows } }) {
+  const columns = columnsOf(rows);
+  const meanings = app.options.forms[app.name].columns;
+  const opened = (/** @type {any} */ { currentTarget }) => {
+    app.listed = currentTarget.open;
+    app.draw();
+  };
+  return html`
+    <details class="sd-panel sd-exp-numbers" open=${app.listed} ontoggle=${opened}>
+      <summary>All numbers</summary>
+      <div class="sd-cmp-wrap" tabindex="0" role="region" aria-label="All numbers">${app.listed &&
+        html`
+          <table class="sd-exp-table">
+            <thead>
+              <tr>${columns.map((name) =>
+                html`<th scope="col" title=${means(meanings[name]) || meanings[name]}>${name}</th>`
+              )}</tr>
+            </thead>
+            <tbody>${rows.map((row) =>
+              html`<tr>${columns.map((name) => html`<td>${cell(row[name])}</td>`)}</tr>`
+            )}</tbody>
+          </table>
+        `}</div>
+    </details>
+  `;
+}
+
+/** Where the numbers come from, and the answer as files. @param {{app: Explore, answer: Answer}} props */
+function Origin({ app, answer }) {
+  const token = app.isLive ? app.made[app.name] : '';
+  /** @type {[string, string][]} */
+  const from = app.isOpened
+    ? Object.entries(answer.facts.files).flatMap(([run, about]) =>
+      Object.entries(about).map((
+        [name, value],
+      ) => /** @type {[string, string]} */ ([`${run.toUpperCase()}: ${name}`, value]))
+    )
+    : originOf(answer);
+  const save = (/** @type {string} */ words, /** @type {() => void} */ act) =>
+    html`<${Link} act=${act}>${words}<//>`;
+  return html`
+    <section class="sd-panel sd-cmp-origin" aria-label="Where these numbers come from">
+      <header><h2>Where these numbers come from</h2><span class="sd-exp-saves">Download: ${save(
+        'CSV',
+        () => app.save('csv'),
+      )}${save('JSON', () => app.save('json'))}${save('PNG', () => app.image('png'))}${save(
+        'SVG',
+        () => app.image('svg'),
+      )}${token &&
+        html`<a class="sd-link" href=${
+          new URL(`weights?token=${token}`, document.baseURI).href
+        }>Weights</a>`}</span></header>
+      <dl class="sd-cmp-facts">${from.map(([name, value]) =>
+        html`
+          <dt>${name}</dt>
+          <dd>${name === 'command' ? html`<code>${value}</code>` : value}</dd>
+        `
+      )}</dl>
+    </section>
+  `;
+}
+
+/** The answer. @param {{app: Explore, answer: Answer}} props */
+function Full({ app, answer }) {
+  const { name, widget } = app;
+  const { report, facts } = answer;
+  const chosen = app.chosen[name] = settled(report, app.chosen[name] ?? {});
+  const figures = (report.figures ?? []).filter((figure) => isShown(figure, chosen));
+  const stops = /** @type {Set<string>} */ (new Set());
+  const aside = html`<div class="sd-exp-aside" key="aside">${widget?.view()}</div>`;
+  return html`
+    <div class="sd-exp-notes">${report.answer &&
+      html`<p class="sd-exp-answer">${glossed(report.answer, stops)}</p>`}${(report.notes ?? [])
+      .map((words) => html`<p>${glossed(words, stops)}</p>`)}${(facts.skipped ?? []).map((
+        /** @type {string} */ words,
+      ) => html`<p class="sd-sub">Left out: ${glossed(words, stops)}</p>`)}</div>
+    <${Boards} app=${app} answer=${answer} chosen=${chosen} />
+    ${FIRST.includes(name) && aside}
+    <${Figures} key="${name} ${figures.map(({ key }) => key).join(
+      ' ',
+    )}" app=${app} figures=${figures} />
+    ${!FIRST.includes(name) && aside}
+    <${Rows} app=${app} answer=${answer} /><${Origin} app=${app} answer=${answer} />
+  `;
+}
+
+/** Which answers there are, which one is shown, and the visitor's own traces. @param {{app: Explore}} props */
+function Sources({ app }) {
+  const { answer, name, stem, answers, opened } = app;
+  const now = app.isLive ? 'live' : app.isOpened ? 'opened' : 'recorded';
+  const choice = (
+    /** @type {import('../explore.js').Source} */ source,
+    /** @type {string} */ file,
+    /** @type {string} */ words,
+  ) => ({
+    words,
+    pressed: source === now && (source !== 'recorded' || file === stem),
+    act: () => app.choose(source, file),
+  });
+  const known = [
+    ...app.options.recorded[name].map((file) =>
+      choice(
+        'recorded',
+        file,
+        `Recorded${file === name ? '' : `: ${file.slice(name.length + 1)}`}`,
+      )
+    ),
+    ...(answers.live[name] ? [choice('live', stem, 'Measured here')] : []),
+    ...(answers.opened[name] ? [choice('opened', stem, 'Opened traces')] : []),
+  ];
+  const pair = answer?.choice.pair ?? 'embedded';
+  const words = answer
+    ? (app.isOpened
+      ? 'Read in this browser; the server was not asked.'
+      : `${originWords(answer)}${
+        pair === 'embedded' ? '' : ` Pair: ${app.options.pairs[pair]?.label ?? pair}.`
+      }`)
+    : stem
+    ? 'Loading the recorded answer…'
+    : 'Nothing is recorded yet: press Measure here.';
+  const read = (/** @type {any} */ { currentTarget }) => {
+    const files = [...currentTarget.files];
+    currentTarget.value = ''; // the same file may be chosen again
+    app.read(files);
+  };
+  const lane = (/** @type {'a' | 'b'} */ run) =>
+    html`<label>${run.toUpperCase()} <select aria-label="Run ${run.toUpperCase()}" value=${
+      opened.chosen[run]
+    } onchange=${(/** @type {any} */ { currentTarget }) => {
+      opened.choose(run, Number(currentTarget.value));
+      app.showOpened();
+    }}>${
+      opened.lanes.map(({ file, name: own }, i) =>
+        html`<option value=${i}>${own} of ${file}</option>`
+      )
+    }</select></label>`;
+  return html`<div class="sd-source">
+    <span class="sd-chip" data-kind=${app.isLive ? 'measured' : 'recording'}>${
+    answer && CHIPS[now]
+  }</span>
+    <span class="sd-source-words">${words}</span>
+    <span class="sd-cmp-choice">${known.length > 1 && buttons(known)}</span>
+    ${
+    name === OPENS && html`<${Link} act=${(/** @type {any} */ { currentTarget }) =>
+      currentTarget.parentElement.querySelector('input').click()}>Open traces<//>`
+  }
+    <span class="sd-row-selects sd-exp-lanes">${app.isOpened && [lane('a'), lane('b')]}</span>
+    <input type="file" multiple accept=".jsonl,.gz" hidden onchange=${read} /></div>`;
+}
+
+/** @param {{app: Explore}} props */
+export function Explored({ app }) {
+  const { answer, bar, name } = app;
+  const { forms, folded, crowded } = app.options;
+  const runs = app.busy || app.waiting;
+  const questions = Object.entries(forms).map(([own, { title, question }]) => ({
+    words: title,
+    title: question,
+    pressed: own === name,
+    act: () => app.select(own),
+  }));
+  const opened = (/** @type {any} */ { target }) => target.open && app.press('pairs'); // which can be chosen here, and the visitor’s own
+  const form = html`
+    <div class="sd-exp-fields" ontoggleCapture=${opened}>${app.form.view()}</div>
+    <div class="sd-exp-buttons">
+          <button type="button" class="sd-exp-run" disabled=${runs} onclick=${() =>
+            app.press('run')}>Measure here</button>
+          <button type="button" class="sd-exp-stop" disabled=${!runs} onclick=${() =>
+            app.press('stop')}>Stop</button>
+          <progress class="sd-exp-bar" aria-label="Progress" hidden=${!bar} ...${bar ?? {}} /></div>
+  `;
+  return html`
+    <div class="sd-cmp-legend sd-exp-questions" role="group" aria-label="Questions"
+      hidden=${questions.length < 2}>${buttons(questions)}</div>
+    <${Held} element=${app.card.element} />
+    <section class="sd-panel sd-exp-ask" aria-label="What to measure">
+      <header><h2>${forms[name].title}</h2></header>
+      <p class="sd-exp-question">${glossed(forms[name].question)}</p>
+      ${folded
+        ? html`<details class="sd-exp-folded"><summary>Measure here, on this machine</summary>${form}</details>`
+        : form}</section>
+    <${Held} element=${app.status.element} />
+    <div class="sd-voice" aria-live="polite">${app.voice}</div>
+    <${Sources} app=${app} />
+    <p class="sd-busy-machine" role="status">${answer && busyMachine(answer, crowded)}</p>
+    <div class="sd-cmp-full" hidden=${!answer}>${answer &&
+      html`<${Full} app=${app} answer=${answer} />`}</div>
+  `;
+}

@@ -1,0 +1,304 @@
+// Two runs along one text; a rejection can be looked at, and sent another way.
+// @ts-check
+
+import { aligned, trackOf, uniform } from '../state/exploration.js';
+import { again, inspected } from '../state/inspect.js';
+import { BRANCH } from '../state/alignment.js';
+import { buildLane, stateAt } from '../state/lane.js';
+import { cell as inCell, LEGEND, quoted, ratio, short, SOURCES } from '../state/format.js';
+import { glossed, html, kept, Link } from './ui.js';
+import { Inspector, isChance, wordsOf } from './inspector.js';
+import { piece, sharePieces } from '../state/detokenize.js';
+import { unzip } from '../state/trace.js';
+/** @import { Answer, Cell } from '../state/exploration.js' */
+/** @import { Inspected } from '../state/inspect.js' */
+/** @import { Lane, Window as Round } from '../state/lane.js' */
+/** @import { Verified } from '../state/events.d.ts' */
+
+/** @typedef {{race: (name: string) => Promise<Uint8Array | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => boolean, given: (run: 'a' | 'b', round: number) => {given: string} | {why: string}}} Tools a race of the answer, the player, a live measurement: whether it began; and what it needs to know of an opened run */
+/** @typedef {{key: string, name: string, round: number, lane: Lane, view: Round, verified: Verified, what: Inspected, greedy: boolean, own: {given?: string, pair?: string, why?: string}}} Looked a rejection; `key`: run/round; `own`: what the server needs of an opened run */
+
+/** @type {Record<string, string>} */
+const SIGNS = { a: 'A', b: 'B', [BRANCH]: '?' };
+/** @type {Record<string, {glyph: string, words: string}>} how a token came about -> its mark */
+const MARKS = {
+  ...LEGEND,
+  target: { glyph: '↻', words: SOURCES.target.words },
+  forced: { glyph: '⇒', words: 'put there by you' },
+};
+const MOST_CANDIDATES = 8;
+const NOTE =
+  'The engine then decodes on from there. A token that you put there was not drawn, so the result is no longer a sample of the target’s distribution, and none of its times counts.';
+
+/** The cells of each run; of a branch also the token that was put there. @param {Record<string, Lane>} lanes @param {Answer} answer @returns {Record<string, Cell[]>} */
+function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of opened runs
+  const placed = (/** @type {string} */ name, /** @type {Cell[]} */ cells) =>
+    columns[name] ? cells.map((cell, i) => ({ ...cell, position: columns[name][i] })) : cells;
+  const forced = branch && branch.take >= 0
+    ? [{
+      position: branch.column ?? branch.position,
+      id: branch.take,
+      shown: branch.token,
+      kind: 'forced',
+      round: -1,
+      begins: true,
+      refused: null,
+      differs: true,
+    }]
+    : [];
+  return Object.fromEntries(
+    Object.entries(lanes).map(([name, lane]) => [
+      name,
+      name === BRANCH
+        ? [...forced, ...placed(name, trackOf(lane, branch.position + forced.length))]
+        : placed(name, trackOf(lane)),
+    ]),
+  );
+}
+
+/** @param {{of: SideBySide, name: string, cell: Cell, pinned: string}} props */
+function Token({ of, name, cell, pinned }) {
+  const { kind, round, refused } = cell;
+  const draft = refused === null ? '' : piece(of.lanes[name], refused);
+  const mark = MARKS[kind] ?? { glyph: '', words: kind };
+  const title = `${round < 0 ? '' : `${SIGNS[name]}, round ${round + 1}: `}${mark.words} ${
+    quoted(cell.shown)
+  }${refused === null ? '' : ` in place of ${quoted(draft)}`}`;
+  const shape = `sd-track-cell${cell.begins ? ' sd-track-begins' : ''}`;
+  const inside = html`
+    <small>${cell.begins && round >= 0 &&
+      html`<i>${SIGNS[name]}${round + 1}</i>`}${refused !== null &&
+      html`<span class="sd-track-refused">✕ <s>${inCell(draft)}</s></span>`}</small>
+    <span class="sd-track-token sd-track-${kind}">${cell.differs ? '≠ ' : ''}${inCell(cell.shown) ||
+      '·'}${kind !== 'draft' && html`<i aria-hidden="true">${mark.glyph}</i>`}</span>
+  `;
+  if (refused === null) return html`<span class=${shape} title=${title}>${inside}</span>`;
+  const key = `${name}/${round}`;
+  return html`
+    <button type="button" class=${shape} title=${title} aria-label=${title}
+      data-key=${key}
+      aria-pressed=${String(key === pinned)} onclick=${() => of.pick(key)}>${inside}</button>
+  `;
+}
+
+/** The runs along the text. */
+const Tracks = kept(
+  (/** @type {{of: SideBySide, answer: Answer, pinned: string}} */ { of, answer, pinned }) => {
+    const { facts } = answer;
+    const tracks = tracksOf(of.lanes, answer);
+    const names = Object.keys(tracks);
+    const words = facts.opened && facts.common.by !== 'tokens';
+    const columns = aligned(tracks, { b: words ? '' : 'a', [BRANCH]: facts.branch?.run });
+    const kinds = [...new Set(Object.values(tracks).flat().map(({ kind }) => kind))];
+    const place = (/** @type {string} */ name, /** @type {Cell[]} */ cells = []) => {
+      const drawn = cells.map((cell) => html`<${Token} ...${{ of, name, cell, pinned }} />`);
+      if (cells.length > 1) return html`<span class="sd-track-cells">${drawn}</span>`;
+      return cells.length || name === BRANCH ? drawn : html`<span class="sd-track-cell"></span>`; // a branch begins late, and is the last
+    };
+    return html`
+      <p
+        class="sd-sub sd-tracks-legend">${names.map((name) =>
+          html`<span><b>${SIGNS[name]}</b> ${
+            facts.labels[name] ?? 'what if: a branch, no measurement'
+          }</span>`
+        )}${kinds.map((kind) =>
+          html`<span><b class="sd-track-token sd-track-${kind}">${MARKS[kind]?.glyph ?? ''}</b> ${
+            MARKS[kind]?.words ?? kind
+          }</span>`
+        )}<span><b class="sd-track-refused">✕</b> rejected draft</span><span><b>≠</b> differs from the run it is compared with</span></p>
+      <div class="sd-tracks" role="group" aria-label="The runs along the text">${columns.map((
+        cells,
+        i,
+      ) =>
+        html`<div class="sd-track-column">
+        <span class="sd-track-place" aria-hidden="true">${
+          (i + 1) % 5 && i ? '' : String(i + 1)
+        }</span>${names.map((name) => place(name, cells[name]))}</div>`
+      )}</div>
+    `;
+  },
+  ({ answer, pinned }) => [answer, pinned],
+);
+
+export class SideBySide {
+  /** @param {() => void} changed draws the page again @param {Tools} tools */
+  constructor(changed, tools) {
+    this.changed = changed;
+    this.tools = tools;
+    /** @type {Answer | null} */
+    this.answer = null;
+    /** @type {Answer | null} whose runs are drawn */
+    this.drawnOf = null;
+    this.waits = false; // for the runs of an answer that is being measured
+    /** @type {Record<string, Lane>} */
+    this.lanes = {};
+    /** @type {Looked | null} */
+    this.looked = null;
+    this.seed = 0;
+    this.drawn = ''; // what another u gave
+    /** @type {number | null} the token that came of it */
+    this.came = null;
+    this.going = ''; // what is said of a token that was taken
+    this.asked = false; // whether one was
+  }
+
+  /** @param {Answer} answer */
+  async show(answer) {
+    if (this.answer === answer) return;
+    const fresh = this.answer?.origin.date !== answer.origin.date || answer.facts.opened;
+    this.answer = answer;
+    const data = await this.tools.race('runs');
+    const lanes = data && this.answer === answer ? (await unzip(data)).lanes : null;
+    if (this.answer !== answer) return;
+    if (lanes) {
+      this.lanes = Object.fromEntries(
+        Object.entries(lanes).map(([name, events]) => [name, buildLane(events)]),
+      );
+      sharePieces(Object.values(this.lanes));
+      const key = this.drawnOf === answer ? this.looked?.key : null; // it is back after another that failed
+      this.drawnOf = answer;
+      this.looked = null;
+      if (key) this.pick(key, false);
+    }
+    this.waits = !lanes && (fresh || this.waits);
+    this.changed();
+  }
+
+  /** Look at the rejection of a round. @param {string} key run/round @param {boolean} [scrolls] whether to bring it on the screen */
+  pick(key, scrolls = true) {
+    const at = key.lastIndexOf('/');
+    const [name, round] = [key.slice(0, at), Number(key.slice(at + 1))];
+    const lane = this.lanes[name];
+    const n = lane?.events.findIndex((event) =>
+      event.kind === 'Committed' && event.round === round
+    );
+    const view = lane && stateAt(lane, n + 1).window;
+    const verified = view?.verified;
+    if (!verified) return;
+    const greedy = lane.header?.config.temperature === 0;
+    const own = this.answer?.facts.opened && name !== BRANCH
+      ? this.tools.given(/** @type {'a' | 'b'} */ (name), round + 1)
+      : {};
+    const what = inspected(view, verified.accepted, greedy);
+    this.looked = { key, name, round, lane, view, verified, what, greedy, own };
+    Object.assign(this, { drawn: '', came: null, going: '' });
+    this.changed();
+    if (scrolls) {
+      document.querySelector('.sd-exp-widget .sd-inspector')?.scrollIntoView({ block: 'nearest' });
+    }
+  }
+
+  unpin() {
+    this.looked = null;
+    this.changed();
+  }
+
+  /** What was asked for has ended, or failed. */
+  over() {
+    Object.assign(this, { going: '', asked: false });
+  }
+
+  /** Send the run another way. @param {Looked} looked @param {Record<string, any>} values */
+  go({ name, round, own }, values) {
+    this.asked = this.tools.ask({ branch: name, round: round + 1, ...own, ...values });
+    this.going = !this.asked
+      ? 'Something is measured already: wait until it is over.'
+      : this.answer?.facts.opened
+      ? 'The engine decodes the branch…'
+      : 'The engine decodes both runs again, and then the branch…';
+    this.changed();
+  }
+
+  /** The same test with another u: a simulation on the recorded numbers. @param {Looked} looked */
+  roll({ what, lane }) {
+    this.seed += 1;
+    const word = wordsOf(lane);
+    const threshold = what.test?.threshold ?? 0;
+    const { accepted, counts } = again(what, threshold, 1, this.seed);
+    const came = what.rows[counts.indexOf(1)];
+    const u = uniform(this.seed)();
+    this.came = came?.id ?? null;
+    this.drawn = what.test?.kind === 'tree'
+      ? `Simulated, not decoded: the target draws ${
+        this.came === null ? 'one of all others' : word(this.came)
+      }, which is ${
+        accepted ? 'drafted here: the walk goes on' : 'not drafted here: the walk ends'
+      }.`
+      : `Simulated, not decoded: u = ${ratio(u)}, ${
+        accepted
+          ? `below ${ratio(threshold)}: the draft ${word(what.drafted)} stays`
+          : `not below ${ratio(threshold)}: rejected, and ${word(this.came)} comes instead`
+      }.`;
+    this.changed();
+  }
+
+  /** What can be put in place of the token that the target wrote: candidates of both models. @param {Looked} looked */
+  another(looked) {
+    const { name, lane, verified, what, own, greedy } = looked;
+    const ids = [what.rows, verified.tests.slice(-1), verified.extra_candidates].flat().map((
+      { id },
+    ) => id);
+    const chosen = [...new Set(ids)].filter((id) => id !== null && id !== verified.extra)
+      .slice(0, MOST_CANDIDATES);
+    const numbers = (/** @type {number | null} */ id) =>
+      what.rows.filter((row) => row.id === id).map(({ p, q }) =>
+        `${p === null ? '' : ` p ${short(p)}`}${q === null ? '' : ` q ${short(q)}`}`
+      ).join('');
+    const why = own.why ??
+      (chosen.length ? '' : 'The trace holds no other token that could be put here.');
+    const seed = (this.answer?.choice.branch_seed ?? 0) + 1;
+    return html`
+      <section class="sd-another" aria-label="Another way" hidden=${name === BRANCH}>
+        <div class="sd-whatif" hidden=${!isChance(what, greedy)}>
+          <${Link} act=${() => this.roll(looked)}>${glossed('Draw u again', null)}<//>
+              <span class="sd-sub" aria-live="polite">${this.drawn}</span></div>
+            <div class="sd-whatif sd-takes" role="group" aria-label="Take another token">${!own
+              .why && html`<b>Take this one and let it run on:</b>${
+              chosen.map((id) =>
+                html`
+                  <button type="button" class="sd-take ${id === this.came
+                    ? 'sd-came'
+                    : ''}" data-take=${id}
+                    disabled=${this.asked} onclick=${() =>
+                      this.go(looked, { take: Number(id) })}>${quoted(
+                        piece(lane, Number(id)),
+                      )}<small>${numbers(id)}</small></button>
+                `
+              )
+            }${
+              !greedy && html`
+                <button type="button" class="sd-take" disabled=${this.asked}
+                  title="Nothing is put there: all is drawn again, with another seed"
+                  onclick=${() =>
+                    this.go(looked, {
+                      take: -1,
+                      branch_seed: seed,
+                    })}>draw all anew from here</button>
+              `
+            }`}</div>
+            <p class="sd-sub" aria-live="polite">${this.going || why}</p>
+            <p class="sd-sub">${NOTE}</p></section>
+    `;
+  }
+
+  view() {
+    const { looked, drawnOf } = this;
+    return html`
+      <section class="sd-panel sd-exp-widget" aria-label="The text, token by token">
+        <header>
+          <h2>The text, token by token</h2>
+          <span class="sd-sub">one column for each token; click a rejection ✕ to look at it</span>
+          <${Link} class="sd-link sd-exp-saves" act=${() =>
+            this.tools.open('runs')}>Open both in the player<//></header>
+            ${this.waits && html`<p class="sd-sub">The text is drawn when all runs are over.</p>`}
+            ${drawnOf && !this.waits &&
+              html`<${Tracks} of=${this} answer=${drawnOf} pinned=${looked?.key ?? ''} />`}
+            ${looked && !this.waits && html`
+              <${Inspector} round=${looked.view} lane=${looked.lane}
+                place=${looked.verified.accepted} who=${SIGNS[looked.name]} close=${() =>
+                  this.unpin()} />
+                      ${this.another(looked)}
+            `}</section>
+    `;
+  }
+}
