@@ -118,8 +118,11 @@ def visit(
     visitor left is used again: its process has the scripts compiled, which halves the work.
     """
     from_disk = url.startswith("file:")
-    context = browser.new_context(offline=True) if from_disk else browser.contexts[0]
-    page = next((left for left in context.pages if left.url == "about:blank"), None) or context.new_page()
+    shared = browser.contexts[0]
+    page = next((left for left in shared.pages if left.url == "about:blank"), None)
+    own = from_disk or (page is None and shared.pages)  # a visitor beside another has a storage of their own
+    context = browser.new_context(offline=from_disk) if own else shared
+    page = page if page is not None and not own else context.new_page()
     page.set_default_timeout(PATIENCE)
     width, height = SIZES.get(size) or map(int, size.split("x"))
     page.set_viewport_size({"width": width, "height": height})
@@ -155,15 +158,16 @@ def visit(
         for event, listener in heard.items():
             page.remove_listener(event, listener)
         script.close()
-        if not from_disk:
+        if not own:
             page.evaluate("localStorage.clear(); sessionStorage.clear()")
             page.mouse.move(0, 0)
             page.goto("about:blank")
     except BaseException:
+        page.evaluate("localStorage.clear()")
         page.close()
         raise
     finally:
-        if from_disk:
+        if own:
             context.close()
 
 

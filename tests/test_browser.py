@@ -98,13 +98,13 @@ def test_first_paint(browser: Any, address: str) -> None:
 
 
 def test_the_stage_comes_first_and_nothing_covers_it(browser: Any, address: str) -> None:
-    """Controls are one line, the player bar stands under the lanes, and the draft window begins on the first screen."""
+    """Controls are few lines, the player bar is under the lanes, and the draft window begins on the first screen."""
     with visit(browser, address, size="1280x720") as page:
         for width, height in ((1280, 720), (1366, 768)):
             page.set_viewport_size({"width": width, "height": height})
             areas = {name: page.locator(f"#live-player [data-area={name}]") for name in ("lanes", "bar", "window")}
             top = {name: area.bounding_box() for name, area in areas.items()}
-            assert page.locator("#live-controls").bounding_box()["height"] < 115
+            assert page.locator("#live-controls").bounding_box()["height"] < 160
             assert top["lanes"]["y"] + top["lanes"]["height"] <= top["bar"]["y"]
             assert top["bar"]["y"] + top["bar"]["height"] <= top["window"]["y"]
             assert top["window"]["y"] < height
@@ -1104,6 +1104,30 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
     ):
         with visit(browser, address + link) as page:
             assert playhead(page)["duration"] > 0
+
+
+def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> None:
+    """Its stage and its controls; Back leads to the run before. When the server has removed it, the settings stay."""
+    prompt = "Object.values(window.specdiff.players.live.lanes)[0]?.header.prompt"
+    with visit(browser, address) as page:
+        number(page, "live", "gamma", 5)
+        run(page, "live", "A run to keep")
+        page.wait_for_function("location.search.includes('run=')")
+        link, seconds = page.url, page.evaluate(f"{LIVE}.lanes.drafted.duration")
+        run(page, "live", "Another run")
+        page.wait_for_function("document.querySelectorAll('[aria-label=\"My runs\"] option').length === 3")
+        page.go_back()
+        page.wait_for_function(f"{ready('live')} && {prompt} === 'A run to keep'")
+    with visit(browser, link) as page:
+        value_of(page, "#live-prompt textarea", "A run to keep")
+        value_of(page, "#live-gamma input[type=number]", "5")
+        assert page.evaluate(f"{LIVE}.lanes.drafted.duration") == seconds
+        page.wait_for_selector("#live-player .sd-stale", state="hidden")
+    query = parse_qs(urlparse(link).query) | {"run": ["x" * 22 + ".jsonl"]}
+    with visit(browser, f"{address}?{urlencode(query, doseq=True)}", told="404") as page:
+        page.wait_for_selector("#live-player .sd-card:has-text('kept')")
+        value_of(page, "#live-prompt textarea", "A run to keep")
+        value_of(page, "#live-gamma input[type=number]", "5")
 
 
 def test_a_moment_of_a_race_opens_its_tab(browser: Any, address: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from specdiff_core.explorations.window_map import WindowMap
+from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.wording import denoises
 
 LOG = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class _Cell(msgspec.Struct):
 
 class _Map(msgspec.Struct):
     name: Literal["window-map"]
-    choice: WindowMap
+    choice: dict[str, Any]
     machine: dict[str, Any]
     rows: list[_Cell]
 
@@ -34,7 +34,8 @@ def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     cell, as the map predicts them from its measured α_j and its bare passes (docs/theory.md, Cost)."""
     found: dict[str, dict[str, Any]] = {}
     for one in _maps(folder):
-        pair, drafter, temperature = one.choice.pair, one.choice.drafter, one.choice.temperature
+        choice: Any = msgspec.convert(one.choice, EXPLORATIONS[one.name])
+        pair, drafter, temperature = choice.pair, choice.drafter, choice.temperature
         entry = found.setdefault(pair, {}).setdefault(drafter, {"device": one.machine["device"], "cells": []})
         for cell in one.rows:
             if cell.predicted and cell.predicted_tau:

@@ -282,6 +282,8 @@ export class App extends Job {
       });
     } catch (error) {
       if (call !== this.calls) return;
+      const [opening] = this.recordings;
+      if (isRun(fileOf(url)) && !this.trace && opening) await this.open({ url: opening.url });
       this.card.show(isRun(fileOf(url)) ? NOT_KEPT : NO_RECORDING);
       console.warn('recording not shown:', error);
     }
