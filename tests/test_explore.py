@@ -53,7 +53,7 @@ from specdiff_core.explorations.text import kind_of
 from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.grid import BenchSetting
-from specdiff_core.measure.passes import PassCosts, pass_costs
+from specdiff_core.measure.passes import PassCosts, PassTimes, pass_costs
 from specdiff_core.measure.prompts import OWN_PROBLEMS
 from specdiff_core.measure.votes import Attempt, curves, in_turn, singles, votes
 from specdiff_core.models.mdlm import load_mdlm
@@ -74,6 +74,7 @@ REPEATS = 1
 @pytest.fixture(autouse=True)
 def _few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window_map, "REPEATS", REPEATS)
+    monkeypatch.setitem(PassTimes.__init__.__kwdefaults__, "tokens", 4)
 
 
 @pytest.fixture(scope="module")
