@@ -521,7 +521,7 @@ def test_a_map_and_the_cost_of_rounds_of_a_pair_of_ones_own(
     assert [gamma for gamma, _ in final["facts"]["drafts"]["mdlm"]] == [1, 4, 8, 16]
     final = answer("text", "--methods", "specdiff", "--tokens", "32", "--per-flavour", "5")
     assert all("The prompt has" in line for line in final["facts"]["skipped"])
-    assert len(final["facts"]["skipped"]) + len(final["facts"]["prompts"]) == 20 > len(final["facts"]["skipped"]) > 5
+    assert 20 > len(final["facts"]["skipped"]) > 5, "some of the project's own have room"
     capsys.readouterr()
 
 
