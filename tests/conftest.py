@@ -13,10 +13,13 @@ from typing import Any
 import hypothesis
 import pytest
 
+from app.gradio_patches import skip_stubs
+
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+skip_stubs()  # a second or two in each process
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background process begins without
 hypothesis.settings.register_profile("lab", deadline=None)  # what is slow is measured in benchmarks, not here
 hypothesis.settings.load_profile("lab")

@@ -76,7 +76,7 @@ def slow_but(names: Iterable[str], *quick: str) -> Any:
 # Sound pairs.
 
 
-@pytest.mark.parametrize("name", slow_but(["mdlm", "block", "block_markov", "eagle"], "block", "eagle"))
+@pytest.mark.parametrize("name", slow_but(["mdlm", "block", "block_markov", "eagle"], "block"))
 def test_a_sound_drafter_is_told_to_be_declared_rightly(engine: Engine, name: str) -> None:
     before = {key: value.clone() for key, value in weights(engine, name).items()}
     final = examined(engine, name)
@@ -197,7 +197,7 @@ FAULTS: dict[str, tuple[str, Callable[[Any], Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", slow_but(FAULTS, "mdlm shift", "block anchor", "eagle shift"))
+@pytest.mark.parametrize("fault", slow_but(FAULTS, "block shift", "eagle shift"))
 def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str) -> None:
     name, break_it, suspect, change = FAULTS[fault]
     final = examined(with_drafter(engine, name, break_it(engine.pair.drafters[name])), name)
@@ -258,7 +258,7 @@ def test_feature_layers_that_a_released_config_declares_wrongly_are_named(
     (folder / "config.json").write_text(json.dumps(config))
     drafter = dataclasses.replace(EMBEDDED.drafter("block"), source=str(folder))
     pair = dataclasses.replace(EMBEDDED, drafters=(drafter, NONE))
-    final = examined(Engine(load_pair(pair, CPU)), "block", tokens=64, per_flavour=3, gamma=8)
+    final = examined(Engine(load_pair(pair, CPU)), "block", gamma=8)
     assert (final.facts["verdict"], final.facts["suspect"]) == ("wrong", "feature layers"), final.facts["findings"]
     assert change in final.facts["change"]
 
@@ -289,7 +289,10 @@ TEMPLATE = "{% for m in messages %}Human says {{ m.content }}{% endfor %}{% if e
 
 @pytest.mark.parametrize(
     ("sign", "without", "change"),
-    [("Human says", True, "the bare prompt"), (" think", False, "the chat template, thinking on")],
+    [
+        ("Human says", True, "the bare prompt"),
+        pytest.param(" think", False, "the chat template, thinking on", marks=pytest.mark.slow),
+    ],
 )
 def test_a_template_that_the_drafter_was_not_trained_with_is_named(
     sign: str, without: bool, change: str, engine: Engine
@@ -521,7 +524,7 @@ def test_a_map_and_the_cost_of_rounds_of_a_pair_of_ones_own(
     assert [gamma for gamma, _ in final["facts"]["drafts"]["mdlm"]] == [1, 4, 8, 16]
     final = answer("text", "--methods", "specdiff", "--tokens", "32", "--per-flavour", "5")
     assert all("The prompt has" in line for line in final["facts"]["skipped"])
-    assert len(final["facts"]["skipped"]) + len(final["facts"]["prompts"]) == 20 > len(final["facts"]["skipped"]) > 5
+    assert 20 > len(final["facts"]["skipped"]) > 5, "some of the project's own have room"
     capsys.readouterr()
 
 
@@ -658,7 +661,7 @@ def fields(event: Any) -> dict[str, Any]:
     return {name: getattr(event, name) for name in event.__struct_fields__}
 
 
-@pytest.mark.parametrize(("near", "verdict"), [(True, "tie"), (False, "bug")])
+@pytest.mark.parametrize(("near", "verdict"), [(True, "tie"), pytest.param(False, "bug", marks=pytest.mark.slow)])
 def test_a_tie_of_bf16_is_one_and_a_wide_lead_is_none(
     bf16: Engine, tmp_path: Path, near: bool, verdict: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

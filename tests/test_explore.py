@@ -40,6 +40,7 @@ from specdiff_core.explorations import (
     align,
     losslessness,
     round_cost,
+    window_map,
 )
 from specdiff_core.explorations.alignment import given_of, read_run
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, command_of, csv_of, parse
@@ -50,10 +51,10 @@ from specdiff_core.explorations.runs import Runs
 from specdiff_core.explorations.side_by_side import BRANCH, first_difference, pieces_of
 from specdiff_core.explorations.temperature import reliability
 from specdiff_core.explorations.text import kind_of
-from specdiff_core.explorations.window_map import REPEATS, agreement, expected_tau, geometric_tau, predicted
+from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.grid import BenchSetting
-from specdiff_core.measure.passes import PassCosts, pass_costs
+from specdiff_core.measure.passes import PassCosts, PassTimes, pass_costs
 from specdiff_core.measure.prompts import OWN_PROBLEMS
 from specdiff_core.measure.votes import Attempt, curves, in_turn, singles, votes
 from specdiff_core.models.mdlm import load_mdlm
@@ -63,9 +64,18 @@ from specdiff_core.schema.metrics import fold, speed_up
 from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.trace import read_trace
 
-SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens": 12}
+SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens": 8}
 HEATED: dict[str, Any] = {"drafter": "mdlm", "tokens": 12, "temperatures": "0,1", "draft_temperatures": "0.7,1"}
 MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "mdlm_streak", "controller": "false"}
+
+
+REPEATS = 1
+
+
+@pytest.fixture(autouse=True)
+def _few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window_map, "REPEATS", REPEATS)
+    monkeypatch.setitem(PassTimes.__init__.__kwdefaults__, "tokens", 4)
 
 
 @pytest.fixture(scope="module")
@@ -334,14 +344,15 @@ def test_bare_passes_of_every_size(engine: Engine) -> None:
 
 
 def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(round_cost, "REPEATS", 1)
     monkeypatch.setattr(round_cost, "ROWS", (1, 2, 5))
     monkeypatch.setattr(round_cost, "WINDOWS", (1, 4))
     engine = lab.load()
     what, heard = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
     final = Exploring(what, engine).advance(progress=lambda step: heard.append((step.doing, step.answer())))
-    timed = [f"bare passes: {name}" for name in ["none"] * 9 + sorted([*what.drafters] * 6)]
+    timed = [f"bare passes: {name}" for name in ["none"] * 3 + sorted([*what.drafters] * 2)]
     assert [doing for doing, _ in heard[: len(timed)]] == timed, "others may decode between them"
-    assert [len(answer.facts["drafts"]) for _, answer in heard[: len(timed)]][:16] == [0] * 9 + [1] * 6 + [2]
+    assert [len(answer.facts["drafts"]) for _, answer in heard[: len(timed)]][:6] == [0] * 3 + [1] * 2 + [2]
     assert final.done == final.total == len(heard) == len(timed) + 11
     for row in final.explored.rows:
         assert row["cost"] == pytest.approx(row["tau"] / row["speedup"])

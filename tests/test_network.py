@@ -162,8 +162,8 @@ def one_by_one(target: Target, length: int) -> Tensor:
     "dtype, threads, length",
     [
         ("fp32", 1, 512),
-        ("fp32", 2, 150),
-        ("bf16", 1, 150),
+        ("fp32", 2, 24),  # threads that wait for each other are slow beside other tests
+        ("bf16", 1, 100),
         *(pytest.param("fp32", threads, 512, marks=pytest.mark.slow) for threads in (2, 4)),
         *(pytest.param("bf16", threads, 512, marks=pytest.mark.slow) for threads in (1, 2, 4)),
     ],
@@ -439,7 +439,7 @@ def test_wide_networks_have_the_same_bits_too(inner: int, threads: int) -> None:
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     target = Target(network.freeze(), context=200)
-    ids = [7 * i % SIZES["vocab_size"] for i in range(120)]
+    ids = [7 * i % SIZES["vocab_size"] for i in range(120 // threads**2)]
     with cpu_threads(threads):
         one, whole = target.start(), target.start()
         singles = torch.cat([one.score([token]).logits for token in ids])
@@ -480,7 +480,7 @@ def test_vanilla_makes_one_pass_of_one_row_for_each_token(engine: Engine, monkey
 
 
 def test_a_probe_chooses_the_threads_and_the_text_does_not_depend_on_it(engine: Engine) -> None:
-    config = DecodeConfig(drafter="block", gamma=9, max_new_tokens=24, ignore_eos=True)
+    config = DecodeConfig(drafter="block", gamma=9, max_new_tokens=6, ignore_eos=True)
     texts = set()
     with cpu_threads(2):
         for threads in (0, 1, 2):

@@ -118,7 +118,7 @@ def most(kind: str, rounds: list[tuple[list[Crossing], int]], for_each_test: int
     return max(sum(one.kind == kind for one in told) - for_each_test * tests for told, tests in rounds)
 
 
-@pytest.mark.parametrize(("method", "rule", "temperature"), spread(list(METHODS), list(Rule), [0.0, 1.0]))
+@pytest.mark.parametrize(("method", "rule", "temperature"), spread(list(METHODS), list(Rule), [0.0, 1.0], held=1))
 def test_a_run_on_the_device_is_the_run_on_the_cpu(
     engines: tuple[Engine, Engine], method: str, rule: Rule, temperature: float
 ) -> None:

@@ -118,8 +118,9 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Raises:
             ConfigError: the pair has none of that name, or none for a method; the hint names what it has.
         """
-        own: Any = self
-        return drafters_of(self.pair, own.methods) if "methods" in self.__struct_fields__ else (own.drafter,)
+        if methods := getattr(self, "methods", ()):
+            return drafters_of(self.pair, methods)
+        return (self.drafter,) if hasattr(self, "drafter") else ()
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         """Measure, one step at a time. Between two steps others may use ``engine``.
@@ -159,7 +160,7 @@ def _described(name: str, declared: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": name,
         "title": declared["title"],
-        "about": declared["description"],
+        "about": declared.get("description", ""),
         "default": declared["default"],
         "kind": "choice" if choices else kind,
         "list": "items" in declared,
