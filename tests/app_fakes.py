@@ -69,7 +69,11 @@ class FakeDecoder:
         from specdiff_core.models.device import choose_placement
         from specdiff_core.schema.pairs import EMBEDDED
 
-        words = SimpleNamespace(all_special_ids=[], convert_ids_to_tokens=lambda token: f"w{token}")
+        words = SimpleNamespace(
+            all_special_ids=[],
+            convert_ids_to_tokens=lambda token: f"w{token}",
+            decode=lambda ids: "".join(f"w{token}" for token in ids),
+        )
         placement = choose_placement("cpu")
         return SimpleNamespace(placement=placement, network="scripted", spec=EMBEDDED, tokenizer=words)
 
@@ -84,6 +88,10 @@ class FakeDecoder:
         until = time.monotonic() + seconds
         while time.monotonic() < until and not (stop is not None and stop.is_set()):
             time.sleep(0.005)
+
+    def quickest_threads(self) -> int:
+        """Always the same."""
+        return 2
 
     def decode(
         self,

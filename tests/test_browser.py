@@ -469,6 +469,7 @@ def test_while_a_run_is_measured_nothing_old_is_shown_and_stop_keeps_what_it_wro
         assert "×" not in player.locator(".sd-lead-words").text_content()
         assert player.locator(".sd-rd").count() == 0 and player.locator(".sd-steps").count() == 0
         assert player.locator(".sd-time").text_content() == "measuring"
+        page.wait_for_function(f"{LIVE}.stage.lanes.vanilla?.shown.length > 0")  # what it wrote
         page.click("#live-stop")
         page.wait_for_selector("#live-player .sd-chip:has-text('Stopped run')")
         assert "that is stopped" in (folder / "stopped").read_text(encoding="utf-8")

@@ -328,7 +328,7 @@ export class App extends Job {
   remember() {
     const query = runQuery(this.options.kind, this.file, this.asked);
     if (query.length > 8000) return;
-    visit(query);
+    if (!new URLSearchParams(location.search).has('lesson')) visit(query); // a lesson's address stays
     const lane = this.lanes[this.shown.first ?? ''];
     const speed = this.numbersOf(lane ?? null)?.speedup ?? null;
     const prompt = new URLSearchParams(this.asked).get('prompt') ?? '';

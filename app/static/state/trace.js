@@ -38,6 +38,9 @@ async function through(bytes, stream) {
 }
 
 /** @param {Uint8Array} bytes */
+const isPacked = (bytes) => bytes[0] === 0x1f && bytes[1] === 0x8b;
+
+/** @param {Uint8Array} bytes */
 export const gzip = (bytes) => through(bytes, new CompressionStream('gzip'));
 /** @param {Uint8Array} bytes */
 export const gunzip = (bytes) => through(bytes, new DecompressionStream('gzip'));
@@ -66,7 +69,7 @@ export function parse(source) {
 export async function readFile(file) {
   if (file.size > MAX_BYTES) throw new Error(`it is larger than ${MAX_BYTES / 1e6} MB`);
   const bytes = new Uint8Array(await file.arrayBuffer());
-  const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  const packed = isPacked(bytes);
   const plain = packed
     ? await gunzip(bytes).catch(() => {
       throw new Error('it is compressed, and damaged or cut off');
@@ -136,5 +139,5 @@ export class GrowingTrace {
 /** A recording, or a run that the server keeps. @param {string} url @returns {Promise<Trace>} */
 export async function fetchTrace(url) {
   const bytes = new Uint8Array(await (await fetchFile(url)).arrayBuffer());
-  return unzip(url.endsWith('.gz') ? bytes : await gzip(bytes));
+  return unzip(isPacked(bytes) ? bytes : await gzip(bytes));
 }
