@@ -22,7 +22,13 @@ class GitState(TypedDict):
     dirty: bool
 
 
-class Provenance(GitState):
+class Processor(TypedDict, total=False):
+    """What older results don't say of a processor."""
+
+    instruction_set: str  # as torch uses it
+
+
+class Provenance(GitState, Processor):
     """Plain values for the head of a result."""
 
     date: str  # UTC, ISO 8601
@@ -33,7 +39,6 @@ class Provenance(GitState):
     system: str
     versions: dict[str, str]
     threads: int
-    instruction_set: str  # of the processor, as torch uses it
 
 
 def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> Provenance:

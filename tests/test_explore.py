@@ -1211,8 +1211,8 @@ def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pyt
     assert (final["kind"], final["name"], final["done"], final["total"]) == (
         "exploration",
         "window-map",
-        5,
-        5,
+        window_map.REPEATS + 1,
+        window_map.REPEATS + 1,
     )
     assert [row["prompts"] for row in final["rows"]] == [1]
     races = msgspec.json.decode(out.with_suffix(".races.json").read_bytes(), type=dict[str, bytes])
@@ -1242,7 +1242,7 @@ def test_what_was_finished_before_it_broke_off_is_written(
     original = WindowMap.explore
 
     def explore(self: WindowMap, engine: Any, stopped: Any) -> Iterator[Step]:
-        yield from itertools.islice(original(self, engine, stopped), 5)  # bare passes, then the first cell
+        yield from itertools.islice(original(self, engine, stopped), window_map.REPEATS + 1)  # bare passes, then the first cell
         raise error
 
     monkeypatch.setattr(WindowMap, "explore", explore)
@@ -1251,9 +1251,10 @@ def test_what_was_finished_before_it_broke_off_is_written(
     words += ["--controller", "false"]
     assert main(["explore", "window-map", *words, "--json", str(out), "--csv", str(table)]) == status
     final = json.loads(out.read_text(encoding="utf-8"))
-    assert (final["done"], final["total"], [row["prompts"] for row in final["rows"]]) == (5, 6, [1, 0])
+    done = window_map.REPEATS + 1
+    assert (final["done"], final["total"], [row["prompts"] for row in final["rows"]]) == (done, done + 1, [1, 0])
     assert out.with_suffix(".races.json").is_file() and table.is_file()
-    assert "broke off after 5 of 6 steps" in capsys.readouterr().err
+    assert f"broke off after {done} of {done + 1} steps" in capsys.readouterr().err
 
 
 def test_from_python(engine: Engine) -> None:
