@@ -137,7 +137,7 @@ def test_a_visitor_s_file_is_played_and_another_is_refused(browser: Any, exporte
         title = read_trace(shipped).title
         assert page.is_visible("#race .sd-lane") and title in page.inner_text("#race .sd-source")
         page.click("#sd-share")
-        page.wait_for_selector("#sd-share:has-text('Only recordings have links')")
+        page.wait_for_selector("#sd-share:has-text('no link')")
         lines = gzip.decompress(shipped).splitlines()
         for content in (shipped[:5000], b"", b"hello", lines[0]):
             page.evaluate(f"{app('race')}.card.hide()")

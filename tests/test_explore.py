@@ -1242,7 +1242,8 @@ def test_what_was_finished_before_it_broke_off_is_written(
     original = WindowMap.explore
 
     def explore(self: WindowMap, engine: Any, stopped: Any) -> Iterator[Step]:
-        yield from itertools.islice(original(self, engine, stopped), window_map.REPEATS + 1)  # bare passes, then the first cell
+        passes = window_map.REPEATS  # then the first cell
+        yield from itertools.islice(original(self, engine, stopped), passes + 1)
         raise error
 
     monkeypatch.setattr(WindowMap, "explore", explore)
