@@ -36,7 +36,8 @@ def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     for one in _maps(folder):
         choice: Any = msgspec.convert(one.choice, EXPLORATIONS[one.name])
         pair, drafter, temperature = choice.pair, choice.drafter, choice.temperature
-        entry = found.setdefault(pair, {}).setdefault(drafter, {"device": one.machine["device"], "cells": []})
+        device = one.machine["device"].removeprefix("cpu: ")
+        entry = found.setdefault(pair, {}).setdefault(drafter, {"device": device, "cells": []})
         for cell in one.rows:
             if cell.predicted and cell.predicted_tau:
                 steps = cell.steps if denoises(drafter) else 1
