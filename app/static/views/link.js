@@ -15,19 +15,20 @@ export function say(button, words) {
   setTimeout(() => text(button, button.dataset.words ?? ''), 2200);
 }
 
-/** Put a query into the address. @param {string} query @returns {URL} the link */
-export function address(query) {
+let here = ''; // the query that the address holds, once a run has its own entry in the history
+
+/** Put a query into the address. @param {string} query @param {'replaceState' | 'pushState'} [how] @returns {URL} the link */
+export function address(query, how = 'replaceState') {
   const link = new URL(location.href);
   Object.assign(link, { search: query, hash: '' });
   try {
-    history.replaceState(null, '', link);
+    history[how](null, '', link);
   } catch (error) {
     console.info('the address stays as it is:', error);
   } // some browsers: of a page from disk
+  if (here) here = location.search;
   return link;
 }
-
-let here = ''; // what the address asks for, once a run has changed it
 
 /** A run ended: the address leads to it, and Back to what was there before. @param {string} query */
 export function visit(query) {
@@ -36,13 +37,7 @@ export function visit(query) {
       if (location.search !== here) location.reload();
     });
   }
-  const link = new URL(location.href);
-  Object.assign(link, { search: query, hash: '' });
-  try {
-    history.pushState(null, '', link);
-  } catch (error) {
-    console.info('the address stays as it is:', error); // some browsers: of a page from disk
-  }
+  address(query, 'pushState');
   here = location.search;
 }
 
