@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import os
 import signal
@@ -31,11 +32,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For ``--dist loadgroup``: the tests of a file run in one process, so its module's fixtures are made once; all
-    browser tests share a server and a Chromium, and begin first, since they take longest."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("browser" if item.get_closest_marker("browser") else item.path.stem))
-    items.sort(key=lambda item: item.get_closest_marker("browser") is None)
+    """Files in the order in which processes should take them: those with a browser, which wait most, and then the ones
+    with most tests."""
+    tests = collections.Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.get_closest_marker("browser") is None, -tests[item.path], item.path))
 
 
 @pytest.fixture(scope="module")
