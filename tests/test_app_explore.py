@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import threading
@@ -26,6 +25,7 @@ from app.run import race as running
 from app.run.exploration import ExploreJob, Made, exploring
 from app.run.job import Jobs
 from app.run.process import Remote
+from app.run.race import TRACES
 from app.run.turns import EXPLORING, Turns
 from app.tabs import explore
 from specdiff_core.explorations import EXPLORATIONS
@@ -109,10 +109,10 @@ def test_frames_tell_the_progress_and_at_last_everything() -> None:
     assert (last["phase"], last["done"], last["total"], last["finished"]) == ("finished", 5, 5, True)
     assert last["result"]["rows"] == [{"number": number} for number in range(1, 6)]
     assert last["result"]["choice"] == {"pair": "embedded", "to": 5, "pause": 0.05, "fails_at": 0, "words": ""}
-    assert base64.b64decode(last["races"]["1"]) == b"race"
+    assert TRACES.read(last["files"]["1"].removeprefix("runs/")) == b"race"
     under_way = [frame for frame in final[:-1] if frame.get("result")]
     assert under_way
-    assert all(frame["phase"] == "exploring" and "races" not in frame for frame in under_way)
+    assert all(frame["phase"] == "exploring" and "files" not in frame for frame in under_way)
     assert [frame["seq"] for frame in final] == sorted({frame["seq"] for frame in final})
 
 
@@ -155,7 +155,7 @@ def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
     assert last["phase"] == "failed"
     assert last["card"]["message"] == "The device ran out of memory."
     assert len(last["result"]["rows"]) == 3
-    assert base64.b64decode(last["races"]["1"]) == b"race"
+    assert TRACES.read(last["files"]["1"].removeprefix("runs/")) == b"race"
 
 
 def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(EXPLORING, "0.3")
     last = frames(ask(to=1000, pause=0.02))[-1]
     assert last["card"]["code"] == "limit" and last["card"]["hint"]
-    assert 2 <= last["done"] < 100 and last["races"]
+    assert 2 <= last["done"] < 100 and last["files"]
     turns = Turns()
     with turns.short():
         last = frames(ask(), turns=turns)[-1]

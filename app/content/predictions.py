@@ -48,8 +48,6 @@ def predictions(folder: Path) -> dict[str, dict[str, Any]]:
 
 def _maps(folder: Path) -> Iterator[_Map]:
     for path in sorted(folder.glob("window-map*.json")):
-        if path.name.endswith(".races.json"):
-            continue
         try:
             yield msgspec.json.decode(path.read_bytes(), type=_Map)
         except (OSError, ValueError) as error:  # one bad file is no reason to serve nothing
