@@ -206,7 +206,7 @@ def test_what_the_browser_may_not_ask_is_a_card(asked: object) -> None:
     assert frame["card"]["hint"]
 
 
-@pytest.mark.parametrize("name", ["doctor", "diverge", "window-map", "side-by-side", "align", "counting"])
+@pytest.mark.parametrize("name", ["doctor", "diverge", "window-map", "side-by-side", "learn", "counting"])
 def test_no_folder_of_a_public_host_is_read_for_an_exploration(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the form offers: a browser sends what it likes. On one's own machine the pair is looked for."""
     looked: list[str] = []
@@ -217,7 +217,7 @@ def test_no_folder_of_a_public_host_is_read_for_an_exploration(name: str, monkey
     own = own_models.parse({"target": "/etc/passwd"}).name
     asked = json.dumps({"token": TOKEN, "explore": name, "choice": {"pair": own}})
     (frame,) = frames(asked, factory=lambda *_: pytest.fail("nothing is loaded"))
-    refused = "Invalid enum value" if name == "align" else "/etc/passwd may not be loaded on this server"
+    refused = "Invalid enum value" if name == "learn" else "/etc/passwd may not be loaded on this server"
     assert refused in frame["card"]["message"] and not looked
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
     if name == "counting":
@@ -263,7 +263,7 @@ def test_the_forms_narrow_to_what_a_pair_has() -> None:
         for name, form in exploration.forms("explore").items()
     }
     assert (of["window-map"]["drafter"], of["text"]["methods"]) == ("drafters", "methods")
-    assert all(("pair" in fields) == (name not in ("losslessness", "align")) for name, fields in of.items())
+    assert all(("pair" in fields) == (name not in ("losslessness", "learn")) for name, fields in of.items())
 
 
 def test_every_drafter_is_there_before_it_explores() -> None:
