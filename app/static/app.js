@@ -43,6 +43,7 @@ import { tokenOf } from './state/inspect.js';
  * @property {number} kept seconds that the server keeps a run
  * @property {string} prefix with which the ids of its controls begin
  * @property {import('./state/predicted.js').Predictions} predictions of windows, by pair and drafter
+ * @property {import('./state/predicted.js').Measured[]} typical what was measured of such settings
  * @property {string} empty what to say before there is a race
  */
 
