@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from fakes import FakeClock, FakeTarget, good_drafter
 
+from app.recordings import TRACES
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.schema.events import PiecesSeen, RunStarted
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
@@ -1179,6 +1180,30 @@ def test_a_position_is_pinned_by_click_and_by_key(browser: Any, address: str) ->
         assert token.evaluate("(token) => token === document.activeElement")
         for button in page.locator("#live-player .sd-steps .sd-c").all()[:3]:
             assert button.bounding_box()["height"] >= 24
+
+
+def opened(page: Any, name: str) -> None:
+    """Open one of the recordings that ship, as a visitor's file, and pause."""
+    page.set_input_files("input[type=file]", str(TRACES / f"{name}.jsonl.gz"))
+    page.wait_for_selector("#live-player .sd-chip:has-text('Opened file')")
+    page.wait_for_function(ready("live"))
+
+
+def test_a_slower_lane_says_why_at_its_end_and_leads_to_a_round_that_shows_it(browser: Any, address: str) -> None:
+    why, say = "#live-player .sd-why", "#live-player .sd-say"
+    with visit(browser, address) as page:
+        assert page.locator(why).count() == 0, "the opening race is won"
+        opened(page, "smollm2-chat-one-pass-8-tokens-dflash")
+        assert "slower" in page.inner_text("#live-player .sd-speed")
+        assert "36 of 64 rounds" in page.inner_text(why)
+        page.click(f"{why} button")
+        page.wait_for_function(ready("live"))
+        assert page.locator(why).count() == 0, "the replay has not come so far"
+        assert page.evaluate("document.activeElement.matches('.sd-window')")
+        assert "p = " in page.inner_text(say), "the round says why it accepts nothing"
+        page.locator("#live-player .sd-v-no").click()
+        reason = page.inner_text(say).split(". ", 1)[1]
+        assert reason in page.inner_text("#live-player .sd-inspector"), "and so does its position, in the same words"
 
 
 def test_a_tour_is_offered_once_and_points_at_the_real_thing(browser: Any, address: str) -> None:

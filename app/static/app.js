@@ -23,6 +23,8 @@ import { predictedWords } from './state/predicted.js';
 import { piece } from './state/detokenize.js';
 import { runOf } from './state/findings.js';
 import { tokenOf } from './state/inspect.js';
+import { whyNothing } from './state/story.js';
+import { wordsOf } from './views/inspector.js';
 /** @import { Event, Verified } from './state/events.d.ts' */
 /** @import { Labels, Scene } from './state/stage.js' */
 /** @import { Lane, Window as Round } from './state/lane.js' */
@@ -403,11 +405,14 @@ export class App extends Job {
       return lane?.failed ? `This lane has no window: ${lane.failed.message}` : this.absent;
     }
     if (isServed(lane)) return SERVED;
-    return narrate(
+    const [round, greedy] = [
       shown.older ? state.window : view,
-      (id) => piece(lane, id),
       lane.header.config.temperature === 0,
-    );
+    ];
+    return [
+      narrate(round, (id) => piece(lane, id), greedy),
+      whyNothing(round, greedy, wordsOf(lane)),
+    ].filter(Boolean).join(' ');
   }
 
   // ---- one position ----
@@ -587,6 +592,14 @@ export class App extends Job {
       round,
     );
     if (index >= 0) this.act(() => this.player.stand(index));
+  }
+
+  /** Stand on the verdict of a round, and lead the visitor there. @param {number} round */
+  look(round) {
+    this.jump(round);
+    const panel = /** @type {HTMLElement} */ (this.root.querySelector('.sd-window'));
+    panel.focus({ preventScroll: true });
+    panel.scrollIntoView({ block: 'center' });
   }
 
   /** Stand on the last event of a kind in a round with accepted and rejected tokens; or go to the end, or play from the start. @param {string} kind */

@@ -291,7 +291,7 @@ export class DraftWindow extends Component {
       }`;
     return html`
       <section class="sd-panel sd-window" ...${looks} aria-label="Draft window" data-area="window"
-        id="${app.prefix}-panel">
+        id="${app.prefix}-panel" tabindex="-1">
             <header><h2>Draft window</h2><span class="sd-sub">${where}</span><${Phases} round=${drawn} phase=${phase} /></header>
             <${Rounds} app=${app} scene=${scene} />
             <p class="sd-say">${app.sentence(scene)}</p>
