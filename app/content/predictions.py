@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 
@@ -64,30 +64,21 @@ def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-class Typical(TypedDict):
-    """Measured speed-ups of one pair at one temperature on one device."""
-
-    pair: str
-    temperature: float
-    device: str
-    over: str
-    about: str
-    cells: dict[str, list[list[Any]]]
-    """Drafter and shape (:attr:`BenchSetting.group`) -> γ, T, B, K, the lowest and highest speed-up, and the settings
-    in words."""
-
-
 Ranges = dict[BenchSetting, tuple[float, float]]
 
 
-def typical(traces: Path, explore: Path, compare: Path) -> list[Typical]:
-    """What the shipped results measured, those first that say most of one prompt: races of several prompts with equal
-    settings, the comparison by kind of text, and the cells of γ × T maps."""
+def typical(traces: Path, explore: Path, compare: Path) -> list[dict[str, Any]]:
+    """The speed-ups that the shipped results measured, those first that say most of one prompt: races of several prompts
+    with equal settings, the comparison by kind of text, and the cells of γ × T maps.
+
+    Each has ``pair``, ``temperature``, ``device`` and ``dtype``; in words what a range is ``over`` and what it is
+    ``about``; and ``cells``: drafter and shape (:attr:`BenchSetting.group`) -> γ, T, B, K, lowest and highest speed-up,
+    settings in words."""
     return [*_of_races(traces), *_of_comparison(compare), *_of_maps(explore)]
 
 
-def _of_races(folder: Path) -> Iterator[Typical]:
-    races: dict[tuple[DecodeConfig, str], list[float]] = defaultdict(list)
+def _of_races(folder: Path) -> Iterator[dict[str, Any]]:
+    races: dict[tuple[DecodeConfig, str, str], list[float]] = defaultdict(list)
     for path in sorted(folder.glob("*.jsonl.gz")):
         try:
             lanes = read_trace(path).lanes
@@ -97,14 +88,17 @@ def _of_races(folder: Path) -> Iterator[Typical]:
         header = next((event for event in lanes.get("drafted", ()) if isinstance(event, RunStarted)), None)
         gain = speed_up(fold(lanes.get("vanilla", ())), fold(lanes.get("drafted", ())))
         if header and gain and not header.server:
-            races[DecodeConfig.parse(header.config), header.device].append(gain)
-    for (config, device), gains in races.items():
+            races[DecodeConfig.parse(header.config), header.device, header.dtype].append(gain)
+    for (config, device, dtype), gains in races.items():
         if len(gains) > 2 and _usual(config):
             yield _typical(
-                (config.pair, config.temperature, device),
-                f"over {len(gains)} prompts",
-                "The lowest and the highest speed-up of the recordings that ship with this page, one for each prompt",
                 {BenchSetting.of_config(config): (min(gains), max(gains))},
+                pair=config.pair,
+                temperature=config.temperature,
+                device=device,
+                dtype=dtype,
+                over=f"over {len(gains)} prompts",
+                about="The lowest and the highest speed-up of the recordings that ship with this page, one for each prompt",
             )
 
 
@@ -115,7 +109,7 @@ def _usual(config: DecodeConfig) -> bool:
     return all(getattr(config, name) == getattr(usual, name) for name in names)
 
 
-def _of_comparison(folder: Path) -> Iterator[Typical]:
+def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
     for one in _recorded(folder, "compare"):
         groups: dict[float, dict[BenchSetting, dict[str, _Row]]] = defaultdict(lambda: defaultdict(dict))
         for row in one.rows:
@@ -124,28 +118,34 @@ def _of_comparison(folder: Path) -> Iterator[Typical]:
         for temperature, settings in groups.items():
             kinds = next(iter(settings.values()))
             yield _typical(
-                (one.choice["pair"], temperature, one.machine["device"]),
-                f"over {len(kinds)} kinds of text",
-                f"The lowest and the highest mean of a kind of text ({', '.join(kinds)}) in the recorded comparison, "
-                f"{sum(row.prompts for row in kinds.values())} prompts in all",
                 {setting: _ends(row.speedup for row in rows.values()) for setting, rows in settings.items()},
+                pair=one.choice["pair"],
+                temperature=temperature,
+                device=one.machine["device"],
+                dtype=one.machine["dtype"],
+                over=f"over {len(kinds)} kinds of text",
+                about=f"The lowest and the highest mean of a kind of text ({', '.join(kinds)}) in the recorded "
+                f"comparison, {sum(row.prompts for row in kinds.values())} prompts in all",
             )
 
 
-def _of_maps(folder: Path) -> Iterator[Typical]:
+def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
     for one in _recorded(folder, "window-map"):
         choice: Any = msgspec.convert(one.choice, EXPLORATIONS["window-map"])
         rows = [row for row in one.rows if row.low and row.high]
         most = max((row.prompts for row in rows), default=0)
         yield _typical(
-            (choice.pair, choice.temperature, one.machine["device"]),
-            f"on average over {most} prompts",
-            "The 95 % interval of the mean speed-up in the recorded γ × T map",
             {
                 BenchSetting(choice.drafter, row.gamma, row.steps, auto=row.auto): _ends((row.low, row.high))
                 for row in rows
                 if row.prompts == most
             },
+            pair=choice.pair,
+            temperature=choice.temperature,
+            device=one.machine["device"],
+            dtype=one.machine["dtype"],
+            over=f"on average over {most} prompts",
+            about="The 95 % interval of the mean speed-up in the recorded γ × T map",
         )
 
 
@@ -154,14 +154,13 @@ def _ends(values: Iterable[float | None]) -> tuple[float, float]:
     return min(known), max(known)
 
 
-def _typical(what: tuple[str, float, str], over: str, about: str, ranges: Ranges) -> Typical:
-    pair, temperature, device = what
+def _typical(ranges: Ranges, **known: Any) -> dict[str, Any]:
     cells: dict[str, list[list[Any]]] = defaultdict(list)
     for setting, (low, high) in ranges.items():
         steps = setting.steps if setting.shape == "window" and denoises(setting.drafter) else 1
         numbers = setting.gamma, steps, setting.tree_nodes, setting.num_drafts, round(low, 3), round(high, 3)
         cells[setting.group].append([*numbers, setting.words])
-    return Typical(pair=pair, temperature=temperature, device=device, over=over, about=about, cells=dict(cells))
+    return {**known, "cells": dict(cells)}
 
 
 def _recorded(folder: Path, name: str) -> Iterator[_Recorded]:

@@ -57,6 +57,7 @@ test('what is typical was measured: same pair, temperature, device and method, w
     pair: 'toy',
     temperature: 0,
     device: 'cpu: A',
+    dtype: 'fp32',
     over: 'over 5 prompts',
     about: 'Races',
   };
@@ -76,10 +77,11 @@ test('what is typical was measured: same pair, temperature, device and method, w
     top_k: 0,
     top_p: 1,
   };
-  const told = (more, device = 'cpu: A', denoises = true) =>
-    typicalWords(known, { config: { ...plain, ...more }, device }, denoises);
+  const told = (more, device = 'cpu: A', denoises = true, dtype = 'fp32') =>
+    typicalWords(known, { config: { ...plain, ...more }, device, dtype }, denoises);
   assert.match(told({}).words, /here: 1\.10–1\.60× over 5 prompts/);
   assert.match(told({}).about, /γ 8, T 1.*A/);
+  assert.match(told({}, 'cpu: A', true, 'bf16').words, /in fp32: 1\.10/);
   assert.match(told({}, 'cpu: B').words, /on A: 1\.10/);
   assert.match(told({ gamma: 5 }).words, /at γ 4, T 1: 1\.20/);
   assert.match(told({ tree_nodes: 8, steps: 4 }).words, /0\.90/, 'a tree has no T');

@@ -9,7 +9,7 @@ import { useOf } from './marks.js';
 /** @typedef {[temperature: number, steps: number, gamma: number, speedUp: number, tau: number]} Cell */
 /** @typedef {Record<string, Record<string, {device: string, cells: Cell[]}>>} Predictions by pair and drafter */
 /** @typedef {[gamma: number, steps: number, nodes: number, drafts: number, low: number, high: number, words: string]} Range measured speed-ups of a setting */
-/** @typedef {{pair: string, temperature: number, device: string, over: string, about: string, cells: Record<string, Range[]>}} Measured ranges by drafter and shape (app/content/predictions.py) */
+/** @typedef {{pair: string, temperature: number, device: string, dtype: string, over: string, about: string, cells: Record<string, Range[]>}} Measured ranges by drafter and shape (app/content/predictions.py) */
 
 /**
  * Speed-up and tokens per round at a place among cells, linear between the nearest on both sides, one coordinate after
@@ -62,7 +62,7 @@ export function predictedWords(known, asked, denoises) {
  * the temperature, the kind of device or the method was not measured, or only with windows less than half or more than
  * twice as large. @param {Measured[]} known @param {RunStarted} header @param {boolean} denoises whether T means anything to the drafter
  */
-export function typicalWords(known, { config, device }, denoises) {
+export function typicalWords(known, { config, device, dtype }, denoises) {
   if (!samplesAsUsual(config)) return null;
   const shape = useOf(config);
   const steps = denoises && shape.startsWith('window') ? config.steps : 1;
@@ -80,15 +80,15 @@ export function typicalWords(known, { config, device }, denoises) {
           ),
         }))
         : []
-    ).sort((a, b) => a.far - b.far)[0];
+    ).sort((a, b) => a.far - b.far || +(b.one.dtype === dtype) - +(a.one.dtype === dtype))[0];
   if (!near || near.far > 1) return null;
   const { one, cell: [, , , , low, high, words], far } = near;
   const where = `${one.device === device ? 'here' : `on ${one.device.replace(/^\w+: /, '')}`}${
-    far ? ` at ${words}` : ''
-  }`;
+    one.dtype === dtype ? '' : ` in ${one.dtype}`
+  }${far ? ` at ${words}` : ''}`;
   return {
     words: `Typical ${where}: ${ratio(low)}–${times(high)} ${one.over}`,
     about:
-      `${one.about}. Settings: ${words}, temperature ${one.temperature}; measured on ${one.device}.`,
+      `${one.about}. Settings: ${words}, temperature ${one.temperature}; measured on ${one.device}, ${one.dtype}.`,
   };
 }
