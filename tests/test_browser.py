@@ -1206,6 +1206,39 @@ def test_a_slower_lane_says_why_at_its_end_and_leads_to_a_round_that_shows_it(br
         assert reason in page.inner_text("#live-player .sd-inspector"), "and so does its position, in the same words"
 
 
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_a_visitor_is_the_verifier(browser: Any, address: str, size: str) -> None:
+    """By key and by click: nothing is given away before an answer, then the numbers and the score are there and read
+    out; Escape shows the round as it ended."""
+    judge, voice = "#live-player .sd-judge", "#live-player .sd-voice"
+    shown = "#live-player :is(.sd-v-ok, .sd-v-no, .sd-v-fix, .sd-v-bonus, .sd-v-cut)"
+    texts = "#live-player .sd-lane-text"
+    with visit(browser, address, size=size) as page:
+        page.click("#live-player [name=verify]")
+        page.wait_for_selector(judge)
+        assert page.evaluate("document.activeElement.matches('.sd-judge')")
+        assert page.locator(shown).count() == 0 and page.locator(f"{judge} .sd-pq").count() == 0
+        vanilla, drafted = (page.locator(f"{texts} >> nth={n} >> .sd-t").count() for n in range(2))
+        assert vanilla <= drafted, "vanilla's text gives nothing away"
+        heights = "(bars) => bars.map((bar) => bar.style.height)"
+        assert set(page.eval_on_selector_all("#live-player .sd-rd b", heights)) == {"0%"}
+        page.keyboard.press("a")
+        page.wait_for_selector(f"{judge}:has-text('of 1 token')")
+        assert page.locator(shown).count() == 1 and page.locator(f"{judge} .sd-pq-row").count() > 1
+        assert "of 1 token" in page.inner_text(voice)
+        assert not serious(page) and not overflows(page)
+        page.keyboard.press("ArrowRight")
+        page.get_by_role("button", name="Reject").click()
+        page.wait_for_selector(f"{judge}:has-text('of 2 tokens')")
+        assert page.evaluate("document.activeElement.closest('.sd-judge') !== null"), "the focus stays"
+        page.keyboard.press("Escape")
+        assert page.locator(judge).is_hidden() and page.locator(shown).count() > 1
+        assert page.evaluate("document.activeElement.name") == "verify"
+        page.click("#live-player [name=verify]")
+        page.locator("#live-player .sd-next").click()
+        assert page.locator(judge).is_hidden(), "moving the playhead ends it"
+
+
 def test_a_tour_is_offered_once_and_points_at_the_real_thing(browser: Any, address: str) -> None:
     new = "window.specdiffNew = true;"
     with visit(browser, address, before=new) as page:

@@ -68,8 +68,8 @@ Ranges = dict[BenchSetting, tuple[float, float]]
 
 
 def typical(traces: Path, explore: Path, compare: Path) -> list[dict[str, Any]]:
-    """The speed-ups that the shipped results measured, those first that say most of one prompt: races of several prompts
-    with equal settings, the comparison by kind of text, and the cells of γ × T maps.
+    """The speed-ups that the shipped results measured, those first that say most of one prompt: races of several
+    prompts with equal settings, the comparison by kind of text, and the cells of γ × T maps.
 
     Each has ``pair``, ``temperature``, ``device`` and ``dtype``; in words what a range is ``over`` and what it is
     ``about``; and ``cells``: drafter and shape (:attr:`BenchSetting.group`) -> γ, T, B, K, lowest and highest speed-up,
@@ -98,7 +98,7 @@ def _of_races(folder: Path) -> Iterator[dict[str, Any]]:
                 device=device,
                 dtype=dtype,
                 over=f"over {len(gains)} prompts",
-                about="The lowest and the highest speed-up of the recordings that ship with this page, one for each prompt",
+                about="The lowest and the highest speed-up of this page's recordings, one for each prompt",
             )
 
 

@@ -35,24 +35,26 @@ function why(what, greedy, word) {
   if (!greedy && chance >= SURE) {
     return `It was chance: ${Math.round(100 * chance)} of 100 draws accept here.`;
   }
+  const mine = rows.filter(({ id }) => id === drafted || options.includes(Number(id)));
+  const [guess] = mine.sort((a, b) => (b.q ?? 0) - (a.q ?? 0));
+  const [q, p] = [guess?.q ?? null, guess?.p ?? (greedy ? null : test.p)];
+  const sure = q !== null && q >= SURE;
   const likely = holds === 'all' ? rows[0] : null;
   const best = likely?.p ? `${word(likely.id)}, p = ${ratio(likely.p)}` : '';
-  if (likely?.p && likely.p < SURE) {
+  if (likely?.p && likely.p < SURE && (greedy || !sure)) {
     return `The target was unsure: its likeliest token is ${best}, and its entropy at least ${
       entropy(what).toFixed(1)
     } nats.`;
   }
-  const prefers = best && `the target prefers ${best}`;
-  const guess = rows.filter(({ id }) => id === drafted || options.includes(Number(id)))
-    .sort((a, b) => (b.q ?? 0) - (a.q ?? 0))[0];
-  const q = guess?.q ?? null;
+  const prefers = best && likely !== guess ? `the target prefers ${best}` : '';
   if (q === null) return prefers && `T${prefers.slice(1)}.`;
-  if (q < SURE) {
+  if (!sure) {
     return `The drafter was unsure: its token has q = ${ratio(q)}${prefers && `; ${prefers}`}.`;
   }
-  const p = guess.p ?? (greedy ? null : test.p);
   const gives = p === null ? 'the target has likelier ones' : `the target gives it p = ${ratio(p)}`;
-  return `The drafter gives its token q = ${ratio(q)}; ${gives}${best && ` and prefers ${best}`}.`;
+  return `The drafter gives its token q = ${ratio(q)}; ${gives}${
+    prefers && ` and prefers ${best}`
+  }.`;
 }
 
 /** @param {Inspected} what @param {boolean} greedy @param {boolean} judged @param {Word} word */
