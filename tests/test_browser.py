@@ -1235,8 +1235,12 @@ def test_a_visitor_is_the_verifier(browser: Any, address: str, size: str) -> Non
         assert page.locator(judge).is_hidden() and page.locator(shown).count() > 1
         assert page.evaluate("document.activeElement.name") == "verify"
         page.click("#live-player [name=verify]")
+        page.locator("#live-prompt textarea").press("a")
+        page.wait_for_function(ready("live"))
+        assert page.evaluate("document.activeElement.matches('textarea')"), "whoever types elsewhere is left alone"
+        assert page.locator(f"{judge}:has-text('of 1 token')").count() == 0
         page.locator("#live-player .sd-next").click()
-        assert page.locator(judge).is_hidden(), "moving the playhead ends it"
+        page.wait_for_selector(judge, state="hidden")  # moving the playhead ends it
 
 
 def test_a_tour_is_offered_once_and_points_at_the_real_thing(browser: Any, address: str) -> None:

@@ -170,12 +170,14 @@ test('a rejected token says why, as far as the trace holds it', () => {
   const no = (p, q, draw = 0.9) =>
     make.test(0, 7, false, { p, q, threshold: Math.min(1, p / q), draw });
   assert.match(round(no(0.4, 0.5)), /chance: 80 of 100/);
-  const unsure = round(no(0.1, 0.9), [[8, 0.25], [9, 0.25], [6, 0.25]]);
+  const wide = [[8, 0.25], [9, 0.25], [6, 0.25]];
+  const unsure = round(no(0.1, 0.4), wide);
   assert.match(
     unsure,
     /unsure.*<8>, p = 0\.25.*1\.5 nats/,
     'three of a quarter, one of 0.1, and what is left at most a quarter',
   );
+  assert.match(round(no(0.1, 0.9), wide), /q = 0\.90.*p = 0\.10/, 'the drafter was too sure');
   assert.match(round(no(0.01, 0.2), [[8, 0.9]]), /drafter was unsure.*0\.20.*<8>, p = 0\.90/);
   assert.match(round(no(0.01, 0.8), [[8, 0.9]]), /q = 0\.80.*p = 0\.01.*<8>/);
   const greedy = { greedy: true, confidence: 0.7 };

@@ -6,24 +6,22 @@ import { decisive, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
 import { story } from './story.js';
 import { plural } from './format.js';
+/** @import { Event, Verified } from './events.d.ts' */
 /** @import { Lane, Window } from './lane.js' */
 /** @import { Word } from './story.js' */
 
 const CONTEXT = 70; // letters of the text that stand before the token
 
-/** The rounds of a lane in which something was tested: their numbers, and how many events there are up to the verdict. @param {Lane} lane */
-const testedIn = (lane) =>
-  lane.events.flatMap((one, i) =>
-    one.kind === 'Verified' && one.tests.length ? [{ round: one.round, n: i + 1 }] : []
-  );
+/** Whether an event is the verdict on a draft. @param {Event} event @returns {event is Verified} */
+const isVerdict = (event) => event.kind === 'Verified' && event.tests.length > 0;
 
 /** Whether there is anything to judge in a lane. @param {Lane | null} lane */
-export const isJudged = (lane) => Boolean(lane && testedIn(lane).length);
+export const isJudged = (lane) => Boolean(lane?.events.some(isVerdict));
 
 /** The state at the verdict of a round: of the first from one on in which something was tested, or the first of all. @param {Lane} lane @param {number} from */
 function verdictFrom(lane, from) {
-  const tested = testedIn(lane);
-  return stateAt(lane, (tested.find(({ round }) => round >= from) ?? tested[0]).n);
+  const later = lane.events.findIndex((one) => isVerdict(one) && one.round >= from);
+  return stateAt(lane, 1 + (later < 0 ? lane.events.findIndex(isVerdict) : later));
 }
 
 export class Verifier {
@@ -61,7 +59,12 @@ export class Verifier {
     return inspected(this.view, this.place, this.greedy);
   }
 
-  /** What the rule did here. */
+  /** Changes with each question and each answer. */
+  get asked() {
+    return [this.view.round, this.place, this.answer].join();
+  }
+
+  /** Whether the rule accepts here. */
   get accepted() {
     return this.tests[this.at].accepted;
   }

@@ -20,11 +20,12 @@ export class Judge extends Component {
 
   /** @override */
   componentDidUpdate() {
-    this.hold();
+    if (this.seen !== this.props.game.asked) this.hold();
   }
 
   /** Keep text and buttons in view, and the focus here though the button that had it is gone. */
   hold() {
+    this.seen = this.props.game.asked;
     if (!document.activeElement?.closest('.sd-judge')) this.base.focus({ preventScroll: true });
     for (const part of ['text', 'keys']) {
       this.base.querySelector(`.sd-judge-${part}`)?.scrollIntoView({ block: 'nearest' });

@@ -300,9 +300,8 @@ export class DraftWindow extends Component {
         id="${app.prefix}-panel" tabindex="-1">
             <header><h2>Draft window</h2><span class="sd-sub">${where}</span>
               ${!game && !scene.running && isJudged(lane) &&
-                html`<${Link} act=${() =>
-                  app
-                    .verify()} name="verify">Be the verifier<//>`}<${Phases} round=${drawn} phase=${phase} /></header>
+                html`<${Link} name="verify" act=${() => app.verify()}>Be the verifier<//>`}
+              <${Phases} round=${drawn} phase=${phase} /></header>
             <${Rounds} app=${app} scene=${scene} />
             <p class="sd-say">${app.sentence(scene)}</p>
             ${drawn && html`
