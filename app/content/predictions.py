@@ -166,8 +166,6 @@ def _typical(ranges: Ranges, **known: Any) -> dict[str, Any]:
 def _recorded(folder: Path, name: str) -> Iterator[_Recorded]:
     """The recorded answers of one question."""
     for path in sorted(folder.glob(f"{name}*.json")):
-        if path.name.endswith(".races.json"):
-            continue
         try:
             yield msgspec.json.decode(path.read_bytes(), type=_Recorded)
         except (OSError, ValueError) as error:  # one bad file is no reason to serve nothing
