@@ -82,7 +82,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         held_out = [prompt for prompt in prompts if prompt not in learnt]
         if not held_out:
             raise ConfigError("Learning needs two prompts of a kind.", field="texts", hint="Give more prompts.")
-        writer = _Writer(engine, self.seed)
+        writer = _Writer(engine, self.seed, stopped)
         facts: dict[str, Any] = {"skipped": skipped, "learnt": [one.id for one in learnt], "race": {}}
         rows, races, total = list[dict[str, Any]](), dict[str, bytes](), self.seconds + 2
 
@@ -95,15 +95,15 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         asked = [(writer.encode(one), 0.7 + 0.3 * (copy % 2)) for copy in range(COPIES) for one in learnt]
         begun = [(writer.encode(one), 1.0) for _ in range(VARIANTS) for one in held_out]
         for part in (asked[first : first + TOGETHER] for first in range(0, len(asked), TOGETHER)):
+            corpus += writer.write(part, self.tokens)
             if stopped():
                 return
-            corpus += writer.write(part, self.tokens)
             yield Step(1, total, f"the target writes: {len(corpus)} of {len(asked)} texts to learn from", answer)
         for part in (begun[first : first + TOGETHER] for first in range(0, len(begun), TOGETHER)):
-            if stopped():
-                return
             beginnings = [one.tokens.tolist() for one in writer.write(part, BEGUN)]
             tested += writer.write([(ids, 0.0) for ids in beginnings], self.tokens)
+            if stopped():
+                return
         facts["sentence"] = writer.pieces(tested[0].prompt.tokens[-2 * BEGUN :])
         facts["continues"] = writer.pieces(tested[0].tokens[len(tested[0].prompt.tokens) :][:GAMMA].tolist())
         with ExitStack() as stack:
@@ -113,8 +113,8 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             rows += [twin.measure(tested, writer) for twin in twins.values()]
             for spent, doing in self._train(twins, corpus, tested, writer, rows, stopped):
                 yield Step(2 + min(self.seconds - 1, int(spent)), total, doing, answer)
-                if stopped():
-                    return
+            if stopped():
+                return
             facts["change"] = _change(twins[TOKENS].accepted, twins[STREAK].accepted)
             saved |= {name: twin.export(folder / name) for name, twin in twins.items()}
             best = max(twins, key=lambda name: _tau(twins[name].accepted))
@@ -143,7 +143,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
 
         from specdiff_core.train.answers import batch_of
 
-        rng, step, measured, spent = np.random.default_rng(self.seed), 0, 0, 0.0
+        rng, step, measured, spent, doing = np.random.default_rng(self.seed), 0, 0, 0.0, ""
         while spent < self.seconds and not stopped():
             batch = batch_of([corpus[i] for i in rng.choice(len(corpus), min(ROWS, len(corpus)), replace=False)])
             rate = min(1.0, (step + 1) / 10) * min(1.0, 2 * (1 - spent / self.seconds))
@@ -153,8 +153,8 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             if spent >= (measured + 1) * self.seconds / MEASUREMENTS:
                 measured = int(spent * MEASUREMENTS / self.seconds)
                 rows += [twin.measure(tested, writer) for twin in twins.values()]
-                taus = " and ".join(ratio(row["tau"]) for row in rows[-len(twins) :])
-                yield spent, f"step {step}: τ = {taus}"
+                doing = ", τ = " + " and ".join(ratio(row["tau"]) for row in rows[-len(twins) :])
+            yield spent, f"step {step}{doing}"
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         by = {name: [row for row in rows if row["objective"] == LABELS[name]] for name in (TOKENS, STREAK)}
@@ -275,13 +275,13 @@ def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
 class _Writer:
     """The target, writing many texts at once, with the hidden states that a block drafter reads."""
 
-    def __init__(self, engine: Engine, seed: int) -> None:
+    def __init__(self, engine: Engine, seed: int, stopped: Stopped = lambda: False) -> None:
         import torch
 
         from specdiff_core.train.learners import default_taps
 
         self.taps = default_taps(int(engine.target.model.config.num_hidden_layers))
-        self._engine, self._threads = engine, engine.quickest_threads()
+        self._engine, self._threads, self._stopped = engine, engine.quickest_threads(), stopped
         self._random = torch.Generator(engine.pair.placement.device).manual_seed(seed)
 
     def encode(self, prompt: Prompt) -> list[int]:
@@ -294,7 +294,7 @@ class _Writer:
         return [str(self._engine.pair.tokenizer.decode([token])) for token in ids]
 
     def write(self, asked: Sequence[tuple[Sequence[int], float]], tokens: int) -> list[texts.Answer]:
-        """A text of so many new tokens for each prompt and temperature, all at once."""
+        """A text of so many new tokens for each prompt and temperature, all at once; fewer once it is stopped."""
         from specdiff_core.models.device import cpu_threads
         from specdiff_core.train.answers import Prompt as Encoded
         from specdiff_core.train.answers import Writing, write_together
@@ -302,7 +302,7 @@ class _Writer:
         prompts = [(Encoded(str(i), "", tuple(ids)), heat) for i, (ids, heat) in enumerate(asked)]
         writing = Writing(layers=self.taps, ends=(), new_tokens=tokens, slots=len(prompts))
         with cpu_threads(self._threads):
-            found = write_together(self._engine.target, prompts, writing, self._random, lambda: True)
+            found = write_together(self._engine.target, prompts, writing, self._random, lambda: not self._stopped())
             return sorted(found, key=lambda one: int(one.prompt.id))
 
 
