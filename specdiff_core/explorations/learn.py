@@ -20,7 +20,7 @@ from msgspec import Meta
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped, command_of
 from specdiff_core.explorations.fields import EMBEDDED, ask, enum
-from specdiff_core.explorations.figures import Figure, axes, ratio, spread, times
+from specdiff_core.explorations.figures import Figure, Style, axes, ratio, spread, times
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
 from specdiff_core.measure.statistics import interval
@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 
 UNTRAINED, TOKENS, STREAK = "untrained", "token_wise", "streak"
 LABELS = {UNTRAINED: "before training", TOKENS: "token-wise loss", STREAK: "streak-distillation"}
-LOOKS = dict(zip(LABELS, (("@muted", "/"), ("@lane-2", "."), ("@draft", "")), strict=True))
+STYLES = {
+    TOKENS: Style("@residual", "square", "dash", LABELS[TOKENS]),
+    STREAK: Style("@draft", "circle", "solid", LABELS[STREAK]),
+}
+BARS = {UNTRAINED: ("@muted", "/"), TOKENS: ("@residual", "."), STREAK: ("@draft", "")}
 GAMMA = 8
 """Tokens of a draft."""
 ROWS, ANCHORS = 12, 16
@@ -44,6 +48,8 @@ TOGETHER = 32
 """Texts that are written at once: other people's races wait for these."""
 MEASUREMENTS = 20
 """Of τ, while a drafter learns."""
+FEWEST = 10
+"""Rounds that tested a position whose acceptance rate is reported."""
 SHOWN = 8
 """Measurements whose guesses are shown."""
 RACED = 4
@@ -166,13 +172,13 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             answer = f"From random weights, after {by[STREAK][-1]['seconds']:.0f} s each, {draw.listed(ends)}."
         if change:
             verdict = (
-                "it gains more tokens per round" if change["low"] > 1
-                else "it gains fewer" if change["high"] < 1
-                else "no difference shows in so short a training"
+                "it drafts better" if change["low"] > 1
+                else "it drafts worse" if change["high"] < 1
+                else "so short a training shows no difference"
             )  # fmt: skip
             notes.append(
-                f"Streak-distillation over token-wise loss: τ times {ratio(change['value'])}, 95 % interval "
-                f"{ratio(change['low'])} to {ratio(change['high'])} over held-out texts: {verdict}."
+                f"With streak-distillation τ is {ratio(change['value'])} times that with the token-wise loss (95 % "
+                f"interval {ratio(change['low'])} to {ratio(change['high'])} over held-out texts): {verdict}."
             )
         if answer:
             notes.append(
@@ -185,11 +191,8 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
 
 
 def _curves(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
-    data = []
-    for name, own in by.items():
-        dash, mark = ("solid", "circle") if name == STREAK else ("dash", "square")
-        x, y, hover = [row["seconds"] for row in own], [row["tau"] for row in own], "%{x:.0f} s: τ = %{y:.2f}"
-        data += [draw.trace(LABELS[name], x, y, LOOKS[name][0], dash=dash, mark=mark, hover=hover)] if own else []
+    points = [row | {"by": name} for name, own in by.items() for row in own]
+    data = draw.lines(points, "by", "seconds", "tau", _words, style=STYLES)
     return Figure(
         key="learning",
         title="Learning to be accepted",
@@ -201,13 +204,21 @@ def _curves(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
     )
 
 
+def _words(row: dict[str, Any]) -> str:
+    return f"{row['seconds']:.0f} s, step {row['step']}: τ = {ratio(row['tau'])}"
+
+
+def _visible(piece: str) -> str:
+    return draw.escaped(piece.replace("\n", "↵").strip() or "␣")
+
+
 def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
     """Rows of drafts for one sentence; a right token is bold and coloured."""
     places = sorted({round(i * (len(own) - 1) / (SHOWN - 1)) for i in range(SHOWN)}) if own else []
     shown, right = [own[i] for i in places], facts.get("continues", [])
     same = [[int(piece == wanted) for piece, wanted in zip(row["guess"], right, strict=True)] for row in shown]
     words = [
-        [f"<b>{draw.escaped(piece)}</b>" if hit else draw.escaped(piece) for piece, hit in zip(*row, strict=True)]
+        [f"<b>{_visible(piece)}</b>" if hit else _visible(piece) for piece, hit in zip(*row, strict=True)]
         for row in zip((row["guess"] for row in shown), same, strict=True)
     ]
     heat = {
@@ -238,17 +249,16 @@ def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
 
 
 def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
-    ends = {LABELS[name]: own[-1] for name, own in by.items() if len(own) > 1}
     points = [
-        {"when": label, "place": place, "alpha": alpha}
-        for label, row in ends.items()
-        for place, alpha in enumerate(row["alpha_at"], start=1)
-    ]
+        {"by": name, "place": place, "alpha": alpha}
+        for name, own in by.items() if len(own) > 1
+        for place, alpha in enumerate(own[-1]["alpha_at"], start=1)
+    ]  # fmt: skip
     return Figure(
         key="positions",
         title="Acceptance by position",
-        hint="now, where the position was reached",
-        data=draw.lines(points, "when", "place", "alpha", lambda row: f"{row['when']}: {ratio(row['alpha'])}"),
+        hint=f"now, where at least {FEWEST} rounds reached the position",
+        data=draw.lines(points, "by", "place", "alpha", lambda row: f"α = {ratio(row['alpha'])}", style=STYLES),
         layout=axes("position in the window", "α<sub>j</sub>", yaxis={"range": [0, 1.04]}, showlegend=True),
         empty="Lines when both have learned a little.",
     )
@@ -257,7 +267,7 @@ def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
 def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
     data = []
     for name, row in raced.items():
-        colour, hatch = LOOKS[name]
+        colour, hatch = BARS[name]
         words = f"{times(row['speedup'])}, τ = {ratio(row['tau'])}<br>{spread(row)}"
         own = {"customdata": [[row["race"], words]], "error_y": draw.whisker([row], "speedup")}
         data.append(draw.bars([LABELS[name]], [row["speedup"]], LABELS[name], colour, hatch, **own))
@@ -383,7 +393,7 @@ class _Twin:
             "seconds": self.seconds,
             "loss": sum(losses) / len(losses) if losses else None,
             "tau": _tau(self.accepted),
-            "alpha_at": [reached[j + 1] / reached[j] if reached[j] else None for j in range(GAMMA)],
+            "alpha_at": [reached[j + 1] / reached[j] if reached[j] >= FEWEST else None for j in range(GAMMA)],
             "guess": writer.pieces(guess),
         }
 
