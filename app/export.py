@@ -23,8 +23,7 @@ from urllib.parse import quote
 from app import scripts
 from app.content import lessons, workshop
 from app.content.html import element, json_for_script
-from app.page import PLOTLY, STATIC, head, known_methods, player_options, recordings
-from app.recordings import TRACES
+from app.page import PLOTLY, STATIC, TRACES, head, known_methods, player_options, recordings
 from app.run import exploration
 from app.run.race import read_race
 from app.tabs import explore, live, race

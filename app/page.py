@@ -22,7 +22,6 @@ from app.content.palette import css
 from app.content.predictions import predictions, typical
 from app.controls import NO_STEPS, QUIET, Controls
 from app.endpoints import Results, endpoints
-from app.recordings import INDEX, TRACES
 from app.run import job
 from app.run import race as running
 from app.run.engines import Engines, Factory, following, unavailable
@@ -31,12 +30,15 @@ from app.tabs import explore, live, race
 from specdiff_core.schema.errors import Stopped
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
-from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.pairs import ASSETS, PAIRS
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.symbols import glossary
 
 LOG = logging.getLogger(__name__)
 STATIC = Path(__file__).resolve().parent / "static"
+TRACES = ASSETS / "traces"
+INDEX = "index.json"
+"""Beside recordings: file name -> {"title", "asked"}, the latter the controls' values, in the order of a link."""
 PLOTLY = Path(plotly.__file__).resolve().parent / "package_data" / "plotly.min.js"
 FONTS = {
     "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, U+20AC, U+2122, "

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import equality, forwards, peers, prompts, report, suite
+from benchmarks import equality, forwards, page, peers, prompts, report, suite
 from specdiff_core.cli import call, options
 
 COMMANDS = {
@@ -15,6 +15,7 @@ COMMANDS = {
     prompts: "Write a file of prompts: from a corpus' validation text, or a published workload.",
     equality: "Rule match against vanilla, token for token; vanilla against generate().",
     peers: "Our lanes against transformers' own loops, on the same weights, and llama.cpp.",
+    page: "How soon the page is usable, and what a watching browser costs a decode.",
     forwards: "Bare passes, and how close the loop of a sweep is to its limit.",
 }
 

@@ -30,7 +30,7 @@ MACHINES = ("machine", "instruction set", "system", "dtype", "threads", "version
 
 
 class Page(Tabled, kw_only=True, tag="page"):
-    """How soon the page is usable and what it costs the clock; ``app/measure.py`` writes it."""
+    """How soon the page is usable and how much it slows a decode; ``python -m benchmarks page`` writes it."""
 
     schema: Literal[4]  # type: ignore[assignment]  # its form has a number of its own
     starts: int

@@ -52,7 +52,7 @@ COMMANDS = {
     "peers.json": f"benchmarks peers {{machine}} --max-new-tokens 96 --json {{file}} {ON_FILE} --repeats 1",
     "forwards.json": f"benchmarks forwards {{machine}} --max-new-tokens 96 --json {{file}} {ON_FILE} {GRID} "
     "--sweep {out}/greedy.json",
-    "page.json": "app.measure --starts 8 --repeats 6 --json {file}",
+    "page.json": "benchmarks page --starts 8 --repeats 6 --json {file}",
     "prompts-200.jsonl": "benchmarks prompts --corpus {corpus} --per-flavour 50 --out {file}",
     "equality.json": "benchmarks equality {machine} --dtype fp32 --max-new-tokens 24 --json {file} "
     "--prompts {out}/prompts-200.jsonl --settings {equal}",

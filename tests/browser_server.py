@@ -28,8 +28,8 @@ examples.EXAMPLES = dict(reversed(examples.EXAMPLES.items()))
 
 from app.launch import serve  # noqa: E402
 from app.page import build  # noqa: E402
-from app.recordings import Recording, record  # noqa: E402
 from app.tabs import explore  # noqa: E402
+from benchmarks.recordings import Recording, record  # noqa: E402
 from specdiff_core.schema.errors import ContextOverflow, OutOfMemory, WeightsError  # noqa: E402
 from specdiff_core.schema.events import DenoiseStep, Event, PiecesSeen  # noqa: E402
 from specdiff_core.schema.settings import DecodeConfig  # noqa: E402

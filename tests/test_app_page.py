@@ -24,7 +24,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import controls, launch, page, recordings, scripts
+from app import controls, launch, page, scripts
 from app.content import lessons, method_cards
 from app.content.error_cards import card
 from app.content.examples import EXAMPLES, PRESETS
@@ -32,6 +32,7 @@ from app.endpoints import endpoints
 from app.run import race as running
 from app.run.engines import Engines
 from app.tabs import live, race
+from benchmarks import recordings as recorded
 from specdiff_core.schema.errors import PairUnavailable, WeightsError
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import BASELINE, METHODS
@@ -103,9 +104,9 @@ def test_a_port_that_cannot_be_used_is_one_line_before_anything_loads(capsys: py
 def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) -> None:
     """Each says when and on what it was measured; the first one is of what the tab opens with."""
     folder = TRACES if tab == "live" else TRACES / "race"
-    index = json.loads((folder / recordings.INDEX).read_text(encoding="utf-8"))
+    index = json.loads((folder / page.INDEX).read_text(encoding="utf-8"))
     assert sorted(index) == sorted(path.name for path in folder.glob("*.jsonl.gz"))
-    planned = [one for one in recordings.recordings(TRACES) if one.file.parent == folder]
+    planned = [one for one in recorded.recordings(TRACES) if one.file.parent == folder]
     assert [one.file.name for one in planned] == list(index)
     for recording in planned:
         trace = read_trace(recording.file)

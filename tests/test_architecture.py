@@ -110,7 +110,6 @@ def test_chance_and_time_have_one_home() -> None:
     }
     elsewhere = {
         ("specdiff_core/measure/statistics.py", "default_rng"),  # the bootstrap resamples what was measured
-        ("app/measure.py", "default_rng"),
         ("specdiff_core/explorations/losslessness.py", "default_rng"),  # a constructed case, and the floor of the noise
         ("specdiff_core/explorations/losslessness.py", "multinomial"),
         ("specdiff_core/explorations/learn.py", "manual_seed"),  # training text, as in specdiff_core/train

@@ -167,7 +167,7 @@ PAGE: dict[str, Any] = {
     "first_event_seconds": {"first": SPREAD, "later": SPREAD},
     "attached": {lane: {**SPREAD, "interval": [1.9, 2.1]} for lane in ("vanilla", "drafted")},
     "waiting": {lane: {"attached": 0.05, "alone": None} for lane in ("vanilla", "drafted")},
-    "provenance": {**ORIGIN, "command": "python -m app.measure"},
+    "provenance": {**ORIGIN, "command": "python -m benchmarks page"},
 }  # fmt: skip
 
 
@@ -244,15 +244,13 @@ def test_every_command_of_the_suite_can_run() -> None:
     written: set[str] = set()
     for file, (module, *words) in suite.commands(Path("a corpus"), Path("out"), ["--threads", "2"]).items():
         written.add(str(file))
-        if module == "app.measure":
-            continue
         args = {"specdiff_core": cli.build_parser, "benchmarks": build_parser}[module]().parse_args(words)
         assert str(file) in words and ("a corpus" in words) == (words[0] == "prompts")
         used = [path for path in (getattr(args, "prompts", None), getattr(args, "sweep", None)) if path]
         assert all(str(path) in written for path in used)
         if getattr(args, "settings", ""):
             assert len(listed(args.settings.split(","), BASE)) == len(args.settings.split(",")) + 1
-        if words[0] != "prompts":
+        if words[0] not in ("prompts", "page"):
             assert args.threads == 2 and args.json == file
             if words[0] != "explore":
                 options.read_settings(args)

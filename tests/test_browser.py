@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from fakes import FakeClock, FakeTarget, good_drafter
 
-from app.recordings import TRACES
+from app.page import TRACES
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.schema.events import PiecesSeen, RunStarted
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.recordings import TRACES
+from app.page import TRACES
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.models.folders import shown as folder

@@ -10,7 +10,7 @@ import pytest
 
 from app import export
 from app.content.workshop import WORKSHOP
-from app.recordings import TRACES
+from app.page import TRACES
 from specdiff_core.schema.trace import read_trace
 from tests.browsing import MARKS, TOUR, app, overflows, playhead, ready, serious, stand, take_tour, visit
 

@@ -15,8 +15,7 @@ from app_fakes import FakeDecoder
 
 from app import export
 from app.content.workshop import WORKSHOP
-from app.page import PLOTLY
-from app.recordings import TRACES
+from app.page import PLOTLY, TRACES
 from specdiff_core import cli
 from specdiff_core.schema.errors import SpecDiffError, TraceError
 from specdiff_core.schema.settings import DecodeConfig

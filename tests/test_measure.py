@@ -390,7 +390,7 @@ PAGE: dict[str, Any] = {
     "first_event_seconds": {"first": SPREAD, "later": SPREAD},
     "attached": {lane: {**SPREAD, "interval": [1.9, 2.1]} for lane in ("vanilla", "drafted")},
     "waiting": {lane: {"attached": 0.05, "alone": None} for lane in ("vanilla", "drafted")},
-    "provenance": {**ORIGIN, "command": "python -m app.measure"},
+    "provenance": {**ORIGIN, "command": "python -m benchmarks page"},
 }  # fmt: skip
 
 

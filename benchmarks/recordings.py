@@ -1,8 +1,9 @@
-"""``python -m app.recordings``: records the races that ship with the page anew, on this machine, which must be quiet.
+"""``python -m benchmarks.recordings``: records the races that ship with the page, on a quiet machine.
 
-For each pair with examples. Live: its first preset on every example, and every other preset and method on the first.
-Race: what its tab opens with, on every example of the embedded pair and the first two of others. Beside them an index
-says what the controls hold for each, so that they and the stage agree.
+For each pair with examples. Live: its first preset on every example, and every other preset and
+method on the first. Race: what its tab opens with, on every example of the embedded pair and the
+first two of others. An index beside the files holds the controls' values for each recording, so that
+controls and recording agree.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tqdm.auto import tqdm
 
 from app.content.examples import EXAMPLES, PRESETS, Example, presets_of
 from app.controls import shown
+from app.page import INDEX, TRACES
 from app.run.engines import load_engine
 from app.tabs import live, race
 from specdiff_core.measure import runner
@@ -29,18 +31,15 @@ from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import fold
-from specdiff_core.schema.pairs import ASSETS, find_pair
+from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import write_trace
 
 Lanes = dict[str, Sequence[Event]]
-TRACES = ASSETS / "traces"
-INDEX = "index.json"
-"""Beside recordings: file name -> {"title", "asked"}, the latter what the controls hold, in the order of a link."""
 
 
 class Recording(NamedTuple):
-    """A race to record: where, how it is called, and what the controls hold."""
+    """A race to record: its file, its title, and the controls' values."""
 
     file: Path
     title: str
@@ -53,7 +52,7 @@ class Recording(NamedTuple):
 
 
 def recordings(folder: Path) -> Iterator[Recording]:
-    """All of them, the opening one of each tab first."""
+    """All recordings, the opening one of each tab first."""
     for pair, examples in EXAMPLES.items():
         first, *presets = [PRESETS[place] for place in presets_of(pair)]
         for example in examples:
@@ -80,7 +79,7 @@ def _live(folder: Path, example: Example, label: str, config: DecodeConfig) -> R
 
 
 def _named(pair: str, words: str) -> str:
-    """The name of a file, which lessons and links know; it names the pair unless that is the embedded one."""
+    """A file name, which lessons and links use; it includes the pair unless that is the embedded one."""
     words = words if pair == "embedded" else f"{pair} {words}"
     return f"{'-'.join(re.findall(r'[a-z0-9_]+', words.lower()))}.jsonl.gz"
 
@@ -90,10 +89,10 @@ def _title(pair: str, example: Example) -> str:
 
 
 def record(folder: Path, measure: Callable[[Recording], Lanes], only: str = "") -> None:
-    """Measure all recordings and write them; the indices come last, so that none names a file that is not there.
+    """Measure all recordings and write them; the indices come last, so that they name no missing file.
 
     Args:
-        only: part of the names of those to measure; all others stay as they are.
+        only: part of the file names to measure; all others stay as they are.
     """
     every = list(recordings(folder))
     for recording in tqdm([one for one in every if only in one.file.name], unit="race", file=sys.stderr, disable=None):
@@ -109,28 +108,28 @@ def record(folder: Path, measure: Callable[[Recording], Lanes], only: str = "") 
 
 
 def middle_run(engine: Decoder, recording: Recording, repeats: int) -> Lanes:
-    """Of several runs of all lanes the one in the middle, by the time that they took together.
+    """Run all lanes several times and return the run with the median total time.
 
     Raises:
-        SpecDiffError: threads had to wait for a processor, so its clock says nothing.
+        SpecDiffError: threads had to wait for a processor, so its times are useless.
     """
     runs = runner.race(engine, recording.asked["prompt"], recording.plan(), repeats=repeats, detail=True)
     totals = [sum(fold(run).seconds for run in repeat) for repeat in zip(*runs.values(), strict=True)]
     kept: Lanes = {lane: own[totals.index(median_low(totals))] for lane, own in runs.items()}
     if any(fold(run).crowded for run in kept.values()):
         raise SpecDiffError(
-            f"{recording.title}: threads waited for a processor, so its clock says nothing.",
-            hint="Stop other programs and record again; what was recorded before is whole.",
+            f"{recording.title}: threads waited for a processor, so its times are useless.",
+            hint="Stop other programs and record again; earlier recordings are complete.",
         )
     return kept
 
 
 def main() -> int:
     """Record all races."""
-    parser = argparse.ArgumentParser(prog="python -m app.recordings", description="Record the races that ship.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recordings", description="Record the races that ship.")
     parser.add_argument("--out", type=Path, default=TRACES, help="folder [default: assets/traces]")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="runs of each, one is kept [default 3]")
-    parser.add_argument("--only", default="", metavar="WORD", help="those whose file names hold it [default: all]")
+    parser.add_argument("--only", default="", metavar="WORD", help="those whose file names contain it [default: all]")
     args = parser.parse_args()
     if args.repeats < 1:
         parser.error("--repeats must be at least 1")

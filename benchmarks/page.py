@@ -1,9 +1,9 @@
-"""``python -m app.measure``: how soon the page is usable, and what it costs the clock.
+"""How soon the page is usable, and how much a watching browser slows a decode.
 
-A real server, a real browser (Playwright's Python package and a Chromium on the PATH), the embedded pair. Undisturbed
-decodes with no page open, and the second run of a freshly opened page, take turns in changing order, so that drift of
-the machine falls on both alike. Each start brings a new server and a new process for the undisturbed side, made as the
-server makes its own: two processes with the same weights differ by some percent, wherever they lie in memory.
+A real server, a real browser (Playwright's Python package and a Chromium on the PATH), the embedded
+pair. Decodes with no page open alternate with the second run of a freshly opened page, so that drift
+of the machine affects both. Every start has a new server and a new process for the decodes without a
+page, created as the server creates its own: two processes with the same weights differ by some percent.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from typing import Any
 
 import numpy as np
 
-from app import controls
 from app.run.process import Remote
 from app.run.race import warm_up_of
+from specdiff_core.cli import options
 from specdiff_core.provenance import provenance
-from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
+from specdiff_core.schema.errors import ConfigError, PairUnavailable
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import two_lanes
 from specdiff_core.schema.summary import final
 
 LANES = ("vanilla", "drafted")
-SETTLE = 500  # milliseconds: a page that was left is still being taken down
+SETTLE = 500  # milliseconds in which the browser closes the page it left
 PATIENCE = 120_000  # milliseconds
 LIVE = "window.specdiff.players.live"
 PLAYING = f"window.specdiff?.players.live?.trace && {LIVE}.player.t > 0"
-HEARD = f"{LIVE}.live && Object.values({LIVE}.live.events).some((events) => events.length)"
+FIRST_EVENT = f"{LIVE}.live && Object.values({LIVE}.live.events).some((events) => events.length)"
 HEADER = f"{LIVE}.trace.lanes.drafted.find((event) => event.kind === 'RunStarted')"
 STARTED = f"{HEADER}.started_at"
 RESULT = """Object.fromEntries(Object.entries(window.specdiff.players.live.trace.lanes).map(([name, events]) => {
@@ -50,7 +50,7 @@ RESULT = """Object.fromEntries(Object.entries(window.specdiff.players.live.trace
 
 @contextmanager
 def server() -> Iterator[tuple[str, float]]:
-    """The page as people start it; yields its address and when it was asked to start (``time.monotonic``)."""
+    """Start the page as people do; yields its address and the time of the start (``time.monotonic``)."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -88,7 +88,7 @@ def browser_page() -> Iterator[Any]:
 
 
 def open_page(page: Any, url: str) -> None:
-    """Go there as soon as the server answers, and wait until the recording plays."""
+    """Open the page as soon as the server answers, and wait until the recording plays."""
     until = time.monotonic() + PATIENCE / 1000
     while True:
         try:
@@ -103,32 +103,34 @@ def open_page(page: Any, url: str) -> None:
 
 
 def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
-    """Press Run: seconds until an event of the run is on the page, and what its trace says at the end."""
+    """Press Run: seconds until the page shows an event of the run, and each lane's result from its trace."""
     before = page.evaluate(STARTED)
     began = time.monotonic()
     page.click("#live-run")
-    page.wait_for_function(HEARD, timeout=PATIENCE, polling=50)
-    heard = time.monotonic() - began
+    page.wait_for_function(FIRST_EVENT, timeout=PATIENCE, polling=50)
+    first_event = time.monotonic() - began
     page.wait_for_function(
         f"!{LIVE}.live && {STARTED} !== {json.dumps(before)}",
         timeout=PATIENCE,
         polling=500,  # by default it asks in every animation frame, and would measure itself
     )
     page.evaluate(f"{LIVE}.player.pause()")  # the replay must not compete with the next measurement
-    return heard, page.evaluate(RESULT)
+    return first_event, page.evaluate(RESULT)
 
 
 class Alone:
-    """The decode of the page's last run, in a process like the server's, with nobody watching.
+    """The decode of the page's last run, in a process like the server's, without a page.
 
     Attributes:
-        load_seconds: for the process to start, import and load everything.
-        header: what it runs on.
+        load_seconds: to start the process, import and load everything.
+        header: of its first run.
     """
 
     def __init__(self, page: Any) -> None:
-        asked = page.evaluate(HEADER)
-        self.prompt, self.config = asked["prompt"], controls.check_settings(asked["config"])
+        from app import controls  # imports Gradio
+
+        header = page.evaluate(HEADER)
+        self.prompt, self.config = header["prompt"], controls.check_settings(header["config"])
         remote = Remote()
         began = time.monotonic()
         self.engine = remote.load(self.config.pair, lambda message: None)
@@ -138,7 +140,7 @@ class Alone:
         self.decode()
 
     def decode(self) -> dict[str, Any]:
-        """Both lanes without narration, without a page; each after the same warm-up as on the page."""
+        """Both lanes without details, each after the same warm-up as on the page."""
         found = {}
         for lane, settings in two_lanes(self.config).items():
             last = final(self.engine.decode(self.prompt, settings, detail=False, warm_up=warm_up_of(lane)))
@@ -148,11 +150,11 @@ class Alone:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """What a reader needs of repeated measurements."""
+    """Median, least and largest of repeated measurements."""
     return {"median": median(values), "low": min(values), "high": max(values)}
 
 
-def certainty(values: np.ndarray, resamples: int = 2000) -> list[float]:
+def median_interval(values: np.ndarray, resamples: int = 2000) -> list[float]:
     """A percentile bootstrap interval (95 %) of the median: ``values [starts, turns]``; starts are drawn, then turns
     within them, because the turns of one start share its processes."""
     rng = np.random.default_rng(0)
@@ -163,21 +165,19 @@ def certainty(values: np.ndarray, resamples: int = 2000) -> list[float]:
 
 
 def waiting(runs: Sequence[dict[str, Any]]) -> float | None:
-    """Threads that waited for a processor, on average: the median run; None where the system does not count them."""
+    """Threads that waited for a processor, on average, in the median run; None if the system does not count them."""
     known = [run["waited"] / run["seconds"] for run in runs if run["waited"] is not None]
     return median(known) if len(known) == len(runs) else None
 
 
 def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
-    """All figures of the page, as one result for ``python -m benchmarks report``.
-
-    Each of ``starts`` servers serves ``repeats`` turns of both clocks, so that no single process decides the figure.
-    """
+    """All numbers of the page, as one result for ``python -m benchmarks report``: ``repeats`` turns of both clocks
+    on each of ``starts`` servers, so that no single process decides the result."""
     usable: list[float] = []  # seconds until the page plays
     first: list[float] = []  # from Run, pressed at once while the models still load, to the first event
     loads: list[float] = []
     later: list[float] = []
-    runs: dict[str, list[dict[str, Any]]] = {"alone": [], "attached": []}  # start by start, turn by turn
+    runs: dict[str, list[dict[str, Any]]] = {"alone": [], "attached": []}  # by start, then by turn
     with browser_page() as page:
         for _ in range(starts):
             with server() as (url, began):
@@ -189,26 +189,26 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
                 for turn in range(repeats):
                     for side in sorted(runs, reverse=turn % 2 == 0):  # neither is always first
                         if side == "alone":
-                            page.goto("about:blank")  # a page that rests still takes some of the processor
+                            page.goto("about:blank")  # an idle page still uses some of the processor
                             page.wait_for_timeout(SETTLE)
                             runs[side].append(alone.decode())
                         else:
                             open_page(page, url)
                             run_on_page(page)  # the first run of a page also compiles its scripts
                             page.wait_for_timeout(SETTLE)
-                            heard, run = run_on_page(page)
-                            later.append(heard)
+                            seconds, run = run_on_page(page)
+                            later.append(seconds)
                             runs[side].append(run)
                 alone.close()
     costs: dict[str, list[float]] = {lane: [] for lane in LANES}
-    for told, attached in zip(runs["alone"], runs["attached"], strict=True):
+    for alone_run, attached in zip(runs["alone"], runs["attached"], strict=True):
         for lane in LANES:
-            assert attached[lane]["ids"] == told[lane]["ids"], "both decode the same tokens"
-            costs[lane].append(attached[lane]["seconds"] / told[lane]["seconds"])
+            assert attached[lane]["ids"] == alone_run[lane]["ids"], "both decode the same tokens"
+            costs[lane].append(attached[lane]["seconds"] / alone_run[lane]["seconds"])
     return {
         "kind": "page",
         "schema": 4,
-        "provenance": provenance(argv, module="app.measure"),
+        "provenance": provenance(argv, module="benchmarks"),
         "device": alone.header.device,
         "dtype": alone.header.dtype,
         "threads": alone.header.threads,
@@ -219,7 +219,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
         "load_seconds": median(loads),
         "first_event_seconds": {"first": spread(first), "later": spread(later)},
         "attached": {
-            lane: {**spread(values), "interval": certainty(np.reshape(values, (starts, repeats)))}
+            lane: {**spread(values), "interval": median_interval(np.reshape(values, (starts, repeats)))}
             for lane, values in costs.items()
         },
         "waiting": {lane: {side: waiting([run[lane] for run in runs[side]]) for side in runs} for lane in LANES},
@@ -227,25 +227,19 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print, and keep."""
-    parser = argparse.ArgumentParser(prog="python -m app.measure", description="Measure the page in a real browser.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``benchmarks page``."""
     parser.add_argument("--repeats", type=int, default=6, metavar="N", help="turns of both at each start [default 6]")
     parser.add_argument("--starts", type=int, default=8, metavar="N", help="cold starts of the server [default 8]")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write the result there, for benchmarks report")
-    args = parser.parse_args(argv)
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the result there")
+
+
+def run(args: argparse.Namespace) -> None:
+    """``benchmarks page``."""
     if min(args.repeats, args.starts) < 1:
-        parser.error("--repeats and --starts must be at least 1")
-    try:
-        result = measure(args.repeats, args.starts, sys.argv[1:] if argv is None else argv)
-    except SpecDiffError as error:
-        parser.exit(2, f"{error.message}\n{error.hint}\n")
-    text = json.dumps(result, indent=1, ensure_ascii=False)
+        raise ConfigError("--repeats and --starts must be at least 1.", field="repeats")
+    options.check_target(args.json, "json")
+    text = json.dumps(measure(args.repeats, args.starts, args.argv), indent=1, ensure_ascii=False)
     print(text)
     if args.json is not None:
         args.json.write_text(text + "\n", encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,12 +1,10 @@
-"""Many visitors at once, as a command: ``python -m tests.load --visitors 50``.
+"""A load test: ``python -m benchmarks.load --visitors 50``.
 
-Starts a server on the embedded pair (or takes ``--url``), lets that many clients ask for races at the same time, again
-and again, and tells what they met: errors, answers that were somebody else's, how long the first event took (which is
-the time in the queue) and the whole race, and how the server's memory moved (best with ``--visitors 4 --rounds 100``).
-With ``--fuzz N`` as many broken calls follow, of which none may bring a traceback to its caller or into the log, or
-keep the server from answering. With ``--faults`` a page is closed in the middle of its run, the process that decodes is
-killed, and the server ends and comes back: each time the next run must work. It fails, with exit code 1, on any of
-these.
+Starts a server on the embedded pair (or uses ``--url``), lets that many clients start races at once, repeatedly, and
+reports errors, mixed-up answers, seconds to the first event (the time in the queue) and to the last, and the server's
+memory (best with ``--visitors 4 --rounds 100``). ``--fuzz N`` adds malformed calls, which must not cause a traceback
+or stop the server. ``--faults`` closes a page during its run, kills the decoding process, and restarts the server;
+the next run must work each time. Any fault gives exit code 1.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,29 +34,29 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 ANIMALS = ("cat", "dog", "fox", "owl", "hen", "cow", "bee", "ant", "pig", "rat")
 PATIENCE = 900.0
-"""Seconds after which an answer counts as never coming."""
+"""Seconds after which an answer counts as missing."""
 FREED = 3.0
-"""Seconds after a page is closed within which the next run begins, at most: its pass ends first, on a busy machine."""
+"""Most seconds from closing a page to the start of the next run, on a busy machine."""
 GROWTH = 1.15
-"""Memory after all runs over memory after the first ones, at most."""
+"""Largest ratio of memory after all runs to memory after the first ones."""
 
 
 @dataclass
 class Met:
-    """What the visitors met."""
+    """The results of the visitors."""
 
     firsts: list[float] = field(default_factory=list)  # seconds from the question to the first event
     wholes: list[float] = field(default_factory=list)  # to the last one
     errors: list[str] = field(default_factory=list)
-    strangers: list[str] = field(default_factory=list)  # answers to another question
-    texts: dict[str, str] = field(default_factory=dict)  # prompt -> text, the same for whoever asks
+    mixed_up: list[str] = field(default_factory=list)  # answers to other requests
+    texts: dict[str, str] = field(default_factory=dict)  # prompt -> text, the same for all visitors
     memory: list[int] = field(default_factory=list)  # bytes of server and decoder, after each round
-    faults: list[str] = field(default_factory=list)  # what went well when something broke
+    faults: list[str] = field(default_factory=list)  # results of the injected faults
 
     def table(self) -> str:
-        """What was met, in lines."""
+        """The report, as lines."""
         lines = [f"answers          {len(self.wholes)}", f"errors           {len(self.errors)}"]
-        lines.append(f"wrong answers    {len(self.strangers)}")
+        lines.append(f"wrong answers    {len(self.mixed_up)}")
         for name, seconds in (("first event", self.firsts), ("whole race", self.wholes)):
             if seconds:
                 middle, late = statistics.median(seconds), sorted(seconds)[int(0.95 * (len(seconds) - 1))]
@@ -67,12 +65,12 @@ class Met:
             held = [f"{value / 2**20:.0f}" for value in self.memory]
             held = held if len(held) < 8 else [*held[:3], "…", *held[-3:]]
             lines.append(f"memory           {', '.join(held)} MiB after each round")
-        return "\n".join([*lines, *self.faults, *self.errors[:5], *self.strangers[:5]])
+        return "\n".join([*lines, *self.faults, *self.errors[:5], *self.mixed_up[:5]])
 
     @property
     def failed(self) -> bool:
         grown = len(self.memory) > 2 and self.memory[-1] > GROWTH * self.memory[1]
-        return bool(self.errors or self.strangers or grown)
+        return bool(self.errors or self.mixed_up or grown)
 
 
 @contextmanager
@@ -116,15 +114,15 @@ def memory(process: psutil.Process) -> int:
     return held
 
 
-async def ask(client: httpx.AsyncClient, endpoint: str, data: list[Any]) -> AsyncIterator[tuple[str, Any]]:
+async def ask(client: httpx.AsyncClient, endpoint: str, data: list[Any]) -> AsyncGenerator[tuple[str, Any]]:
     """The events of one call: (name, value)."""
     begun = await client.post(f"/gradio_api/call/{endpoint}", json={"data": data}, timeout=PATIENCE)
     begun.raise_for_status()
     async with client.stream(
         "GET", f"/gradio_api/call/{endpoint}/{begun.json()['event_id']}", timeout=PATIENCE
-    ) as told:
+    ) as answer:
         name = ""
-        async for line in told.aiter_lines():
+        async for line in answer.aiter_lines():
             if line.startswith("event:"):
                 name = line[6:].strip()
             elif line.startswith("data:") and name != "heartbeat":
@@ -149,7 +147,7 @@ async def visit(url: str, number: int, round: int, tokens: int, met: Met) -> Non
         if not isinstance(last, dict) or not last.get("text"):
             met.errors.append(f"visitor {number}: no text in {text[:200]}")
         elif met.texts.setdefault(prompt, last["text"]) != last["text"]:
-            met.strangers.append(f"visitor {number} asked {prompt!r} and got {last['text'][:80]!r}")
+            met.mixed_up.append(f"visitor {number} asked {prompt!r} and got {last['text'][:80]!r}")
         met.firsts.append(first - asked)
         met.wholes.append(time.monotonic() - asked)
 
@@ -169,7 +167,7 @@ ODD: tuple[Any, ...] = (
 
 
 async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:
-    """Broken calls: each must end, in an answer or an error in plain words, and none may bring a traceback."""
+    """Broken calls: each must end, in an answer or an error in plain words, and none may cause a traceback."""
     draw = random.Random(seed)
     usual = ["Once upon", *settings(8)]
 
@@ -180,12 +178,12 @@ async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:
                 data[draw.randrange(len(data))] = draw.choice(ODD)
             body = draw.choice([data, data[: draw.randrange(len(data))], [*data, *ODD], ODD[draw.randrange(len(ODD))]])
             try:
-                told = await client.post("/gradio_api/call/race", json={"data": body}, timeout=PATIENCE)
-                if told.status_code == 200:
-                    event = told.json()["event_id"]
-                    told = await client.get(f"/gradio_api/call/race/{event}", timeout=PATIENCE)
-                if re.search(r"Traceback|File \"|\.py\b", told.text):
-                    met.errors.append(f"a traceback for {body!r:.200}: {told.text[:300]}")
+                answer = await client.post("/gradio_api/call/race", json={"data": body}, timeout=PATIENCE)
+                if answer.status_code == 200:
+                    event = answer.json()["event_id"]
+                    answer = await client.get(f"/gradio_api/call/race/{event}", timeout=PATIENCE)
+                if re.search(r"Traceback|File \"|\.py\b", answer.text):
+                    met.errors.append(f"a traceback for {body!r:.200}: {answer.text[:300]}")
             except (httpx.HTTPError, ValueError, KeyError) as error:
                 met.errors.append(f"{type(error).__name__} for {body!r:.200}: {error}")
 
@@ -196,14 +194,14 @@ async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:
                 met.errors.append("after all broken calls a plain run fails")
 
 
-async def follow(client: httpx.AsyncClient, session: str, tokens: int) -> AsyncIterator[dict[str, Any]]:
+async def follow(client: httpx.AsyncClient, session: str, tokens: int) -> AsyncGenerator[dict[str, Any]]:
     """The messages of a race as a page asks for them: Gradio's own, by the page's session."""
     known = (await client.get("/config")).json()["dependencies"]
     race = next(one["id"] for one in known if one["api_name"] == "race")
     body = {"data": ["Once upon", *settings(tokens)], "fn_index": race, "session_hash": session}
     (await client.post("/gradio_api/queue/join", json=body, timeout=PATIENCE)).raise_for_status()
-    told = client.stream("GET", "/gradio_api/queue/data", params={"session_hash": session}, timeout=PATIENCE)
-    async with told as lines:
+    answer = client.stream("GET", "/gradio_api/queue/data", params={"session_hash": session}, timeout=PATIENCE)
+    async with answer as lines:
         async for line in lines.aiter_lines():
             if line.startswith("data:"):
                 yield json.loads(line[5:])
@@ -244,7 +242,7 @@ async def break_off(client: httpx.AsyncClient, met: Met, process: psutil.Process
             words = "" if message["success"] else str(message["output"].get("error"))
     met.faults.append(f"decoder killed   its visitor reads: {words}")
     if "ended without a word" not in words:
-        met.errors.append(f"the decoder was killed, and its visitor was told {words!r}")
+        met.errors.append(f"the decoder was killed, and its visitor got {words!r}")
     await works(client, "after-killed", met)
 
 
@@ -260,17 +258,17 @@ async def faults(url: str, process: psutil.Process | None, met: Met) -> None:
 
 
 async def end_under(client: httpx.AsyncClient, met: Met, process: psutil.Process) -> None:
-    """End the server in the middle of a run: whoever listens must hear of it."""
-    began, heard = math.inf, "the end of the stream"
+    """End the server in the middle of a run; its visitor must get an error."""
+    began, last = math.inf, "the end of the stream"
     try:
         async for message in follow(client, "ended", LONG):
             if message["msg"] == "process_generating" and began == math.inf:
                 began = time.monotonic()
                 process.terminate()
-            heard = (message.get("output") or {}).get("error") or message.get("message") or heard
+            last = (message.get("output") or {}).get("error") or message.get("message") or last
     except httpx.HTTPError as error:
-        heard = type(error).__name__
-    met.faults.append(f"server ended     its visitor hears: {heard}, after {time.monotonic() - began:.1f} s")
+        last = type(error).__name__
+    met.faults.append(f"server ended     its visitor gets: {last}, after {time.monotonic() - began:.1f} s")
     if time.monotonic() - began > 20:
         met.errors.append("a server that ends keeps its visitors waiting")
 
@@ -282,7 +280,7 @@ def say(words: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Measure, print, and say by the exit code whether anything was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__.split("\n\n")[1])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__.split("\n\n")[1])
     parser.add_argument("--visitors", type=int, default=50, help="clients at the same time [default 50]")
     parser.add_argument("--rounds", type=int, default=3, help="times that all of them ask [default 3]")
     parser.add_argument("--tokens", type=int, default=16, help="new tokens of each race [default 16]")
