@@ -55,7 +55,7 @@ from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.passes import PassCosts, PassTimes, pass_costs
 from specdiff_core.measure.prompts import OWN_PROBLEMS
-from specdiff_core.measure.votes import Attempt, curves, in_turn, singles, votes
+from specdiff_core.measure.votes import Attempt, curves, rotated, singles, votes
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError, TraceError
 from specdiff_core.schema.metrics import fold, speed_up
@@ -211,20 +211,20 @@ def test_it_goes_on_where_it_was_left(engine: Engine) -> None:
 
 def test_others_may_decode_between_rounds_of_bare_passes(engine: Engine) -> None:
     """Before the cells of each prompt, a step for each round; the numbers are there from the first on."""
-    heard: list[tuple[str, list[int], int]] = []
+    steps: list[tuple[str, list[int], int]] = []
 
-    def hear(step: Step) -> None:
+    def record(step: Step) -> None:
         answer = step.answer()
         widths = [rows for rows, _ in answer.facts["curve"]["target"]]
-        heard.append((step.doing, widths, sum(row["prompts"] for row in answer.rows)))
+        steps.append((step.doing, widths, sum(row["prompts"] for row in answer.rows)))
         list(engine.decode("Others", lab.DecodeConfig(drafter="mdlm", max_new_tokens=1)))
 
-    final = Exploring(parse(WindowMap, MAP), engine).advance(progress=hear)
-    assert final.done == final.total == len(heard) == 2 * (REPEATS + 5)
+    final = Exploring(parse(WindowMap, MAP), engine).advance(progress=record)
+    assert final.done == final.total == len(steps) == 2 * (REPEATS + 5)
     timed = [("bare passes: mdlm_streak", [1, 3, 5], 0)] * REPEATS
-    assert heard[:REPEATS] == timed
-    assert [doing for doing, *_ in heard[REPEATS + 5 : 2 * REPEATS + 5]] == [doing for doing, *_ in timed]
-    assert [cells for *_, cells in heard[2 * REPEATS + 5 :]] == [6, 7, 8, 9, 10]
+    assert steps[:REPEATS] == timed
+    assert [doing for doing, *_ in steps[REPEATS + 5 : 2 * REPEATS + 5]] == [doing for doing, *_ in timed]
+    assert [cells for *_, cells in steps[2 * REPEATS + 5 :]] == [6, 7, 8, 9, 10]
 
 
 def failing(engine: Engine, when: Callable[[Any], bool]) -> Any:
@@ -346,12 +346,12 @@ def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(round_cost, "ROWS", (1, 2, 5))
     monkeypatch.setattr(round_cost, "WINDOWS", (1, 4))
     engine = lab.load()
-    what, heard = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
-    final = Exploring(what, engine).advance(progress=lambda step: heard.append((step.doing, step.answer())))
+    what, steps = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
+    final = Exploring(what, engine).advance(progress=lambda step: steps.append((step.doing, step.answer())))
     timed = [f"bare passes: {name}" for name in ["none"] * 3 + sorted([*what.drafters] * 2)]
-    assert [doing for doing, _ in heard[: len(timed)]] == timed, "others may decode between them"
-    assert [len(answer.facts["drafts"]) for _, answer in heard[: len(timed)]][:6] == [0] * 3 + [1] * 2 + [2]
-    assert final.done == final.total == len(heard) == len(timed) + 11
+    assert [doing for doing, _ in steps[: len(timed)]] == timed, "others may decode between them"
+    assert [len(answer.facts["drafts"]) for _, answer in steps[: len(timed)]][:6] == [0] * 3 + [1] * 2 + [2]
+    assert final.done == final.total == len(steps) == len(timed) + 11
     for row in final.explored.rows:
         assert row["cost"] == pytest.approx(row["tau"] / row["speedup"])
         counts = dict(final.explored.facts["lengths"].get(row["method"], ()))
@@ -612,9 +612,9 @@ def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) ->
     assert explore(Budget, engine, texts="1? | 1\n2? | 2", methods="specdiff", attempts=1, tokens=8).explored.facts[
         "given"
     ] == ("none"), "nothing was worked out"
-    with pytest.raises(ConfigError, match=r"Of your problems none can be used, .* line 1: there is no question"):
+    with pytest.raises(ConfigError, match=r"None of your problems can be used, .* line 1: there is no question"):
         explore(Budget, engine, texts="\n".join(bad[:4]))
-    with pytest.raises(ConfigError, match="1 can be used"):
+    with pytest.raises(ConfigError, match="1 of your problems can be used"):
         explore(Budget, engine, texts=good[0])
 
 
@@ -626,7 +626,7 @@ def test_the_recorded_budget_is_what_its_attempts_say() -> None:
         for name, each in facts["attempts"].items()
     }
     assert all(said == canonical(said) for own in found.values() for each in own for _, said in each)
-    tried = in_turn(found, [problem["answer"] for problem in facts["problems"]])
+    tried = rotated(found, [problem["answer"] for problem in facts["problems"]])
     again = curves(tried)
     assert [{name: row[name] for name in again[0]} for row in final["rows"]] == again
     assert (facts["votes"], facts["single"]) == (votes(tried), singles(tried))
@@ -655,9 +655,9 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
     right = [problem["answer"] for problem in facts["problems"]]
     kept = [
         {name: row[name] for name in again}
-        for row, again in zip(final.explored.rows, curves(in_turn(attempts, right)), strict=True)
+        for row, again in zip(final.explored.rows, curves(rotated(attempts, right)), strict=True)
     ]
-    assert kept == curves(in_turn(attempts, right))
+    assert kept == curves(rotated(attempts, right))
     first = fold(read_trace(final.races["specdiff"]).lanes["drafted"])
     assert first.seconds == pytest.approx(attempts["specdiff"][0][0].seconds, rel=1e-3)
     steps: list[Step] = []
@@ -877,8 +877,8 @@ def test_a_branch_may_be_drawn_anew(pair_engine: Engine) -> None:
         ({"branch": "a", "round": 128}, "no round 128"),
         ({"branch": "b", "take": 2**31 - 1}, "no token"),
         ({"a": "nothing"}, "no method"),
-        ({"a": "auto"}, "decode the same"),
-        ({"b": "auto"}, "decode the same"),
+        ({"a": "auto"}, "not reproducible"),
+        ({"b": "auto"}, "not reproducible"),
         ({"rule": "nothing"}, "rule"),
         ({"prompt": " "}, "prompt"),
         ({"given": "{"}, "no run of a trace"),
@@ -949,8 +949,8 @@ def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(
     for wrong, word in (
         ({"target": "another"}, "decoded by another of the pair embedded"),
         ({"config": {**given.config, "pair": "gpt2"}}, "of the pair gpt2"),
-        ({"after": (10**9,)}, "no tokens of this target"),
-        ({"prompt": "Twice"}, "cut into other tokens"),
+        ({"after": (10**9,)}, "tokens that this target lacks"),
+        ({"prompt": "Twice"}, "has other tokens here"),
         ({"config": {**given.config, "gamma": 10**6}}, "Draft window"),
     ):
         changed = msgspec.json.encode(msgspec.structs.replace(given, **wrong)).decode()
@@ -1050,8 +1050,8 @@ def test_a_selected_draft_that_is_tested_by_p_over_q_is_caught(engine: Engine, m
 @pytest.mark.parametrize(
     ("values", "word"),
     [
-        ({"rules": "self", "steps": 1}, "there is only one"),
-        ({"rules": "ratio,trie", "num_drafts": 3, "steps": 2}, "T = 2"),
+        ({"rules": "self", "steps": 1}, "K is 1"),
+        ({"rules": "ratio,trie", "num_drafts": 3, "steps": 2}, "T is 2"),
         ({"rules": "ratio,naive", "num_drafts": 3}, "test one"),
     ],
 )
@@ -1183,13 +1183,13 @@ def test_what_was_finished_before_it_broke_off_is_written(
     done = window_map.REPEATS + 1
     assert (final["done"], final["total"], [row["prompts"] for row in final["rows"]]) == (done, done + 1, [1, 0])
     assert final["files"] and all((tmp_path / file).is_file() for file in final["files"].values()) and table.is_file()
-    assert f"broke off after {done} of {done + 1} steps" in capsys.readouterr().err
+    assert f"Ended after {done} of {done + 1} steps" in capsys.readouterr().err
 
 
 def test_from_python(engine: Engine) -> None:
-    heard: list[Step] = []
-    final = lab.explore("losslessness", engine=engine, progress=heard.append, runs=200)
-    assert final.rows[-1]["runs"] == heard[-1].done == 200
+    steps: list[Step] = []
+    final = lab.explore("losslessness", engine=engine, progress=steps.append, runs=200)
+    assert final.rows[-1]["runs"] == steps[-1].done == 200
     with pytest.raises(ConfigError, match="no exploration"):
         lab.explore("nothing", engine=engine)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from specdiff_core.measure.answers import answered, canonical
-from specdiff_core.measure.votes import Attempt, attempt_of, curves, grid_of, in_turn, majorities, singles, votes
+from specdiff_core.measure.votes import Attempt, attempt_of, curves, grid_of, majorities, rotated, singles, votes
 from specdiff_core.schema.events import Finished
 
 
@@ -38,20 +38,20 @@ def attempted(*attempts: tuple[float, str]) -> list[Attempt]:
 
 def test_attempts_count_in_order_as_far_as_they_are_finished() -> None:
     found = {"vanilla": [attempted((1.0, "7"), (1.0, "5"), (1.0, "5"))]}
-    rows = {row["budget"]: row for row in curves(in_turn(found, ["5"]))}
-    assert list(rows) == grid_of(in_turn(found, ["5"]))[: len(rows)]
+    rows = {row["budget"]: row for row in curves(rotated(found, ["5"]))}
+    assert list(rows) == grid_of(rotated(found, ["5"]))[: len(rows)]
     assert min(rows) <= 1 < max(rows) < 3.2  # 10^(4/8)
     # Turns 7 5 5, 5 5 7 and 5 7 5: of one attempt two are right, and of two as well, for ties go to the first.
     assert (rows[1.0]["accuracy"], rows[1.0]["attempts"]) == (pytest.approx(2 / 3), 1)
     two = min(budget for budget in rows if budget >= 2)
     assert (rows[two]["accuracy"], rows[two]["attempts"]) == (pytest.approx(2 / 3), 2)
     assert (rows[max(rows)]["accuracy"], rows[max(rows)]["attempts"], rows[max(rows)]["used_up"]) == (1, 3, 1)
-    assert [row["accuracy"] for row in votes(in_turn(found, ["5"]))] == pytest.approx([2 / 3, 2 / 3, 1])
+    assert [row["accuracy"] for row in votes(rotated(found, ["5"]))] == pytest.approx([2 / 3, 2 / 3, 1])
 
 
 def test_before_the_first_attempt_is_finished_nothing_is_right() -> None:
     found = {"vanilla": [attempted((1.0, "5"))], "dflash": [attempted((0.5, "5"))]}
-    at = {(row["method"], row["budget"]): row for row in curves(in_turn(found, ["5"]))}
+    at = {(row["method"], row["budget"]): row for row in curves(rotated(found, ["5"]))}
     between = next(budget for name, budget in at if name == "vanilla" and 0.5 <= budget < 1)
     assert at["vanilla", between]["accuracy"] == at["vanilla", between]["attempts"] == 0
     assert at["dflash", min(budget for name, budget in at if name == "dflash" and budget >= 0.5)]["accuracy"] == 1
@@ -66,7 +66,7 @@ def test_a_quicker_decoder_of_the_same_texts_is_earlier_by_its_speed_up() -> Non
     slow = [attempted(*((float(draws.uniform(1, 2)), str(draws.integers(3))) for _ in range(8))) for _ in range(5)]
     fast = [[Attempt(one.seconds / 10, one.answer) for one in own] for own in slow]  # a decade: the grid's own
     right = ["0", "1", "2", "0", "1"]
-    both_tried = in_turn({"vanilla": slow, "dflash": fast}, right)
+    both_tried = rotated({"vanilla": slow, "dflash": fast}, right)
     rows = curves(both_tried)
     at = {(row["method"], round(8 * math.log10(row["budget"]))): (row["accuracy"], row["attempts"]) for row in rows}
     both = [step for name, step in at if name == "dflash" and ("vanilla", step + 8) in at]
@@ -78,19 +78,19 @@ def test_a_quicker_decoder_of_the_same_texts_is_earlier_by_its_speed_up() -> Non
     single = singles(both_tried)
     assert single["dflash"]["difference"] == 0
     assert single["dflash"]["seconds"] == pytest.approx(single["vanilla"]["seconds"] / 10)
-    assert single["vanilla"]["accuracy"] == votes(in_turn({"vanilla": slow}, right))[0]["accuracy"]
+    assert single["vanilla"]["accuracy"] == votes(rotated({"vanilla": slow}, right))[0]["accuracy"]
 
 
 def test_a_method_that_is_wrong_more_often_is_beyond_the_noise() -> None:
     def attempts(wrong: int) -> list[list[Attempt]]:
         return [attempted(*((1.0, "no" if i < wrong else "5") for i in range(20))) for _ in range(10)]
 
-    single = singles(in_turn({"vanilla": attempts(10), "dflash": attempts(11), "eagle": attempts(16)}, ["5"] * 10))
+    single = singles(rotated({"vanilla": attempts(10), "dflash": attempts(11), "eagle": attempts(16)}, ["5"] * 10))
     assert abs(single["dflash"]["difference"]) < single["dflash"]["noise"]
     assert single["eagle"]["difference"] == pytest.approx(-0.3)
     assert single["eagle"]["noise"] < 0.3
     assert single["vanilla"]["noise"] is None
-    bands = [row for row in votes(in_turn({"vanilla": [*attempts(0), *attempts(20)]}, ["5"] * 20)) if row["k"] == 1]
+    bands = [row for row in votes(rotated({"vanilla": [*attempts(0), *attempts(20)]}, ["5"] * 20)) if row["k"] == 1]
     assert 0.2 < bands[0]["low"] < 0.4 < 0.5 < 0.6 < bands[0]["high"] < 0.8  # half of 20 problems
 
 
@@ -100,7 +100,7 @@ def test_two_attempts_that_agree_have_noise_and_one_has_none_that_is_known() -> 
             "vanilla": [attempted(*[(1.0, "5")] * len(answers))],
             "dflash": [attempted(*((1.0, said) for said in answers))],
         }
-        return singles(in_turn(found, ["5"]))["dflash"]
+        return singles(rotated(found, ["5"]))["dflash"]
 
     assert single("6")["noise"] is None
     assert single("6", "6")["noise"] > 1  # 2 of 2 against 0 of 2, which chance makes
@@ -115,7 +115,7 @@ def test_the_noise_of_few_attempts_covers_what_chance_makes() -> None:
             name: [attempted(*((1.0, str(one)) for one in own)) for own in each]
             for name, each in zip(("vanilla", "dflash"), said, strict=True)
         }
-        single = singles(in_turn(found, ["1", "1"]))["dflash"]
+        single = singles(rotated(found, ["1", "1"]))["dflash"]
         beyond += abs(single["difference"]) > single["noise"]
     assert beyond <= 20  # of the plain shares 40
 

@@ -1,4 +1,4 @@
-"""Explorations: each question of the papers, answered by a live measurement. Importing them imports no torch."""
+"""Explorations: questions of the papers, each answered by a live measurement. Importing them doesn't import torch."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from specdiff_core.schema.errors import ConfigError
 
 ORDER = (WindowMap, RoundCost, Losslessness, Temperature, WhichText, Budget, SideBySide, Learn, Compare)
 COMMANDS = (Doctor, Diverge)
-"""Without a view on the page."""
+"""Commands without a view on the page."""
 EXPLORATIONS: dict[str, type[Exploration]] = {kind.name: kind for kind in (*ORDER, *COMMANDS)}
 RENAMED = {"which-gamma": "window-map", "length": "text", "kinds-of-text": "text", "align": "learn"}
-"""Explorations of older links -> those that hold them now."""
+"""Names in older links -> the explorations that replaced them."""
 
 
 def find_exploration(name: str) -> type[Exploration]:
-    """The exploration of a name; ConfigError: there is none."""
+    """Find an exploration by name; ConfigError if there is none."""
     if name not in EXPLORATIONS:
         hint = f"Choose one of: {', '.join(EXPLORATIONS)}."
         raise ConfigError(f"There is no exploration called {str(name)[:40]!r}.", field="explore", hint=hint)

@@ -1,6 +1,6 @@
-"""Two runs of any two traces along their texts, as far as these agree. Needs no model, no tokenizer and no torch.
+"""Aligns runs of two traces along their common text, without a model, a tokenizer or torch.
 
-The page makes the same of the files that a visitor opens (``app/static/state/alignment.js``); a test compares the two.
+The page does the same for files that a visitor opens (``app/static/state/alignment.js``); a test compares the two.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Run(NamedTuple):
 
     @property
     def header(self) -> RunStarted | None:
-        """Its settings, where the trace says them."""
+        """Its header, if the trace has one."""
         return header_of(self.events)
 
     @property
@@ -41,24 +41,24 @@ class Run(NamedTuple):
 class Common(NamedTuple):
     """How two runs are aligned, and how far they agree.
 
-    ``by`` is ``tokens`` after one prompt and of one target; ``texts``, prompts included, where one prompt goes on in
-    the other's text, or the targets differ; ``beginnings``, from the first new token, where the prompts differ;
-    ``nothing`` where a trace holds no words for that.
+    ``by`` is ``tokens`` after one prompt with one target; ``texts``, prompts included, if the
+    targets differ or one prompt continues into the other's text; ``beginnings``, from the first new
+    token, if the prompts differ; ``nothing`` if a trace lacks the text.
     """
 
     by: By
-    agree: int  # characters, of ``tokens`` tokens, that are the same
-    parted: int | None  # the first that is not, from 1; None: both go on alike to the end
-    starts: dict[str, int]  # characters before the first new token of each, counted from the earlier one
-    target: bool  # whether both have one target
-    prompt: int | None  # the first character at which the prompts differ, from 1; None: they are equal
+    agree: int  # how many characters match; tokens if ``by`` is tokens
+    parted: int | None  # the first difference, from 1; None: they match to the end
+    starts: dict[str, int]  # characters before the first new token of each, from the earlier one
+    target: bool  # whether both have the same target
+    prompt: int | None  # the first difference of the prompts, from 1; None: they are equal
 
 
 def read_run(path: Path | str, lane: str | None = None) -> Run:
-    """A lane of a trace file, by default the last that has events.
+    """A lane of a trace file, by default the last one with tokens.
 
     Raises:
-        TraceError: the file is no trace, or has no such lane.
+        TraceError: the file is not a trace, or has no such lane.
     """
     lanes = {name: events for name, events in read_trace(path).lanes.items() if any_token(events)}
     if (lane is not None and lane not in lanes) or not lanes:
@@ -69,20 +69,20 @@ def read_run(path: Path | str, lane: str | None = None) -> Run:
 
 
 def any_token(events: Sequence[Event]) -> bool:
-    """Whether something was written."""
+    """Whether anything was committed."""
     return any(isinstance(event, Committed) and event.ids for event in events)
 
 
 def compare_traces(first: Path | str, second: Path | str, *, lanes: Sequence[str | None] = (None, None)) -> Answer:
-    """Two runs of two trace files side by side: ``rows`` has each round of ``a`` and ``b``, with the character of the
-    text at which it begins, so that rounds at the same words have the same number; ``facts`` says by what
-    they are aligned, how far they agree (``common``), and what cannot be said (``words``).
+    """Compare runs of two trace files: ``rows`` has each round of ``a`` and ``b``, with the
+    character at which it begins in the common text; ``facts`` has the alignment (``common``) and
+    its description (``words``).
 
     Args:
         lanes: of each file, by default the last.
 
     Raises:
-        TraceError: a file is no trace, is damaged, or has no such lane.
+        TraceError: a file is not a trace, is damaged, or has no such lane.
     """
     a, b = (read_run(path, lane) for path, lane in zip((first, second), lanes, strict=True))
     runs, pieces = {"a": a, "b": b}, _words(a, b)
@@ -103,12 +103,12 @@ def compare_traces(first: Path | str, second: Path | str, *, lanes: Sequence[str
 
 
 def common_of(a: Run, b: Run) -> Common:
-    """Align two runs, and see how far they agree."""
+    """Align two runs."""
     one, other = a.header, b.header
     target = (
         one is not None
         and other is not None
-        and not (one.server or other.server)  # whose pieces may be cut anywhere
+        and not (one.server or other.server)  # a server's pieces may end anywhere
         and (one.models.get("target"), one.config.get("pair")) == (other.models.get("target"), other.config.get("pair"))
     )
     prompts = ["" if header is None else header.prompt for header in (one, other)]
@@ -135,23 +135,22 @@ def common_of(a: Run, b: Run) -> Common:
 
 
 def words_of(common: Common, headers: Sequence[RunStarted | None]) -> list[str]:
-    """Say how two runs are aligned, where they part, and what cannot be compared."""
+    """Describe how two runs are aligned, where they differ, and what cannot be compared."""
     unit = "token" if common.by == "tokens" else "character"
     words = {
         "tokens": "Aligned token by token, after one prompt.",
         "texts": "Aligned by their whole texts, prompts included.",
-        "beginnings": "Not one prompt: aligned from the first new token of each; where they agree, that compares no "
-        "methods.",
-        "nothing": "Not aligned: a trace holds no words, and prompt or target differ.",
+        "beginnings": "The prompts differ: aligned from the first new token of each, which doesn't compare methods.",
+        "nothing": "Not aligned: the prompts or the targets differ, and a trace lacks the text.",
     }
     said = [words[common.by]]
     if common.prompt is not None and None not in headers:
         said.append(f"The prompts differ from character {common.prompt} on.")
     if common.by != "nothing":
-        end = "They agree to the end" if common.parted is None else f"They part at {unit} {common.parted}"
+        end = "They agree to the end" if common.parted is None else f"They differ from {unit} {common.parted} on"
         said.append(f"{end}: the first {common.agree} are the same.")
     if not common.target:
-        said.append("The targets differ, or a trace does not say which it was.")
+        said.append("The targets differ, or a trace does not name its target.")
     machines = {header and (header.device, header.dtype, header.threads) for header in headers}
     if len(machines) > 1:
         said.append("They were timed on different machines: compare rounds, not milliseconds.")
@@ -159,14 +158,14 @@ def words_of(common: Common, headers: Sequence[RunStarted | None]) -> list[str]:
 
 
 def given_of(run: Run, round: int) -> Given:
-    """A run up to the target's token of a round, from which it can be decoded another way.
+    """A run up to the target's token of a round, to decode a branch from.
 
     Raises:
-        ConfigError: the trace does not say how it was decoded, or has no such round.
+        ConfigError: the trace has no header or no such round.
     """
     header = run.header
     if header is None:
-        raise ConfigError("The trace does not say how it was decoded.", field="branch", hint="Choose another trace.")
+        raise ConfigError("The trace has no settings of its run.", field="branch", hint="Choose another trace.")
     return Given(
         config=dict(header.config),
         prompt=header.prompt,
@@ -177,20 +176,20 @@ def given_of(run: Run, round: int) -> Given:
 
 
 def _agreement(one: Sequence[object], other: Sequence[object]) -> tuple[int, int | None]:
-    """How many entries two sequences share at their beginnings, and the first that differs, from 1."""
+    """The length of the common beginning of two sequences, and the first difference, from 1."""
     parted = first_difference(one, other)
     return parted - 1 if parted else len(one), parted
 
 
 def _unknown(run: Run) -> dict[int, str]:
-    """Every id that the rows of a run name, in place of its words."""
+    """A placeholder for the text of every id in a run's rows."""
     verdicts = [event for event in run.events if isinstance(event, Verified)]
     ids = {*run.ids, *(test.id for one in verdicts for test in one.tests), *(one.extra for one in verdicts)}
     return {token: f"<{token}>" for token in ids}
 
 
 def _words(a: Run, b: Run) -> dict[str, dict[int, str]]:
-    """The text of the ids of each run; runs of one target know each other's."""
+    """The text of each run's ids; runs of the same target share theirs."""
     own = {"a": pieces_of(a.events), "b": pieces_of(b.events)}
     one, other = ((run.header and run.header.models.get("target")) or "" for run in (a, b))
     if one and one == other:

@@ -1,8 +1,8 @@
-"""What the questions share: a question of the papers is one file, a record of settings that measures its own answer.
+"""What the explorations share. An exploration is one file: a record of settings that measures an answer.
 
-The fields of a record, with their titles, words and limits, are the form on the page, the flags of the command line and
-the arguments from Python. ``explore`` measures; ``report`` makes one sentence, notes and figures of the numbers, for
-the page and the command line alike. Importing this package imports no torch.
+The fields of a record define the form on the page, the flags of the command line and the arguments
+in Python. ``explore`` measures; ``report`` turns the numbers into one sentence, notes and figures,
+for the page and the command line. Importing this package doesn't import torch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from specdiff_core.explorations.figures import Figure
 from specdiff_core.measure.prompts import OWN_TEXTS, Problem, Prompt, own_prompts
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
-from specdiff_core.schema.methods import played
+from specdiff_core.schema.methods import resolve_methods
 from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
@@ -34,16 +34,17 @@ E = TypeVar("E", bound="Exploration")
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """What is known so far, as plain numbers."""
+    """Results so far, as plain numbers."""
 
-    rows: list[dict[str, Any]]  # one table, which is all that a CSV file holds
-    facts: dict[str, Any] = {}  # what charts need besides
-    races: dict[str, bytes] = {}  # by a row's ``race``: a trace file, which the player opens
+    rows: list[dict[str, Any]]  # the table that a CSV file holds
+    facts: dict[str, Any] = {}  # what charts need besides the rows
+    races: dict[str, bytes] = {}  # a row's ``race`` -> its trace file, for the player
 
 
 class Board(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A table of methods with a bar for each speed-up. A row: ``mark`` (glyph, colour, hatch), ``label``, ``words``,
-    ``value``, ``low``, ``high``, ``race``, ``busy``, and ``cells`` of [words, meaning] below ``columns``."""
+    """A table of methods with a bar for each speed-up. A row: ``mark`` (glyph, colour, hatch),
+    ``label``, ``words``, ``value``, ``low``, ``high``, ``race``, ``busy``, and ``cells`` of [words,
+    meaning] below ``columns``."""
 
     title: str
     columns: list[tuple[str, str, str]]  # head, meaning, and the head where room is short
@@ -52,7 +53,7 @@ class Board(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Switch(msgspec.Struct, kw_only=True):
-    """A choice of what is shown; nothing is measured for it. ``options``: value, words, meaning."""
+    """A control that selects what is shown, without measuring. ``options``: value, label, meaning."""
 
     name: str
     title: str
@@ -60,7 +61,7 @@ class Switch(msgspec.Struct, kw_only=True):
 
 
 class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the numbers say."""
+    """An exploration's results in words and figures."""
 
     answer: str = ""  # one sentence
     notes: list[str] = []
@@ -72,24 +73,24 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Step(NamedTuple):
-    """How far an exploration is. Its answer is worked out only when it is looked at."""
+    """Progress of an exploration. Its answer is computed on demand."""
 
     done: int
     total: int
     doing: str
     answer: Callable[[], Answer]
-    made: Callable[[], dict[str, bytes]] = dict  # files to take away, by name; asked for at the end only
+    made: Callable[[], dict[str, bytes]] = dict  # files to download, by name; called at the end only
 
 
 class Explored(msgspec.Struct, kw_only=True):
-    """An answer with all that makes it repeatable; what ``--json`` writes and the page opens on."""
+    """An answer with everything needed to repeat it, as ``--json`` writes it and the page opens it."""
 
     schema: Literal[1] = 1
     kind: Literal["exploration"] = "exploration"
     name: str
     choice: dict[str, Any]
     origin: Provenance
-    machine: dict[str, Any]  # device, dtype, threads, network: of the runs themselves
+    machine: dict[str, Any]  # device, dtype, threads and network of the runs
     done: int
     total: int
     rows: list[dict[str, Any]]
@@ -99,34 +100,34 @@ class Explored(msgspec.Struct, kw_only=True):
 
 
 class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question, and the pair that it is asked of. ConfigError: a field is out of range (see :func:`parse`)."""
+    """A question and the pair to measure. ConfigError: a field is out of range (see :func:`parse`)."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     question: ClassVar[str]
-    columns: ClassVar[dict[str, str]] = {}  # what the columns of its table mean
-    tab: ClassVar[str] = "explore"  # of the page; empty: it is a command only
-    files: ClassVar[tuple[str, ...]] = ()  # fields that may name a file in a shell
-    makes: ClassVar[str] = ""  # what its files to take away are, in words; empty where it makes none
+    columns: ClassVar[dict[str, str]] = {}  # column of the table -> its meaning
+    tab: ClassVar[str] = "explore"  # tab of the page; empty for commands
+    files: ClassVar[tuple[str, ...]] = ()  # fields that may name a file on the command line
+    makes: ClassVar[str] = ""  # describes its files to download; empty if there are none
 
     pair: PAIR = "embedded"
 
     @property
     def drafters(self) -> tuple[str, ...]:
-        """The drafters that it needs: by default its ``drafter``, or those of its ``methods``.
+        """The drafters it needs: by default its ``drafter``, or those of its ``methods``.
 
         Raises:
-            ConfigError: the pair has none of that name, or none for a method; the hint names what it has.
+            ConfigError: the pair lacks one of them; the hint names those it has.
         """
         if methods := getattr(self, "methods", ()):
             return drafters_of(self.pair, methods)
         return (self.drafter,) if hasattr(self, "drafter") else ()
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        """Measure, one step at a time. Between two steps others may use ``engine``.
+        """Measure, one step at a time. Between two steps other runs may use ``engine``.
 
         Args:
-            stopped: asked before each pass; what was finished before stays in the answer.
+            stopped: called before each pass; completed runs stay in the answer.
 
         Raises:
             SpecDiffError: nothing can be measured; the message says why.
@@ -134,27 +135,28 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         raise NotImplementedError
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        """What the numbers of an :class:`Answer` say. Pure; of a part of an answer, too."""
+        """Describe the numbers of an :class:`Answer`, complete or partial. Pure."""
         return Report()
 
     @classmethod
     def from_files(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """``values`` as a shell gives them, with what lies in ``files``."""
+        """``values`` of the command line, with the contents of the ``files`` that they name."""
         return values
 
     @classmethod
     def form(cls) -> list[dict[str, Any]]:
-        """The fields in plain JSON values: name, title, words, kind, default, limits or choices, what of the pair the
-        choices are (``of``: drafters or methods), and whether it is one of those that few change (``more``)."""
+        """The fields as plain JSON values: name, title, description, kind, default, limits or
+        choices, whether the choices are the pair's drafters or methods (``of``), and whether it is
+        an advanced field (``more``)."""
         properties = msgspec.json.schema(cls)["$defs"][cls.__name__]["properties"]
-        kinds = [kind for kind in reversed(cls.__mro__) if kind.__module__ != __name__]  # what is here is shared
+        kinds = [kind for kind in reversed(cls.__mro__) if kind.__module__ != __name__]  # not shared
         own = dict.fromkeys(name for kind in kinds for name in vars(kind).get("__annotations__", ()))
         fields = [_described(name, properties[name]) for name in (own | properties) if name in properties]
         return [field | {"more": field["name"] not in own or field["more"]} for field in fields]
 
 
 def _described(name: str, declared: Mapping[str, Any]) -> dict[str, Any]:
-    entry = declared.get("items", declared)  # of a list, what it holds
+    entry = declared.get("items", declared)  # of a list, its entries
     kind = {"integer": "integer", "number": "number", "boolean": "switch"}.get(entry.get("type", ""), "text")
     choices = entry.get("enum")
     return {
@@ -175,10 +177,10 @@ def _described(name: str, declared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse(kind: type[E], values: Mapping[str, Any]) -> E:
-    """A record from untrusted values: of a list also its entries in one string, separated by commas.
+    """A record from untrusted values; a list may also be one string with commas between the entries.
 
     Raises:
-        ConfigError: a name is unknown, a value out of range, or no text; the message says which.
+        ConfigError: a name is unknown, a value out of range, or not text; the message says which.
     """
     lists = {field["name"] for field in kind.form() if field["list"]}
     given = {
@@ -189,7 +191,7 @@ def parse(kind: type[E], values: Mapping[str, Any]) -> E:
     }
     try:
         what = msgspec.convert(given, kind, strict=False)
-        msgspec.json.encode(what)  # its answer will repeat it
+        msgspec.json.encode(what)  # the answer will contain it
     except msgspec.ValidationError as error:
         at = re.search(r" - at `\$\.(\w+)", str(error))
         title = next((field["title"] for field in kind.form() if at and field["name"] == at[1]), kind.title)
@@ -203,12 +205,12 @@ def parse(kind: type[E], values: Mapping[str, Any]) -> E:
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a text begins with that a spreadsheet would calculate."""
+"""First characters of a cell that a spreadsheet would run as a formula."""
 
 
 def csv_of(rows: list[dict[str, Any]]) -> str:
-    """``rows`` as a CSV file; a list of numbers takes one cell, separated by spaces. A text that a spreadsheet would
-    calculate has an apostrophe before it."""
+    """``rows`` as a CSV file. A list of numbers is one cell, separated by spaces; text that a
+    spreadsheet would run as a formula gets an apostrophe in front."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     lines: list[list[Any]] = [names, *([row.get(name) for name in names] for row in rows)]
     return "".join(",".join(map(_cell, line)) + "\n" for line in lines)
@@ -223,29 +225,27 @@ def _cell(value: Any) -> str:
 
 
 class OnPrompts(Exploration, frozen=True, kw_only=True):
-    """One that decodes texts: this project's own, or the visitor's."""
+    """An exploration that decodes prompts: this project's, or the visitor's."""
 
-    tokens: Annotated[int, ask("New tokens", "Of each run; the end of a text is ignored.", 8, 256)] = 64
+    tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 256)] = 64
     flavours: Annotated[
         tuple[Annotated[str, Meta(extra_json_schema=enum(list(OWN_TEXTS)))], ...],
-        ask("Kinds of text", "Prompts of this project, by kind."),
+        ask("Kinds of text", "Which of this project's prompts to use."),
     ] = tuple(OWN_TEXTS)
     per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 2
     texts: Annotated[
         str,
-        ask(
-            "Your own prompts", 'In place of these: one a line, or JSON lines {"id", "flavour", "prompt"}.', most=20_000
-        ),
+        ask("Your own prompts", 'Used instead: one per line, or JSON lines {"id", "flavour", "prompt"}.', most=20_000),
     ] = ""
     seed: SEED = 0
 
     @property
     def base(self) -> DecodeConfig:
-        """What all runs share."""
+        """Settings that all runs share."""
         return DecodeConfig(pair=self.pair, max_new_tokens=self.tokens, seed=self.seed, ignore_eos=True)
 
     def prompts(self, engine: Engine) -> tuple[list[Prompt], list[str]]:
-        """The prompts, and what is wrong with the lines that are none.
+        """The prompts, and why the lines that were left out are not usable.
 
         Raises:
             ConfigError: no prompt is left.
@@ -258,7 +258,7 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
                 try:
                     if prompt.flavour in self.flavours and engine.encode(prompt.prompt, self.base):
                         found.append(prompt)
-                except SpecDiffError as error:  # another pair may have little room
+                except SpecDiffError as error:  # the pair's context may be too short
                     skipped.append(f"{prompt.id}: {error.message}")
         if not found:
             raise ConfigError(
@@ -270,7 +270,7 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
 
 
 class AtTemperature(OnPrompts, frozen=True, kw_only=True):
-    """One whose runs share a temperature."""
+    """An exploration whose runs share a temperature."""
 
     temperature: TEMPERATURE = 0.0
 
@@ -280,11 +280,11 @@ class AtTemperature(OnPrompts, frozen=True, kw_only=True):
 
 
 def each_line(text: str, read: Callable[[str, int], P], check: Callable[[P], object]) -> tuple[list[P], list[str]]:
-    """The prompts or problems in the lines of a text, and why some lines are none.
+    """The prompts or problems in the lines of a text, and why some lines were left out.
 
     Args:
-        read: makes one of a line and its number, from 1.
-        check: raises SpecDiffError where it cannot be used.
+        read: parses a line, given with its number from 1.
+        check: raises SpecDiffError if the result cannot be used.
     """
     found, skipped = dict[str, P](), []
     lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))  # JSON may hold other line separators
@@ -308,24 +308,24 @@ def _read_line(line: str, number: int) -> Prompt:
     return Prompt(id=f"line-{number}", flavour="yours", prompt=line.strip())
 
 
-class Asked(NamedTuple):
-    """A function that says whether to stop, in the shape that a decode asks."""
+class StopFlag(NamedTuple):
+    """A stop function in the form that ``decode`` takes."""
 
     is_set: Stopped
 
 
 def drafters_of(pair: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The drafters with which methods of these names run on ``pair``, each once.
+    """The drafters that these methods use on ``pair``, each once.
 
     Raises:
-        ConfigError: a name is no method, or the pair has no drafter for one; the hint names those that it has.
+        ConfigError: a method is unknown, or the pair has no drafter for it; the hint lists its methods.
     """
     base = DecodeConfig(pair=pair)
-    return tuple(dict.fromkeys(method.config(base).drafter for method in played(pair, names)))
+    return tuple(dict.fromkeys(method.config(base).drafter for method in resolve_methods(pair, names)))
 
 
 def command_of(what: Exploration) -> list[str]:
-    """The words after ``python -m specdiff_core`` that ask for the same."""
+    """The arguments of ``python -m specdiff_core`` that measure the same."""
     words = ["explore", what.name]
     for field in msgspec.structs.fields(what):
         value = getattr(what, field.name)
@@ -336,23 +336,23 @@ def command_of(what: Exploration) -> list[str]:
 
 
 class Snapshot(NamedTuple):
-    """What is known after some steps."""
+    """Progress and results after some steps."""
 
     done: int
     total: int
     doing: str
     explored: Explored | None  # None before the first step
-    races: dict[str, bytes]  # at the end only, as is what it made
+    races: dict[str, bytes]  # this and the next: at the end only
     made: dict[str, bytes]
     over: bool
 
 
 class Exploring:
-    """An exploration under way, which goes on when it is asked to.
+    """A running exploration, advanced step by step.
 
     Args:
         stopped: see :meth:`Exploration.explore`.
-        argv: the command that asked for it; by default the one that would.
+        argv: the command line to record; by default :func:`command_of`.
 
     Raises:
         SpecDiffError: as :meth:`Exploration.explore`, here and from :meth:`advance`.
@@ -382,11 +382,7 @@ class Exploring:
         }
 
     def advance(self, seconds: float = math.inf, progress: Callable[[Step], None] | None = None) -> Snapshot:
-        """Go on for at least one step, until ``seconds`` have passed or it is over.
-
-        Args:
-            progress: called with every step.
-        """
+        """Run at least one step, and more until ``seconds`` have passed or it is over; ``progress`` gets each step."""
         until, over = time.monotonic() + seconds, True
         for step in self._steps:
             self._last = step
@@ -398,7 +394,7 @@ class Exploring:
         return self.snapshot(over)
 
     def snapshot(self, over: bool = True) -> Snapshot:
-        """What is known: also where the last step failed. ``over``: with races and files."""
+        """Results so far, also if the last step failed. ``over``: include races and files."""
         last, explored = self._last, None
         races, made = dict[str, bytes](), dict[str, bytes]()
         if last.done:

@@ -1,8 +1,9 @@
-"""Budget (SpecDiff-2, arXiv 2511.00606: accuracy within seconds): what does a faster decode gain where answers are
-voted on? Each method attempts worked problems several times, at a temperature above 0, and the commonest answer counts.
+"""Budget (SpecDiff-2, arXiv 2511.00606: accuracy within seconds): how much does faster decoding
+help when answers are chosen by vote? Each method attempts problems several times, at a temperature
+above 0; the most frequent answer counts.
 
-No text depends on the budget, so nothing is decoded again for it: of the measured attempts, in order, those count that
-are finished within it. Every lossless method draws its attempts from vanilla's distribution; only more fit.
+No text depends on the budget, so each budget just counts the measured attempts that finish within it. Every lossless
+method draws its attempts from vanilla's distribution; a faster one finishes more of them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, per
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.prompts import OWN_PROBLEMS, Problem, Prompt, Text, problem
-from specdiff_core.measure.votes import ATTEMPTS, TEMPERATURE, Attempt, attempt_of, curves, in_turn, singles, votes
+from specdiff_core.measure.votes import ATTEMPTS, TEMPERATURE, Attempt, attempt_of, curves, rotated, singles, votes
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import find_method
 from specdiff_core.schema.settings import DecodeConfig
@@ -29,45 +30,45 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 LONGEST = 60
-"""Characters of an answer."""
+"""Maximum characters of an answer."""
 
 
 class Budget(Exploration, frozen=True, kw_only=True):
-    """Accuracy on worked problems against seconds, by majority of the attempts that fit."""
+    """Accuracy on problems by seconds, by majority of the attempts that fit."""
 
     name: ClassVar = "budget"
     title: ClassVar = "Budget"
-    question: ClassVar = "With so many seconds for each problem, how many answers are right?"
+    question: ClassVar = "How many answers are right with a given number of seconds per problem?"
     columns: ClassVar = {
         "method": "name of the method",
-        "budget": "seconds that every problem may use",
+        "budget": "seconds per problem",
         "accuracy": "share of problems whose majority answer is right; each attempt in turn counts as the first",
         "low": "95 % bootstrap interval over problems, lower end",
         "high": "95 % bootstrap interval over problems, upper end",
-        "attempts": "attempts that are finished within the budget, on average",
-        "used_up": "share of problems with no attempt left: more attempts were not measured",
+        "attempts": "mean number of attempts finished within the budget",
+        "used_up": "share of problems whose measured attempts all finished within the budget",
         "problems": "problems measured so far",
-        "race": "the race behind the row",
+        "race": "the race that the row comes from",
         "waiting": "threads that waited for a processor, on average",
     }
 
     methods: Annotated[
-        tuple[METHOD, ...], ask("Methods", "Each beside vanilla, on the same problems.", least=1, most=6)
+        tuple[METHOD, ...], ask("Methods", "Each is compared with vanilla on the same problems.", least=1, most=6)
     ] = ("specdiff", "dflash", "eagle", "markov_tree")
     given: Annotated[
         Literal["all", "most", "none"],
         ask(
-            "Sums that are given",
-            "Of the solution: all, all but the last line, or none. A target as small as the embedded one "
-            "cannot calculate, but may finish what is worked out.",
+            "Solution lines given",
+            "All, all but the last, or none. A target as small as the embedded one cannot calculate, but it can "
+            "finish a worked solution.",
         ),
     ] = "all"
-    attempts: Annotated[int, ask("Attempts k", "Of every method at every problem.", 1, 64)] = ATTEMPTS
+    attempts: Annotated[int, ask("Attempts k", "Per method and problem.", 1, 64)] = ATTEMPTS
     problems: Annotated[
         int,
         ask(
             "Problems",
-            "Of this project; yours go under More settings. More problems, narrower intervals.",
+            "This project's; add your own under More settings. More problems, narrower intervals.",
             2,
             len(OWN_PROBLEMS),
         ),
@@ -76,20 +77,20 @@ class Budget(Exploration, frozen=True, kw_only=True):
         str,
         ask(
             "Your own problems",
-            "In place of this project's, and all of them: one a line, "
-            '"question | answer", or JSON lines {"question", "answer"}, where the answer may be worked out and end in '
-            '"#### number" or hold \\boxed{…}. Numbers and expressions count as the same however they are written.',
+            'All are used, instead of this project\'s: one per line, "question | answer", or JSON lines {"question", '
+            '"answer"}, where the answer may be a solution that ends in "#### number" or contains \\boxed{…}. '
+            "Equivalent numbers and expressions count as equal.",
             most=20_000,
             more=True,
         ),
     ] = ""
-    temperature: Annotated[float, ask("Temperature", "Of the target: attempts have to differ.", 0.1, 2)] = TEMPERATURE
-    tokens: Annotated[int, ask("New tokens", "Of an attempt at most; without an answer, no vote.", 8, 256)] = 64
+    temperature: Annotated[float, ask("Temperature", "Above 0, so that attempts differ.", 0.1, 2)] = TEMPERATURE
+    tokens: Annotated[int, ask("New tokens", "Limit of an attempt; one without an answer has no vote.", 8, 256)] = 64
     seed: SEED = 0
 
     @property
     def base(self) -> DecodeConfig:
-        """What all runs share; a text may end by itself."""
+        """Settings that all runs share; a text may end by itself."""
         return DecodeConfig(pair=self.pair, max_new_tokens=self.tokens, temperature=self.temperature, seed=self.seed)
 
     def asked(self, problem: Problem) -> str:
@@ -98,19 +99,19 @@ class Budget(Exploration, frozen=True, kw_only=True):
         return problem.begun({"all": lines, "most": lines - 1, "none": 0}[self.given])
 
     def chosen(self, engine: Engine) -> tuple[Sequence[Problem], list[str]]:
-        """The problems, and what is wrong with the lines that are none.
+        """The problems, and why lines were left out.
 
         Raises:
-            ConfigError: the visitor's own were asked for, and fewer than two can be used: one has no interval.
+            ConfigError: fewer than two of the visitor's own can be used: one has no interval.
         """
         if not self.texts.strip():
             return OWN_PROBLEMS[: self.problems], []
         check = lambda found: engine.encode(self.asked(found), self.base)  # noqa: E731
         problems, skipped = each_line(self.texts, read_problem, check)
         if len(problems) < 2:
-            words = f"Of your problems {len(problems) or 'none'} can be used, and two are needed. "
+            words = f"{len(problems) or 'None'} of your problems can be used, but two are needed: "
             raise ConfigError(
-                words + "; ".join(skipped[:3]), field="texts", hint='Give one a line: "What is 3 + 4? | 7".'
+                words + "; ".join(skipped[:3]), field="texts", hint='Give one per line: "What is 3 + 4? | 7".'
             )
         return problems, skipped
 
@@ -125,12 +126,12 @@ class Budget(Exploration, frozen=True, kw_only=True):
         methods = {name: find_method(name) for name in dict.fromkeys(("vanilla", *self.methods))}
         configs = {name: method.config(self.base) for name, method in methods.items() if name != "vanilla"}
         if not configs:
-            raise ConfigError("Vanilla runs anyway.", field="methods", hint="Choose a method to hold against it.")
+            raise ConfigError("Vanilla always runs.", field="methods", hint="Choose a method to compare with it.")
         runs = Runs(engine, self.base, configs, prompts, stopped)
         found: dict[str, list[list[Attempt]]] = {name: [[] for _ in problems] for name in methods}
 
         def answer() -> Answer:
-            tried = in_turn(found, right)
+            tried = rotated(found, right)
             rows = curves(tried)
             for row in rows:
                 name = row["method"]
@@ -188,23 +189,23 @@ class Budget(Exploration, frozen=True, kw_only=True):
             single.append(f"{label[name]} {percent(one['accuracy'])}{noise}")
         small = self.pair == "embedded"
         given = {
-            "all": "All sums were given; the target had to finish the text"
+            "all": "The whole solution was given; the target only had to finish the text"
             + (": one this small cannot calculate." if small else "."),
-            "most": "All sums but the last were given.",
-            "none": "Nothing was given" + (": a target this small is hardly ever right." if small else "."),
+            "most": "All lines of the solution but the last were given.",
+            "none": "No solution was given" + (": a target this small is hardly ever right." if small else "."),
         }
         count = draw.plural(max((row["problems"] for row in rows), default=0), "problem")
         return Report(
             answer=answer,
             notes=[
-                "Every method here is lossless: a single attempt should be right as often as vanilla’s. Only the "
-                "time of an attempt should differ, and with it how many fit into a budget.",
-                f"Right in one attempt: {'; '.join(single)}."
-                + (f" Differs from vanilla by more than the 99 % noise: {draw.listed(apart)}." if apart else "")
+                "Every method here is lossless: a single attempt should be right as often as vanilla’s. Only its time, "
+                "and so the number of attempts within a budget, should differ.",
+                f"Accuracy of one attempt: {'; '.join(single)}."
+                + (f" Outside the 99 % noise of vanilla: {draw.listed(apart)}." if apart else "")
                 + (f" Within the 99 % noise of vanilla: {draw.listed(within)}." if within else "")
-                + f" {percent(vanilla['no_answer'])} of vanilla’s attempts end without an answer and have no vote.",
+                + f" {percent(vanilla['no_answer'])} of vanilla’s attempts have no answer and no vote.",
                 given[facts.get("given", self.given)],
-                f"The bands are wide: {count} cannot separate accuracies a few points apart.",
+                f"The bands are wide: {count} cannot distinguish accuracies that differ by a few points.",
             ],
             figures=_figures(rows, facts["votes"]),
             titles={name: find_method(name).label for name in others},
@@ -218,8 +219,8 @@ def _figures(rows: Sequence[Row], votes: Sequence[Row]) -> list[Figure]:
     """Accuracy by seconds, and by the number of attempts."""
 
     def fits(row: Row) -> str:
-        left = f"<br>{percent(row['used_up'])} of the problems had no attempt left" if row["used_up"] else ""
-        return f"{_lasting(row['budget'])} for each problem, {row['attempts']:.1f} attempts fit{left}"
+        left = f"<br>{percent(row['used_up'])} of the problems used all attempts" if row["used_up"] else ""
+        return f"{_lasting(row['budget'])} per problem, {row['attempts']:.1f} attempts fit{left}"
 
     log = {"type": "log", "tickvals": SECONDS, "ticktext": [f"{one:g}" for one in SECONDS]}
     share = FROM_ZERO | {"tickformat": ".0%"}
@@ -227,15 +228,15 @@ def _figures(rows: Sequence[Row], votes: Sequence[Row]) -> list[Figure]:
         Figure(
             key="seconds",
             title="Right answers within seconds",
-            hint="bands: 95 % interval over problems; open marks: some problems had no attempt left",
+            hint="bands: 95 % interval over problems; open marks: some problems used all attempts",
             opens="a point opens a race",
             data=_bands(rows, "budget", fits),
-            layout=axes("seconds for each problem", "majority is right", xaxis=log, yaxis=share, showlegend=True),
+            layout=axes("seconds per problem", "majority is right", xaxis=log, yaxis=share, showlegend=True),
         ),
         Figure(
             key="votes",
             title="Right answers by number of attempts",
-            hint="whatever they took; bands: 95 % interval over problems",
+            hint="regardless of time; bands: 95 % interval over problems",
             data=_bands(votes, "k", lambda row: f"majority of {row['k']}"),
             layout=axes("attempts k", "majority is right", yaxis=share, showlegend=True),
         ),
@@ -247,8 +248,8 @@ def _lasting(seconds: float) -> str:
 
 
 def seconds_to(rows: Sequence[Row], method: str, accuracy: float) -> float | None:
-    """Seconds from which a method's majority is right as often as asked, on straight lines over log seconds; None where
-    it never is."""
+    """Seconds at which a method's majority reaches an accuracy, interpolated over log seconds; None
+    if it never does."""
     own = [row for row in rows if row["method"] == method]
     i = next((i for i, row in enumerate(own) if row["accuracy"] >= accuracy), None)
     if not i:
@@ -260,7 +261,7 @@ def seconds_to(rows: Sequence[Row], method: str, accuracy: float) -> float | Non
 
 
 def _bands(rows: Sequence[Row], x: str, words: Callable[[Row], str]) -> list[dict[str, Any]]:
-    """A line for each method in front of its interval; an open mark where some problems had no attempt left."""
+    """A line for each method over its interval; open marks where some problems used all attempts."""
 
     def said(row: Row) -> str:
         low, high = percent(row["low"]), percent(row["high"])
@@ -285,13 +286,13 @@ class _Line(msgspec.Struct):
 
 
 def read_problem(line: str, number: int = 0) -> Problem:
-    """A problem of the visitor's own: ``question | answer``, or a JSON object with ``question`` (GSM8K) or ``problem``
-    (MATH-500) and ``answer``. An answer that ends in ``#### 12`` or holds ``\\boxed{\\frac{1}{2}}`` is worked out, a
-    line for each step.
+    """Read a visitor's problem: ``question | answer``, or a JSON object with ``question`` (GSM8K)
+    or ``problem`` (MATH-500) and ``answer``. An answer that ends in ``#### 12`` or contains
+    ``\\boxed{\\frac{1}{2}}`` is a solution, one line per step.
 
     Raises:
-        ConfigError: question or answer are missing.
-        msgspec.DecodeError: it is no such object.
+        ConfigError: the question or the answer is missing.
+        msgspec.DecodeError: it is not such an object.
     """
     if line.lstrip().startswith("{"):
         found = msgspec.json.decode(line, type=_Line)

@@ -1,5 +1,5 @@
 """Which method is fastest? Methods against vanilla on prompts of several kinds, at several temperatures: the page's
-Compare tab. The order of the methods can turn with the temperature, which is why one number is never enough.
+Compare tab. The ranking can change with the temperature, so one number is never enough.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio,
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds
 from specdiff_core.explorations.side_by_side import text_of
 from specdiff_core.measure.grid import BenchSetting
-from specdiff_core.schema.methods import BASELINE, find_method, played
+from specdiff_core.schema.methods import BASELINE, find_method, resolve_methods
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 MEAN = "mean"
 FIRST_SHOWN = 6
-"""Methods that the figures begin with; a click on a name in the legend shows the others."""
+"""Methods shown at first; a click on a name in the legend shows the others."""
 FEW = 20
-"""Tests of a position below which its mark is hollow."""
+"""A position with fewer tests has a hollow mark."""
 GLYPHS = {
     "line-ns": "┆",
     "circle": "●",
@@ -45,10 +45,9 @@ GLYPHS = {
     "x": "✖",
     "hexagram": "✶",
 }
-"""A symbol of Plotly's -> the character that looks like it."""
+"""Plotly symbol -> the character that looks like it."""
 SHAPES = {"≤": ("dashdot", "-"), "K": ("dot", "."), "B": ("dash", "/"), "": ("solid", "")}
-"""What the settings hold of a drafter whose length adapts, of drafts, of a tree and of windows -> dash of a line, hatch
-of a bar."""
+"""Sign in the settings' words (adaptive length, K drafts, tree, plain window) -> dash of a line, hatch of a bar."""
 HEADS: list[tuple[str, str, str]] = [
     ("τ", "Tokens per round: accepted drafts, and one of the target.", ""),
     ("drafter passes per round", "Passes of the drafter (NFE) per round.", "draft / round"),
@@ -59,7 +58,7 @@ HEADS: list[tuple[str, str, str]] = [
     ),
     (
         "exactness",
-        "What the rule claims, and, where texts can be compared, how many are vanilla’s, token for token.",
+        "What the rule guarantees and, at temperature 0, how many texts match vanilla’s token for token.",
         "",
     ),
 ]
@@ -70,16 +69,16 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
 
     name: ClassVar = "compare"
     title: ClassVar = "Which method is fastest?"
-    question: ClassVar = "Which method is fastest here, and does the order hold when the target samples?"
+    question: ClassVar = "Which method is fastest here, and does the ranking change when the target samples?"
     tab: ClassVar = "compare"
     columns: ClassVar = RUN_COLUMNS | {
         "temperature": "of the target",
         "flavour": "kind of text, or the mean of all kinds",
         "method": "name of the method",
-        "label": "what it is called",
-        "short": "the same, short",
+        "label": "its label",
+        "short": "its short label",
         "words": "its settings",
-        "lossless": "what the rule claims",
+        "lossless": "whether the rule is lossless",
         "cost": "τ over the speed-up: what a round costs, in tokens of vanilla",
         "tested_at": "how often each position was tested",
         "drafter_passes": "drafter passes per round",
@@ -89,18 +88,18 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
     }
 
     methods: Annotated[
-        tuple[METHOD, ...], ask("Methods", "Each beside vanilla, on the same prompts.", least=1, most=12)
+        tuple[METHOD, ...], ask("Methods", "Each is compared with vanilla on the same prompts.", least=1, most=12)
     ] = ("prompt_lookup", "dflash", "ddtree")
     temperatures: Annotated[
         tuple[DEGREE, ...],
-        ask("Temperatures", "Of the target: 0 is greedy, 1 samples plainly.", least=1, most=4),
+        ask("Temperatures", "Of the target: 0 is greedy, 1 is plain sampling.", least=1, most=4),
     ] = (0.0, 1.0)
     tokens: Annotated[int, ask("New tokens", "Of each run; the end of a text is ignored.", 8, 256)] = 96
     per_flavour: Annotated[int, ask("Prompts of each kind", "Two or more give intervals.", 1, 5)] = 1
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
-        methods = {one.name: one for one in played(self.pair, self.methods) if one.name != BASELINE}
+        methods = {one.name: one for one in resolve_methods(self.pair, self.methods) if one.name != BASELINE}
         groups: dict[float, Runs] = {}
         texts: dict[float, dict[str, list[bool]]] = {}
         degrees = sorted(set(self.temperatures))
@@ -189,8 +188,8 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
 def _rows(
     base: DecodeConfig, degree: float, name: str, runs: Runs, flavours: Sequence[str], same: Sequence[bool]
 ) -> Iterator[dict[str, Any]]:
-    """A method at one temperature: the mean of the kinds of text, whose intervals resample prompts within each, then
-    each kind."""
+    """Rows of a method at one temperature: the mean over the kinds of text, whose intervals
+    resample prompts within each kind, then each kind."""
     method = find_method(name)
     setting = BenchSetting.of_config(method.config(base))
     known = {
@@ -229,8 +228,8 @@ def _rows(
 
 
 def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
-    """Which method is fastest at each temperature, whether the order turns between the coolest and the warmest, and
-    which methods lose, in words; from the rows of each temperature, fastest first."""
+    """Which method is fastest at each temperature, whether the ranking changes between the lowest and the highest, and
+    which methods are slower than vanilla; from the rows of each temperature, fastest first."""
     degrees = sorted(degree for degree, own in ranked.items() if own)
     cold, warm = degrees[0], degrees[-1]
     first, last = ranked[cold][0], ranked[warm][0]
@@ -247,7 +246,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
 
     answer = best(cold, first) + "."
     if warm == cold:
-        return answer, ["Only one temperature was measured: at another the order may be different."]
+        return answer, ["Only one temperature was measured; the ranking may differ at another."]
     answer += f" {best(warm, last)}."
     notes = []
     cool, hot = ({row["method"]: row for row in ranked[degree]} for degree in (cold, warm))
@@ -255,7 +254,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
     if moved and moved is not last:
         place = 1 + ranked[warm].index(moved)
         notes.append(
-            f"The order turns with the temperature: {first['short']} goes from first to place {place} of "
+            f"The ranking changes with the temperature: {first['short']} falls from first to place {place} of "
             f"{len(ranked[warm])}, {times(first['speedup'])} to {times(moved['speedup'])}."
         )
     else:
@@ -268,7 +267,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
             notes.append(
                 f"At temperature {cold:g} the tree of {a['short']} accepts more than the window of {b['short']} (τ "
                 f"{ratio(a['tau'])} against {ratio(b['tau'])}); at {warm:g} it accepts less ({ratio(c['tau'])} against "
-                f"{ratio(d['tau'])}): a tree must hold the very token that the target draws, while a window is tested "
+                f"{ratio(d['tau'])}): a tree must contain the token that the target draws, while a window is tested "
                 "with p/q."
             )
     losing = [row["short"] for row in ranked[warm] if row["speedup"] < 1]
@@ -277,11 +276,11 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
     return answer, notes
 
 
-# What is drawn.
+# Figures.
 
 
 class Look(draw.Style, frozen=True):
-    """How a method differs from others here: by its line and bar, too."""
+    """How a method is drawn here."""
 
     glyph: str  # the mark as a character
     hatch: str
@@ -292,7 +291,7 @@ VANILLA = Look("@target", "line-ns", "dot", "Vanilla", GLYPHS["line-ns"], "")
 
 
 def _looks(ranked: Mapping[float, Sequence[Row]]) -> dict[str, Look]:
-    """A mark for each method, or use of a drafter that no paper names, by its label; and which are shown at first."""
+    """A style for each method by its label, and which are shown at first."""
     rows = {row["label"]: row for own in ranked.values() for row in own}
     style = draw.styles(row["method"] for row in rows.values())
     known = draw.KNOWN.keys() & style.keys()
@@ -309,22 +308,22 @@ def _looks(ranked: Mapping[float, Sequence[Row]]) -> dict[str, Look]:
 
 
 def _exactness(row: Row) -> list[str]:
-    """How exact a row's texts are, and why."""
+    """How exact a row's texts are, and the reason."""
     if row["method"] == BASELINE:
-        return ["the target itself", "Vanilla decoding: one pass of the target for each token."]
+        return ["the target itself", "Vanilla decoding: one target pass per token."]
     if not row.get("lossless", True):
         return ["✕ not exact", "This rule can change the distribution of the text."]
     if row["temperature"] or not row.get("texts"):
-        return ["✓ same distribution", "The rule keeps the target’s distribution; two samples of it differ."]
+        return ["✓ same distribution", "The rule preserves the target’s distribution; two samples from it differ."]
     all_same = row["same_text"] == row["texts"]
     why = (
         ""
         if all_same
-        else "; where not, two tokens were probably so close that rounding decides (`diverge` examines it)"
+        else "; elsewhere two tokens were probably so close that rounding decided (`diverge` checks this)"
     )
     return [
         f"{'✓' if all_same else '≈'} {row['same_text']} of {row['texts']} texts",
-        f"{row['same_text']} of {row['texts']} prompts gave vanilla’s text, token for token{why}.",
+        f"{row['same_text']} of {row['texts']} texts match vanilla’s token for token{why}.",
     ]
 
 
@@ -365,7 +364,7 @@ def _plane(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
 
 
 def _positions(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str]) -> Figure:
-    """Share accepted at each position of the window."""
+    """Acceptance rate by position in the window."""
     data = []
     for row in rows:
         look, tested, alphas = looks[row["label"]], row.get("tested_at") or (), row.get("alpha_at") or ()
@@ -381,7 +380,7 @@ def _positions(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, s
     return Figure(
         key="alpha",
         title="Acceptance by position",
-        hint=f"where it was reached; hollow: fewer than {FEW} tests",
+        hint=f"of the rounds that reached it; hollow: fewer than {FEW} tests",
         when=when,
         data=data,
         layout=axes(

@@ -1,6 +1,6 @@
-"""Divergence microscope: two runs that should say the same and do not. Where they part, the token is scored again in
-passes of every width: a lead that rounding explains is a tie, a larger one is a bug, and where each run draws for
-itself a difference proves nothing.
+"""Divergence microscope: two runs whose texts should match but don't. The first differing token is
+scored again in passes of every width. A lead that rounding explains is a tie, a larger one is a
+bug; runs with their own draws may differ.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from specdiff_core.explorations.base import Answer, Asked, Report, Step, Stopped
+from specdiff_core.explorations.base import Answer, Report, Step, StopFlag, Stopped
 from specdiff_core.explorations.doctor import no_room
 from specdiff_core.explorations.fields import ask, enum
 from specdiff_core.explorations.side_by_side import METHODS, TwoRuns, first_difference
 from specdiff_core.measure.prompts import OWN_TEXTS
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, TraceError
 from specdiff_core.schema.events import Event, Finished, RunStarted
-from specdiff_core.schema.methods import find_method, played
+from specdiff_core.schema.methods import find_method, resolve_methods
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.summary import final, header_of
 from specdiff_core.schema.trace import dump_trace, read_trace
@@ -33,75 +33,74 @@ if TYPE_CHECKING:
     from specdiff_core.models.target import Target
 
 WIDEST = 17
-"""Rows of the widest pass that is tried."""
+"""Rows of the widest pass."""
 KINDS = ("alone", "last", "first", "all along", "in trees")
-"""Where among the rows of a pass the token stands. In the last two, the tokens before it were read in such passes, too,
-each with a token at its end that was rolled back: their keys and values may differ as well."""
+"""Position of the token among the rows of a pass. In the last two, the tokens before it were also read in such passes,
+each with a token at its end that was rolled back, so their keys and values may differ too."""
 ALONG = 128
-"""Tokens that are read that way, at most."""
+"""Most tokens that are read that way."""
 TIMES = 4
-"""A tie: the lead is at most so many times what was measured as rounding, which is a sample and no bound."""
+"""A lead of at most this many times the measured rounding, which is a sample and not a bound, is a tie."""
 LEAST, MOST = 2, 64
-"""Units in the last place of a logit: a lead of so few is rounding whatever was measured, and more than the most is
-never."""
+"""Units in the last place of a logit: a lead below LEAST is always rounding, one above MOST never."""
 LONGEST = 500_000
-"""Characters of a recorded run."""
-RUN = "A method, or a recorded run: in a shell a trace file, FILE or FILE#LANE."
+"""Maximum characters of a recorded run."""
+RUN = "A method, or a recorded run: a trace file, FILE or FILE#LANE."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One of the two."""
+    """One of the two runs."""
 
     label: str
     config: DecodeConfig
     prompt: tuple[int, ...]
     ids: tuple[int, ...]  # new tokens
-    recorded: str = ""  # on what, of a recorded run
-    dtype: str = ""  # the same
-    logits: Sequence[Tensor] = ()  # [V] behind each token, as the run itself had them; where it ran here
+    recorded: str = ""  # device of a recorded run
+    dtype: str = ""  # of a recorded run
+    logits: Sequence[Tensor] = ()  # [V] after each token, if it ran here
 
     @property
     def tree(self) -> bool:
-        """Whether the target read its tokens among others that are not in the text."""
+        """Whether the target read its tokens beside rejected branches."""
         return self.config.tree_nodes > 0 or self.config.num_drafts > 1
 
     @property
     def drawn(self) -> tuple[Any, ...]:
-        """What decides a token besides the target's logits: nothing where it is greedy."""
+        """What determines a token besides the target's logits: nothing if it is greedy."""
         config = self.config
-        law = (config.temperature, config.top_k, config.top_p)
-        return (*law, config.seed, config.rule.same_text) if config.temperature else ()
+        sampling = (config.temperature, config.top_k, config.top_p)
+        return (*sampling, config.seed, config.rule.same_text) if config.temperature else ()
 
 
 class Diverge(TwoRuns, frozen=True, kw_only=True):
-    """The first token that differs, by how much it leads in passes of every width, and what that says."""
+    """The first token that differs, its lead in passes of every width, and the verdict."""
 
     name: ClassVar = "diverge"
     title: ClassVar = "Divergence microscope"
-    question: ClassVar = "Two runs should say the same and do not: a tie, a bug, or other draws?"
+    question: ClassVar = "Two texts should match but don't: is it a tie, a bug, or other draws?"
     tab: ClassVar = ""
     files: ClassVar = ("a", "b")
 
     a: Annotated[str, ask("Run A", RUN, most=LONGEST, **enum(METHODS, "methods"))] = "vanilla"
     b: Annotated[str, ask("Run B", RUN, most=LONGEST, **enum(METHODS, "methods"))] = "eagle2"
-    tokens: Annotated[int, ask("New tokens", "Of each run; the end of a text is ignored.", 8, 256)] = 128
-    prompt: Annotated[str, ask("Prompt", "Both runs write after it.", least=1, most=2000)] = OWN_TEXTS["dialogue"][0]
+    tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 256)] = 128
+    prompt: Annotated[str, ask("Prompt", "Both runs continue it.", least=1, most=2000)] = OWN_TEXTS["dialogue"][0]
 
     @property
     def drafters(self) -> tuple[str, ...]:
         given = {run: getattr(self, run) for run in ("a", "b")}
-        played(self.pair, [text for text in given.values() if not _is_recorded(text)])
+        resolve_methods(self.pair, [text for text in given.values() if not _is_recorded(text)])
         configs = [_recorded(text).config if _is_recorded(text) else self.config(run) for run, text in given.items()]
         return tuple(dict.fromkeys(config.drafter for config in configs))
 
     @classmethod
     def from_files(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """``values`` of a shell, with the runs of the trace files that they name in place of those.
+        """``values`` of the command line, with trace files replaced by the runs in them.
 
         Raises:
-            TraceError: a file is no trace.
-            ConfigError: it has no such lane, or several and none is named.
+            TraceError: a file is not a trace.
+            ConfigError: it lacks the named lane, or has several and none is named.
         """
         read = dict(values)
         for name in cls.files:
@@ -139,14 +138,14 @@ class Diverge(TwoRuns, frozen=True, kw_only=True):
         notes = list(facts.get("findings", ()))
         answer, notes = " ".join(notes[:2]), notes[2:]
         if facts.get("exactness") == "bitwise":
-            notes.append("Passes of any width score windows with the same bits here; only trees sum in another order.")
+            notes.append("Here passes of any width give windows the same bits; only trees are summed in another order.")
         return Report(answer=answer, notes=notes)
 
     def _decode(self, engine: Engine, name: str, stopped: Stopped) -> Run:
         from specdiff_core.measure.logits import RecordingEngine
 
         engine = RecordingEngine(engine)
-        events = list(engine.decode(self.prompt, self.config(name), detail=False, stop=Asked(stopped)))
+        events = list(engine.decode(self.prompt, self.config(name), detail=False, stop=StopFlag(stopped)))
         label = find_method(getattr(self, name)).label
         return dataclasses.replace(_run(label, events, here=True), logits=engine.logits)
 
@@ -166,7 +165,7 @@ def _recorded(text: str) -> Run:
 def _run(label: str, events: Sequence[Event], *, here: bool) -> Run:
     header, end = header_of(events), final(events)
     if header is None or end is None:
-        raise TraceError(f"The run {label!r} has no beginning or no end.", hint="Record it again, to its end.")
+        raise TraceError(f"The run {label!r} is incomplete.", hint="Record it again, to its end.")
     known = {name: value for name, value in header.config.items() if name in SETTINGS}
     return Run(
         label=label,
@@ -189,7 +188,7 @@ def _lane(path: str, name: str) -> tuple[Event, ...]:
 
 
 class _Known:
-    """What is known so far of two runs."""
+    """The comparison so far."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -202,23 +201,23 @@ class _Known:
         return Answer(rows=list(self._rows), facts=dict(self._facts))
 
     def compare(self, a: Run, b: Run) -> None:
-        """Find the place to look at: where the texts part, or where they came closest to it."""
+        """Find the position to examine: the first difference, or the closest decision."""
         if a.prompt != b.prompt or a.config.pair != b.config.pair:
             hint = "Compare runs of one pair after one prompt."
-            raise ConfigError("These runs do not begin with the same ids.", field="b", hint=hint)
+            raise ConfigError("These runs have different pairs or prompts.", field="b", hint=hint)
         if a.config.pair != self._engine.pair.spec.name:
-            words = f"These runs are of the pair {a.config.pair!r}, and {self._engine.pair.spec.name!r} is loaded."
+            words = f"These runs used the pair {a.config.pair!r}, but {self._engine.pair.spec.name!r} is loaded."
             raise ConfigError(words, field="pair", hint=f"Add --pair {a.config.pair}.")
         self._a, self._b = a, b
         for run in (a, b):
             if run.dtype not in ("", dtype := self._engine.pair.placement.dtype_name):
-                words = f"The run {run.label!r} is in {run.dtype}, and the pair is loaded in {dtype}."
+                words = f"The run {run.label!r} used {run.dtype}, but the pair is loaded in {dtype}."
                 raise ConfigError(words, field="dtype", hint=f"Rounding differs: add --dtype {run.dtype}.")
         if not all(0 <= token < self._engine.target.vocab_size for token in (*a.prompt, *a.ids, *b.ids)):
             raise ConfigError("These runs hold ids that the target does not have.", field="a", hint="Load their pair.")
         size = min(len(a.ids), len(b.ids))
         if not size:
-            raise ConfigError("One of these runs says nothing.", field="tokens", hint="Let both say something.")
+            raise ConfigError("One of these runs has no new tokens.", field="tokens", hint="Choose two runs with text.")
         parted = first_difference(a.ids[:size], b.ids[:size])
         place = parted - 1 if parted else self._closest(a)
         self._prefix = [*a.prompt, *a.ids[:place]]
@@ -237,7 +236,7 @@ class _Known:
         }
 
     def _closest(self, run: Run) -> int:
-        """Where the best token of a text led by the least."""
+        """The position where the best token's lead was smallest."""
         session = self._engine.target.start()
         session.read(run.prompt[:-1])
         logits = session.score([run.prompt[-1], *run.ids[:-1]]).logits
@@ -248,13 +247,14 @@ class _Known:
         return min(range(len(leads)), key=leads.__getitem__)
 
     def _two(self, run: Run) -> list[int]:
-        """The two best tokens there."""
+        """The two best tokens at that position."""
         logits, _ = _pass(self._engine.target, self._prefix, (), 1, "alone")
         two: list[int] = self._ranked(logits, run, len(self._prefix)).topk(2).indices.tolist()
         return two
 
     def _ranked(self, logits: Tensor, run: Run, position: int) -> Tensor:
-        """What chooses a token, ``[V]`` float64: its logit, or log p and the noise that runs of one seed share."""
+        """What a token is chosen by, ``[V]`` float64: its logit, or log p plus the noise that runs
+        of one seed share."""
         import torch
 
         from specdiff_core.maths.distributions import to_probs
@@ -269,7 +269,7 @@ class _Known:
         return ranked
 
     def passes(self) -> list[tuple[int, str]]:
-        """(rows, where among them the token stands) of every pass to make, that of one row first."""
+        """(rows, position of the token among them) of every pass, the one of a single row first."""
         most = max(max(run.config.gamma, run.config.tree_nodes, 1) for run in (self._a, self._b)) + 1
         room = self._engine.target.context - len(self._prefix)
         trees = self._a.tree or self._b.tree
@@ -280,7 +280,7 @@ class _Known:
         return [(1, "alone"), *((width, kind) for kind, most in limits.items() for width in widths if width <= most)]
 
     def score(self, width: int, kind: str) -> None:
-        """Score the token in a pass of so many rows, and hold it against the pass of one row."""
+        """Score the token in a pass of ``width`` rows and compare with the pass of one row."""
         begun, following = len(self._a.prompt) - 1, self._a.ids[self._place :]
         logits, states = _pass(self._engine.target, self._prefix, following, width, kind, begun)
         ranked = self._ranked(logits, self._a, len(self._prefix))
@@ -291,14 +291,14 @@ class _Known:
         self._rows.append({"rows": width, "place": kind, **self._leads(ranked), "ulps": max(ulps), "ulps_at": ulps})
 
     def as_run(self) -> None:
-        """What both runs themselves made of it, where they ran here."""
+        """Add the rows of both runs themselves, if they ran here."""
         for name, run in (("A", self._a), ("B", self._b)):
             if run.logits:
                 ranked = self._ranked(run.logits[self._place], run, len(self._prefix))
                 self._rows.append({"rows": None, "place": f"in run {name}", **self._leads(ranked)})
 
     def _leads(self, ranked: Tensor) -> dict[str, Any]:
-        """By how much the best token leads, and A's token B's."""
+        """The lead of the best token, and of A's token over B's."""
         (a, b), first = self._tokens, self._first[0]
         best, lead = ranked.topk(2), float(ranked[a] - ranked[b])
         return {
@@ -310,7 +310,7 @@ class _Known:
         }
 
     def repeat(self) -> None:
-        """Run both again more precisely, and say what all this means."""
+        """Run both again in higher precision, then decide the verdict."""
         rounding = max((row["moved"] or 0.0 for row in self._rows), default=0.0)
         self.as_run()
         limit = min(max(TIMES * rounding, LEAST * self._unit), MOST * self._unit)
@@ -320,7 +320,7 @@ class _Known:
         self._facts |= {"again": again, **self._verdict(sampled, rounding, limit, again)}
 
     def _again(self) -> dict[str, Any]:
-        """Both runs with the target in the next more precise dtype, up to the token where they parted."""
+        """Both runs with the target in the next more precise dtype, up to the differing token."""
         import torch
 
         from specdiff_core.decoding.clock import DeviceClock
@@ -358,74 +358,76 @@ class _Known:
         }
 
     def _verdict(self, sampled: str, rounding: float, limit: float, again: Mapping[str, Any]) -> dict[str, Any]:
-        """same, sampling, tie or bug; and sentences that say why."""
+        """The verdict (same, sampling, tie or bug), and sentences that explain it."""
         alone, (first, second) = self._rows[0], (f"“{one['text']}”" for one in self._facts["tokens"])
         place, widest = self._place + 1, max(row["rows"] or 0 for row in self._rows)
-        measured = f"In passes of 1 to {widest} rows the distance between the two changes by {_shown(rounding)} at most"
+        measured = (
+            f"In passes of 1 to {widest} rows the lead of one over the other changes by {_shown(rounding)} at most"
+        )
         notes = [
             f"Run {name} was recorded on {run.recorded}; all margins were measured here."
             for name, run in (("A", self._a), ("B", self._b))
             if run.recorded
         ]
         if not self._parted:
-            finding = f"Both runs say the same {self._facts['same_tokens']} tokens."
-            close = f"They came closest to parting at token {place}: {first} leads {second} by {_shown(alone['lead'])}."
+            finding = f"Both runs have the same {self._facts['same_tokens']} tokens."
+            close = f"The closest decision was token {place}: {first} leads {second} by {_shown(alone['lead'])}."
             return {"verdict": "same", "findings": [finding, f"{close} {measured}.", *notes]}
-        parted = f"The texts part at token {place}: run A says {first}, run B says {second}."
+        parted = f"The texts differ from token {place} on: run A has {first}, run B has {second}."
         if sampled:
-            finding = f"Sampling: {sampled}. A difference proves nothing."
+            finding = f"Sampling: {sampled}. The texts may differ."
             return {"verdict": "sampling", "findings": [parted, finding, *notes]}
         behind = alone["behind"]
         if again.get("dtype"):
             same = again["position"] is None
-            end = "both say the same up to there" if same else f"they part at token {again['position']}"
-            notes.append(f"Run again in {again['dtype']}, {end}; A’s token and B’s are {_shown(again['lead'])} apart.")
+            end = "the texts match up to there" if same else f"the texts differ from token {again['position']} on"
+            notes.append(f"Run again in {again['dtype']}, {end}; A’s token and B’s differ by {_shown(again['lead'])}.")
         elif again:
-            notes.append(f"Not run again more precisely: {again['why_not']}.")
+            notes.append(f"Not run again in higher precision: {again['why_not']}.")
         most = MOST * self._unit
         at_once = max((row["moved"] or 0.0 for row in self._rows if row["place"] in ("last", "first")), default=0.0)
         still = bool(again.get("position")) and bool(again["above"])
         if rounding <= most and not still and behind is not None and behind <= limit:
             finding = (
-                f"A tie within rounding: the token that a pass of one row puts behind lacks {_shown(behind)}; a unit "
-                f"in the last place of these logits is {_shown(self._unit)}."
+                f"A tie within rounding: in a pass of one row the second token is {_shown(behind)} behind; a unit in "
+                f"the last place of these logits is {_shown(self._unit)}."
             )
             return {"verdict": "tie", "findings": [parted, finding, f"{measured}.", *notes]}
         wrong = [name for name, token in zip("AB", self._tokens, strict=True) if token != int(self._first[0].argmax())]
         if at_once > most:
-            why = f"the same token in passes of different widths differs by {_shown(at_once)}: a pass is wrong"
+            why = f"one token's score differs by {_shown(at_once)} between passes of different widths: a pass is wrong"
         elif rounding > most:
-            why = f"after passes with a refused token the same token differs by {_shown(rounding)}: the cache is wrong"
+            why = f"one token's score differs by {_shown(rounding)} after a rejected token: the cache is wrong"
         elif behind is None or behind > limit:
-            who = " and ".join(wrong)
-            why = f"{who} said a token that lacks {_shown(behind)}; rounding explains {_shown(limit)}"
+            runs = " and ".join(wrong)
+            why = f"{runs} chose a token that is {_shown(behind)} behind; rounding explains {_shown(limit)}"
         else:
-            why = f"run again in {again['dtype']} they part as well, where the two tokens are far apart"
+            why = f"run again in {again['dtype']} the texts differ too, although the two tokens are far apart"
         return {"verdict": "bug", "wrong": wrong, "findings": [parted, f"A bug: {why}.", f"{measured}.", *notes]}
 
 
 def _sampled(a: Run, b: Run) -> str:
-    """Why two runs need not say the same; empty where they must."""
+    """Why two texts need not match; empty if they must."""
     if a.config.temperature != b.config.temperature:
-        return f"A draws at temperature {a.config.temperature:g}, B at {b.config.temperature:g}"
+        return f"A has temperature {a.config.temperature:g}, B has {b.config.temperature:g}"
     if a.drawn == b.drawn and (not a.config.temperature or a.config.rule.same_text):
         return ""
     if (a.config.top_k, a.config.top_p) != (b.config.top_k, b.config.top_p):
-        return "the runs cut the target’s distribution differently (top-k, top-p)"
+        return "the runs have different top-k or top-p"
     if a.config.seed != b.config.seed:
-        return f"A draws with seed {a.config.seed}, B with {b.config.seed}"
-    return "each run draws for itself; only the rule match shares its noise"
+        return f"A has seed {a.config.seed}, B has {b.config.seed}"
+    return "each run has its own draws; only the rule match shares its noise"
 
 
 def _pass(
     target: Target, prefix: Sequence[int], following: Sequence[int], width: int, kind: str, begun: int = 0
 ) -> tuple[Tensor, list[Tensor]]:
-    """Logits ``[V]`` behind ``prefix``, read in a pass of ``width`` rows, and all layers' outputs, ``[W]`` each.
+    """Logits ``[V]`` after ``prefix``, read in a pass of ``width`` rows, and all layers' outputs, ``[W]`` each.
 
     Args:
-        following: what stands behind it, where its end shall be the pass's ``first`` row.
+        following: tokens after it, for passes in which its end is the ``first`` row.
         kind: one of :data:`KINDS`.
-        begun: tokens of the prefix that are read at once where all others are read ``width`` at a time.
+        begun: tokens of the prefix that are read at once; the others are read ``width`` at a time.
     """
     layers = range(int(target.model.config.num_hidden_layers))
     run, row = target.start(layers), -1
@@ -442,7 +444,7 @@ def _pass(
     if kind not in ("all along", "in trees"):
         scores = run.score(ids)
     else:
-        siblings = int(kind == "in trees")  # behind the first row of each pass
+        siblings = int(kind == "in trees")  # after the first row of each pass
         for first in range(len(read), len(prefix), width - 1):
             own = list(prefix[first : first + width - 1])
             last, row = len(own) + siblings, (len(own) - 1 + siblings if len(own) > 1 else 0)
@@ -467,16 +469,16 @@ def _ulps(state: Tensor, first: Tensor) -> float:
 
 
 def _number(value: float) -> float | None:
-    """None for what JSON cannot hold: a token that was cut off."""
+    """None for an infinite number, which JSON lacks: the token has no probability."""
     return value if math.isfinite(value) else None
 
 
 def _shown(value: float | None) -> str:
-    return "no probability at all" if value is None else f"{value:.2g}"
+    return "∞ (no probability)" if value is None else f"{value:.2g}"
 
 
 def _aligned(a: Sequence[int], b: Sequence[int], decode: Any) -> list[dict[str, Any]]:
-    """Both texts in parts that are the same or differ, in their order."""
+    """Both texts in parts that match or differ, in order."""
     parts = difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
     return [
         {"same": kind == "equal", "at": [i + 1, k + 1], "a": str(decode(list(a[i:j]))), "b": str(decode(list(b[k:m])))}

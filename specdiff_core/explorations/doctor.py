@@ -1,8 +1,8 @@
-"""Drafter doctor: is a drafter weak, or is something declared wrongly about it? It drafts along texts of the target
-as it is declared, and with one declaration changed at a time (``drafters/variants.py``). A change that gains
-tokens per round, by more than chance, names the declaration that looks wrong.
+"""Drafter doctor: is a drafter weak, or are its declared settings wrong? It drafts along texts of
+the target as declared, and with one declaration changed at a time (``drafters/variants.py``). A
+change that gains tokens per round, by more than chance, points to a wrong declaration.
 
-Nothing is decoded speculatively: what the target says greedily is known beforehand, and drafts are held against it.
+Nothing is decoded speculatively: drafts are compared with greedy texts of the target.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ if TYPE_CHECKING:
 
 DRAFTERS = [name for name in drafter_names() if name != "none"]
 PROBE = "Hello"
-"""Ways that read it as the same ids are one."""
+"""Templates that give the same ids for it count as one."""
 EVERY = 3
-"""Tokens between two places of a text at which is drafted."""
+"""Tokens between two drafts along a text."""
 FIRST = 4
-"""Tokens before the first draft: a shift must not point before the text."""
+"""Tokens before the first draft, so that a shift stays inside the text."""
 FEWEST = 6
-"""Texts without which nothing is said: fewer all go one way too often by chance."""
+"""Texts needed for a verdict: fewer agree by chance too often."""
 WEAK = 1.3
-"""τ below which drafting does not pay even where its passes cost little."""
+"""Below this τ drafting does not pay even with cheap passes."""
 
 
 class Doctor(OnPrompts, frozen=True, kw_only=True):
-    """α by position, as declared and with one declaration changed at a time, and which one looks wrong."""
+    """α by position, as declared and with one declaration changed at a time, and which declaration looks wrong."""
 
     name: ClassVar = "doctor"
     title: ClassVar = "Drafter doctor"
-    question: ClassVar = "Is the drafter weak, or is something declared wrongly about it?"
+    question: ClassVar = "Is the drafter weak, or are its declared settings wrong?"
     tab: ClassVar = ""
 
     drafter: Annotated[str, ask("Drafter", "The drafter to check.", **enum(DRAFTERS, "drafters"))] = "block"
-    gamma: Annotated[int, ask("γ", "Tokens of a draft; fewer where the drafter takes no more.", 1, 32)] = 8
+    gamma: Annotated[int, ask("γ", "Tokens of a draft, at most the drafter's own limit.", 1, 32)] = 8
     per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 4
-    tokens: Annotated[int, ask("New tokens", "Of each text that the target writes.", 16, 256)] = 64
+    tokens: Annotated[int, ask("New tokens", "In each text that the target writes.", 16, 256)] = 64
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         from specdiff_core.drafters.variants import TEMPLATE, Variant, variants
 
         drafter, spec = engine.drafter(self.drafter), engine.pair.spec.drafter(self.drafter)
         if spec.drafting == "nothing":
-            raise ConfigError("Vanilla decoding drafts nothing.", field="drafter", hint="Choose another drafter.")
+            raise ConfigError("Vanilla decoding has no drafter.", field="drafter", hint="Choose another drafter.")
         prompts, skipped = self.prompts(engine)
         changes, why = variants(drafter, engine.target.model.config.num_hidden_layers, _words(engine))
         ways = _ways(engine, self.base)
@@ -79,7 +79,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
             for prompt in prompts:
                 if stopped():
                     return
-                with contextlib.suppress(ContextOverflow):  # a longer template: its row counts the texts that fit
+                with contextlib.suppress(ContextOverflow):  # a longer template: its row has the texts that fit
                     texts[way][prompt.id] = _write(engine, ways[way](prompt.prompt), self.tokens, layers)
                 done += 1
                 yield Step(done, total, f"the target writes: {prompt.id}", known.answer)
@@ -101,7 +101,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
             yield from tried(recast)
         for way in list(ways)[1:]:
             yield from written(way)
-            yield from tried(Variant(TEMPLATE, "the pair’s own way", way, drafter), way)
+            yield from tried(Variant(TEMPLATE, "the pair’s template", way, drafter), way)
         if not stopped():
             known.over = True
             yield Step(total, total, "done", known.answer)
@@ -118,17 +118,17 @@ class _Text:
 
     ids: list[int]
     prompt: int  # of them
-    features: dict[int, Tensor]  # layer -> [n, W], of all tokens but the last
+    features: dict[int, Tensor]  # layer -> [n, W], for all tokens but the last
 
 
 class _Known:
-    """What is known so far."""
+    """The results so far."""
 
     def __init__(self, drafter: str, skipped: list[str], why: Mapping[str, str]) -> None:
         self._drafter, self._skipped = drafter, skipped
         self.why = dict(why)  # declaration -> why it was not changed
         self.over = False
-        self._kept: list[tuple[Variant, dict[str, list[int]]]] = []  # text -> how many tokens of each draft are right
+        self._kept: list[tuple[Variant, dict[str, list[int]]]] = []  # text -> correct tokens of each draft
         self._failed: dict[int, str] = {}
         self._gamma = 0
 
@@ -140,7 +140,7 @@ class _Known:
         try:
             if found := list(_kept(change, text, gamma)):
                 self._kept[-1][1][prompt] = found
-        except SpecDiffError as error:  # with this change it cannot draft
+        except SpecDiffError as error:  # it cannot draft with this change
             self._failed[len(self._kept) - 1] = error.message
 
     def answer(self) -> Answer:
@@ -151,8 +151,8 @@ class _Known:
         return Answer(rows=rows, facts=facts)
 
     def _rows(self) -> list[dict[str, Any]]:
-        """As declared first. Every interval is a bootstrap over texts; that of a ratio is so wide that, of all changes
-        together, one is above 1 by chance in 5 % of sound drafters at most."""
+        """A row for each variant, the declared one first. Intervals are bootstraps over texts; those of ratios are wide
+        enough that at most 5 % of correctly declared drafters have any change above 1 by chance."""
         import numpy as np
 
         if not self._kept:
@@ -169,7 +169,7 @@ class _Known:
             both = [text for text in kept if text in first]
             if not both or number in self._failed:
                 continue
-            # [texts, γ + 1]: drafts of which at least so many tokens are right
+            # [texts, γ + 1]: drafts with at least so many correct tokens
             own, theirs = (
                 np.array([[sum(n >= j for n in one[text]) for j in range(self._gamma + 1)] for text in both], float)
                 for one in (kept, first)
@@ -177,7 +177,7 @@ class _Known:
             drawn = resamples(len(both))
             reached, declared = own[drawn].sum(1), theirs[drawn].sum(1)  # [1 + resamples, γ + 1]
             with np.errstate(invalid="ignore"):
-                alphas = reached[:, 1:] / reached[:, :-1]  # NaN where no draft came so far
+                alphas = reached[:, 1:] / reached[:, :-1]  # NaN if no draft got that far
             tau, before = (one.sum(1) / one[:, 0] for one in (reached, declared))
             many = len(both) >= FEWEST
             low, high = np.nanpercentile(alphas[:, reached[0, :-1] > 0], BOUNDS, axis=0) if many else ([], [])
@@ -195,11 +195,11 @@ class _Known:
         return rows
 
     def _verdict(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Which declaration looks wrong, in a word and in a sentence."""
+        """The verdict, and a sentence that explains it."""
         declared, *changed = rows
         tau, name = declared.get("tau"), self._drafter
         if tau is None or declared["texts"] < FEWEST:
-            words = f"{declared['texts']} texts are too few: give at least {FEWEST}."
+            words = f"{declared['texts']} texts are too few: use at least {FEWEST}."
             return {"verdict": "unknown", "findings": [declared.get("failed", words)]}
         better = [row for row in changed if row.get("low") is not None and row["low"] > 1]
         count = f"{len(changed)} changes"
@@ -207,12 +207,12 @@ class _Known:
             best = max(better, key=lambda row: row["tau"])
             look = "look" if best["declaration"].endswith("s") else "looks"
             finding = (
-                f"The {best['declaration']} {look} wrongly declared: with {best['change']} in place of "
-                f"{best['declared']}, τ is {best['tau']:.2f} and not {tau:.2f} (× {best['ratio']:.2f}, interval "
+                f"The {best['declaration']} {look} wrongly declared: with {best['change']} instead of "
+                f"{best['declared']}, τ is {best['tau']:.2f}, not {tau:.2f} ({best['ratio']:.2f}×, interval "
                 f"{best['low']:.2f} to {best['high']:.2f})."
             )
             also = sorted({row["declaration"] for row in better} - {best["declaration"]})
-            also = [f"Each of these alone also gains tokens: {', '.join(also)}."] if also else []
+            also = [f"Changing any of these alone also gains tokens: {', '.join(also)}."] if also else []
             return {
                 "verdict": "wrong",
                 "suspect": best["declaration"],
@@ -220,14 +220,14 @@ class _Known:
                 "findings": [finding, *also],
             }
         if tau < WEAK:
-            finding = f"{name} is weak whatever is declared: τ is {tau:.2f}, and none of {count} raises it."
+            finding = f"{name} is weak: τ is {tau:.2f} as declared, and none of {count} raises it."
             return {"verdict": "weak", "findings": [finding]}
         finding = f"All declarations of {name} look right: τ is {tau:.2f} as declared, and none of {count} raises it."
         return {"verdict": "right", "findings": [finding]}
 
 
 def _words(engine: Engine) -> Any:
-    """What the pair's tokenizer says about ids."""
+    """The pair's ids, as its tokenizer names them."""
     from specdiff_core.drafters.variants import Words
 
     tokenizer: Any = engine.pair.tokenizer
@@ -238,8 +238,8 @@ def _words(engine: Engine) -> Any:
 
 
 def _ways(engine: Engine, base: DecodeConfig) -> dict[str, Callable[[str], Sequence[int]]]:
-    """The ways in which a prompt can reach the target, by their names: first, under "", as a run with ``base`` takes,
-    then those others that its tokenizer's template offers."""
+    """The ways to encode a prompt, by name: "" is the way of a run with ``base``, the others are
+    those that the tokenizer's template offers."""
     template = str(getattr(engine.pair.tokenizer, "chat_template", None) or "")
     names = {Template.PLAIN: "the bare prompt"}
     if template:
@@ -257,7 +257,7 @@ def _ways(engine: Engine, base: DecodeConfig) -> dict[str, Callable[[str], Seque
 
 
 def _write(engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int]) -> _Text:
-    """What the target says greedily after ``ids``, and what these layers of it said on the way."""
+    """The target's greedy text after ``ids``, and the outputs of these layers."""
     import torch
 
     from specdiff_core.maths.distributions import to_probs
@@ -275,7 +275,7 @@ def _write(engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int
 
 
 def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
-    """How many tokens of a draft are what the target says, at every third place of its text."""
+    """Correct tokens of a draft at every third position of the target's text."""
     import torch
 
     from specdiff_core.drafters.base import Context, drained
@@ -285,7 +285,7 @@ def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
     session, layers, seen = change.drafter.start(), change.drafter.layers, 0
     streams = Streams(0, shared=False)
     for place in range(max(FIRST, text.prompt), len(text.ids) - gamma + 1, EVERY):
-        read = slice(seen, place - 1)  # all before the anchor
+        read = slice(seen, place - 1)  # everything before the anchor
         features = torch.cat([text.features[layer][read] for layer in layers], -1) if layers else None
         session.observe(text.ids[read], features)
         seen = place - 1
@@ -304,7 +304,7 @@ def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
 
 
 def _recast(engine: Engine, name: str, known: _Known) -> Variant | None:
-    """The drafter in the other of fp32 and bf16; None, and the reason in ``known``, if it is not available."""
+    """The drafter in the other of fp32 and bf16; None, with the reason in ``known``, if it is not available."""
     import torch
 
     from specdiff_core.drafters.variants import DTYPE, Variant, with_weights
@@ -321,7 +321,7 @@ def _recast(engine: Engine, name: str, known: _Known) -> Variant | None:
 
 
 def _in_dtype(engine: Engine, dtype: torch.dtype, drafter: str) -> tuple[LoadedPair | None, str]:
-    """The pair of ``engine`` loaded a second time in another dtype, with one drafter; or why it is not."""
+    """A second copy of the pair in another dtype, with one drafter; or why there is none."""
     from specdiff_core.loading import load_pair
 
     if why := no_room(engine, dtype):
@@ -335,8 +335,8 @@ def _in_dtype(engine: Engine, dtype: torch.dtype, drafter: str) -> tuple[LoadedP
 
 
 def no_room(engine: Engine, dtype: torch.dtype) -> str:
-    """Why a second copy of the target cannot be loaded in ``dtype``; empty where it can. Twice its weights are asked
-    for: products may pack a copy of their own, and drafters come with it."""
+    """Why a second copy of the target cannot be loaded in ``dtype``; empty if it can. It needs
+    twice its weights, because products may pack their own copies and drafters are loaded too."""
     import psutil  # comes with accelerate
     import torch
 

@@ -1,4 +1,4 @@
-"""How a question declares the fields of its form."""
+"""Declares the fields of an exploration's form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WINDOWS = ("denoise", "sequential")
 WINDOW_DRAFTERS = list(
     dict.fromkeys(one.name for pair in PAIRS.values() for one in pair.drafters if one.drafting in _WINDOWS)
 )
-"""The drafters of all pairs that draw a window from distributions of their own."""
+"""The drafters of all pairs that draw a window from their own distributions."""
 
 
 def ask(
@@ -30,37 +30,40 @@ def ask(
     most: int | None = None,
     **form: Any,
 ) -> Meta:
-    """Declare a field: its title and words; ``low`` and ``high`` of a number; ``least`` and ``most`` entries of a list
-    or characters of a text; ``form``: its choices (:func:`enum`), and ``more`` and ``hidden`` of
-    :meth:`Exploration.form`."""
+    """Declare a field: title and description; ``low`` and ``high`` limits of a number; ``least`` and ``most`` entries
+    of a list or characters of a text; ``form``: choices (:func:`enum`), ``more``, ``hidden``."""
     limits: dict[str, Any] = {"ge": low, "le": high, "min_length": least, "max_length": most}
     return Meta(title=title, description=about, extra_json_schema=form or None, **limits)
 
 
 def enum(names: Sequence[str], of: Literal["", "drafters", "methods"] = "") -> dict[str, Any]:
-    """The choices of a field, for its form. Unknown names, and those the pair lacks, are rejected on use."""
+    """The choices of a field. Unknown names, and those the pair lacks, are rejected on use."""
     return {"enum": list(names), "of": of}
 
 
-ANY_PAIR = "Target and drafters. On the page, the settings of Live take one of your own."
+ANY_PAIR = "Target and drafters. To use your own models on the page, open the settings of the Live tab."
 PAIR = Annotated[str, ask("Pair", ANY_PAIR, enum=list(PAIRS), more=True)]
-EMBEDDED = Annotated[Literal["embedded"], ask("Pair", "The embedded one only.", hidden=True)]
-"""The field of an exploration that cannot be asked of another pair."""
+EMBEDDED = Annotated[Literal["embedded"], ask("Pair", "The embedded pair only.", hidden=True)]
+"""The field of an exploration that works with this pair only."""
 METHOD = Annotated[str, Meta(extra_json_schema=enum(DRAFTING, "methods"))]
 DEGREE = Annotated[float, Meta(ge=0, le=2)]
-TEMPERATURE = Annotated[float, ask("Temperature", "Of the target; at 0 it takes its likeliest token.", 0, 2)]
-SEED = Annotated[int, ask("Seed", "Of everything that is drawn.", 0, 2**30)]
+TEMPERATURE = Annotated[float, ask("Temperature", "Of the target; at 0 it takes the most probable token.", 0, 2)]
+SEED = Annotated[int, ask("Seed", "For everything that is drawn at random.", 0, 2**30)]
 
 
 def window_drafter(pair: str, name: str) -> str:
-    """The name of a drafter, if ``pair`` has it and it draws a window from distributions of its own.
+    """``name``, if ``pair`` has that drafter and it draws a window from its own distributions.
 
     Raises:
-        ConfigError: it is not there, or drafts in another way; the hint names those that the pair has.
+        ConfigError: it lacks it, or it drafts in another way; the hint names those that fit.
     """
     spec = find_pair(pair)
     fitting = [one.name for one in spec.drafters if one.drafting in _WINDOWS]
     if spec.drafter(name).name not in fitting:
-        hint = f"Choose one of: {', '.join(fitting)}." if fitting else "Choose another pair: this one has none that do."
-        raise ConfigError(f"The drafter {name!r} draws no window of its own.", field="drafter", hint=hint)
+        hint = (
+            f"Choose one of: {', '.join(fitting)}." if fitting else "Choose another pair: this one has none that fit."
+        )
+        raise ConfigError(
+            f"The drafter {name!r} doesn't draw a window from its own distributions.", field="drafter", hint=hint
+        )
     return name

@@ -1,6 +1,7 @@
-"""Figures as Plotly's JSON whose colours are roles: ``"@draft"`` is blue on a light page and light blue on a dark one.
+"""Figures as Plotly JSON with roles for colours: ``"@draft"`` is blue on a light page, light blue on a dark one.
 
-A question describes data, axes and words; the page (``app/static/views/figure.js``) and :func:`html_page` add a theme.
+An exploration describes data, axes and labels; the page (``app/static/views/figure.js``) and
+:func:`html_page` add a theme.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ Row = Mapping[str, Any]
 
 
 class Figure(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One panel. In ``customdata`` of a mark stands first what a click opens (a race or None), then its words."""
+    """One panel. ``customdata`` of a mark: what a click opens (a race or None), then its text."""
 
     key: str
     title: str
     hint: str = ""
-    opens: str = ""  # what a click opens, in words
+    opens: str = ""  # describes what a click opens
     wide: bool = False  # takes a row of its own
     data: list[dict[str, Any]] = []
     layout: dict[str, Any] = {}
-    empty: str = ""  # said in its place while there is no data
-    when: dict[str, str] = {}  # switches of the report -> the value at which it is shown
+    empty: str = ""  # shown instead while there is no data
+    when: dict[str, str] = {}  # switch of the report -> the value at which this figure is shown
 
 
 class Style(msgspec.Struct, frozen=True):
-    """How a method or a line differs from others: never by colour alone."""
+    """How a method or a line is drawn: never distinguished by colour alone."""
 
     colour: str
     mark: str
@@ -52,7 +53,7 @@ LANES = sum(role.startswith("lane-") for role in ROLES)
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
-    """A style for each name: a method's own colour and mark, or else the next ones that are free."""
+    """A style for each name: a method's own colour and mark, otherwise the next free ones."""
     found = {}
     for i, name in enumerate(dict.fromkeys(names)):
         colour, mark, label = f"@lane-{i % LANES + 1}", MARKS[i % len(MARKS)], str(name)
@@ -66,12 +67,12 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
 
 
 def ratio(value: float | None, digits: int = 2) -> str:
-    """A number with a fixed count of digits, or a dash."""
+    """A number with a fixed number of digits, or a dash."""
     return "–" if value is None else f"{value:.{digits}f}"
 
 
 def times(value: float | None) -> str:
-    """A speed-up, and that it is none where it is below 1."""
+    """A speed-up, marked as slower below 1."""
     return "–" if value is None else f"{value:.2f}×" if value >= 1 else f"{value:.2f}× (slower)"
 
 
@@ -91,18 +92,18 @@ def listed(words: Sequence[str]) -> str:
 
 
 def escaped(words: object) -> str:
-    """Text of a visitor or a model: Plotly reads a little markup in labels."""
+    """Text of a visitor or a model, escaped because Plotly reads some markup in labels."""
     return html.escape(str(words), quote=False)
 
 
 def quoted(piece: str) -> str:
-    """A token within a sentence, its spaces and line ends visible."""
+    """A token within a sentence, with visible spaces and line ends."""
     shown = piece.replace("\r\n", "↵").replace("\n", "↵").replace("\t", "⇥")
     return f"“{'␣' * min(4, len(shown)) if shown and not shown.strip(' ') else shown.removeprefix(' ')[:32]}”"
 
 
 def spread(row: Row) -> str:
-    """The interval of a row's speed-up in words."""
+    """The interval of a row's speed-up."""
     if row.get("low") is None:
         return "one prompt: no interval"
     return f"95 % interval {ratio(row['low'])} to {ratio(row['high'])}, {plural(row['prompts'], 'prompt')}"
@@ -130,12 +131,12 @@ def trace(
     width: float = 1.8,
     **more: Any,
 ) -> dict[str, Any]:
-    """A line if there is a ``dash``, and marks if there is a ``mark`` or a list of them. The legend leaves out what has
-    no name.
+    """A line if there is a ``dash``, and marks if there is a ``mark`` or a list of them. Without a
+    name it is not in the legend.
 
     Args:
-        words: for each mark, what a click opens and what the mark says.
-        hover: the end of what it says, as Plotly's template.
+        words: for each mark, what a click opens, and its text.
+        hover: the end of that text, as a Plotly template.
     """
     made = {
         "type": "scatter",
@@ -166,7 +167,8 @@ def lines(
     name: str = "{}",
     whiskers: bool = False,
 ) -> list[dict[str, Any]]:
-    """A line for each value of the field ``by``; ``words(row)`` is what a mark says. Rows without ``y`` are skipped."""
+    """A line for each value of the field ``by``; ``words(row)`` is the text of a mark. Rows without
+    ``y`` are skipped."""
     known = [row for row in rows if row.get(y) is not None]
     style = style or styles(str(row[by]) for row in known)
     made = []
@@ -181,7 +183,8 @@ def lines(
 
 
 def plane(rows: Sequence[Row], look: Callable[[Row], Style], words: Callable[[Row], str], **more: Any) -> Figure:
-    """τ against the cost of a round (``tau``, ``cost``), with lines of equal speed-up; ``more`` of the figure."""
+    """τ against the cost of a round (``tau``, ``cost``), with lines of equal speed-up; ``more``:
+    fields of the figure."""
     right, top = (1.12 * max([least, *(row[field] for row in rows)]) for least, field in ((1.5, "cost"), (3, "tau")))
     data, labels = [], []
     for speed in (1, 1.5, 2, 3, 4, 6):
@@ -213,7 +216,7 @@ def plane(rows: Sequence[Row], look: Callable[[Row], Style], words: Callable[[Ro
 
 
 def whisker(rows: Sequence[Row], y: str, colour: str = "@ink") -> dict[str, Any]:
-    """Error bars from the fields ``low`` and ``high``; none where a row has no interval."""
+    """Error bars from the fields ``low`` and ``high``, if a row has them."""
     ends = [(row[y], row.get("low"), row.get("high")) for row in rows]
     return {
         "type": "data",
@@ -227,7 +230,7 @@ def whisker(rows: Sequence[Row], y: str, colour: str = "@ink") -> dict[str, Any]
 
 
 def bars(x: Sequence[Any], y: Sequence[Any], name: str, colour: str, hatch: str = "", **more: Any) -> dict[str, Any]:
-    """Bars of one colour, with a hatch so that colour is never alone."""
+    """Bars of one colour and hatch."""
     pattern = {"shape": hatch, "fgcolor": colour, "bgcolor": "@card", "size": 5, "solidity": 0.55}
     look: dict[str, Any] = {"color": "@card" if hatch else colour, "line": {"color": colour, "width": 1}}
     look |= {"pattern": pattern} if hatch else {}
@@ -245,8 +248,8 @@ def heat(
     star: Row | None = None,
     around_one: bool = True,
 ) -> list[dict[str, Any]]:
-    """Rows as a heat map with its numbers in it, by two of their fields; empty while no cell has one. ``around_one``:
-    slower is vermilion, faster is blue."""
+    """Rows as a heat map with numbers, by two of their fields; empty while no cell has a number.
+    ``around_one``: slower is vermilion, faster is blue."""
     columns, levels = (sorted({row[side] for row in rows}) for side in (across, up))
     at = {(row[across], row[up]): row for row in rows}
 
@@ -299,12 +302,12 @@ ONE = {
     "y1": 1,
     "line": {"color": "@target", "width": 1.2, "dash": "dot"},
 }
-"""The line of vanilla in a figure of speed-ups."""
+"""Vanilla's line in a figure of speed-ups."""
 CATEGORY = {"type": "category", "showgrid": False}
 
 
 def axes(x: str, y: str, **more: Any) -> dict[str, Any]:
-    """A layout with two titles; ``xaxis`` and ``yaxis`` add to an axis, all else to the layout."""
+    """A layout with axis titles; ``xaxis`` and ``yaxis`` add to an axis, everything else to the layout."""
     named = {"xaxis": {"title": x} | more.pop("xaxis", {}), "yaxis": {"title": y} | more.pop("yaxis", {})}
     return named | more
 
@@ -317,11 +320,11 @@ def speeds(x: str = "", **more: Any) -> dict[str, Any]:
     return axes(x, "speed-up over vanilla, ×", yaxis=FROM_ZERO, shapes=[ONE], **more)
 
 
-# A theme, where there is no page.
+# A theme for figures without a page.
 
 
 def painted(value: Any, dark: bool = False) -> Any:
-    """Plotly's JSON with colours in place of roles."""
+    """Plotly JSON with colours in place of roles."""
     if isinstance(value, str) and value.startswith("@") and value[1:] in ROLES:
         return ROLES[value[1:]][dark]
     if isinstance(value, Mapping):
@@ -330,7 +333,7 @@ def painted(value: Any, dark: bool = False) -> Any:
 
 
 def themed(figure: Figure) -> dict[str, Any]:
-    """A figure as Plotly draws it by itself, on white."""
+    """A figure as Plotly draws it alone, on white."""
     layout = painted(figure.layout)
     grid = {"gridcolor": ROLES["line"][0], "zeroline": False, "automargin": True}
     for name in [name for name in layout if name.startswith(("xaxis", "yaxis"))]:
@@ -341,10 +344,10 @@ def themed(figure: Figure) -> dict[str, Any]:
 
 
 def plotly_script() -> Path:
-    """The library inside Python's plotly package.
+    """The JavaScript library inside the Python package plotly.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: the package is not installed.
     """
     try:
         return Path(str(resources.files("plotly"))) / "package_data" / "plotly.min.js"
@@ -354,7 +357,7 @@ def plotly_script() -> Path:
 
 
 def html_page(title: str, answer: str, notes: Sequence[str], figures: Sequence[Figure]) -> str:
-    """An answer as one file that opens from disk."""
+    """An answer as one HTML file that opens from disk."""
     library = plotly_script().read_text(encoding="utf-8")
     drawn = [one for one in figures if one.data]
     plain = json.dumps(msgspec.to_builtins([themed(one) for one in drawn])).replace("</", "<\\/")
@@ -375,7 +378,7 @@ def write_pictures(folder: Path, figures: Sequence[Figure]) -> list[Path]:
     """Each figure as ``KEY.png``.
 
     Raises:
-        ConfigError: plotly or kaleido, which draws pictures, is not installed, or finds no browser.
+        ConfigError: plotly or kaleido is not installed, or kaleido finds no browser.
     """
     plotly_script()
     import plotly.graph_objects as graphs  # type: ignore[import-untyped]

@@ -1,8 +1,9 @@
-"""Is it lossless? The joint distribution of the first tokens, drawn many thousand times by the real loop, against the
-exact one.
+"""Is it lossless? The joint distribution of the first tokens, sampled many thousand times with the
+real loop, against the exact one.
 
-Each prefix passes through a network once and the logits are kept, so that a run takes a millisecond or two; drafting,
-testing and committing are the loop's own. An exact rule's distance falls as 1/√N with the noise; a biased rule's stays.
+The logits of each prefix are computed once and kept, so a run takes a millisecond or two; drafting,
+testing and committing are the loop's own. An exact rule's distance falls as 1/√N along with the
+noise; a biased rule's doesn't.
 """
 
 from __future__ import annotations
@@ -33,54 +34,59 @@ if TYPE_CHECKING:
 
 Text = tuple[int, ...]
 BATCH = 50
-"""Runs of each rule between two points at which others may decode."""
+"""Runs of each rule between two points at which other runs may decode."""
 PVALUE = 1e-6
-"""Below it a rule is caught."""
+"""A rule with a smaller p-value is reported as biased."""
 LEVEL = 0.99
-"""Of the noise: of several rules, one of exact law would leave a band of 95 % too often."""
+"""Level of the noise band: of several exact rules, one would leave a 95 % band too often."""
 FEWEST = 5.0
-"""Outcomes that are expected less often than this are counted together in the χ² test."""
+"""Outcomes expected less often than this are pooled in the χ² test."""
 POINTS = 12
 """Points of a curve."""
 DRAWS = 400
-"""Samples of the exact law behind the noise floor."""
+"""Samples of the exact distribution for the noise floor."""
 
 SELECTIONS = {"self": "delta", "trie": "delta", "multi_round": "ratio"}
-"""What may become of K drafts -> the rule that it leads to: the best is tested as a point mass, the target's own draws
-walk all of them, or p/q tests one after the other."""
+"""Use of K drafts -> the rule that applies: the best is tested as a point mass, the target's own
+draws walk all of them, or p/q tests one after the other."""
 Names = Literal["ratio", "block", "delta", "match", "naive", "self", "trie", "multi_round"]
 
 
 class Losslessness(Exploration, frozen=True, kw_only=True):
-    """The distance between the distribution of what each rule writes and the target's own."""
+    """The distance between the distribution of each rule's text and the target's own."""
 
     name: ClassVar = "losslessness"
     title: ClassVar = "Losslessness"
-    question: ClassVar = "Does the text keep the target's distribution, and would you notice if it did not?"
+    question: ClassVar = "Does the text have the target's distribution, and would you notice if it did not?"
     columns: ClassVar = {
         "rule": "verification rule",
         "runs": "runs so far",
-        "distance": "total variation between the drawn and the exact joint distribution",
-        "floor": "mean distance of as many draws of the exact distribution",
+        "distance": "total variation between the sampled and the exact joint distribution",
+        "floor": "mean distance of as many exact samples",
         "floor_high": "99 % of such samples stay below",
         "bias_low": "the true distance is at least this (99 %)",
         "bias_high": "and at most this (99 %)",
         "p_value": "of Pearson’s χ² test",
-        "lossless": "what the rule claims",
+        "lossless": "whether the rule is lossless",
     }
 
-    pair: EMBEDDED = "embedded"  # its models are named below: the laws of others are too large to be counted
+    pair: EMBEDDED = "embedded"  # the outcomes of other models are too many to count
     models: Annotated[
         Literal["coins", "tables", "mdlm", "mdlm_streak"],
         ask(
             "Models",
-            "Coins: the smallest case in which p/q in any order fails. Tables: three symbols, random laws. "
-            "Or the embedded target with a drafter of its own.",
+            "Coins: the smallest case in which p/q in any order fails. Tables: three symbols, random distributions. "
+            "Or the embedded target with one of its drafters.",
         ),
     ] = "coins"
     rules: Annotated[
         tuple[Names, ...],
-        ask("Rules", "In turn, run by run; self, trie and multi_round have K drafts, the others one.", least=1, most=8),
+        ask(
+            "Rules",
+            "They alternate run by run; self, trie and multi_round use K drafts, the others one.",
+            least=1,
+            most=8,
+        ),
     ] = ("ratio", "delta", "naive")
     num_drafts: Annotated[
         int, ask("Drafts K", "For self, trie and multi_round, which need 2 or more and T = 1.", 1, 8)
@@ -93,13 +99,15 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     steps: Annotated[int, ask("Steps T", "Drafter passes per window, at most γ.", 1, 6)] = 2
     temperature: Annotated[float, ask("Temperature", "Of the target. At 0 every rule is exact.", 0, 2, more=True)] = 1.0
     draft_temperature: Annotated[
-        float, ask("Drafter temperature", "What it changes, only biased rules show.", 0, 2)
+        float, ask("Drafter temperature", "It changes the text only under biased rules.", 0, 2)
     ] = 1.0
-    top_k: Annotated[int, ask("Top-k", "Of the embedded models: few outcomes can be counted.", 2, 8, more=True)] = 4
-    length: Annotated[int, ask("Tokens", "Whose joint law is compared.", 1, 3, more=True)] = 2
+    top_k: Annotated[
+        int, ask("Top-k", "For the embedded models: it limits the outcomes to count.", 2, 8, more=True)
+    ] = 4
+    length: Annotated[int, ask("Tokens", "Their joint distribution is compared.", 1, 3, more=True)] = 2
     runs: Annotated[int, ask("Runs of each rule", "More runs, a lower noise floor.", 200, 100_000)] = 10_000
     prompt: Annotated[str, ask("Prompt", "For the embedded models.", most=400, more=True)] = "Once upon a time, a small"
-    seed: Annotated[int, ask("Seed", "Of the tables and of all draws.", 0, 2**30, more=True)] = 0
+    seed: Annotated[int, ask("Seed", "For the tables and all draws.", 0, 2**30, more=True)] = 0
 
     def config(self, rule: str, seed: int) -> DecodeConfig:
         """The settings of one run.
@@ -115,17 +123,17 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         return DecodeConfig.parse({**own, **shared, "max_new_tokens": length})
 
     def check(self) -> None:
-        """Refuse what means nothing.
+        """Reject inconsistent settings.
 
         Raises:
-            ConfigError: T is larger than γ, or K, T and the rules do not go together.
+            ConfigError: T is larger than γ, or K, T and the rules do not fit together.
         """
         self.config("ratio", 0)
         chosen = [rule for rule in self.rules if rule in SELECTIONS]
         if chosen and self.num_drafts < 2:
-            words, hint = f"{chosen[0]} chooses among drafts, and there is only one.", "Set K to 2 or more."
+            words, hint = f"{chosen[0]} needs several drafts, but K is 1.", "Set K to 2 or more."
         elif chosen and self.steps > 1:
-            words, hint = f"K drafts come from one denoising step, not from T = {self.steps}.", "Set T to 1."
+            words, hint = f"K drafts come from one denoising step, but T is {self.steps}.", "Set T to 1."
         elif self.num_drafts > 1 and not chosen:
             words = f"K = {self.num_drafts} drafts, but {', '.join(self.rules)} test one."
             hint = f"Choose one of {', '.join(SELECTIONS)}, or set K to 1."
@@ -135,7 +143,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
 
     @property
     def embedded(self) -> bool:
-        """Whether the models are those of the pair."""
+        """Whether the models are the pair's."""
         return self.models.startswith("mdlm")
 
     @property
@@ -166,11 +174,11 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
 
         for first in range(0, self.runs, BATCH):
             after = min(first + BATCH, self.runs)
-            with cpu_threads(1):  # so little arithmetic has no use for more; not across a yield, where others decode
+            with cpu_threads(1):  # more threads don't help; not across a yield: other runs decode then
                 for run in range(first, after):
                     if stopped():
                         return
-                    for number, rule in enumerate(rules):  # each with draws of its own: one bad sample hits one rule
+                    for number, rule in enumerate(rules):  # each with its own draws: one bad sample affects one rule
                         found.counts[rule][play(rule, self.seed + run * len(rules) + number)] += 1
             found.mark(after)
             yield Step(after, self.runs, f"{after:,} runs of each rule", found.answer)
@@ -189,8 +197,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         else:
             kept = f"{len(within)} of {len(exact)} lossless rules stay within the noise of exact samples (99 %)"
         bias = "".join(
-            f"; {row['rule']} does not, with a bias of {ratio(row['bias_low'], 3)} to {ratio(row['bias_high'], 3)} "
-            "(99 %)"
+            f"; {row['rule']} does not: its bias is {ratio(row['bias_low'], 3)} to {ratio(row['bias_high'], 3)} (99 %)"
             for row in caught
         )
         return Report(
@@ -203,30 +210,30 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         )
 
     def _bias(self, row: dict[str, Any]) -> str:
-        """Whether these runs show that a rule is not exact."""
+        """Whether these runs show that a biased rule is biased."""
         rule, bounds = row["rule"], f"{ratio(row['bias_low'], 3)} to {ratio(row['bias_high'], 3)}"
         if self.temperature == 0:
             return f"At temperature 0 every rule writes the most probable token, even {rule}, which is not exact."
         found = (
-            f"The rule {rule} is not exact. Its text is {ratio(row['distance'], 3)} away from the exact "
+            f"The rule {rule} is not exact. Its text is at distance {ratio(row['distance'], 3)} from the exact "
             f"distribution; 99 % of exact samples stay below {ratio(row['floor_high'], 3)}"
         )
         other = (
-            "This case was built to show the bias; with the embedded pair it may hide (Models: mdlm)."
+            "This case was built to show the bias; with the embedded pair (Models: mdlm) it may not show."
             if self.models == "coins"
-            else "A case built to show it is under Models: coins."
+            else "Models: coins is a case built to show it."
         )
         if row["distance"] > row["floor_high"]:
             chance = "< 10⁻⁶" if row["p_value"] < PVALUE else f"= {row['p_value']:.1g}"
-            return f"{found}: it shows. The true bias is {bounds} (99 %), p {chance}. {other}"
+            return f"{found}: the bias shows. It is {bounds} (99 %), p {chance}. {other}"
         return (
-            f"{found}: here you would not notice it. A bias of up to {ratio(row['bias_high'], 3)} (99 %) would "
-            f"look the same; with 100 times as many runs, a tenth of that. {other}"
+            f"{found}: you would not notice the bias here. It may be up to {ratio(row['bias_high'], 3)} (99 %); "
+            f"100 times as many runs would narrow that to a tenth. {other}"
         )
 
 
 def exact_law(choice: Losslessness, target: Remembered, prompt: Text) -> dict[Text, float]:
-    """The joint law of the first tokens, multiplied out from the target's distributions."""
+    """The joint distribution of the first tokens, multiplied out from the target's distributions."""
     from specdiff_core.maths.distributions import to_probs
 
     law: dict[Text, float] = {(): 1.0}
@@ -253,16 +260,16 @@ class _Found:
         self._next, self.rows = 100.0, list[dict[str, Any]]()
 
     def mark(self, runs: int) -> None:
-        """Keep a point of each curve where the next one is due, evenly on a logarithmic axis."""
+        """Add a point to each curve if one is due; points are evenly spaced on a logarithmic axis."""
         if runs < self._next and runs < self.choice.runs:
             return
         self._next = runs * (self.choice.runs / 100) ** (1 / POINTS)
         self.rows += self._points(runs)
 
     def _points(self, runs: int) -> list[dict[str, Any]]:
-        """A row for each rule: the total variation between its texts and the exact law; the mean and 99 % quantile of
-        the one that as many draws of the law itself have; and what the true one can be: it moves by less than that
-        quantile (the triangle inequality)."""
+        """A row for each rule: the total variation between its texts and the exact distribution;
+        the mean and 99 % quantile for as many exact samples; and bounds of the true distance, which
+        differs by less than that quantile (triangle inequality)."""
         import numpy as np
 
         draws = np.random.default_rng([self.choice.seed, runs])
@@ -273,7 +280,7 @@ class _Found:
         for rule, counts in self.counts.items():
             seen = np.array([counts[text] for text in self.law])
             size = counts.total()
-            stray = size - int(seen.sum())  # what the target never says
+            stray = size - int(seen.sum())  # texts that the target cannot write
             distance = float(np.abs(seen / size - self.p).sum() + stray / size) / 2
             rows.append(
                 {
@@ -291,7 +298,7 @@ class _Found:
         return rows
 
     def answer(self) -> Answer:
-        """The curves so far with a point for now, and the joint law beside what was drawn."""
+        """The curves so far with a point for now, and the exact and sampled joint distributions."""
         runs = next(iter(self.counts.values())).total()
         rows = self.rows if self.rows and self.rows[-1]["runs"] == runs else [*self.rows, *self._points(runs)]
         likeliest = sorted(self.law, key=lambda text: -self.law[text])[:16]
@@ -307,7 +314,7 @@ class _Found:
 
 
 def chi_squared(seen: np.ndarray, expected: np.ndarray) -> float:
-    """The p-value of Pearson's χ² test of counts ``seen [n]`` against ``expected [n]``; rare outcomes count as one."""
+    """The p-value of Pearson's χ² test of counts ``seen [n]`` against ``expected [n]``; rare outcomes are pooled."""
     import torch
 
     rare = expected < FEWEST
@@ -323,7 +330,7 @@ def chi_squared(seen: np.ndarray, expected: np.ndarray) -> float:
 
 
 def _distances(rows: list[dict[str, Any]]) -> Figure:
-    """Distance by runs, with the noise of exact samples."""
+    """Distance by number of runs, with the noise of exact samples."""
     rules = list(dict.fromkeys(row["rule"] for row in rows))
     first = [row for row in rows if row["rule"] == rules[0]] if rules else []
     exact = {row["rule"]: row["lossless"] for row in rows}
@@ -349,14 +356,14 @@ def _distances(rows: list[dict[str, Any]]) -> Figure:
         title="Distance to the exact distribution",
         wide=True,
         data=[*data, *draw.lines(rows, "rule", "runs", "distance", words, style=style)] if rows else [],
-        hint="total variation of the joint of the first tokens; an exact rule falls as 1/√N",
+        hint="total variation of the first tokens' joint distribution; for an exact rule it falls as 1/√N",
         layout=axes("runs of each rule", "total variation", xaxis=log, yaxis=log, showlegend=True),
-        empty="A line for each rule, as soon as it has runs.",
+        empty="A line for each rule appears after its first runs.",
     )
 
 
 def _joint(outcomes: list[dict[str, Any]]) -> Figure:
-    """The most probable outcomes: exact, and as each rule wrote them."""
+    """The most probable outcomes: exact, and sampled with each rule."""
     rules = [name for name in (outcomes[0] if outcomes else ()) if name not in ("text", "exact")]
     x = [" ".join(map(str, one["text"])) for one in outcomes]
     data = [draw.bars(x, [one["exact"] for one in outcomes], "exact", "@target")] if outcomes else []
@@ -388,17 +395,17 @@ THREE = Figure(
         "", "probability", xaxis=draw.CATEGORY, yaxis={"range": [0, 1]}, barmode="group", bargap=0.2, showlegend=True
     ),
 )
-"""The page's sliders draw it (``app/static/views/widgets.js``)."""
+"""The page draws it from its sliders (``app/static/views/widgets.js``)."""
 
 
-# The models: each prefix passes through once.
+# The models, with the logits of each prefix computed once.
 
 
 def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Text]:
-    """Target, drafter and prompt of a choice.
+    """The target, the drafter and the prompt of these settings.
 
     Raises:
-        ConfigError: the prompt does not fit.
+        ConfigError: the prompt is too long.
     """
     if not choice.embedded:
         coins = choice.models == "coins"
@@ -436,13 +443,13 @@ def _remembering(drafter: Any) -> Any:
 
 
 class Remembered:
-    """A target that is asked for each text once; as far as the loop needs it, a
-    :class:`~specdiff_core.models.target.Target` and its session."""
+    """A target that computes each text once; the part of
+    :class:`~specdiff_core.models.target.Target` and its session that the loop uses."""
 
     room = 1 << 20
 
     def __init__(self, ask: Callable[[Text], Tensor], vocab_size: int, suppress: Sequence[int]) -> None:
-        self.logits = functools.cache(ask)  # [V] of the token behind a text
+        self.logits = functools.cache(ask)  # [V] of the token after a text
         self.vocab_size, self.suppress = vocab_size, tuple(suppress)
         self._text: list[int] = []
 
@@ -463,7 +470,7 @@ class Remembered:
         from specdiff_core.models.target import Scores
 
         before = range(-1, len(ids) - 1) if parents is None else (-1, *(parent + 1 for parent in parents))
-        texts: list[Text] = []  # of each id, its own
+        texts: list[Text] = []  # up to and including each id
         for token, place in zip(ids, before, strict=True):
             texts.append((*(texts[place] if place >= 0 else self._text), token))
         rows = torch.stack([self.logits(text) for text in texts])
@@ -476,11 +483,11 @@ class Remembered:
 
 
 MASK = 3
-"""Of the constructed cases, whose symbols are 0, 1 and 2."""
+"""Mask id of the constructed cases, whose symbols are 0, 1 and 2."""
 
 
 class TableDrafter:
-    """Denoises by a function from the text and the window to logits."""
+    """Denoises with a function from text and window to logits."""
 
     name, layers, room = "table", (), sys.maxsize
 
@@ -491,7 +498,7 @@ class TableDrafter:
         return self
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """It keeps nothing."""
+        """No state."""
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         from specdiff_core.drafters.denoise import denoise
@@ -506,8 +513,9 @@ def _coin_target(text: Text) -> Tensor:
 
 
 def _coin_drafter(text: Text, window: Text) -> Tensor:
-    """Reveals a fair coin in the last slot first, because it is less sure of the others, and then copies it into them:
-    p/q accepts a first token only with probability ½, and so changes the law of the last, which is never rejected."""
+    """Reveals a fair coin in the last slot first, because its confidence elsewhere is lower, then
+    copies it into the others: p/q accepts a first token with probability ½ only, which changes the
+    distribution of the last token, as it is never rejected."""
     import torch
 
     last = window[-1]
@@ -519,7 +527,7 @@ def _coin_drafter(text: Text, window: Text) -> Tensor:
 
 
 def _random_drafter(seed: int) -> Callable[[Text, Text], Tensor]:
-    """One that sees the revealed symbols of the window."""
+    """A random drafter that sees the revealed symbols of the window."""
     import torch
 
     def guess(text: Text, window: Text) -> Tensor:
@@ -529,7 +537,7 @@ def _random_drafter(seed: int) -> Callable[[Text, Text], Tensor]:
 
 
 def _dirichlet(*key: int) -> list[float]:
-    """A law of three symbols, always the same for a key; none of the mask."""
+    """A distribution over three symbols, fixed by the key; the mask has no probability."""
     import numpy as np
 
     return [*np.random.default_rng(key).dirichlet([0.8] * 3).tolist(), 0.0]

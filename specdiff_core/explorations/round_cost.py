@@ -1,6 +1,6 @@
-"""What would it take? A round pays if it yields more tokens than it costs, in passes of vanilla (arXiv 2211.17192,
-theorem 3.8). Measures what passes cost here, and where every method stands; the page's sandbox adds a drafter that the
-visitor makes up (``app/static/state/exploration.js``).
+"""What would it take? A round pays if it yields more tokens than it costs in vanilla passes (arXiv
+2211.17192, theorem 3.8). Measures the cost of passes on this machine and every method; the page's
+sandbox adds a hypothetical drafter (``app/static/state/exploration.js``).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 ROWS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 21, 25, 32)
-"""Rows of the passes of the target that are timed."""
+"""Rows of the timed target passes."""
 WINDOWS = (1, 4, 8, 16)
-"""Windows whose drafter passes are timed."""
+"""Windows of the timed drafter passes."""
 REPEATS = 3
-"""Of each pass in a sitting; the target's passes have three sittings, those of each drafter two."""
+"""Repeats of each pass in a sitting; the target has three sittings, each drafter two."""
 
 
 class RoundCost(AtTemperature, frozen=True, kw_only=True):
@@ -34,22 +34,22 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
 
     name: ClassVar = "what-it-takes"
     title: ClassVar = "What would it take?"
-    question: ClassVar = "How good, or how cheap, must a drafter be before it pays?"
+    question: ClassVar = "How accurate, or how cheap, must a drafter be to pay off?"
     columns: ClassVar = RUN_COLUMNS | {
         "method": "name of the method",
-        "label": "what it is called",
-        "drafter": "what drafts",
+        "label": "its label",
+        "drafter": "its drafter",
         "gamma": "γ",
         "steps": "T",
         "nodes": "B: nodes of a tree",
         "drafts": "K: drafts",
-        "cost": "τ over the speed-up: what a round costs, in tokens of vanilla, prefill shared out",
-        "draft_cost": "drafting, in bare passes of the target over one row",
-        "verify_cost": "the target’s pass and the tests, in bare passes of the target over one row",
+        "cost": "τ over the speed-up: the cost of a round in vanilla tokens, prefill distributed over them",
+        "draft_cost": "drafting, in bare target passes over one row",
+        "verify_cost": "the target’s pass and the tests, in bare target passes over one row",
     }
 
     def methods(self) -> dict[str, tuple[Method, BenchSetting]]:
-        """What is measured besides vanilla, by name; what would run alike once."""
+        """The methods to measure besides vanilla, by name; methods with the same settings once."""
         drafted = [method for method in methods_of(self.pair) if method.name != BASELINE]
         settings = {BenchSetting.of_config(method.config(self.base)): method for method in drafted}
         return {method.name: (method, setting) for setting, method in settings.items()}
@@ -102,14 +102,13 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         return Report(
             answer=""
             if best is None
-            else f"A round pays where it yields more tokens than it costs: {best['label']} yields "
-            f"{ratio(best['tau'])} tokens "
-            f"for the time of {ratio(best['cost'])} vanilla tokens, {times(best['speedup'])}.",
+            else f"A round pays if it yields more tokens than it costs: {best['label']} yields {ratio(best['tau'])} "
+            f"tokens in the time of {ratio(best['cost'])} vanilla tokens, {times(best['speedup'])}.",
             notes=[
                 *([f"Slower than vanilla here: {draw.listed(slow)}."] if slow else []),
-                "The formula takes one α for all positions and all rounds. Real drafts succeed and fail in "
-                "streaks: the token after an accepted one is easier than the token after a rejected one, so the "
-                "measured curve leaves the dotted one.",
+                "The formula assumes one α for all positions and rounds. Real drafts succeed and fail in streaks: the "
+                "token after an accepted one is easier than the token after a rejected one, so the measured curve "
+                "departs from the dotted one.",
             ],
             figures=[_plane(rows), _passes(rows, facts), _lengths(rows, facts)],
             titles={row["race"]: row["label"] for row in rows if row.get("race")},
@@ -117,7 +116,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
 
 
 def _plane(rows: list[dict[str, Any]]) -> Figure:
-    """Methods by the yield and the cost of a round; the page adds the sandbox."""
+    """Methods by tokens and cost of a round; the page adds the sandbox."""
     known = [row for row in rows if row.get("speedup")]
     look = styles(row["method"] for row in known)
 
@@ -138,7 +137,7 @@ def _passes(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
         curves.append((f"{name}, by γ", look.colour, look.mark, draw.DASHES[i % len(draw.DASHES)], curve))
     return Figure(
         key="passes",
-        title="What a pass costs here",
+        title="Cost of a pass on this machine",
         hint="bare passes, medians",
         data=[
             draw.trace(
@@ -159,7 +158,7 @@ def _passes(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
 
 
 def _lengths(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
-    """How many tokens of a draft are accepted, against what one α for all positions would give."""
+    """Accepted tokens per draft, and the prediction with one α for all positions."""
     fits = [
         row
         for row in rows
@@ -187,12 +186,12 @@ def _lengths(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
         layout=axes(
             "m, tokens of the draft", "rounds that accepted m or more", yaxis={"range": [0, 1.04]}, showlegend=True
         ),
-        empty="Lines for windows of four tokens and more, as soon as they are measured.",
+        empty="Lines appear when windows of four or more tokens have been measured.",
     )
 
 
 def _accepted(runs: Runs, setting: BenchSetting) -> Iterator[int]:
-    """How many drafted tokens each round of the last run kept, of those rounds whose window was whole."""
+    """Accepted tokens in each round of the last run whose window was not cut short."""
     for event in runs.events:
         if isinstance(event, Verified):
             tested = reached(event.tests)
@@ -201,7 +200,7 @@ def _accepted(runs: Runs, setting: BenchSetting) -> Iterator[int]:
 
 
 def _row(method: Method, setting: BenchSetting, runs: Runs, one: float) -> dict[str, Any]:
-    """A method with the cost of its round, in bare passes of the target over one row."""
+    """A method's row, with the cost of its round in bare target passes over one row."""
     settings: dict[str, Any] = {"method": method.name, "label": method.label, "drafter": setting.drafter}
     settings |= {
         "gamma": setting.gamma,

@@ -1,4 +1,4 @@
-"""Runs of several settings beside vanilla's, on the same prompts: what most explorations are made of."""
+"""Runs of several settings and of vanilla on the same prompts, as most explorations need them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.decoding.pieces import with_pieces
-from specdiff_core.explorations.base import Asked, Stopped
+from specdiff_core.explorations.base import StopFlag, Stopped
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.runner import Run, plan
 from specdiff_core.measure.statistics import Interval, costs, interval
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from specdiff_core.measure.passes import PassTimes
 
 RUN_COLUMNS = {
-    "race": "the race behind the row",
+    "race": "the race that the row comes from",
     "prompts": "prompts measured so far",
     "speedup": "vanilla’s seconds per token over this row’s, prefill included",
     "low": "95 % bootstrap interval over prompts, lower end",
@@ -37,15 +37,15 @@ RUN_COLUMNS = {
     "draft_seconds": "drafting, seconds per round",
     "verify_seconds": "the target’s pass and the tests, seconds per round",
     "waiting": "threads that waited for a processor, on average",
-    "failed": "why it could not be measured",
+    "failed": "why it was not measured",
 }
-"""What the columns of :meth:`Runs.row` mean."""
+"""Column of :meth:`Runs.row` -> its meaning."""
 TOGETHER = 6
-"""Settings that share one run of vanilla, which runs again before every so many, so that drift affects both."""
+"""Settings that share one run of vanilla: it runs again before every so many, so that drift affects both."""
 
 
 def bounds(speed: Interval, many: bool) -> dict[str, float | None]:
-    """A speed-up and, of several prompts, its interval, as fields of a row."""
+    """A speed-up as fields of a row; its interval if there are ``many`` prompts."""
     return {
         "speedup": speed.value,
         "low": speed.low if many else None,
@@ -54,13 +54,12 @@ def bounds(speed: Interval, many: bool) -> dict[str, float | None]:
 
 
 class Runs:
-    """All runs so far, by the key of their settings. All of them use as many CPU threads as a probe finds quickest.
+    """All runs so far, by the key of their settings, on as many CPU threads as a probe finds fastest.
 
     Args:
-        settings: key -> what is measured beside vanilla, whose settings ``base`` holds. Of turn n the seed is n larger,
-            as in the bench.
-        threads: of an earlier probe.
-        race_of: the name of a race, of a key and a prompt; by default one race for each key.
+        settings: key -> settings to measure; vanilla's are ``base``. Turn n adds n to the seed, as in the bench.
+        threads: result of an earlier probe; 0: probe now.
+        race_of: (key, prompt) -> name of the race; by default one race for each key.
     """
 
     def __init__(
@@ -78,23 +77,22 @@ class Runs:
         self._settings = {BASELINE: find_method(BASELINE).config(base), **settings}
         self._prompts, self._stopped, self._race_of = prompts, stopped, race_of
         self._vanilla: list[Event] = []  # its last run
-        self._unheard: list[Event] = []  # the same, until somebody asked for it
-        self.events: list[Event] = []  # of the run of the key that :meth:`fill` reported last; none where it failed
+        self._unread: list[Event] = []  # the same, until :meth:`fresh_vanilla` returned it
+        self.events: list[Event] = []  # of the last run that :meth:`fill` reported; empty if it failed
         self.flavours = {prompt.id: prompt.flavour for prompt in prompts}
         self.metrics: dict[str, list[tuple[str, Metrics]]] = {}  # key -> (prompt id, its numbers)
-        self.races: dict[str, bytes] = {}  # name of a race -> the first run of it beside vanilla's
-        self.failed: dict[str, str] = {}  # key -> why it could not be measured
+        self.races: dict[str, bytes] = {}  # race -> trace of its first run and vanilla's
+        self.failed: dict[str, str] = {}  # key -> why it was not measured
         self.threads = threads or engine.quickest_threads()
 
     def fill(self) -> Iterator[tuple[int, int, str]]:
-        """Decode every prompt with all settings; those that fail are left out from then on.
+        """Decode every prompt with all settings; a setting that fails is left out from then on.
 
         Yields:
-            (settings done, settings in all, the key) after each. Ends early where it is stopped; the run under way does
-            not count then.
+            (settings done, settings in all, key) after each. Ends early if stopped, without the current run.
 
         Raises:
-            SpecDiffError: vanilla fails, or everything else does, from the first prompt on.
+            SpecDiffError: vanilla failed, or all other settings did.
         """
         keys, done = [key for key in self._settings if key != BASELINE], 0
         for run in plan(self._prompts, self._settings, share=TOGETHER):
@@ -108,20 +106,20 @@ class Runs:
             raise SpecDiffError("Nothing could be measured. " + next(iter(self.failed.values())))
 
     def bare_passes(self, times: PassTimes, prompt: Prompt, repeats: int) -> Iterator[None]:
-        """Time passes, on as many threads as the runs use: see :meth:`~specdiff_core.measure.passes.PassTimes.rounds`.
-        Ends early where it is stopped."""
+        """Time passes on as many threads as the runs use
+        (:meth:`~specdiff_core.measure.passes.PassTimes.rounds`). Ends early if stopped."""
         from specdiff_core.models.device import cpu_threads
 
         rounds = times.rounds(prompt.prompt, repeats)
         for _ in range(repeats):
             if self._stopped():
                 return
-            with cpu_threads(self.threads):  # not in between: others decode then
+            with cpu_threads(self.threads):  # not across the yield: other runs decode then
                 next(rounds)
             yield
 
     def _run(self, run: Run) -> bool:
-        key, stop, warm_up = run.lane, Asked(self._stopped), None if run.turn else 0.0
+        key, stop, warm_up = run.lane, StopFlag(self._stopped), None if run.turn else 0.0
         try:
             events = run.decode(self._engine, stop=stop, warm_up=warm_up, threads=self.threads)
         except SpecDiffError as error:
@@ -134,40 +132,39 @@ class Runs:
         self.events = events
         self.metrics.setdefault(key, []).append((run.prompt.id, fold(events)))
         if key == BASELINE:
-            self._vanilla, self._unheard = self._shown(events), events
+            self._vanilla, self._unread = self._shown(events), events
         elif (race := self._race_of(key, run.prompt)) not in self.races:
             lanes = {"vanilla": self._vanilla, "drafted": self._shown(events)}
             self.races[race] = gzip.compress(dump_trace(dict(lanes), title=f"{key}: {run.prompt.id}"), 9, mtime=0)
         return True
 
     def _shown(self, events: Sequence[Event]) -> list[Event]:
-        """A run as a race shows it: its ids as text, its times short."""
+        """A run as a race stores it: ids with their text, times rounded."""
         return [short_times(event) for event in with_pieces(events, self._engine.pair.tokenizer)]
 
     def fresh_vanilla(self) -> list[Event]:
-        """The last run of vanilla, once."""
-        fresh, self._unheard = self._unheard, []
+        """The last run of vanilla if it was not returned before, else nothing."""
+        fresh, self._unread = self._unread, []
         return fresh
 
     def _runs(self, key: str, flavour: str = "") -> list[tuple[str, Metrics]]:
-        """(prompt, numbers) of a key; of one kind of text where it is named."""
+        """(prompt, numbers) of a key, optionally of one kind of text."""
         return [run for run in self.metrics.get(key, ()) if not flavour or self.flavours[run[0]] == flavour]
 
     def sums(self, key: str, flavour: str = "") -> tuple[Metrics, Metrics]:
-        """The numbers of all runs of a key, and of vanilla's on the same prompts; of one kind of text where it is
-        named."""
+        """The numbers of a key's runs and of vanilla's on the same prompts, optionally of one kind of text."""
         own = self._runs(key, flavour)
         measured = {prompt for prompt, _ in own}
         vanilla = [metrics for prompt, metrics in self._runs(BASELINE) if prompt in measured]
         return sum((metrics for _, metrics in own), Metrics()), sum(vanilla, Metrics())
 
     def speedup(self, key: str, flavour: str = "") -> float | None:
-        """Vanilla's seconds per token over a key's, on the same prompts; of one kind of text where it is named."""
+        """Vanilla's seconds per token over a key's, on the same prompts, optionally of one kind of text."""
         own, vanilla = self.sums(key, flavour)
         return speed_up(vanilla, own)
 
     def intervals(self, key: str, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
-        """The speed-up of a key, by group of prompts and as their ``mean``."""
+        """The speed-up of a key by group of prompts, and their ``mean``."""
         slow, fast = (
             costs((prompt, metrics.seconds, metrics.committed) for prompt, metrics in self._runs(name))
             for name in (BASELINE, key)
@@ -175,8 +172,8 @@ class Runs:
         return interval(slow, fast, groups)
 
     def row(self, key: str, flavour: str = "") -> dict[str, Any]:
-        """What a table says of a key: its speed-up with a 95 % bootstrap interval over prompts, and its numbers; of one
-        kind of text only where ``flavour`` names it."""
+        """A table row of a key: speed-up with a 95 % bootstrap interval over prompts, and numbers,
+        optionally of one kind of text."""
         row: dict[str, Any] = {"race": key, "prompts": 0}
         if key in self.failed:
             row["failed"] = self.failed[key]
@@ -198,5 +195,5 @@ class Runs:
         }
 
     def left_out(self) -> list[str]:
-        """Which methods could not be measured, and why."""
+        """Which methods were not measured, and why."""
         return [f"{find_method(name).label}: {why}" for name, why in self.failed.items()]

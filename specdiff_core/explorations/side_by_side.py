@@ -1,5 +1,5 @@
-"""Two runs side by side: two methods write after the same prompt, or two traces are compared, round by round. At a
-rejection a run can continue with another token, from which it is decoded anew.
+"""Two runs side by side: two methods after the same prompt, or two traces, compared round by round.
+At a rejection, a run can be decoded again with another token.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, Asked, Exploration, Report, Step, Stopped, drafters_of
+from specdiff_core.explorations.base import Answer, Exploration, Report, Step, StopFlag, Stopped, drafters_of
 from specdiff_core.explorations.fields import DRAFTING, TEMPERATURE, ask, enum
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, escaped, plural, quoted, ratio
 from specdiff_core.measure.prompts import OWN_TEXTS
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 METHODS = [BASELINE, *(name for name in DRAFTING if not find_method(name).settings.get("auto"))]
-"""All but those that choose by the clock: a run has to be the same when it is made again."""
+"""All methods but those that decide by measured times: a run must be reproducible."""
 BRANCH = "what if"
 RACE = "runs"
 """The name of the trace that holds all runs."""
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a trace, as far as decoding another way from it needs."""
+    """A run of a trace, with what decoding a branch from it needs."""
 
-    config: dict[str, Any]  # of its header
+    config: dict[str, Any]  # from its header
     prompt: str
     prompt_ids: tuple[int, ...]
     target: str  # name of the model
-    after: tuple[int, ...]  # its new tokens before the place where it is left
+    after: tuple[int, ...]  # its new tokens before the branch
 
 
 class TwoRuns(Exploration, frozen=True, kw_only=True):
-    """A question about two runs after one prompt."""
+    """An exploration of two runs after one prompt."""
 
-    a: Annotated[str, ask("Run A", "Its method.", **enum(METHODS, "methods"))] = "specdiff"
-    b: Annotated[str, ask("Run B", "Its method.", **enum(METHODS, "methods"))] = "dflash"
-    tokens: Annotated[int, ask("New tokens", "Of each run; the end of a text is ignored.", 8, 128)] = 48
+    a: Annotated[str, ask("Run A", "Method of the first run.", **enum(METHODS, "methods"))] = "specdiff"
+    b: Annotated[str, ask("Run B", "Method of the second run.", **enum(METHODS, "methods"))] = "dflash"
+    tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 128)] = 48
     temperature: TEMPERATURE = 0.0
     rule: Annotated[
         str,
@@ -61,29 +61,29 @@ class TwoRuns(Exploration, frozen=True, kw_only=True):
             **enum([rule.value for rule in Rule]),
         ),
     ] = Rule.RATIO.value
-    prompt: Annotated[str, ask("Prompt", "Both runs write after it.", least=1, most=2000)] = OWN_TEXTS["stories"][0]
+    prompt: Annotated[str, ask("Prompt", "Both runs continue it.", least=1, most=2000)] = OWN_TEXTS["stories"][0]
     seed: Annotated[int, ask("Seed", "Of both runs.", 0, 2**31 - 1, more=True)] = 0
 
     def config(self, run: str) -> DecodeConfig:
         """The settings of run ``a`` or ``b``.
 
         Raises:
-            ConfigError: a name is none, or of a method that chooses by the clock.
+            ConfigError: the method is unknown, or decides by measured times.
         """
         method = find_method(getattr(self, run))
         if method.name not in METHODS:
             hint = f"Choose from: {', '.join(METHODS)}."
-            raise ConfigError(f"{method.label} does not decode the same when it runs again.", field=run, hint=hint)
+            raise ConfigError(f"Runs of {method.label} are not reproducible.", field=run, hint=hint)
         shared = {"temperature": self.temperature, "seed": self.seed, "max_new_tokens": self.tokens}
         return method.config(DecodeConfig.parse({"pair": self.pair, "rule": self.rule, "ignore_eos": True, **shared}))
 
 
 class SideBySide(TwoRuns, frozen=True, kw_only=True):
-    """The rounds of two runs along one text, and of a third that leaves one of them at a refusal."""
+    """The rounds of two runs along the text, and of a third that branches off at a rejection."""
 
     name: ClassVar = "side-by-side"
     title: ClassVar = "Two runs side by side"
-    question: ClassVar = "Where does each run accept and reject, and what if a token had been another?"
+    question: ClassVar = "Where does each run accept and reject, and what if a token had been different?"
     columns: ClassVar = {
         "run": "a, b, or the branch",
         "round": "number of the round",
@@ -92,30 +92,30 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
         "accepted": "drafted tokens that were accepted",
         "refused": "the drafted token that was rejected",
         "added": "the token that the target added",
-        "added_as": "why: residual and target, after a rejection; bonus, after a whole draft",
-        "p": "the target’s probability of the rejected token; of a tree, of all tokens drafted there",
+        "added_as": "residual and target: after a rejection; bonus: after a fully accepted draft",
+        "p": "the target’s probability of the rejected token; in a tree, of all tokens drafted there",
         "q": "the drafter’s",
-        "threshold": "probability with which it would have been accepted",
+        "threshold": "acceptance probability of that test",
         "u": "the draw: accepted if below the threshold; empty where shared noise or a tree decides",
         "milliseconds": "from the round before to this commit, on the decode clock; the first includes the prompt",
         "waiting": "threads that waited for a processor, on average",
-        "text": "what the round wrote",
-        "character": "of the text at which the round begins, from 0; runs share it as far as their texts agree",
+        "text": "text of the round",
+        "character": "where the round begins in the text, from 0; equal for both runs while their texts agree",
     }
 
-    branch: Annotated[Literal["none", "a", "b"], ask("What if", "The run that is sent another way.", more=True)] = (
-        "none"
-    )
-    round: Annotated[int, ask("In round", "There the token that the target added is replaced.", 1, 128, more=True)] = 1
-    take: Annotated[
-        int, ask("Token", "Id of the token that is put there; −1: none, all is drawn anew.", -1, 2**31 - 1, more=True)
-    ] = -1
-    branch_seed: Annotated[int, ask("Seed of what follows", "Of the draws after it.", 0, 2**31 - 1, more=True)] = 1
+    branch: Annotated[Literal["none", "a", "b"], ask("What if", "The run to branch from.", more=True)] = "none"
+    round: Annotated[
+        int, ask("In round", "The token that the target added in this round is replaced.", 1, 128, more=True)
+    ] = 1
+    take: Annotated[int, ask("Token", "Id of the replacement; −1: draw it again.", -1, 2**31 - 1, more=True)] = -1
+    branch_seed: Annotated[
+        int, ask("Seed of the branch", "For the draws after the replacement.", 0, 2**31 - 1, more=True)
+    ] = 1
     given: Annotated[
         str,
         ask(
             "A run of a trace",
-            "Only it is sent another way, and neither run is decoded; the page writes it.",
+            "The page sets it: only a branch of this run is decoded.",
             most=100_000,
             hidden=True,
         ),
@@ -144,7 +144,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
 
         def decode(name: str, prompt: str, config: DecodeConfig, after: Sequence[int] = ()) -> bool:
             """Whether it was not stopped."""
-            options = {"stop": Asked(stopped), "warm_up": 0.0, "threads": facts["threads"], "after": after}
+            options = {"stop": StopFlag(stopped), "warm_up": 0.0, "threads": facts["threads"], "after": after}
             events = [short_times(event) for event in engine.decode(prompt, config, **options)]
             if stopped():
                 return False
@@ -173,28 +173,28 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
         facts["branch"] = {"run": self.branch, "round": self.round, "position": len(before) + 1, "take": self.take}
         left = max(1, config.max_new_tokens - len(after))
         if decode(BRANCH, prompt, dataclasses.replace(config, max_new_tokens=left, seed=self.branch_seed), after):
-            yield Step(total, total, "another way", answer)
+            yield Step(total, total, "the branch", answer)
 
     def _checked(self, engine: Engine) -> Given:
-        """The run of a trace, if ``engine`` can continue it.
+        """The given run, if ``engine`` can continue it.
 
         Raises:
-            ConfigError: its models are others, or its prompt is cut into other tokens.
+            ConfigError: it used other models, or its prompt has other tokens here.
         """
         given = self.run_given
         theirs, ours = given.config.get("pair"), engine.pair.spec.name
         if (theirs, given.target) != (ours, engine.pair.name_of("target")):
             raise ConfigError(
-                f"The run was decoded by {given.target} of the pair {str(theirs)[:40]}; here is "
-                f"{engine.pair.name_of('target')} of the pair {ours}.",
+                f"The run was decoded by {given.target} of the pair {str(theirs)[:40]}; "
+                f"{engine.pair.name_of('target')} of the pair {ours} is loaded here.",
                 field="given",
-                hint="It can go on where its own models are.",
+                hint="Load the pair that the run was decoded with.",
             )
         if not all(0 <= token < engine.target.vocab_size for token in given.after):
-            raise ConfigError("The run holds no tokens of this target.", field="given", hint="Choose another trace.")
+            raise ConfigError("The run has tokens that this target lacks.", field="given", hint="Choose another trace.")
         if tuple(engine.encode(given.prompt, DecodeConfig.parse(given.config))) != given.prompt_ids:
             hint = "Choose a run whose prompt was given as text."
-            raise ConfigError("Its prompt is cut into other tokens here.", field="given", hint=hint)
+            raise ConfigError("The run's prompt has other tokens here.", field="given", hint=hint)
         return given
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
@@ -217,7 +217,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
         )
 
     def _agreement(self, facts: Mapping[str, Any]) -> str:
-        """Whether both runs wrote one text, and whether they had to."""
+        """Whether both runs wrote the same text, and whether they had to."""
         if "first_difference" not in facts:
             return ""
         parted, why = facts["first_difference"], "at temperature 0" if self.temperature == 0 else "under match"
@@ -225,27 +225,27 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
             return f"Both wrote the same {self.tokens} tokens, as they must {why}: a rejection costs time, never text."
         if facts["must_be_equal"]:
             return (
-                f"The texts part at token {parted}, though {why} they should match: two tokens were probably so close "
-                "that sums in another order, as in a tree, decide. The command `diverge` examines it."
+                f"The texts differ from token {parted} on, but should match {why}: two tokens were probably so close "
+                "that rounding decided, as in a tree. The command `diverge` checks this."
             )
         if parted is None:
-            return "Both wrote the same text, by chance: each run draws for itself."
+            return "Both wrote the same text by chance: each run has its own draws."
         exact = ", from the same distribution" if facts.get("lossless", True) else ". The rule is not exact"
-        return f"The texts part at token {parted}: each run draws for itself{exact}."
+        return f"The texts differ from token {parted} on: each run has its own draws{exact}."
 
     def _branched(self, branch: Mapping[str, Any]) -> Iterator[str]:
         run, position = branch["run"].upper(), branch["position"]
         if branch["take"] < 0:
-            yield f"What if: from token {position} of run {run} on all was drawn again, with seed {self.branch_seed}."
+            yield f"What if: run {run} was drawn again from token {position} on, with seed {self.branch_seed}."
         else:
             instead = f" in place of {quoted(branch['instead_of'])}" if "instead_of" in branch else ""
             yield (
-                f"What if: at token {position} of run {run}, {quoted(branch['token'])} was forced{instead}, and the "
-                "engine decoded on. It was not drawn, so this branch is no sample of the target’s distribution."
+                f"What if: at token {position} of run {run}, {quoted(branch['token'])} was forced{instead} and "
+                "decoding continued. It was not drawn, so the branch is not a sample of the target’s distribution."
             )
         if "same" in branch:
             tokens = plural(branch["tokens"], "token")
-            yield f"{branch['same']} of the branch’s {tokens} are the run’s own. Its times mean nothing."
+            yield f"{branch['same']} of the branch’s {tokens} match the run’s. Its times are not comparable."
 
 
 def _along(rows: Sequence[Row], named: Mapping[str, str], branch: Mapping[str, Any]) -> Figure:
@@ -301,7 +301,7 @@ def _along(rows: Sequence[Row], named: Mapping[str, str], branch: Mapping[str, A
 
 
 def _by_time(own: Mapping[str, Sequence[Row]], named: Mapping[str, str]) -> Figure:
-    """New tokens by decode time, of the runs that are measured."""
+    """New tokens by decode time, without the branch."""
     points = []
     for name in named:
         at, tokens = 0.0, 0
@@ -315,7 +315,7 @@ def _by_time(own: Mapping[str, Sequence[Row]], named: Mapping[str, str]) -> Figu
     return Figure(
         key="time",
         title="Tokens by time",
-        hint="one run of each: no interval; the prompt’s reading included",
+        hint="one run each, so no interval; prefill included",
         wide=True,
         data=draw.lines(points, "run", "at", "tokens", words),
         layout=axes("milliseconds of decode clock", "new tokens", yaxis=FROM_ZERO, showlegend=True),
@@ -323,7 +323,7 @@ def _by_time(own: Mapping[str, Sequence[Row]], named: Mapping[str, str]) -> Figu
 
 
 def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mapping[str, Any], engine: Engine) -> Answer:
-    """What is known of the runs that are over."""
+    """The answer from the completed runs."""
     facts, starts = dict(known), dict.fromkeys(runs, 1)
     pieces = pieces_of(event for events in runs.values() for event in events)
     texts = {name: text_of(events) for name, events in runs.items()}
@@ -347,7 +347,7 @@ def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mappin
 
 
 def pieces_of(events: Iterable[Event]) -> dict[int, str]:
-    """The text of the ids that events name."""
+    """The text of the ids in these events."""
     seen = [event.pieces for event in events if isinstance(event, PiecesSeen)]
     return {token: words for pieces in seen for token, words in pieces.items()}
 
@@ -360,7 +360,7 @@ def text_of(events: Sequence[Event]) -> tuple[int, ...]:
 
 
 def before_round(events: Sequence[Event], round: int) -> list[int]:
-    """The new tokens of a run before the one that the target added in a round, counted from 1.
+    """The new tokens of a run before the token that the target added in a round (from 1).
 
     Raises:
         ConfigError: the run has no such round.
@@ -375,14 +375,14 @@ def before_round(events: Sequence[Event], round: int) -> list[int]:
 
 
 def first_difference(one: Sequence[object], other: Sequence[object]) -> int | None:
-    """The first position, from 1, at which two texts differ; None where they do not."""
+    """The first position, from 1, at which two texts differ; None if they are equal."""
     pairs = zip(one, other, strict=False)
     differs = next((place for place, (left, right) in enumerate(pairs, start=1) if left != right), None)
     return differs or (None if len(one) == len(other) else min(len(one), len(other)) + 1)
 
 
 def rounds_of(name: str, events: Sequence[Event], start: int, pieces: Mapping[int, str]) -> Iterator[dict[str, Any]]:
-    """A row for each round: what was drafted, kept and refused, and by which numbers; of a branch no times.
+    """A row for each round: drafted, accepted and rejected tokens with their numbers; no times for a branch.
 
     Args:
         start: position of the run's first token among the new ones, from 1.
@@ -420,6 +420,6 @@ def rounds_of(name: str, events: Sequence[Event], start: int, pieces: Mapping[in
 
 
 def refusal(verdict: Verified) -> Test | None:
-    """The test that ended a draft; None where all of it was accepted, or nothing drafted."""
+    """The test that rejected a token; None if the whole draft was accepted, or nothing was drafted."""
     last = verdict.tests[-1] if verdict.tests else None
     return last if last is not None and not last.accepted else None

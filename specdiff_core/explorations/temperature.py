@@ -1,5 +1,5 @@
-"""Temperature and calibration (the first open question of SpecDiff, arXiv 2408.05636): what a temperature of the target
-costs, which temperature of the drafter goes with it, and whether the drafter's confidence is calibrated.
+"""Temperature and calibration (the first open question of SpecDiff, arXiv 2408.05636): how much slower sampling is,
+which drafter temperature fits, and whether the drafter's confidence is calibrated.
 """
 
 from __future__ import annotations
@@ -28,17 +28,20 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
 
     name: ClassVar = "temperature"
     title: ClassVar = "Temperature and calibration"
-    question: ClassVar = "What does temperature cost, and is the drafter's confidence right?"
+    question: ClassVar = "How much speed does temperature cost, and is the drafter's confidence calibrated?"
     columns: ClassVar = RUN_COLUMNS | {"temperature": "of the target", "draft_temperature": "of the drafter"}
 
-    drafter: Annotated[str, ask("Drafter", "What drafts one window.", **enum(WINDOW_DRAFTERS, "drafters"))] = "block"
+    drafter: Annotated[str, ask("Drafter", "It drafts one window per round.", **enum(WINDOW_DRAFTERS, "drafters"))] = (
+        "block"
+    )
     gamma: Annotated[int, ask("Window γ", "Tokens drafted per round.", 1, 16)] = 5
     temperatures: Annotated[
         tuple[DEGREE, ...],
         ask("Temperatures", "Of the target.", least=1, most=6),
     ] = (0.0, 0.4, 0.7, 1.0)
     draft_temperatures: Annotated[
-        tuple[DEGREE, ...], ask("Drafter temperatures", "Tried with each of those.", least=1, most=8)
+        tuple[DEGREE, ...],
+        ask("Drafter temperatures", "Each is tried with each temperature of the target.", least=1, most=8),
     ] = (0.0, 0.4, 0.7, 1.0, 1.3)
 
     @property
@@ -104,17 +107,16 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             notes.append(
                 f"Target at {one['temperature']:g}: the drafter temperature fitted on every other prompt is "
                 f"{one['fitted']:g}. On the rest it {better} τ: {ratio(one['after'])} against {ratio(one['before'])} "
-                "at "
-                f"{one['usual']:g}. That is one split of few prompts, without an interval."
+                f"at {one['usual']:g}. This is one split of few prompts, without an interval."
             )
         if facts.get("fits") and not moved:
             notes.append(
-                "At every temperature the fitted drafter temperature is the target's own, or the nearest tried."
+                "At every temperature the best drafter temperature is the target's own, or the nearest one tried."
             )
         if reliable := facts.get("reliability"):
             low, high = (end(reliable, key=lambda one: one["ece"]) for end in (min, max))
             notes.append(
-                f"The drafter's confidence q is off from the target's p by {ratio(low['ece'])} on average at best "
+                f"On average the drafter's confidence q differs from the target's p by {ratio(low['ece'])} at best "
                 f"(target {low['temperature']:g}, drafter {low['draft_temperature']:g}) and by "
                 f"{ratio(high['ece'])} at worst (target {high['temperature']:g}, drafter "
                 f"{high['draft_temperature']:g}): the expected calibration error."
@@ -145,7 +147,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                     key="tau",
                     title="τ, tokens per round",
                     opens="a cell opens its race",
-                    hint="under an exact rule the drafter’s temperature changes only this",
+                    hint="with an exact rule, the drafter’s temperature changes only this",
                     data=of("tau", lambda row: f"τ = {ratio(row['tau'])}, α = {ratio(row['alpha'])}", False),
                     layout=sides,
                     empty="No cell has been measured yet.",
@@ -164,8 +166,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
 
 
 def _calibration(reliable: list[dict[str, Any]]) -> Figure:
-    """By the drafter's confidence, the target's probability and what was accepted; for each temperature of the target
-    at the drafter temperature nearest to it."""
+    """The target's probability and the acceptance rate by the drafter's confidence, for each
+    temperature of the target at the nearest drafter temperature."""
     nearest: dict[float, dict[str, Any]] = {}
     for one in sorted(reliable, key=lambda one: -abs(one["draft_temperature"] - one["temperature"])):
         nearest[one["temperature"]] = one
@@ -184,9 +186,9 @@ def _calibration(reliable: list[dict[str, Any]]) -> Figure:
     words = lambda row: f"{row['line']}: {ratio(row['y'])} where q is {ratio(row['q'])}<br>{row['tests']} tests"  # noqa: E731
     return Figure(
         key="calibration",
-        title="Is the drafter's confidence right?",
+        title="Is the drafter's confidence calibrated?",
         wide=True,
-        hint="by its confidence q: the target’s p, and the share accepted; target/drafter temperature",
+        hint="the target’s p and the share accepted, by confidence q; labels: target/drafter temperature",
         data=[ideal, *draw.lines(points, "line", "q", "y", words)] if points else [],
         layout=axes(
             "q(x), the drafter’s confidence in its token",
@@ -204,8 +206,9 @@ def _key(degree: float, draft: float) -> str:
 
 
 def reliability(tests: Sequence[Test]) -> dict[str, Any]:
-    """Drafted tokens by the drafter's q(x): how probable the target found them, and how many it accepted. ``ece``: the
-    expected calibration error Σ n_b/N · |mean q − mean p| (arXiv 1706.04599), with the target's p in place of hits."""
+    """Drafted tokens in bins of the drafter's q(x): the target's mean p, and the share accepted.
+    ``ece``: the expected calibration error Σ n_b/N · |mean q − mean p| (arXiv 1706.04599), with the
+    target's p in place of hits."""
     bins: list[list[Test]] = [[] for _ in range(BINS)]
     for test in tests:
         bins[min(BINS - 1, int(test.q * BINS))].append(test)
@@ -224,8 +227,9 @@ def reliability(tests: Sequence[Test]) -> dict[str, Any]:
 
 
 def fit(degree: float, drafts: Sequence[float], runs: Runs) -> dict[str, Any] | None:
-    """The drafter temperature with the largest τ on every other prompt, and its τ on the rest, beside that of the
-    target's own temperature (the one closest to it that was tried). None before there are two prompts."""
+    """The drafter temperature with the largest τ on every other prompt, and its τ on the rest,
+    beside the τ at the tried temperature nearest to the target's. None before there are two
+    prompts."""
     halves: list[dict[float, float]] = []
     for half in (0, 1):
         taus = {}

@@ -1,5 +1,6 @@
-"""Which text is easy? (the third and fourth open questions of SpecDiff, arXiv 2408.05636): which tokens a drafter
-guesses, by what they are, by their text and by the entropy of the target; and what happens as the text grows.
+"""Which text is easy? (the third and fourth open questions of SpecDiff, arXiv 2408.05636): which
+tokens a drafter predicts, by kind of token, kind of text and entropy of the target, and how this
+changes as the text grows.
 """
 
 from __future__ import annotations
@@ -23,34 +24,34 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 ENTROPIES = (0.01, 0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.0)
-"""Borders between classes of the target's entropy, nats."""
+"""Boundaries between classes of the target's entropy, nats."""
 Z = 1.96
 TRAINED = 256
 """Tokens of the rows that the embedded block drafters were trained on."""
 BLOCKS = ("dflash", "ddtree", "markov", "markov_tree", "auto")
 GROUPS = {
-    "token": ("By what the token is", "share of drafted tokens that the target accepted", ""),
-    "entropy": ("By how sure the target is", "entropy of its distribution at temperature 1", "nats"),
+    "token": ("By kind of token", "share of drafted tokens that the target accepted", ""),
+    "entropy": ("By the target’s entropy", "of its distribution at temperature 1", "nats"),
     "text": ("By kind of text", "whiskers: 95 % Wilson interval", ""),
 }
 
 
 class WhichText(AtTemperature, frozen=True, kw_only=True):
-    """Acceptance by kind of token, kind of text and the target's entropy; speed, τ and α by length of the text."""
+    """Acceptance by kind of token, kind of text and the target's entropy; speed, τ and α by text length."""
 
     name: ClassVar = "text"
     title: ClassVar = "Which text is easy?"
-    question: ClassVar = "Which tokens does a drafter guess, and does drafting still pay where the text is long?"
+    question: ClassVar = "Which tokens does a drafter predict, and does drafting still pay in long texts?"
     columns: ClassVar = {
         "method": "name of the method",
-        "group": "what the row sorts tokens by; length: rounds by the tokens before them",
+        "group": "what tokens are grouped by; length: rounds by the tokens before them",
         "name": "class",
         "tested": "drafted tokens that the target tested",
         "accepted": "share of them that it accepted",
         "low": "95 % Wilson interval, lower end",
         "high": "95 % Wilson interval, upper end",
-        "context": "tokens before the round, from here on",
-        "rounds": "rounds that count",
+        "context": "tokens before the round: the start of the part",
+        "rounds": "rounds in that part",
         "seconds_per_token": "decode seconds per new token",
         "speedup": "vanilla’s seconds per token over these, at the same length",
         "tau": "τ",
@@ -59,11 +60,13 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
     }
 
     methods: Annotated[
-        tuple[METHOD, ...], ask("Methods", "Each beside vanilla, on the same prompts.", least=1, most=6)
+        tuple[METHOD, ...], ask("Methods", "Each is compared with vanilla on the same prompts.", least=1, most=6)
     ] = ("dflash",)
-    tokens: Annotated[int, ask("New tokens", "Of each run; 400 and more show the effect of length.", 32, 480)] = 128
+    tokens: Annotated[int, ask("New tokens", "In each run; 400 or more show the effect of length.", 32, 480)] = 128
     per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 5
-    width: Annotated[int, ask("Width of a part", "Tokens of context that count together.", 16, 256, more=True)] = 64
+    width: Annotated[
+        int, ask("Width of a part", "Tokens of context that are grouped together.", 16, 256, more=True)
+    ] = 64
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
@@ -144,14 +147,14 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         )
         own = [row for row in known if row["method"] == method]
         return (
-            f"Behind {own[-1]['context']} tokens {find_method(method).label} reaches {times(own[-1]['speedup'])}, "
-            f"against {times(own[0]['speedup'])} behind {own[0]['context']}; a vanilla token takes "
+            f"After {own[-1]['context']} tokens {find_method(method).label} reaches {times(own[-1]['speedup'])}, "
+            f"against {times(own[0]['speedup'])} after {own[0]['context']}; a vanilla token takes "
             f"{1000 * vanilla[-1]['seconds_per_token']:.2f} ms there instead of "
             f"{1000 * vanilla[0]['seconds_per_token']:.2f} ms."
         )
 
     def _forgotten(self, rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
-        """A warning where the embedded block drafters draft further into a text than they were trained."""
+        """A warning if the embedded block drafters drafted beyond the length they were trained on."""
         lost = []
         for name in BLOCKS if self.pair == "embedded" else ():
             own = [row for row in rows if row["method"] == name]
@@ -161,9 +164,8 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
                 lost.append(f"{find_method(name).label} from {ratio(early)} to {ratio(late)}")
         if lost:
             yield (
-                f"Behind {TRAINED} tokens block drafters lose much of their τ: {draw.listed(lost)}. They were "
-                "trained on "
-                f"rows of {TRAINED} tokens and have never drafted that far into a text; other block drafters need not."
+                f"After {TRAINED} tokens these block drafters lose much of their τ: {draw.listed(lost)}. They were "
+                f"trained on rows of {TRAINED} tokens; other block drafters may not have this limit."
             )
 
 
@@ -230,19 +232,19 @@ def _by_length(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Figure
             wide=key == "speed",
             data=draw.lines(known, "method", "at", field, words, style=look),
             layout=axes("tokens of text before the round", unit, yaxis=FROM_ZERO, showlegend=True),
-            empty="Lines as soon as texts have grown.",
+            empty="Lines appear as texts grow.",
         )
 
 
 def _mean(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """τ over all rounds of some parts."""
+    """τ over all rounds of the given rows."""
     rounds = sum(row["rounds"] for row in rows)
     return sum((row["tau"] or 0.0) * row["rounds"] for row in rows) / rounds if rounds else None
 
 
 def _parts(events: Sequence[Event], width: int) -> Iterator[tuple[int, Metrics]]:
-    """The numbers of a run's rounds, with the length of the text before each in ``width`` tokens. The first round
-    counts only by its tests, because its time holds the prompt's."""
+    """The numbers of a run's rounds, each with the length of the text before it in units of ``width`` tokens. The
+    first round counts only its tests, because its time includes the prompt's."""
     before, scored, index = 0.0, 0.0, 0
     for event in events:
         if isinstance(event, RoundStarted):
@@ -273,8 +275,8 @@ def _row(name: str, context: int, part: Metrics, vanilla: Metrics | None) -> dic
 
 
 def judged(engine: Engine, before: Sequence[int], events: Sequence[Event]) -> Iterator[tuple[str, str, float, bool]]:
-    """Yield for every position that a round tested, of a window or a tree: the committed token, its kind, the target's
-    entropy in nats, and whether the token was drafted. One pass over the whole text gives the entropies."""
+    """Yield for every tested position of a window or a tree: the committed token, its kind, the target's entropy in
+    nats, and whether the token was drafted. One pass over the whole text gives the entropies."""
     import torch
 
     last = next(event for event in events if isinstance(event, Finished))
@@ -299,7 +301,7 @@ def judged(engine: Engine, before: Sequence[int], events: Sequence[Event]) -> It
 
 
 def kind_of(piece: str, line: str) -> str:
-    """What a token is, in words: a number, a name, a line end, the rest of a word, ….
+    """The kind of a token: a number, a name, a line end, the end of a word, ….
 
     Args:
         line: the text before it on its line.
@@ -333,7 +335,7 @@ def _order(item: tuple[tuple[str, str], list[bool]]) -> tuple[str, float, str]:
 
 
 def wilson(found: list[bool]) -> dict[str, Any]:
-    """The share accepted with its 95 % Wilson interval."""
+    """The share accepted, with its 95 % Wilson interval."""
     n = len(found)
     share = sum(found) / n
     middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)

@@ -1,8 +1,8 @@
-"""The γ × T map (the first experiment of SpecDiff, arXiv 2408.05636, Figure 3, and its second open question): which
-window pays, in how many steps, and what does it cost to let a controller choose both as it goes?
+"""The γ × T map (SpecDiff, arXiv 2408.05636, Figure 3, and its second open question): which window
+pays, in how many steps, and how well does a controller choose both?
 
-Vanilla runs again before every few cells, on the same prompt, so that drift of the machine falls on both. Cells are
-measured coarse to fine: the first few show the shape, later ones and further prompts sharpen it.
+Vanilla runs again before every few cells, on the same prompt, so that drift of the machine affects
+both. Cells are measured coarse to fine, so the first few already show the shape.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 
 Side = Annotated[int, Meta(ge=1, le=32)]
 REPEATS = 4
-"""Of each bare pass, before the runs of each prompt."""
+"""Repeats of each bare pass before the runs of each prompt."""
 ALL = "all"
 Rows = Sequence[Mapping[str, Any]]
 
 
 class WindowMap(AtTemperature, frozen=True, kw_only=True):
-    """Speed-up over vanilla for every window γ and number of denoising steps T ≤ γ, measured and predicted, and that of
-    a controller, with its regret: 1 − its speed-up over that of the best fixed setting."""
+    """Speed-up over vanilla for every window γ and number of denoising steps T ≤ γ, measured and predicted, and a
+    controller's, with its regret: 1 − its speed-up over that of the best fixed setting."""
 
     name: ClassVar = "window-map"
     title: ClassVar = "γ × T map"
-    question: ClassVar = "Which window pays, in how many denoising steps, and does choosing both as it goes pay?"
+    question: ClassVar = "Which window pays, in how many denoising steps, and can a controller choose them?"
     columns: ClassVar = RUN_COLUMNS | {
-        "gamma": "γ; of the controller, the most that it may choose",
+        "gamma": "γ; for the controller, the largest it may choose",
         "steps": "T",
         "auto": "whether a controller chooses γ and T",
-        "race": "the cell, as bench names it",
+        "race": "the cell, as `bench` names it",
         "predicted_tau": "E[τ] = 1 + Σ_m Π_{j≤m} α_j",
         "geometric_tau": "(1 − α^{γ+1}) / (1 − α), with one α for all positions",
         "predicted": "predicted speed-up",
@@ -58,7 +58,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         str,
         ask(
             "Drafter",
-            "T counts for denoisers only; a model that drafts token by token takes γ steps.",
+            "T matters to denoisers only; a model that drafts token by token takes γ steps.",
             **enum(WINDOW_DRAFTERS, "drafters"),
         ),
     ] = "mdlm"
@@ -80,10 +80,10 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         return (window_drafter(self.pair, self.drafter),)
 
     def cells(self) -> list[BenchSetting]:
-        """All cells with T ≤ γ, coarse to fine; the controller's last.
+        """All cells with T ≤ γ, coarse to fine, then the controller.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: there is no such cell.
         """
         gammas, steps = sorted(set(self.gammas)), sorted(set(self.steps))
         if find_pair(self.pair).drafter(self.drafter).drafting == "sequential":
@@ -131,7 +131,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             turn = (done - 1) // len(cells) + 1
             if cells[key].auto and key not in runs.failed:
                 sizes = [len(event.ids) for event in runs.events if isinstance(event, DraftReady)]
-                for group in {prompts[turn - 1].flavour, ALL}:  # a visitor's kind of text may have that name
+                for group in {prompts[turn - 1].flavour, ALL}:  # a visitor may call a kind of text "all"
                     drafted[group].update(sizes)
             yield Step(turn * REPEATS + done, total, cells[key].name, answer)
             if done == turn * len(cells) and turn < len(prompts):
@@ -146,23 +146,22 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             notes.append("No window pays here: every cell is slower than vanilla.")
         if overall:
             notes.append(
-                f"The controller reaches {times(overall['auto'])} without knowing the best setting beforehand: a "
-                f"regret of {100 * overall['regret']:.1f} %."
-                + (" Here it even beats every fixed setting." if overall["regret"] < 0 else "")
+                f"The controller reaches {times(overall['auto'])} without knowing the best setting: a regret of "
+                f"{100 * overall['regret']:.1f} %."
+                + (" It even beats every fixed setting here." if overall["regret"] < 0 else "")
             )
         if facts.get("agree", {}).get("cells"):
             notes.append(
                 "The prediction is within 10 % of the measurement in "
-                f"{percent(facts['agree']['within_10_percent'])} of {facts['agree']['cells']} cells. It takes 1 + "
-                "Σ Π α_j tokens per round and counts T passes of the drafter and one pass of the target, both "
-                "timed bare; it leaves out the work between passes."
+                f"{percent(facts['agree']['within_10_percent'])} of {facts['agree']['cells']} cells. It expects 1 + "
+                "Σ Π α_j tokens per round, at the cost of T passes of the drafter and one of the target, both timed "
+                "bare; it ignores the work between passes."
             )
         return Report(
             answer=""
             if best is None
             else f"The best window is γ {best['gamma']} in T {best['steps']}: {times(best['speedup'])} over vanilla, "
-            "with "
-            f"τ = {ratio(best['tau'])} tokens per round ({self.drafter}, temperature {self.temperature:g}).",
+            f"with τ = {ratio(best['tau'])} tokens per round ({self.drafter}, temperature {self.temperature:g}).",
             notes=notes,
             figures=[*_maps(cells, best, chosen), *_controller(facts)],
             titles={
@@ -175,7 +174,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
 
 def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any] | None) -> Iterator[Figure]:
-    """The map measured, predicted and their quotient, and its slices with the controller as a line."""
+    """The measured and the predicted map, their quotient, and slices with the controller as a line."""
     window = axes("γ, tokens drafted per round", "T, denoising steps", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY)
 
     def of(value: Any, words: Any, **more: Any) -> list[dict[str, Any]]:
@@ -242,7 +241,7 @@ def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any]
 
 
 def _controller(facts: Mapping[str, Any]) -> Iterator[Figure]:
-    """What choosing as it goes costs against hindsight, and what was drafted."""
+    """The controller against the best fixed setting, and the lengths that it drafted."""
     regrets = facts.get("regrets", ())
     if not regrets:
         return
@@ -251,8 +250,8 @@ def _controller(facts: Mapping[str, Any]) -> Iterator[Figure]:
     own = [[None, f"{times(one['auto'])}, regret {100 * one['regret']:.1f} %"] for one in regrets]
     yield Figure(
         key="hindsight",
-        title="The controller against hindsight",
-        hint="for each kind of text; dotted: vanilla",
+        title="The controller and the best fixed setting",
+        hint="by kind of text; dotted: vanilla",
         data=[
             draw.bars(names, [one["best"] for one in regrets], "best fixed setting", "@target", customdata=best),
             draw.bars(names, [one["auto"] for one in regrets], "controller", "@draft", "/", customdata=own),
@@ -280,7 +279,7 @@ def _controller(facts: Mapping[str, Any]) -> Iterator[Figure]:
 
 
 def regret(flavour: str, cells: Sequence[BenchSetting], runs: Runs) -> dict[str, Any] | None:
-    """The best fixed setting of a kind of text by hindsight, and the controller; None before both are known."""
+    """The best fixed setting for a kind of text, and the controller; None before both are measured."""
     text = "" if flavour == ALL else flavour
     speeds = {cell: speed for cell in cells if (speed := runs.speedup(cell.key, text)) is not None}
     auto = next((speed for cell, speed in speeds.items() if cell.auto), None)
@@ -292,7 +291,7 @@ def regret(flavour: str, cells: Sequence[BenchSetting], runs: Runs) -> dict[str,
 
 
 def _level(index: int, count: int) -> int:
-    """0 for the ends of a side, 1 for its middle, then the middles between those, and so on."""
+    """0 for the ends of an axis, 1 for its middle, then the middles between those, and so on."""
     left, right, level = 0, count - 1, 0
     while index not in (left, right):
         middle, level = (left + right) // 2, level + 1
@@ -302,13 +301,13 @@ def _level(index: int, count: int) -> int:
 
 def _row(cell: BenchSetting, runs: Runs, curve: PassCosts) -> dict[str, Any]:
     row = {"gamma": cell.gamma, "steps": cell.steps, "auto": cell.auto, **runs.row(cell.key)}
-    timed = "speedup" in row and not cell.auto and cell.gamma in curve.draft  # a context may have no room for it
+    timed = "speedup" in row and not cell.auto and cell.gamma in curve.draft  # too wide for a short context
     return row | predicted(cell, *runs.sums(cell.key), curve) if timed else row
 
 
 def expected_tau(alphas: Sequence[float | None]) -> float:
-    """E[τ] = 1 + Σ_m Π_{j≤m} α_j, from the acceptance of each position given that it is reached; a position that was
-    never reached adds nothing."""
+    """E[τ] = 1 + Σ_m Π_{j≤m} α_j, from the acceptance rate of each position given that it is
+    reached; a position that was never reached adds nothing."""
     return sum(accumulate((alpha or 0.0 for alpha in alphas), mul), 1.0)
 
 
@@ -318,8 +317,8 @@ def geometric_tau(alpha: float, gamma: int) -> float:
 
 
 def predicted(cell: BenchSetting, own: Metrics, vanilla: Metrics, curve: PassCosts) -> dict[str, float]:
-    """What the formula says of a cell: E[τ] from its measured α_j, and the speed-up where a round costs T bare drafter
-    passes and one bare pass of the target over γ + 1 rows. Reading the prompt costs both the same."""
+    """The prediction for a cell: E[τ] from its measured α_j, and the speed-up if a round costs T bare drafter passes
+    and one bare pass of the target over γ + 1 rows. Prefill costs both the same."""
     tau = expected_tau(own.alpha_at)
     tokens = own.committed
     prefill = vanilla.seconds_by["prefill"] / vanilla.committed * tokens
@@ -332,7 +331,7 @@ def predicted(cell: BenchSetting, own: Metrics, vanilla: Metrics, curve: PassCos
 
 
 def agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """How many cells were measured, and of how many the predicted speed-up is within 10 % of the measured one."""
+    """How many cells were measured, and the share whose predicted speed-up is within 10 % of the measured one."""
     both = [(row["predicted"], row["speedup"]) for row in rows if "predicted" in row]
     close = sum(abs(guess / measured - 1) <= 0.1 for guess, measured in both)
     return {"cells": len(both), "within_10_percent": close / len(both) if both else 0.0}

@@ -1,4 +1,4 @@
-"""The final answer of a worked solution, in one form for all the ways to write it."""
+"""Extracts the final answer of a solution and normalises it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from fractions import Fraction
 NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?"
 _STATED = re.compile(r"(?i:answer)\**(?: is|:)[:*\s]*([^\n]+)")
 _COUNTED = re.compile(rf"\$?({NUMBER})\$?(?=[,;]?\s+(?!(?:and|or|to|over|plus|minus|times|pi|sqrt)\b)[A-Za-z]{{2}})")
-"""A number before the word for what it counts, or before a reason."""
+"""A number before the noun that it counts, or before an explanation."""
 
 
 def answered(text: str, *, ended: bool = True) -> str:
-    """The final answer of a worked solution: what stands in its last ``\\boxed{…}``, after ``####`` or "answer is", or
-    else its last number; empty where there is none. Whatever follows ``Question:`` on a line of its own is another
-    problem, which a target may go on with.
+    """The final answer of a solution: the content of its last ``\\boxed{…}``, the text after
+    ``####`` or "answer is", otherwise its last number; empty if there is none. A line with
+    ``Question:`` begins another problem.
 
     Args:
-        ended: whether the text came to its own end. The last number of one that was cut off is no answer.
+        ended: whether the text was not cut off; the last number of one that was is not an answer.
     """
     text = re.split(r"\n\s*Question:", text)[0]
     if (boxed := _boxed(text)) is not None:
@@ -44,20 +44,20 @@ def _boxed(text: str) -> str | None:
         depth += {"{": 1, "}": -1}.get(char, 0)
         if not depth:
             return text[start:place].strip()
-    return None  # it was not written to its end
+    return None  # incomplete
 
 
 _DROPPED = re.compile(
     r"\\left|\\right|\\[!,; ()\[\]]|\\\$|\$|\*\*|\\%|%|\{,\}"
     r"|\\(?:text|mbox|mathrm)\{[^}]*\}(?:\^\{?\d\}?)?|\^\{?\\circ\}?|\s"
 )
-"""What only sets an expression: spaces, brackets that grow, dollar signs, units."""
+"""Formatting without meaning: spaces, sized brackets, dollar signs, units."""
 
 
 def canonical(answer: str) -> str:
-    """An answer as every other way to write it: numbers and quotients of numbers by their value, ``1,200.50`` and
-    ``\\frac{2401}{2}`` as ``1200.5``; expressions without what only sets them (spaces, units, ``\\dfrac``, ``\\left``,
-    dollar signs); words in small letters. Empty where nothing is left."""
+    """An answer in normal form: numbers and quotients by value, ``1,200.50`` and
+    ``\\frac{2401}{2}`` as ``1200.5``; expressions without formatting (spaces, units, ``\\dfrac``,
+    ``\\left``, dollar signs); words in lower case. Empty if nothing is left."""
     plain = _plain(re.sub(r"^\s*\\text\{([^}]*)\}\s*$", r"\1", answer))
     if words := re.fullmatch(r"\(?([A-Za-z]+)\)?", plain):
         return words[1].lower()
@@ -68,7 +68,7 @@ def canonical(answer: str) -> str:
 
 
 def _plain(answer: str) -> str:
-    """An expression without what only sets it."""
+    """An expression without formatting."""
     answer = re.sub(r"\\[dt]frac", r"\\frac", answer)
     answer = re.sub(r"\\frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))", r"\\frac{\1\2}{\3\4}", answer)
     answer = re.sub(r"\\sqrt\s*(\d)", r"\\sqrt{\1}", answer)
@@ -89,5 +89,5 @@ def _number(answer: str) -> Fraction | None:
 def _quotient(numerator: str, denominator: str) -> Fraction | None:
     try:
         return Fraction(numerator) / Fraction(denominator)
-    except (ValueError, ZeroDivisionError):  # thousands of digits, or none below the line
+    except (ValueError, ZeroDivisionError):  # thousands of digits, or division by zero
         return None

@@ -16,8 +16,8 @@ from specdiff_core.schema.wording import denoises, settings_words
 
 
 class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "num_drafts": "drafts"}):
-    """One way to decode: the fields of ``DecodeConfig`` that one sweep may vary. Files call two of them by shorter
-    names (``nodes``, ``drafts``)."""
+    """The fields of ``DecodeConfig`` that a sweep may vary. Files have shorter names for two of
+    them (``nodes``, ``drafts``)."""
 
     drafter: str
     gamma: int
@@ -25,11 +25,11 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
     tree_nodes: int = 0  # 0: a window
     num_drafts: int = 1  # K
     selection: str = "self"  # of K drafts; ignored for one
-    auto: bool = False  # γ and T, or the nodes of a tree, are chosen as it goes, at most these
+    auto: bool = False  # a controller chooses γ and T, or the nodes of a tree, up to these
 
     @classmethod
     def parse(cls, key: str) -> BenchSetting:
-        """The setting of a key: ``drafter/γ/T``, then ``/nodes``, then ``/K/selection``; at the end ``/auto``.
+        """Parse a key: ``drafter/γ/T``, then ``/nodes``, then ``/K/selection``; at the end ``/auto``.
 
         Raises:
             ConfigError: it is not such a key.
@@ -41,22 +41,22 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
             return cls(**dict(zip(SWEPT, values, strict=False)), auto=plain != key)
         except (TypeError, ValueError):
             hint = "Write drafter/γ/T, as block/9/1 or block/9/1/12."
-            raise ConfigError(f"{key[:60]!r} is no setting.", field="settings", hint=hint) from None
+            raise ConfigError(f"{key[:60]!r} is not a setting.", field="settings", hint=hint) from None
 
     @property
     def key(self) -> str:
-        """As files and ``--settings`` name it; :meth:`parse` reads it. Defaults at the end are left out."""
+        """Its name in files and ``--settings``, as :meth:`parse` reads it. Defaults at the end are left out."""
         values = [str(getattr(self, name)) for name in SWEPT]
         size = 6 if self.num_drafts > 1 else 4 if self.tree_nodes else 3
         return "/".join([*values[:size], *(["auto"] if self.auto else [])])
 
     def config(self, base: DecodeConfig) -> DecodeConfig:
-        """``base`` with this setting; a ConfigError where a value is out of range."""
+        """``base`` with this setting; ConfigError if a value is out of range."""
         return dataclasses.replace(base, **{name: getattr(self, name) for name in SWEPT})
 
     @classmethod
     def of_config(cls, config: DecodeConfig) -> BenchSetting:
-        """The setting that ``config`` runs as: cut to what its drafter supports; a tree or K drafts have no T.
+        """The setting that ``config`` runs as: limited to what its drafter supports; a tree or K drafts have no T.
 
         Raises:
             ConfigError: the pair has no such drafter.
@@ -69,7 +69,7 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
         return cls(runs.drafter, runs.gamma, steps, runs.tree_nodes, runs.num_drafts, selection, runs.auto)
 
     def followed(self, base: DecodeConfig) -> tuple[BenchSetting, bool]:
-        """The setting that this one runs as, and whether they are the same; some drafters ignore T."""
+        """The setting that this one runs as, and whether they are equal (some drafters ignore T)."""
         real = BenchSetting.of_config(self.config(base))
         return real, real == BASELINE or msgspec.structs.replace(real, steps=self.steps) == self
 
@@ -80,7 +80,7 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
 
     @property
     def name(self) -> str:
-        """As tables name it: ``block γ 9, B 16``."""
+        """Its name in tables: ``block γ 9, B 16``."""
         return f"{self.drafter} {self.words}" if self.words else "vanilla"
 
     @property
@@ -90,13 +90,13 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
 
     @property
     def group(self) -> str:
-        """What two settings share that are one method with other numbers: the drafter and how it is used."""
+        """The drafter and how it is used: equal for settings that differ only in numbers."""
         selection = f"/{self.selection}" if self.num_drafts > 1 else ""
         return f"{self.drafter}/{self.shape}{selection}{'/auto' if self.auto else ''}"
 
     @property
     def family(self) -> str:
-        """``diffusion`` for all that denoise, the drafter's own name for all others."""
+        """``diffusion`` for drafters that denoise, otherwise the drafter's name."""
         return "diffusion" if denoises(self.drafter) else self.drafter
 
 
@@ -115,8 +115,8 @@ def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[BenchSetting, ...]:
     for setting in map(BenchSetting.parse, keys):
         real, same = setting.followed(base)
         if not same:
-            message = f"{setting.drafter} cannot follow {setting.key}: it would run as {real.key}."
-            hint = "A window no longer than it was trained for; trees, K and auto only where the drafter has them."
+            message = f"{setting.drafter} doesn't support {setting.key}: it would run as {real.key}."
+            hint = "γ must not exceed the drafter's window; not every drafter has trees, K drafts or auto."
             raise ConfigError(message, field="settings", hint=hint)
         found.append(real)
     return tuple(dict.fromkeys(found))
@@ -131,8 +131,8 @@ def grid(
     num_drafts: Sequence[int] = (1,),
     selections: Sequence[str] = ("self",),
 ) -> tuple[BenchSetting, ...]:
-    """The baseline, then every combination that its drafter supports, with T ≤ γ. Trees and K drafts exclude each other
-    and grow from one pass, so they have no T; only K drafts have a selection.
+    """The baseline, then every combination that its drafter supports, with T ≤ γ. Trees and K
+    drafts exclude each other and need one pass, so they have no T; only K drafts have a selection.
 
     Raises:
         ConfigError: nothing is left besides the baseline, or the pair has no such drafter.
@@ -146,7 +146,7 @@ def grid(
             real, same = setting.followed(base)
             found |= {real: None} if same else {}
     if len(found) == 1 and set(drafters) != {BASELINE.drafter}:
-        message = "There is nothing to measure: no drafter can follow any of these settings."
+        message = "There is nothing to measure: no drafter supports any of these settings."
         hint = "Choose T at most γ, γ at most 16 for block, and K or a tree, not both."
         raise ConfigError(message, field="steps", hint=hint)
     return tuple(found)

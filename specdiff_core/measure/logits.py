@@ -1,4 +1,4 @@
-"""Records the logits behind every token that a run commits."""
+"""Records the logits of every committed token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RecordingEngine(Engine):
-    """A second engine with the weights of another one, whose target records; the other one runs as before.
+    """An engine on the weights of another one, with a target that records.
 
     Attributes:
         logits: of the last run, ``[V]`` for each committed token, on the CPU.
@@ -51,6 +51,6 @@ class _Run:
         return scores
 
     def rollback(self, scored: int, rows: Sequence[int]) -> None:
-        """Each row that stays produced the token behind it."""
+        """Each kept row produced the next token."""
         self._logits.extend(self._scores.logits[list(rows)].cpu())
         self._run.rollback(scored, rows)

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 class PassCosts(NamedTuple):
     """Seconds of bare passes, medians."""
 
-    target: dict[int, float]  # rows -> a pass of the target over so many
-    draft: dict[int, float]  # γ -> the drafter's first pass of a round, with what it draws
-    again: dict[int, float]  # γ -> each further one
+    target: dict[int, float]  # rows -> a target pass over them
+    draft: dict[int, float]  # γ -> the drafter's first pass of a round, sampling included
+    again: dict[int, float]  # γ -> each further pass
     context: int  # tokens before them
 
     def drafting(self, gamma: int, passes: int) -> float:
-        """Seconds of a draft of so many passes over a window of γ."""
+        """Seconds of a draft over a window of γ."""
         return self.draft[gamma] + (passes - 1) * self.again[gamma]
 
     def plain(self) -> dict[str, Any]:
-        """As JSON holds them: lists of pairs, because its keys are strings."""
+        """As JSON: lists of pairs, because its keys are strings."""
         return {
             "target": sorted(self.target.items()),
             "draft": sorted(self.draft.items()),
@@ -45,12 +45,11 @@ MORE = 4
 
 
 class PassTimes:
-    """Bare passes of the target and a drafter, timed in rounds between other runs, so that a slow moment of the machine
-    affects both.
+    """Bare passes of the target and a drafter, timed in rounds between other runs, so that a slow moment affects both.
 
     Args:
         gammas: windows to draft; unsupported ones are left out.
-        tokens: vanilla writes so many behind a prompt before passes are timed there.
+        tokens: passes are timed after this many vanilla tokens.
     """
 
     def __init__(self, engine: Engine, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48) -> None:
@@ -62,18 +61,18 @@ class PassTimes:
         self._context = 0
 
     def rounds(self, prompt: str, repeats: int) -> Iterator[None]:
-        """Time passes behind ``prompt`` and what vanilla writes after it, in the order of a run, so that the caches of
-        the processor hold the same data as there: the target over 1 row, repeatedly; and for each window a draft, then
-        the target over γ + 1 rows.
+        """Time passes after ``prompt`` and vanilla's continuation, in the order of a run, so that
+        the processor's caches hold the same data: the target over 1 row, twice; and for each window
+        a draft, then the target over γ + 1 rows.
 
         Yields:
-            After each of ``repeats`` rounds of all passes; two rounds warm up before the first. Others may use the
-            engine between two rounds.
+            after each of ``repeats`` rounds of all passes; two warm-up rounds come first. Other
+            runs may use the engine between two rounds.
         """
         engine, base = self._engine, self._base
         begun = engine.encode(prompt, base)
         room = engine.pair.spec.context - len(begun) - max(self._gammas, default=0) - 1
-        tokens = max(1, min(base.max_new_tokens, room))  # so that the widest pass still fits
+        tokens = max(1, min(base.max_new_tokens, room))  # leaves room for the widest pass
         base = dataclasses.replace(base, max_new_tokens=tokens)
         last = final(engine.decode(prompt, BASELINE.config(base), detail=False))
         ids = [*begun, *(last.ids if last else ())]
@@ -89,7 +88,7 @@ class PassTimes:
             return seconds
 
         def draft(gamma: int, steps: int) -> float:
-            session = self._drafter.start()  # some need the result of a draft before the next
+            session = self._drafter.start()  # some sessions need the result of one draft before the next
             session.observe(ids[:-1], features)
             gamma = min(gamma, session.room)
             steps = min(steps, gamma)
@@ -102,7 +101,7 @@ class PassTimes:
 
         for number in range(2 + repeats):
             scores, drafts = (self._scores, self._drafts) if number > 1 else ({}, {})  # the first two warm up
-            score(1)  # others may have decoded since
+            score(1)  # other runs may have used the caches
             for _ in range(2):
                 scores.setdefault(1, []).append(score(1))
             for gamma in self._gammas:
@@ -132,7 +131,7 @@ class PassTimes:
 def pass_costs(
     engine: Engine, prompt: str, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48, repeats: int = 9
 ) -> PassCosts:
-    """The costs of one uninterrupted :class:`PassTimes`."""
+    """The costs of an uninterrupted :class:`PassTimes`."""
     times = PassTimes(engine, drafter_name, gammas, tokens=tokens)
     for _ in times.rounds(prompt, repeats):
         pass

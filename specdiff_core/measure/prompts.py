@@ -1,4 +1,4 @@
-"""Prompts: this project's own (``own.jsonl``, ``problems.jsonl`` beside this file) and those of a file."""
+"""Prompts: this project's (``own.jsonl``, ``problems.jsonl``) and those of a file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Text = Annotated[str, msgspec.Meta(pattern=r"\S")]  # not empty
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """A text to continue. ``id`` is unique in its file; results are grouped by ``flavour``, the kind of text; a problem
-    also has its correct ``answer``."""
+    """A text to continue. ``id`` is unique in its file; results are grouped by ``flavour``, the
+    kind of text; a problem has its correct ``answer``."""
 
     id: Text
     flavour: Text
@@ -26,7 +26,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A problem in words with its solution, one sum a line, and its ``result``: by default that of the last sum."""
+    """A word problem with its solution, one step per line, and its ``result``, by default that of the last step."""
 
     prompt: Text
     steps: tuple[Text, ...]
@@ -50,7 +50,7 @@ def problem(question: str, *steps: str, result: str = "") -> Problem:
 
 
 class _Turns(msgspec.Struct):
-    """A line of Spec-Bench's ``question.jsonl``, and of MT-Bench's: its first turn is the prompt."""
+    """A line of Spec-Bench's or MT-Bench's ``question.jsonl``: its first turn is the prompt."""
 
     question_id: int | str
     category: Text
@@ -65,7 +65,7 @@ def _read_prompt(line: bytes) -> Prompt:
 
 
 def read_prompts(path: Path) -> tuple[Prompt, ...]:
-    """Read JSON lines ``{"id", "flavour", "prompt"}``, or those of Spec-Bench.
+    """Read JSON lines ``{"id", "flavour", "prompt"}``, or Spec-Bench's.
 
     Raises:
         ConfigError: the file is missing or empty, or a line is wrong; the message names the line.
@@ -94,11 +94,11 @@ OWN_TEXTS: dict[str, tuple[str, ...]] = {
     flavour: tuple(prompt.prompt for prompt in _OWN if prompt.flavour == flavour)
     for flavour in dict.fromkeys(prompt.flavour for prompt in _OWN)
 }
-"""Written for this project, five of each flavour that the embedded target knows."""
+"""Written for this project, five of each flavour of the embedded target's training text."""
 OWN_PROBLEMS: tuple[Problem, ...] = tuple(
     msgspec.json.decode(line, type=Problem) for line in (_HERE / "problems.jsonl").read_bytes().splitlines()
 )
-"""Written for this project, with the solutions by hand: a small target can't work them out, but may finish them."""
+"""Written for this project, with solutions: a small target can't solve them, but may finish a solution."""
 
 
 def ranks(prompts: Sequence[Prompt]) -> list[int]:
@@ -119,12 +119,12 @@ def first_of_each(prompts: Sequence[Prompt], count: int) -> tuple[Prompt, ...]:
 
 
 def own_prompts(per_flavour: int = 5) -> tuple[Prompt, ...]:
-    """The first ``per_flavour`` own prompts of each flavour. The first of all flavours come before the second of any,
-    so that a measurement that ends early has covered every flavour."""
+    """The first ``per_flavour`` own prompts of each flavour; the first of all flavours come before
+    the second of any, so that a measurement that ends early covers every flavour."""
     return first_of_each(_OWN, per_flavour)
 
 
 def digest(prompts: Sequence[Prompt]) -> str:
-    """A short hash: two results with the same digest were measured on the same prompts."""
+    """A short hash of the prompts."""
     facts = json.dumps([(prompt.id, prompt.flavour, prompt.prompt) for prompt in prompts])
     return hashlib.sha256(facts.encode()).hexdigest()[:12]

@@ -1,7 +1,7 @@
-"""Runs lanes turn about: the one order in which races, sweeps and questions measure.
+"""Interleaves lanes: the order in which races, sweeps and explorations measure.
 
-A turn is one prompt and repeat; in it every lane runs once. Every other turn runs backwards, so over two turns all
-lanes have run at the same time on average, and a steady drift of the machine's speed cancels.
+A turn is one prompt and repeat, in which every lane runs once. Every other turn runs in reverse
+order, so that a steady drift of the machine's speed cancels.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def plan(
 
     Args:
         lanes: name -> settings, the baseline first.
-        one_seed: repeat the same text. Otherwise turn n adds n to the seed of all its lanes: with one seed for all
-            prompts the same draws would decide every text, and an interval over prompts would be far too narrow.
-        share: run the baseline before every so many of the other lanes, which share it; 0: as often as any other lane.
+        one_seed: use one seed. Otherwise turn n adds n to it: with one seed the same draws would
+            decide every text, and an interval over prompts would be far too narrow.
+        share: run the baseline before every so many other lanes, which share it; 0: once per turn.
     """
     first, *others = lanes
     for turn, (prompt, repeat) in enumerate(itertools.product(prompts, range(repeats))):
@@ -76,7 +76,7 @@ def plan(
 
 
 def warm_up(prompt: Prompt, lanes: Mapping[str, DecodeConfig]) -> Iterator[Run]:
-    """A short run of every lane, which does not count: first passes allocate memory, compile, and are slow."""
+    """A short, uncounted run of every lane: first passes allocate memory, compile, and are slow."""
     for name, config in lanes.items():
         tokens = min(WARM_UP, config.max_new_tokens)
         yield Run(0, prompt, -1, name, dataclasses.replace(config, max_new_tokens=tokens))
@@ -97,10 +97,10 @@ def race(
 
     Args:
         threads: CPU threads of all lanes, see :class:`~specdiff_core.schema.decoder.Decoder`.
-        others: lanes that another decoder runs.
+        others: lanes with another decoder.
 
     Raises:
-        ConfigError: ``repeats`` is no number from 1.
+        ConfigError: ``repeats`` is not a positive number.
         SpecDiffError: a lane cannot run.
     """
     if not isinstance(repeats, int) or repeats < 1:
@@ -128,18 +128,18 @@ def sweep(
     repeats: int,
     path: Path | None = None,
 ) -> Iterator[tuple[int, int, RowLog[Row]]]:
-    """Measure every run that is not measured yet.
+    """Measure every run whose row is missing.
 
     Args:
         settings: the baseline first.
-        base: the settings that all of them share.
-        path: of the rows; an interrupted benchmark with the same path is resumed.
+        base: the settings that all share.
+        path: file of the rows; a benchmark with existing rows is resumed.
 
     Yields:
         (rows done, rows in all, the log) once at the start, then after each row.
 
     Raises:
-        ConfigError: ``path`` holds another benchmark.
+        ConfigError: ``path`` has rows of another benchmark.
     """
     lanes = {setting.key: setting.config(base) for setting in settings}
 

@@ -1,7 +1,4 @@
-"""What measurements leave on disk: rows as they are measured, and results.
-
-Files call a setting a ``cell``.
-"""
+"""Stores measurements: rows as they are measured, and results. Files call a setting a ``cell``."""
 
 from __future__ import annotations
 
@@ -21,16 +18,16 @@ from specdiff_core.schema.metrics import Metrics, fold
 from specdiff_core.schema.summary import final, loops
 
 DIGITS = 7
-"""Of seconds in a recording that ships."""
+"""Decimal places of seconds in a shipped recording."""
 
 
 class Measured(msgspec.Struct, kw_only=True):
-    """One line of measurements; no two of a file share the fields that ``KEY`` names."""
+    """One row; the fields of ``KEY`` are unique in a file."""
 
     KEY: ClassVar[tuple[str, ...]]
     prompt: str  # its id
     flavour: str
-    session: int = 0  # a resumed benchmark begins the next one
+    session: int = 0  # resuming a benchmark begins the next one
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -42,7 +39,7 @@ class Row(Measured, kw_only=True):
     """One run of a sweep."""
 
     KEY = ("prompt", "repeat", "setting")
-    repeat: int  # −1: a warm-up, which does not count
+    repeat: int  # −1: a warm-up
     setting: str = msgspec.field(name="cell")  # its key
     metrics: Metrics
     reason: str
@@ -64,25 +61,25 @@ S = TypeVar("S", bound="Result")
 
 
 class RowLog(Generic[R]):
-    """Rows of one benchmark, in memory and (with a path) on disk, so that an interrupted one can be resumed.
+    """Rows of one benchmark, in memory and (with a path) on disk, so that it can be resumed.
 
     Args:
         path: the file, or None to keep rows in memory only. Its first line is the header.
-        header: everything that must be equal for rows to belong together, as plain JSON values.
-        kind: of the rows.
+        header: what must be equal for rows to belong together, as plain JSON values.
+        kind: type of the rows.
 
     Raises:
-        ConfigError: the file holds another benchmark, or is damaged.
+        ConfigError: the file belongs to another benchmark, or is damaged.
     """
 
     def __init__(self, path: Path | None, header: Mapping[str, Any], kind: type[R]) -> None:
         self.path = path
-        self.header: dict[str, Any] = json.loads(json.dumps(header))  # as it will be read: tuples become lists
+        self.header: dict[str, Any] = json.loads(json.dumps(header))  # tuples become lists
         self.rows: list[R] = []
         if path is not None and path.exists():
             found, self.rows, size = _read_log(path, kind)
             if other := sorted(k for k in {*found, *self.header} if found.get(k) != self.header.get(k)):
-                message = f"{path.name} holds another benchmark: {', '.join(other)} differ."
+                message = f"{path.name} belongs to another benchmark: {', '.join(other)} differ."
                 raise ConfigError(message, field="json", hint="Choose another name, or delete it.")
             os.truncate(path, size)
         elif path is not None:
@@ -93,10 +90,10 @@ class RowLog(Generic[R]):
     def fill(
         self, todo: Mapping[Any, T], measure: Callable[[T], R], warm_up: Iterable[T] = ()
     ) -> Iterator[tuple[int, int, RowLog[R]]]:
-        """Measure the missing rows in their order, after a warm-up. Each row is on disk before the next begins.
+        """Measure the missing rows in order, after a warm-up. Each row is on disk before the next begins.
 
         Args:
-            todo: key of a row -> what ``measure`` measures it from.
+            todo: key of a row -> the argument of ``measure``.
 
         Yields:
             (rows done, rows in all, self) once at the start, then after each row.
@@ -125,7 +122,7 @@ class RowLog(Generic[R]):
 
 
 def _read_log(path: Path, kind: type[R]) -> tuple[dict[str, Any], list[R], int]:
-    """Header, rows and size in bytes of a file, without a last line that was cut off."""
+    """Header, rows and size in bytes of a file, without an incomplete last line."""
     try:
         raw = path.read_bytes()
         size = raw.rfind(b"\n") + 1
@@ -138,12 +135,12 @@ def _read_log(path: Path, kind: type[R]) -> tuple[dict[str, Any], list[R], int]:
 
 
 def rows_path(result: Path) -> Path:
-    """The file of a result's rows: beside ``name.json`` in ``name.rows.jsonl``."""
+    """The file of a result's rows: ``name.rows.jsonl`` beside ``name.json``."""
     return result.with_suffix(".rows.jsonl")
 
 
 def read_rows(result: Path) -> list[Row]:
-    """The rows of a stored sweep; a ConfigError where they are missing or damaged."""
+    """The rows of a stored sweep; ConfigError if they are missing or damaged."""
     return _read_log(rows_path(result), Row)[1]
 
 
@@ -156,19 +153,19 @@ class Result(msgspec.Struct, kw_only=True, tag_field="kind"):
     dtype: str
     threads: int
     target: str
-    settings: dict[str, Any]  # DecodeConfig.to_dict(); of a sweep without what it varied
+    settings: dict[str, Any]  # DecodeConfig.to_dict(), without the fields that a sweep varied
     sessions: int = 1
 
 
 def read_result(path: Path, *kinds: type[S]) -> S:
-    """A JSON result of one of ``kinds``; a ConfigError where it is not."""
+    """Read a JSON result of one of ``kinds``; ConfigError if it is not."""
     try:
         kind: Any = Union[kinds]  # noqa: UP007 - of a tuple
         return cast(S, msgspec.json.decode(path.read_bytes(), type=kind))
     except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
         names = " or ".join(kind.__name__.lower() for kind in kinds)
         hint = f"Name a {names} that --json wrote, or measure it again."
-        raise ConfigError(f"{path} is no result of this version ({error}).", field="results", hint=hint) from error
+        raise ConfigError(f"{path} is not a result of this version ({error}).", field="results", hint=hint) from error
 
 
 def write_result(path: Path, result: Result) -> None:
@@ -178,8 +175,7 @@ def write_result(path: Path, result: Result) -> None:
 
 
 def short_times(event: Event) -> Event:
-    """Round the times within a run to 0.1 µs, below any clock's resolution here: random last digits would fill most of
-    a recording. The run's own seconds stay as they are."""
+    """Round an event's times to 0.1 µs, to keep recordings small; the run's total is not rounded."""
     if isinstance(event, Committed):
         return msgspec.structs.replace(event, at=round(event.at, DIGITS))
     span = getattr(event, "span", None)

@@ -1,8 +1,8 @@
-"""The numbers of a sweep: its rows aggregated to speed-ups with intervals, settings compared with each other, and the
-table of the terminal.
+"""Aggregates the rows of a sweep into speed-ups with intervals, compares settings, and formats the table.
 
-Speed-up of a setting: vanilla's seconds per token over its own, over all repeats of the same prompts of the same sweep,
-on the decode clock, prefill included. At equal lengths that is the ratio of total decode seconds.
+The speed-up of a setting is vanilla's seconds per token over its own, over all repeats of the same
+prompts in one sweep, on the decode clock, prefill included. At equal lengths that is the ratio of
+total decode seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SettingResult(BenchSetting, frozen=True, kw_only=True):
     waiting: float | None = None  # threads without a processor, on average
     prompts: int
     same_text_as_vanilla: int  # prompts
-    looping: int = 0  # prompts on which vanilla's text ends repeating itself; the two below leave them out
+    looping: int = 0  # prompts on which vanilla's text ends in repetition; the next two leave them out
     speedup_varied: Interval | None = None
     tau_varied: float | None = None
 
@@ -69,23 +69,22 @@ class Sweep(Result, kw_only=True, tag="sweep"):
 
     @property
     def has_intervals(self) -> bool:
-        """Whether there were prompts to resample in every flavour."""
+        """Whether every flavour has several prompts to resample."""
         return all(count > 1 for count in self.prompts.values())
 
     @property
     def same_texts(self) -> bool:
-        """Whether every exact setting gives vanilla's text; otherwise two texts are samples of one distribution."""
+        """Whether exact settings give vanilla's text; otherwise texts are samples of one distribution."""
         return bool(self.settings["temperature"] == 0 or SETTINGS["rule"].read(self.settings["rule"]).same_text)
 
     @property
     def waits(self) -> list[float]:
-        """Threads without a processor, setting by setting, where that was measured."""
+        """Threads without a processor, by setting, where measured."""
         return [entry.waiting for entry in self.entries if entry.waiting is not None]
 
 
 def whole_turns(rows: Sequence[Row]) -> list[Row]:
-    """Rows of the (prompt, repeat) pairs that every setting finished, without warm-ups: a row without its baseline
-    would tilt a ratio."""
+    """Rows of the (prompt, repeat) pairs that every setting completed, without warm-ups."""
     counted = [row for row in rows if row.repeat >= 0]
     settings = {row.setting for row in counted}
     seen: dict[tuple[str, int], set[str]] = defaultdict(set)
@@ -95,10 +94,10 @@ def whole_turns(rows: Sequence[Row]) -> list[Row]:
 
 
 def sweep_result(log: RowLog[Row], provenance: Provenance) -> Sweep:
-    """A sweep as it is stored; one that still runs counts as far as all settings have finished a prompt.
+    """The result of a sweep, also of a partial one.
 
     Raises:
-        ConfigError: nothing was finished, or the baseline is missing.
+        ConfigError: no prompt was measured with every setting.
     """
     rows = whole_turns(log.rows)
     entries, ratios = aggregate(rows)
@@ -114,7 +113,7 @@ def aggregate(rows: Sequence[Row]) -> tuple[list[SettingResult], list[Ratio]]:
         by_setting.setdefault(row.setting, []).append(row)
         flavours[row.flavour][row.prompt] = None
     if not by_setting[BASELINE.key]:
-        raise ConfigError("No prompt was measured in every setting yet.", field="json", hint="Let the sweep go on.")
+        raise ConfigError("No prompt was measured with every setting yet.", field="json", hint="Continue the sweep.")
     groups = {flavour: list(prompts) for flavour, prompts in flavours.items()}
     looping = {row.prompt for row in by_setting[BASELINE.key] if row.loops}
     varied = {
@@ -185,8 +184,8 @@ def _result(
 
 
 def rivals(entries: Sequence[SettingResult]) -> Iterator[tuple[str, SettingResult, SettingResult]]:
-    """(what, ours, theirs) of every comparison: the fastest settings of two families, the faster one over the other; a
-    drafter's longest common window after streak-distillation over the same one before; K drafts over one."""
+    """(what, ours, theirs) of every comparison: the fastest setting of each family, faster over
+    slower; the longest common window after streak-distillation over before; K drafts over one."""
     drafted = [entry for entry in entries if entry.drafter != BASELINE.drafter]
     swept = {entry.key: entry for entry in entries}
     families: dict[str, list[SettingResult]] = defaultdict(list)
@@ -206,7 +205,7 @@ def rivals(entries: Sequence[SettingResult]) -> Iterator[tuple[str, SettingResul
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, aligned so that it reads well as plain text."""
+    """A Markdown table, aligned for plain text."""
     lines = [list(head), *map(list, rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = [[value.ljust(width) for value, width in zip(line, widths, strict=True)] for line in lines]
@@ -238,7 +237,7 @@ def speeds(result: Sweep) -> str:
 
 
 def waiting(waits: Sequence[float]) -> str:
-    """How many threads had to wait for a processor; empty where that was not measured."""
+    """How many threads waited for a processor; empty if that was not measured."""
     if not waits:
         return ""
     words = f" Threads waiting for a processor, on average: {min(waits):.3f}–{max(waits):.3f}, by setting."

@@ -1,7 +1,6 @@
-"""Accuracy within a budget of seconds (the acceleration–compute figure of SpecDiff-2, arXiv 2511.00606): vanilla and
-every method attempt the same problems, and the most frequent answer of the attempts that finish in time counts.
-
-No text depends on the budget, so one measurement of attempts gives the whole curve.
+"""Accuracy within a budget of seconds (the acceleration–compute figure of SpecDiff-2, arXiv
+2511.00606): the most frequent answer of the attempts that finish in time counts. No text depends on
+the budget, so one measurement of attempts gives the whole curve.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from specdiff_core.schema.events import Event
 from specdiff_core.schema.summary import final
 
 ATTEMPTS, TEMPERATURE = 8, 0.5
-"""Of a problem, unless others are asked for."""
+"""Defaults for each problem."""
 PER_DECADE = 8
-"""Budgets of the grid from one second to ten."""
+"""Budgets per factor of ten."""
 Z99 = 2.576
 """Half a 99 % interval, in standard deviations: several methods are compared with vanilla at once."""
 
 
 class Attempt(NamedTuple):
-    """One text: its decode seconds, the prompt's included, and the answer that it ends with, as
-    :func:`~specdiff_core.measure.answers.canonical` writes it; "" without one."""
+    """One text: decode seconds, prefill included, and its answer in the form of
+    :func:`~specdiff_core.measure.answers.canonical`; "" without one."""
 
     seconds: float
     answer: str
 
 
 def attempt_of(events: Sequence[Event]) -> Attempt:
-    """What a finished run is as an attempt. One that was cut off has only an answer that it states."""
+    """The attempt of a finished run. If it was cut off, only an explicitly stated answer counts."""
     last = final(events)
     assert last is not None, "a decode ends with Finished or raises"
     ended = last.reason in ("end_of_text", "stop_string")
@@ -43,8 +42,7 @@ def attempt_of(events: Sequence[Event]) -> Attempt:
 
 
 def majorities(answers: Sequence[str]) -> list[str]:
-    """The majority of no answers, of the first, of the first two and so on; the earliest of equals. A text without an
-    answer has no vote."""
+    """The majority of the first 0, 1, 2, … answers; among equals the earliest. An empty answer has no vote."""
     votes, first, leading = Counter[str](), dict[str, int](), ""
     leaders = [leading]
     for answer in answers:
@@ -58,8 +56,8 @@ def majorities(answers: Sequence[str]) -> list[str]:
 
 
 class _Tried:
-    """The attempts of a method at one problem, rotated so that each is the first once: all attempts count equally
-    often, and the share of correct votes has less noise."""
+    """The attempts of a method at one problem, in all rotations, so that each attempt comes first
+    once: this reduces the noise."""
 
     def __init__(self, attempts: Sequence[Attempt], right: str) -> None:
         self.count, self.attempts = len(attempts), attempts
@@ -72,7 +70,7 @@ class _Tried:
         return sum(turn[count] for turn in self._right) / self.count
 
     def within(self, seconds: float) -> tuple[float, float]:
-        """The share of rotations that are right after so many seconds, and the mean number of attempts finished."""
+        """The share of rotations with the right answer after ``seconds``, and the mean number of finished attempts."""
         fit = [bisect_right(ends, seconds) for ends in self.ends]
         return sum(turn[n] for turn, n in zip(self._right, fit, strict=True)) / self.count, sum(fit) / self.count
 
@@ -81,15 +79,15 @@ Found = Mapping[str, Sequence[Sequence[Attempt]]]  # method -> problem -> its at
 Tried = Mapping[str, Sequence[_Tried]]  # method -> the problems that it has attempted
 
 
-def in_turn(found: Found, right: Sequence[str]) -> Tried:
-    """The rotations that all tables below count. Making them is the costly part, so make them once."""
+def rotated(found: Found, right: Sequence[str]) -> Tried:
+    """The rotations for all tables below. They are expensive, so compute them once."""
     pairs = {name: zip(each, right, strict=True) for name, each in found.items()}
     tried = {name: [_Tried(own, answer) for own, answer in pair if own] for name, pair in pairs.items()}
     return {name: own for name, own in tried.items() if own}
 
 
 def grid_of(tried: Tried) -> list[float]:
-    """Budgets from where no attempt is finished to where all are, evenly on a logarithmic axis."""
+    """Budgets from no finished attempt to all of them, evenly spaced on a logarithmic axis."""
     problems = [one for own in tried.values() for one in own]
     first = min((attempt.seconds for one in problems for attempt in one.attempts), default=1.0)
     last = max((one.ends[0][-1] for one in problems), default=1.0)
@@ -99,8 +97,7 @@ def grid_of(tried: Tried) -> list[float]:
 
 def curves(tried: Tried) -> list[dict[str, Any]]:
     """A row for each method and budget of :func:`grid_of`: the share of problems whose majority is right, with a 95 %
-    bootstrap interval over problems. A curve ends where all attempts at all problems are used up: more were not
-    measured."""
+    bootstrap interval over problems. A curve ends when all attempts are used up."""
     rows, budgets = [], grid_of(tried)
     for name, own in tried.items():
         for budget in budgets:
@@ -121,7 +118,7 @@ def curves(tried: Tried) -> list[dict[str, Any]]:
 
 
 def votes(tried: Tried) -> list[dict[str, Any]]:
-    """A row for each method and number of attempts, whatever time they took, over the problems that have so many."""
+    """A row for each method and number of attempts, regardless of time, over the problems with that many."""
     return [
         {"method": name, "k": count, **shared([one.voted(count) for one in own]), "problems": len(own)}
         for name, each in tried.items()
@@ -131,9 +128,10 @@ def votes(tried: Tried) -> list[dict[str, Any]]:
 
 
 def singles(tried: Tried) -> dict[str, dict[str, Any]]:
-    """By method: accuracy and mean seconds of one attempt, and the difference from vanilla's accuracy at the same
-    problems with its 99 % noise (of the attempts only, since the problems are the same). With a single attempt at a
-    problem the noise is unknown; with a few, shares are smoothed, or two that agree by chance would have none."""
+    """By method: accuracy and mean seconds of one attempt, and the difference from vanilla's
+    accuracy with its 99 % noise (of the attempts only: the problems are the same). With one attempt
+    per problem the noise is unknown; with a few, shares are smoothed, because attempts that agree
+    by chance would show none."""
     found: dict[str, dict[str, Any]] = {}
     spread: dict[str, tuple[float, float | None]] = {}  # accuracy, its variance
     for name, own in tried.items():
@@ -154,7 +152,7 @@ def singles(tried: Tried) -> dict[str, dict[str, Any]]:
 
 
 def _variance(shares: Sequence[tuple[float, int]]) -> float | None:
-    """Of the mean of shares, each of so many attempts; None where one is of a single attempt."""
+    """Variance of the mean of shares, given as (share, attempts); None if one has a single attempt."""
     if any(count < 2 for _, count in shares):
         return None
     smooth = [((share * count + 1) / (count + 2), count) for share, count in shares]

@@ -1,6 +1,6 @@
-"""The methods of the literature, one record each: the settings of the one loop that make it, what
-it does and costs, its formula and papers, and how charts mark it. Cards, API documents, presets,
-charts, the README's table and the command line's choices are made from these records.
+"""The methods, one record each: settings of the loop, description, formulas, papers, and style in
+charts. Cards, API documents, presets, charts, the README's table and the command line's choices are
+made from these records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from specdiff_core.schema.settings import DecodeConfig
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula in LaTeX, and how it is read aloud where mathematics is not shown."""
+    """A formula in LaTeX, and its text alternative."""
 
     latex: str
     words: str
@@ -25,7 +25,7 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A source: who or what, and its arXiv number where it has one."""
+    """A source, with its arXiv number if it has one."""
 
     title: str
     arxiv: str = ""
@@ -33,7 +33,7 @@ class Paper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One method. ``settings`` are fields of :class:`DecodeConfig`; all others are the visitor's."""
+    """One method. ``settings`` are the fields of :class:`DecodeConfig` that it sets."""
 
     name: str
     label: str
@@ -51,7 +51,7 @@ class Method:
 
     @property
     def drafter(self) -> str:
-        """The drafter that it needs."""
+        """The name of its drafter."""
         return str(self.settings["drafter"])
 
     @property
@@ -60,8 +60,8 @@ class Method:
         return self.does, self.costs, self.wins
 
     def config(self, base: DecodeConfig) -> DecodeConfig:
-        """``base`` with this method's settings and its pair's drafter for it; what it leaves open
-        is plain: one window, one draft."""
+        """``base`` with this method's settings and the pair's drafter for it; other method settings
+        are :data:`PLAIN`."""
         pair = PAIRS.get(base.pair)
         plays = pair.playing(self.drafter) if pair else None
         own = {"drafter": plays.name} if plays else {}
@@ -77,25 +77,25 @@ PLAIN: dict[str, Any] = {
     "selection": "self",
     "auto": False,
 }
-"""Settings that a method may have; a method that says nothing about one takes this."""
+"""Defaults of the settings that a method may set."""
 
 BASELINE = "vanilla"
-"""The method that every race measures, and first: the baseline of every speed-up."""
+"""The first method of every race: the baseline of every speed-up."""
 
 DRAFTED = "drafted"
 """The other lane of a race of two."""
 
 _RATIO = (
-    "The default test keeps a drafted x with probability min(1, p/q), and after a refusal draws "
-    "from what p still lacks, max(0, p − q), normalised: together exactly p."
+    "The default test accepts a drafted x with probability min(1, p/q), and after a rejection draws "
+    "from the normalised residual max(0, p − q): together exactly p."
 )
 _WALK = (
-    "The tree is fixed before the target draws. At each node the target then draws its own token and goes down while "
-    "that is a child, so every token is a draw from p, whatever stands in the tree."
+    "The tree is fixed before the target draws. At each node the target draws its own token and descends while that "
+    "is a child, so every token is a draw from p, whatever the tree contains."
 )
 _KEEP = Formula(
-    r"P(\text{keep } x) = \min\left(1, \frac{p(x)}{q(x)}\right)",
-    "The probability to keep x is the smaller of 1 and p of x over q of x.",
+    r"P(\text{accept } x) = \min\left(1, \frac{p(x)}{q(x)}\right)",
+    "The probability to accept x is the smaller of 1 and p of x over q of x.",
 )
 _LEVIATHAN, _DFLASH = Paper("Leviathan et al.", "2211.17192"), Paper("DFlash", "2602.06036")
 
@@ -107,9 +107,9 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         settings={"drafter": "none"},
         does="The target writes alone, one token after the other.",
         costs="A round is one pass of the target over one position, and yields one token.",
-        wins="It is the clock that all others are held against, and it wins where drafts are "
-        "rarely accepted or where reading γ + 1 positions costs much more than reading one.",
-        exact="It is the target's distribution itself, which all others must keep.",
+        wins="It is the baseline of all others, and it wins when drafts are rarely accepted or when reading γ + 1 "
+        "positions costs much more than reading one.",
+        exact="It samples the target's distribution itself, which all others must have.",
         formulas=(
             Formula(
                 r"y_t \sim p(\cdot \mid s, y_{<t}), \qquad E = 1",
@@ -117,7 +117,7 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
             ),
         ),
         letters="p: the target’s distribution after temperature, top-k and top-p. s: the prompt. E: tokens per round.",
-        papers=(Paper("Plain sampling, no paper"),),
+        papers=(Paper("Standard sampling"),),
         colour="target",
         mark="line-ns",
     ),
@@ -139,8 +139,8 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
                 "E is 1 minus alpha to the power gamma plus 1, over 1 minus alpha.",
             ),
         ),
-        letters="q: the drafter’s distribution. α: probability that a position is kept, taken as "
-        "the same for all. E: tokens per round.",
+        letters="q: the drafter’s distribution. α: probability that a position is accepted, assumed equal for all. "
+        "E: tokens per round.",
         papers=(_LEVIATHAN, Paper("Chen et al.", "2302.01318")),
         colour="lane-1",
         mark="circle",
@@ -150,20 +150,19 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="Prompt lookup",
         short="Prompt lookup",
         settings={"drafter": "prompt_lookup", "gamma": 9},
-        does="Where the text ends in words that it has already used, it copies what followed them the last time.",
+        does="It copies the continuation of the last earlier place where the text ended in the same words.",
         costs="A round is a search of the text and one pass of the target, with no drafter pass at all.",
-        wins="It wins where answers repeat their prompt, as summaries, edits and code do, and is "
-        "plain decoding where nothing repeats.",
-        exact="A copy is a point mass: x is kept with probability p(x), and after a refusal the "
-        "target draws from p without x. Both together give p.",
+        wins="It wins when answers repeat their prompt, as in summaries, edits and code, and is plain decoding "
+        "when nothing repeats.",
+        exact="A copy is a point mass: x is accepted with probability p(x), and after a rejection the target draws "
+        "from p without x. Both together give p.",
         formulas=(
             Formula(
                 r"x_j = s_{i+j}, \qquad s_{i-n+1 \dots i} = s_{t-n+1 \dots t}",
                 "x j is s at i plus j, where the n tokens of s that end at i are those that end at t.",
             ),
         ),
-        letters="s: all text so far, t tokens. i: where its last n tokens (3, else 2, else 1) "
-        "stood before, the latest place.",
+        letters="s: all text so far, t tokens. i: the latest earlier place of its last n tokens (3, else 2, else 1).",
         papers=(Paper("Saxena 2023, prompt lookup decoding"),),
         colour="lane-2",
         mark="square",
@@ -173,23 +172,23 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="EAGLE",
         short="EAGLE",
         settings={"drafter": "eagle", "gamma": 4, "steps": 4},
-        does="One decoder layer guesses the target’s next feature, the state just below its head, "
-        "and the target’s own head turns the guess into a token, one after the other.",
+        does="One decoder layer predicts the target’s next feature, the state just below its head, "
+        "and the target’s own head turns the prediction into a token, one after the other.",
         costs="A round is γ passes of that one layer, each with the whole vocabulary head, and one "
         "pass of the target over γ + 1 positions.",
-        wins="It wins because features are easier to continue than text, and loses with wide "
-        "windows, because its passes add up and its guesses feed on each other.",
+        wins="It wins because features are easier to continue than text, and loses with wide windows, because its "
+        "passes add up and its errors accumulate.",
         exact=f"{_RATIO} Each token was drawn from the q that it is tested with. (The paper drafts a fixed tree; here "
         "it is a chain, and EAGLE-2 is the tree.)",
         formulas=(
             Formula(
                 r"\hat f_{j+1} = g_\theta(\hat f_{\le j}, e(x_{\le j+1})), \qquad "
                 r"q_{j+2} = \mathrm{softmax}(W \hat f_{j+1})",
-                "The guess f at j plus 1 is g theta of the features up to j and the embeddings of "
+                "The predicted f at j plus 1 is g theta of the features up to j and the embeddings of "
                 "the tokens up to j plus 1; the next q is the softmax of W times that guess.",
             ),
         ),
-        letters="f: the feature below the target’s head, f̂ the guess at the next one. g: one "
+        letters="f: the feature below the target’s head, f̂ its prediction. g: one "
         "decoder layer. e, W: the target’s embedding and head.",
         papers=(Paper("Li et al., EAGLE", "2401.15077"),),
         colour="lane-3",
@@ -200,12 +199,12 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="EAGLE-2 (dynamic draft tree)",
         short="EAGLE-2",
         settings={"drafter": "eagle", "gamma": 6, "steps": 6, "tree_nodes": 9},
-        does="The same layer grows a draft tree: at each depth the prefixes with the largest "
-        "cumulative probability are continued, and the best nodes of all depths are kept.",
-        costs="A round is one pass of the layer for each depth and one pass of the target over the "
-        "nodes that were kept, each of which sees only its own branch.",
-        wins="It wins over a chain where the drafter knows when it is unsure and spends its nodes "
-        "there, and loses where those nodes cost more than the tokens they save.",
+        does="The same layer makes a draft tree: at each depth it continues the prefixes with the largest "
+        "cumulative probability, and keeps the best nodes of all depths.",
+        costs="A round is one pass of the layer per depth and one pass of the target over the kept nodes, each of "
+        "which sees only its own branch.",
+        wins="It beats a chain when the drafter’s confidence shows where alternatives are needed, and loses when the "
+        "nodes cost more than the tokens they save.",
         exact=_WALK,
         formulas=(
             Formula(
@@ -227,8 +226,8 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         does="A masked diffusion model fills a window of γ masks in T passes, all positions side by side.",
         costs="A round is T passes of a denoiser that reads the whole context again each time, and "
         "one pass of the target over γ + 1 positions.",
-        wins="It wins because a window of any width takes the same few passes, and loses at late "
-        "positions, where tokens that were drawn side by side no longer fit each other.",
+        wins="It wins because a window of any width takes the same few passes, and loses at late positions, where "
+        "tokens that were drawn in parallel don’t fit together.",
         exact=f"{_RATIO} With T = 1, or revealed from left to right, q is the distribution that x was drawn from. In "
         "other orders a token revealed before one to its left is tested as a point mass instead.",
         formulas=(
@@ -242,7 +241,7 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
             ),
         ),
         letters="q: the denoiser’s distribution when it reveals a position. α: probability that "
-        "the ratio test keeps position j if all before it were kept. E: tokens per round.",
+        "the ratio test accepts position j if all before it were accepted. E: tokens per round.",
         papers=(Paper("Christopher et al.", "2408.05636"), Paper("the denoiser: Sahoo et al.", "2406.07524")),
         colour="lane-5",
         mark="triangle-down",
@@ -252,14 +251,14 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="SpecDiff-2",
         short="SpecDiff-2",
         settings={"drafter": "mdlm_streak", "gamma": 9, "num_drafts": 4, "selection": "self"},
-        does="The same denoiser is trained for the length of the run that survives (streak-distillation), and the "
-        "target picks the best of K drafts before it tests one (self-selection).",
+        does="The same denoiser is trained for long accepted runs (streak-distillation), and the target selects the "
+        "best of K drafts before it tests one (self-selection).",
         costs="A round is one drafter pass and one pass of the target over at most K · γ + 1 positions.",
-        wins="It wins where the target reads many positions nearly for free, as on a GPU, and "
-        "loses on few cores, where each further draft has to be paid for.",
-        exact="The choice may look at p, so the winner is tested as a point mass: kept with "
-        "probability p(x), and after a refusal p without x. The ratio test would be biased here, "
-        "because chosen drafts no longer follow q.",
+        wins="It wins when the target reads many positions nearly for free, as on a GPU, and loses on few cores, "
+        "where each draft adds cost.",
+        exact="The selection depends on p, so the selected draft is tested as a point mass: accept with probability "
+        "p(x), and after a rejection draw from p without x. The ratio test would be biased here, because "
+        "selected drafts no longer have the distribution q.",
         formulas=(
             Formula(
                 r"J(\theta) = \mathbb{E}_{x \sim p}"
@@ -273,8 +272,8 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
                 "x j given s and the tokens before it.",
             ),
         ),
-        letters="J: what training raises, on text x that the target wrote after s. S: the run that "
-        "a draft is expected to survive; the draft with the largest S is tested.",
+        letters="J: the training objective, on text x that the target wrote after s. S: the expected number of "
+        "accepted tokens; the draft with the largest S is tested.",
         papers=(Paper("Sandler et al.", "2511.00606"),),
         colour="lane-6",
         mark="star",
@@ -284,13 +283,13 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="Block diffusion (DFlash)",
         short="DFlash",
         settings={"drafter": "block", "gamma": 9},
-        does="A small diffusion model denoises the next block while it reads the target’s own "
-        "hidden states, and borrows the target’s embedding and head.",
+        does="A small diffusion model denoises the next block while it reads the target’s hidden states, and uses "
+        "the target’s embedding and head.",
         costs="A round is one pass of a few layers over γ + 1 positions, and one pass of the target over as many.",
-        wins="It wins because the target has already thought about the context for it, and loses "
-        "where text is so open that no position is sure before its left neighbour is known.",
+        wins="It wins because it reads the target’s own view of the context, and loses in open text, where a "
+        "position is uncertain until its left neighbour is known.",
         exact=f"{_RATIO} One pass draws every position from its own q, so the test holds. (The paper drafts the most "
-        "probable tokens and keeps those that the target draws too: exact as well, accepted less often when sampling.)",
+        "probable tokens and accepts those that the target draws too: also exact, but fewer when sampling.)",
         formulas=(
             Formula(
                 r"q_{1 \dots \gamma} = \mathrm{softmax}\left(W \cdot f_\theta(y_0, M \dots M \mid h_{\le t})\right)",
@@ -313,8 +312,8 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         "probable prefixes become a draft tree of B nodes.",
         costs="A round is one drafter pass and one pass of the target over B + 1 positions, each "
         "of which sees only its own branch.",
-        wins="It wins where the second guess is often the right one, and loses where reading B "
-        "more positions costs more than the tokens they save.",
+        wins="It wins when the second choice is often right, and loses when reading B more positions costs more than "
+        "the tokens they save.",
         exact=_WALK,
         formulas=(
             Formula(
@@ -333,12 +332,12 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="Block diffusion, Markov head (DSpark)",
         short="DSpark",
         settings={"drafter": "block_markov", "gamma": 9},
-        does="The block drafter makes its one pass, and a small head then scores how well each candidate follows its "
-        "left neighbour: each token is drawn given the one before it, not by itself.",
+        does="After the block drafter’s single pass, a small head scores how well each candidate follows its left "
+        "neighbour: each token is drawn given the previous one.",
         costs="A round is one pass of a few layers over γ + 1 positions, a small network over "
         "pairs of candidates, and one pass of the target over γ + 1 positions.",
-        wins="It wins where tokens that were drawn side by side would not fit each other, and "
-        "loses the price of its head where every position is sure by itself.",
+        wins="It wins when tokens drawn in parallel would not fit together, and loses the cost of its head when "
+        "every position is certain by itself.",
         exact=f"{_RATIO} The chain is drawn from left to right, so q is the distribution given the token before, and "
         "zero outside the candidates: that q is what the test uses.",
         formulas=(
@@ -366,12 +365,12 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="Markov head, draft tree (DSpark + DDTree)",
         short="DSpark + DDTree",
         settings={"drafter": "block_markov", "gamma": 16, "tree_nodes": 16},
-        does="The Markov head scores what follows each candidate, and the B prefixes whose tokens are most probably "
-        "all right become the draft tree: each branch continues with tokens that fit it.",
+        does="The Markov head scores what follows each candidate, and the B most probable prefixes become the draft "
+        "tree: each branch continues with tokens that fit it.",
         costs="A round is one drafter pass, a small network over pairs of candidates, and one pass "
         "of the target over B + 1 positions, each of which sees only its own branch.",
-        wins="It wins where the second guess is often the right one, because its branch fits it, "
-        "and loses where reading B more positions costs more than the tokens they save.",
+        wins="It wins when the second choice is often right, because its branch fits it, and loses when reading B "
+        "more positions costs more than the tokens they save.",
         exact=_WALK,
         formulas=(
             Formula(
@@ -390,21 +389,21 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         label="Block diffusion, length as it goes (Auto)",
         short="Auto",
         settings={"drafter": "block", "gamma": 16, "auto": True},
-        does="The block drafter fills its whole window, and a controller cuts the draft where a "
-        "further position would bring fewer tokens than its row in the target’s pass costs.",
-        costs="A round is one drafter pass and one pass of the target over as many positions as "
-        "are worth it, by running estimates of acceptance and of both costs.",
-        wins="It wins where sure and unsure places alternate, and loses a little at the start, "
-        "while it does not yet know what things cost.",
-        exact=f"{_RATIO} What is chosen before a draft looks at the past only, and a cut looks at the drafter’s "
-        "distributions, never at a drawn value, so the test still holds.",
+        does="The block drafter fills its whole window, and a controller cuts the draft where a further position "
+        "would gain fewer tokens than its row in the target’s pass costs.",
+        costs="A round is one drafter pass and one pass of the target over the positions that pay off, by running "
+        "estimates of acceptance and of both costs.",
+        wins="It wins when certain and uncertain passages alternate, and loses a little at the start, before it has "
+        "measured the costs.",
+        exact=f"{_RATIO} Choices before a draft depend on the past only, and a cut depends on the drafter’s "
+        "distributions, never on a drawn value, so the test remains valid.",
         formulas=(
             Formula(
                 r"m \text{ stays if } \prod_{j \le m} b_j^{\,\kappa} \ge v_1 R",
                 "Position m stays if the product over j up to m of b j to the power kappa is at least v 1 times R.",
             ),
         ),
-        letters="b: the drafter’s largest probability at position j. κ: inferred from what came of earlier ones. v₁: "
+        letters="b: the drafter’s largest probability at position j. κ: inferred from earlier drafts. v₁: "
         "seconds of one more row of the target’s pass. R: tokens per second of the rounds so far.",
         papers=(Paper("This project’s rule, on the costs of Christopher et al.", "2408.05636"),),
         colour="lane-11",
@@ -430,7 +429,7 @@ def find_method(name: str) -> Method:
 
 
 def methods_of(pair: str) -> tuple[Method, ...]:
-    """The methods whose drafter ``pair`` has, and that is here, in their order.
+    """The methods with an available drafter in ``pair``, in order.
 
     Raises:
         ConfigError: there is no such pair.
@@ -440,11 +439,11 @@ def methods_of(pair: str) -> tuple[Method, ...]:
     return tuple(method for method, drafter in playing if drafter is not None and drafter.is_here)
 
 
-def played(pair: str, names: Iterable[str]) -> tuple[Method, ...]:
+def resolve_methods(pair: str, names: Iterable[str]) -> tuple[Method, ...]:
     """The methods of these names, each once.
 
     Raises:
-        ConfigError: a name is no method, or ``pair`` has no drafter for one; the hint names those that it has.
+        ConfigError: a method is unknown, or ``pair`` has no drafter for it; the hint lists its methods.
     """
     chosen, here = tuple(map(find_method, dict.fromkeys(names))), methods_of(pair)
     if missing := [method.name for method in chosen if method not in here]:
@@ -457,19 +456,19 @@ def played(pair: str, names: Iterable[str]) -> tuple[Method, ...]:
 
 
 def two_lanes(config: DecodeConfig) -> dict[str, DecodeConfig]:
-    """The baseline, then what the settings ask for, if that is something else."""
+    """The baseline, and the lane of ``config`` if it differs."""
     vanilla = {BASELINE: dataclasses.replace(config, drafter="none")}
     return vanilla if config.drafter == "none" else {**vanilla, DRAFTED: config}
 
 
 def race_lanes(base: DecodeConfig, names: Iterable[str]) -> dict[str, DecodeConfig]:
-    """What a race of ``names`` and the baseline decodes: the baseline, then the others in their order here.
+    """The lanes of a race: the baseline, then the named methods in the order of :data:`METHODS`.
 
     Args:
-        base: what all lanes share; the settings that make a method replace it.
+        base: settings that all lanes share; a method's own replace them.
 
     Raises:
-        ConfigError: a name is no method, or the pair has no drafter for one.
+        ConfigError: a method is unknown, or the pair has no drafter for it.
     """
-    chosen = played(base.pair, (BASELINE, *names))
+    chosen = resolve_methods(base.pair, (BASELINE, *names))
     return {method.name: method.config(base) for method in METHODS if method in chosen}
